@@ -1,0 +1,59 @@
+"""What the log tells the rest of the store about each record.
+
+The log hands batches of `DispatchRequest` to a list of dispatchers, in log order and in list order:
+filter bitmap (when the broker asks for it), consume queues, index, then plug-ins. A dispatcher may see
+a record twice, after a crash, and must ignore what it already has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import msgspec
+
+from twinlog.wire.properties import decode_properties
+
+TRANSACTION_BITS = 0xC
+NOT_TRANSACTION, PREPARED, COMMIT, ROLLBACK = 0x0, 0x4, 0x8, 0xC
+
+
+class DispatchRequest(msgspec.Struct, gc=False):
+    """One whole record of the log, as the dispatchers need it; its bytes are already in place.
+
+    A Struct, not a dataclass: one is made per message sent, and this one is made in C.
+    `tags_code` is final: the hash of TAGS, or the delivery time for a parked delay message.
+    A record of an inner batch has `batch_size` > 1 and `queue_offset` of its first message.
+    """
+
+    topic: str
+    queue_id: int
+    physical_offset: int
+    size: int
+    tags_code: int
+    store_timestamp: int
+    queue_offset: int
+    keys: str = ""  # the user's KEYS, separated by spaces
+    uniq_key: str | None = None
+    sys_flag: int = 0
+    prepared_transaction_offset: int = 0
+    properties_bytes: bytes | memoryview = b""
+    batch_size: int = 1
+    bitmap: bytes | None = None  # filled by the filter bitmap dispatcher, kept in the queue extension
+    _properties: dict[str, str] | None = None
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The record's properties, decoded when first asked for: most records never are."""
+        if self._properties is None:
+            self._properties = decode_properties(bytes(self.properties_bytes))
+        return self._properties
+
+
+@runtime_checkable
+class Dispatcher(Protocol):
+    """Follows the log; `dispatch` takes records in log order, `flush` makes what it took durable."""
+
+    def dispatch(self, batch: Sequence[DispatchRequest]) -> None: ...
+
+    def flush(self) -> None: ...
