@@ -1,0 +1,53 @@
+# Every target sets itself up from a fresh clone: make and Python 3.11 or newer are enough.
+
+PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3.14 python3,$(shell command -v $(name) 2>/dev/null)))
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/installed.stamp
+WORKERS ?= 2
+
+.PHONY: help demo test lint unit wheel interop soak bench clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo     a name server and a broker; sends, consumes and shows the result"
+	@echo "make test     lint, types, layers, unit tests, and the wheel in an empty environment"
+	@echo "make interop  the same wire and the same files with real RocketMQ software (downloads it)"
+	@echo "make soak     a long run under faults"
+	@echo "make bench    side by side with Java; ratios on the screen and as JSON"
+
+demo: $(STAMP)
+	$(BIN)/python tools/demo.py
+
+test: lint unit wheel
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright src
+	$(BIN)/lint-imports
+
+unit: $(STAMP)
+	$(BIN)/pytest -n $(WORKERS) -m "not interop"
+
+wheel: $(STAMP)
+	$(BIN)/python tools/check_wheel.py
+
+interop: $(STAMP)
+	$(BIN)/pytest -m interop
+
+soak: $(STAMP)
+	$(BIN)/python tools/soak.py
+
+bench: $(STAMP)
+	$(BIN)/python -m bench
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+
+# One stamp for all of the set-up: a change of pyproject.toml installs again.
+$(STAMP): pyproject.toml tools/make_venv.py
+	@test -n "$(PYTHON)" || { echo "no Python found: install Python 3.11 or newer, or run make PYTHON=/path/to/python3"; exit 1; }
+	$(PYTHON) tools/make_venv.py $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
