@@ -1,0 +1,341 @@
+"""Bodies of requests and answers, typed. Names in Python style; RocketMQ's camelCase on the wire."""
+
+from typing import Any, ClassVar, TypeVar
+
+import msgspec
+
+from twinlog.wire.errors import BodyError
+from twinlog.wire.fastjson import IntKeys, dumps, loads
+
+S = TypeVar("S", bound="Body")
+
+
+class Body(msgspec.Struct, rename="camel", kw_only=True):
+    """Base of all bodies. `object_maps` names the members whose keys are message queues."""
+
+    object_maps: ClassVar[dict[str, Any]] = {}
+
+
+class MessageQueue(msgspec.Struct, rename="camel", frozen=True, order=True):
+    topic: str
+    broker_name: str
+    queue_id: int
+
+
+class DataVersion(msgspec.Struct, rename="camel", frozen=True):
+    """When a table last changed; equal versions mean equal tables."""
+
+    state_version: int = 0
+    timestamp: int = 0
+    counter: int = 0
+
+    def next(self, now_ms: int, state_version: int = 0) -> "DataVersion":
+        return DataVersion(state_version, now_ms, self.counter + 1)
+
+
+class TopicConfig(Body):
+    topic_name: str
+    read_queue_nums: int = 16
+    write_queue_nums: int = 16
+    perm: int = 6
+    topic_filter_type: str = "SINGLE_TAG"
+    topic_sys_flag: int = 0
+    order: bool = False
+    attributes: dict[str, str] = {}
+
+
+class SubscriptionData(Body):
+    topic: str = ""
+    sub_string: str = "*"
+    tags_set: list[str] = []
+    code_set: list[int] = []
+    sub_version: int = 0
+    expression_type: str = "TAG"
+    class_filter_mode: bool = False
+
+
+class SimpleSubscriptionData(Body):
+    topic: str = ""
+    expression_type: str = "TAG"
+    expression: str = "*"
+    version: int = 0
+
+
+class SubscriptionGroupConfig(Body):
+    group_name: str = ""
+    consume_enable: bool = True
+    consume_from_min_enable: bool = True
+    consume_broadcast_enable: bool = True
+    consume_message_orderly: bool = False
+    retry_queue_nums: int = 1
+    retry_max_times: int = 16
+    group_retry_policy: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "CUSTOMIZED"})
+    broker_id: int = 0
+    which_broker_when_consume_slowly: int = 1
+    notify_consumer_ids_changed_enable: bool = True
+    group_sys_flag: int = 0
+    consume_timeout_minute: int = 15
+    subscription_data_set: list[SimpleSubscriptionData] | None = None
+    attributes: dict[str, str] = {}
+
+
+class ConsumerData(Body):
+    group_name: str
+    consume_type: str | int = "CONSUME_PASSIVELY"
+    message_model: str | int = "CLUSTERING"
+    consume_from_where: str | int = "CONSUME_FROM_LAST_OFFSET"
+    subscription_data_set: list[SubscriptionData] = []
+    unit_mode: bool = False
+
+
+class ProducerData(Body):
+    group_name: str
+
+
+class HeartbeatData(Body):
+    client_id: str = msgspec.field(name="clientID")
+    producer_data_set: list[ProducerData] = []
+    consumer_data_set: list[ConsumerData] = []
+    heartbeat_fingerprint: int = 0
+    without_sub: bool = False
+
+
+class CheckClientBody(Body):
+    client_id: str = ""
+    group: str = ""
+    namespace: str | None = None
+    subscription_data: SubscriptionData | None = None
+
+
+class QueueData(Body):
+    broker_name: str
+    read_queue_nums: int = 0
+    write_queue_nums: int = 0
+    perm: int = 0
+    topic_sys_flag: int = 0
+
+
+class BrokerData(Body):
+    cluster: str
+    broker_name: str
+    broker_addrs: dict[int, str] = {}
+    enable_acting_master: bool = False
+    zone_name: str | None = None
+
+
+class TopicRouteData(Body):
+    queue_datas: list[QueueData] = []
+    broker_datas: list[BrokerData] = []
+    filter_server_table: dict[str, list[str]] = {}
+    order_topic_conf: str | None = None
+    topic_queue_mapping_by_broker: dict[str, Any] | None = None
+
+
+class ClusterInfo(Body):
+    broker_addr_table: dict[str, BrokerData] = {}
+    cluster_addr_table: dict[str, list[str]] = {}
+
+
+class TopicConfigTable(Body):
+    """Topics with their version: answer to 21, part of a registration, and topics.json."""
+
+    topic_config_table: dict[str, TopicConfig] = {}
+    data_version: DataVersion = DataVersion()
+    mapping_data_version: DataVersion | None = None
+    topic_queue_mapping_info_map: dict[str, Any] | None = None
+    topic_queue_mapping_detail_map: dict[str, Any] | None = None
+
+
+class RegisterBrokerBody(Body):
+    topic_config_serialize_wrapper: TopicConfigTable = msgspec.field(default_factory=TopicConfigTable)
+    filter_server_list: list[str] | None = None
+
+
+class SubscriptionGroupTable(Body):
+    subscription_group_table: dict[str, SubscriptionGroupConfig] = {}
+    forbidden_table: dict[str, dict[str, int]] = {}
+    data_version: DataVersion = DataVersion()
+
+
+class ConsumerOffsetTable(Body):
+    offset_table: dict[str, dict[int, int]] = {}
+    data_version: DataVersion | None = None
+
+
+class DelayOffsetTable(Body):
+    offset_table: dict[int, int] = {}
+    data_version: DataVersion | None = None
+
+
+class MessageRequestMode(Body):
+    topic: str = ""
+    consumer_group: str = ""
+    mode: str = "PULL"
+    pop_share_queue_num: int = 0
+
+
+class MessageRequestModeTable(Body):
+    message_request_mode_map: dict[str, dict[str, MessageRequestMode]] = {}
+
+
+class TopicList(Body):
+    topic_list: list[str] = []
+    broker_addr: str | None = None
+
+
+class GroupList(Body):
+    group_list: list[str] = []
+
+
+class KVTable(Body):
+    table: dict[str, str] = {}
+
+
+class ConsumerIdList(Body):
+    consumer_id_list: list[str] = []
+
+
+class LockBatchRequest(Body):
+    consumer_group: str = ""
+    client_id: str = ""
+    mq_set: list[MessageQueue] = []
+    only_this_broker: bool = False
+
+
+class LockBatchResponse(Body):
+    lock_ok_mq_set: list[MessageQueue] = msgspec.field(name="lockOKMQSet", default=[])
+
+
+class TopicConfigList(Body):
+    topic_config_list: list[TopicConfig] = []
+
+
+class GroupConfigList(Body):
+    group_config_list: list[SubscriptionGroupConfig] = []
+
+
+class TopicOffset(Body):
+    min_offset: int = 0
+    max_offset: int = 0
+    last_update_timestamp: int = 0
+
+
+class TopicStats(Body):
+    object_maps = {"offset_table": TopicOffset}
+    offset_table: dict[MessageQueue, TopicOffset] = {}
+    topic_put_tps: float = 0.0
+
+
+class OffsetWrapper(Body):
+    broker_offset: int = 0
+    consumer_offset: int = 0
+    pull_offset: int = 0
+    last_timestamp: int = 0
+
+
+class ConsumeStats(Body):
+    object_maps = {"offset_table": OffsetWrapper}
+    offset_table: dict[MessageQueue, OffsetWrapper] = {}
+    consume_tps: float = 0.0
+
+
+class ResetOffsetBody(Body):
+    object_maps = {"offset_table": int}
+    offset_table: dict[MessageQueue, int] = {}
+
+
+class ConnectionInfo(Body):
+    client_id: str = ""
+    client_addr: str = ""
+    language: str | None = "JAVA"
+    version: int = 0
+
+
+class ConsumerConnection(Body):
+    connection_set: list[ConnectionInfo] = []
+    subscription_table: dict[str, SubscriptionData] = {}
+    consume_type: str = "CONSUME_PASSIVELY"
+    message_model: str = "CLUSTERING"
+    consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
+
+
+class ProducerConnection(Body):
+    connection_set: list[ConnectionInfo] = []
+
+
+class BrokerMemberGroup(Body):
+    cluster: str
+    broker_name: str
+    broker_addrs: dict[int, str] = {}
+
+
+class BrokerMemberGroupBody(Body):
+    broker_member_group: BrokerMemberGroup
+
+
+class HaConnectionInfo(Body):
+    addr: str = ""
+    slave_ack_offset: int = 0
+    diff: int = 0
+    in_sync: bool = False
+    transferred_byte_in_second: int = 0
+    transfer_from_where: int = 0
+
+
+class HaClientInfo(Body):
+    master_addr: str | None = None
+    transferred_byte_in_second: int = 0
+    max_offset: int = 0
+    last_read_timestamp: int = 0
+    last_write_timestamp: int = 0
+    master_flush_offset: int = 0
+
+
+class HaRuntimeInfo(Body):
+    master: bool = True
+    master_commit_log_max_offset: int = 0
+    in_sync_slave_nums: int = 0
+    ha_connection_info: list[HaConnectionInfo] = []
+    ha_client_runtime_info: HaClientInfo = msgspec.field(default_factory=HaClientInfo)
+
+
+def encode_body(body: Any, *, int_keys: IntKeys = "bare") -> bytes:
+    """`body` as RocketMQ's JSON; `bare` integer keys are what Java writes, every Java reads either."""
+    return dumps(body, int_keys=int_keys)
+
+
+def decode_body(cls: type[S], data: bytes | None) -> S:
+    """A `cls` from `data`; BodyError names what does not fit. Unknown members are ignored."""
+    if not data:
+        raise BodyError(f"{cls.__name__} expected, the body is empty")
+    if not cls.object_maps:
+        try:
+            return msgspec.json.decode(data, type=cls, strict=False)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            pass  # not standard JSON, or not this shape: the tolerant way finds out which
+    value = loads(bytes(data))
+    return convert_body(cls, value)
+
+
+def convert_body(cls: type[S], value: Any) -> S:
+    """A `cls` from an already parsed value."""
+    if not isinstance(value, dict):
+        raise BodyError(f"{cls.__name__} expected, the body is a JSON {type(value).__name__}")
+    object_maps = cls.object_maps
+    wire_names = dict(zip(cls.__struct_fields__, cls.__struct_encode_fields__, strict=True))
+    skipped = {wire_names[name] for name in object_maps}
+    plain = {k: v for k, v in value.items() if v is not None and k not in skipped} if isinstance(value, dict) else value
+    try:
+        body = msgspec.convert(plain, cls, strict=False)
+        for attribute, kind in object_maps.items():
+            rows = value.get(wire_names[attribute]) or {}
+            setattr(body, attribute, {_queue(k): msgspec.convert(v, kind, strict=False) for k, v in rows.items()})
+    except (msgspec.ValidationError, TypeError, ValueError, AttributeError) as error:
+        raise BodyError(f"{cls.__name__}: {error}") from error
+    return body
+
+
+def _queue(key: Any) -> MessageQueue:
+    """A message queue from a map key: an object, or text that holds one."""
+    pairs = loads(key) if isinstance(key, str) else dict(key)
+    return msgspec.convert(pairs, MessageQueue, strict=False)

@@ -1,0 +1,86 @@
+"""Bodies as clients compress them: zlib, LZ4 frames, zstd. Brokers never inflate; clients do."""
+
+import zlib
+
+from twinlog.wire import sys_flag
+from twinlog.wire.errors import CompressionError
+
+BODY_BYTES_MAX = 64 * 1024 * 1024  # what an inflated body may hold before we call it a bomb
+KINDS = {"zlib": sys_flag.COMPRESSION_ZLIB, "lz4": sys_flag.COMPRESSION_LZ4, "zstd": sys_flag.COMPRESSION_ZSTD}
+
+
+def compress(body: bytes, kind: str = "zlib", level: int = 5) -> tuple[bytes, int]:
+    """The compressed body and the sysFlag bits that say so."""
+    if kind not in KINDS:
+        raise CompressionError(f"compression {kind!r} is unknown; use one of {', '.join(KINDS)}")
+    if kind == "zlib":
+        data = zlib.compress(body, level)
+    elif kind == "lz4":
+        import lz4.frame
+
+        data = lz4.frame.compress(body)
+    else:
+        import zstandard
+
+        data = zstandard.ZstdCompressor(level=level).compress(body)
+    return data, sys_flag.COMPRESSED | KINDS[kind]
+
+
+def decompress(body: bytes, flags: int, bytes_max: int = BODY_BYTES_MAX) -> bytes:
+    """The inflated body; `body` itself when `flags` does not say it is compressed."""
+    if not flags & sys_flag.COMPRESSED:
+        return body
+    kind = flags & sys_flag.COMPRESSION_MASK
+    if kind in (0, sys_flag.COMPRESSION_ZLIB):
+        return _zlib(body, bytes_max)
+    if kind == sys_flag.COMPRESSION_LZ4:
+        return _lz4(body, bytes_max)
+    if kind == sys_flag.COMPRESSION_ZSTD:
+        return _zstd(body, bytes_max)
+    raise CompressionError(f"compression type {kind >> 8} is unknown to RocketMQ")
+
+
+def _zlib(body: bytes, bytes_max: int) -> bytes:
+    inflater = zlib.decompressobj()
+    try:
+        data = inflater.decompress(body, bytes_max)
+    except zlib.error as error:
+        raise CompressionError(f"zlib body of {len(body)} bytes: {error}") from error
+    if not inflater.eof:
+        raise _too_large("zlib", body, bytes_max) if inflater.unconsumed_tail else _torn("zlib", body)
+    return data
+
+
+def _lz4(body: bytes, bytes_max: int) -> bytes:
+    import lz4.frame
+
+    inflater = lz4.frame.LZ4FrameDecompressor()
+    try:
+        data = inflater.decompress(body, max_length=bytes_max)
+    except RuntimeError as error:
+        raise CompressionError(f"lz4 body of {len(body)} bytes: {error}") from error
+    if not inflater.eof:
+        raise _torn("lz4", body) if inflater.needs_input else _too_large("lz4", body, bytes_max)
+    return data
+
+
+def _zstd(body: bytes, bytes_max: int) -> bytes:
+    import zstandard
+
+    # Java writes streams without a content size, so read piecewise and stop at the limit.
+    try:
+        with zstandard.ZstdDecompressor().stream_reader(body) as reader:
+            data = reader.read(bytes_max + 1)
+    except (zstandard.ZstdError, MemoryError) as error:
+        raise CompressionError(f"zstd body of {len(body)} bytes: {error}") from error
+    if len(data) > bytes_max:
+        raise _too_large("zstd", body, bytes_max)
+    return data
+
+
+def _too_large(kind: str, body: bytes, bytes_max: int) -> CompressionError:
+    return CompressionError(f"{kind} body of {len(body)} bytes inflates beyond {bytes_max}: a decompression bomb?")
+
+
+def _torn(kind: str, body: bytes) -> CompressionError:
+    return CompressionError(f"{kind} body of {len(body)} bytes ends before its stream does")

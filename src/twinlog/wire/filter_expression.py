@@ -1,0 +1,15 @@
+"""Tag subscriptions: `*`, or tags joined by `||`."""
+
+from twinlog.wire.java_text import java_hash
+
+
+def parse_tags(expression: str | None) -> frozenset[str] | None:
+    """The tags that `expression` accepts; None means every message."""
+    if expression is None or expression.strip() in ("", "*"):
+        return None
+    tags = frozenset(tag.strip() for tag in expression.split("||") if tag.strip())
+    return tags or None
+
+
+def tag_codes(tags: frozenset[str]) -> frozenset[int]:
+    return frozenset(map(java_hash, tags))

@@ -1,0 +1,306 @@
+"""Custom headers of requests and answers, one class each; see `fields` for how they travel."""
+
+from dataclasses import dataclass
+
+from twinlog.wire.fields import wire
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendHeader:
+    """Code 10, long names; also what the short form is turned into."""
+
+    producer_group: str | None = None
+    topic: str | None = None
+    default_topic: str | None = None
+    default_topic_queue_nums: int | None = None
+    queue_id: int | None = None
+    sys_flag: int | None = None
+    born_timestamp: int | None = None
+    flag: int | None = None
+    properties: str | None = None
+    reconsume_times: int | None = None
+    unit_mode: bool | None = None
+    max_reconsume_times: int | None = None
+    batch: bool | None = None
+    broker_name: str | None = wire("bname", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendHeaderV2:
+    """Codes 310 and 320: the same with one-letter names."""
+
+    producer_group: str | None = wire("a", None)
+    topic: str | None = wire("b", None)
+    default_topic: str | None = wire("c", None)
+    default_topic_queue_nums: int | None = wire("d", None)
+    queue_id: int | None = wire("e", None)
+    sys_flag: int | None = wire("f", None)
+    born_timestamp: int | None = wire("g", None)
+    flag: int | None = wire("h", None)
+    properties: str | None = wire("i", None)
+    reconsume_times: int | None = wire("j", None)
+    unit_mode: bool | None = wire("k", None)
+    max_reconsume_times: int | None = wire("l", None)
+    batch: bool | None = wire("m", None)
+    broker_name: str | None = wire("n", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendResponseHeader:
+    msg_id: str | None = None
+    queue_id: int | None = None
+    queue_offset: int | None = None
+    transaction_id: str | None = None
+    batch_uniq_id: str | None = None
+    recall_handle: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullHeader:
+    consumer_group: str | None = None
+    topic: str | None = None
+    queue_id: int | None = None
+    queue_offset: int | None = None
+    max_msg_nums: int | None = None
+    sys_flag: int | None = None
+    commit_offset: int | None = None
+    suspend_timeout_millis: int | None = None
+    subscription: str | None = None
+    sub_version: int | None = None
+    expression_type: str | None = None
+    max_msg_bytes: int | None = None
+    broker_name: str | None = wire("bname", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullResponseHeader:
+    suggest_which_broker_id: int | None = None
+    next_begin_offset: int | None = None
+    min_offset: int | None = None
+    max_offset: int | None = None
+    topic_sys_flag: int | None = None
+    group_sys_flag: int | None = None
+    offset_delta: int | None = None
+    forbidden_type: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendBackHeader:
+    offset: int | None = None
+    group: str | None = None
+    delay_level: int | None = None
+    origin_msg_id: str | None = None
+    origin_topic: str | None = None
+    unit_mode: bool = False
+    max_reconsume_times: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryOffsetHeader:
+    consumer_group: str | None = None
+    topic: str | None = None
+    queue_id: int | None = None
+    set_zero_if_not_found: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateOffsetHeader:
+    consumer_group: str | None = None
+    topic: str | None = None
+    queue_id: int | None = None
+    commit_offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueHeader:
+    """Codes 30, 31, 32: a topic and one of its queues."""
+
+    topic: str | None = None
+    queue_id: int | None = None
+    committed: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchOffsetHeader:
+    topic: str | None = None
+    queue_id: int | None = None
+    timestamp: int | None = None
+    boundary_type: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnregisterClientHeader:
+    client_id: str | None = wire("clientID", None)
+    producer_group: str | None = None
+    consumer_group: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndTransactionHeader:
+    producer_group: str | None = None
+    tran_state_table_offset: int | None = None
+    commit_log_offset: int | None = None
+    commit_or_rollback: int | None = None
+    from_transaction_check: bool = False
+    msg_id: str | None = None
+    transaction_id: str | None = None
+    topic: str | None = None
+    broker_name: str | None = wire("bname", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckTransactionHeader:
+    topic: str | None = None
+    tran_state_table_offset: int | None = None
+    commit_log_offset: int | None = None
+    msg_id: str | None = None
+    transaction_id: str | None = None
+    offset_msg_id: str | None = None
+    broker_name: str | None = wire("bname", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryMessageHeader:
+    topic: str | None = None
+    key: str | None = None
+    max_num: int | None = None
+    begin_timestamp: int | None = None
+    end_timestamp: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewMessageHeader:
+    offset: int | None = None
+    topic: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTopicHeader:
+    topic: str | None = None
+    default_topic: str | None = None
+    read_queue_nums: int | None = None
+    write_queue_nums: int | None = None
+    perm: int | None = None
+    topic_filter_type: str | None = None
+    topic_sys_flag: int | None = None
+    order: bool = False
+    attributes: str | None = None
+    force: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicHeader:
+    topic: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupHeader:
+    group: str | None = None
+    topic: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerGroupHeader:
+    consumer_group: str | None = None
+    topic: str | None = None
+    topic_list: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteGroupHeader:
+    group_name: str | None = None
+    clean_offset: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupForbiddenHeader:
+    group: str | None = None
+    topic: str | None = None
+    readable: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetOffsetHeader:
+    topic: str | None = None
+    group: str | None = None
+    timestamp: int | None = None
+    is_force: bool = False
+    queue_id: int = -1
+    offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterBrokerHeader:
+    broker_name: str | None = None
+    broker_addr: str | None = None
+    cluster_name: str | None = None
+    ha_server_addr: str | None = None
+    broker_id: int | None = None
+    heartbeat_timeout_millis: int | None = None
+    enable_acting_master: bool | None = None
+    compressed: bool = False
+    body_crc32: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerIdentityHeader:
+    """Codes 104, 322, 901 and 904: which broker speaks or is meant."""
+
+    broker_name: str | None = None
+    broker_addr: str | None = None
+    cluster_name: str | None = None
+    broker_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterBrokerResponseHeader:
+    ha_server_addr: str | None = None
+    master_addr: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KvConfigHeader:
+    namespace: str | None = None
+    key: str | None = None
+    value: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteHeader:
+    topic: str | None = None
+    accept_standard_json_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumeQueueHeader:
+    topic: str | None = None
+    queue_id: int | None = None
+    index: int | None = None
+    count: int | None = None
+    consumer_group: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloneOffsetHeader:
+    src_group: str | None = None
+    dest_group: str | None = None
+    topic: str | None = None
+    offline: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayHeader:
+    """Codes 307 and 309: an admin's question that a consumer answers."""
+
+    consumer_group: str | None = None
+    client_id: str | None = None
+    jstack_enable: bool | None = None
+    msg_id: str | None = None
+    broker_name: str | None = None
+    topic: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatsHeader:
+    stats_name: str | None = None
+    stats_key: str | None = None
