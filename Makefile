@@ -28,7 +28,7 @@ lint: $(STAMP)
 	$(BIN)/lint-imports
 
 unit: $(STAMP)
-	$(BIN)/pytest -n $(WORKERS) -m "not interop"
+	$(BIN)/pytest -n $(WORKERS) -m "not interop or interop_quick"
 
 wheel: $(STAMP)
 	$(BIN)/python tools/check_wheel.py

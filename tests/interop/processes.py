@@ -1,0 +1,115 @@
+"""Server processes of a test: free ports, start, ready, stop, kill -9."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+
+class ServerFailed(Exception):
+    """A server process died or did not become ready; the message ends with its last output."""
+
+
+class Server:
+    """One running server process. Leaving the `with` block kills it; call `stop()` for a clean end."""
+
+    def __init__(self, command: Sequence[str], *, home: Path, port: int, ready: str, env: Mapping[str, str] = {}):
+        self.home, self.port, self.command = home, port, list(command)
+        self.address = f"127.0.0.1:{port}"
+        self.output = home / "output.txt"
+        home.mkdir(parents=True, exist_ok=True)
+        self._ready = ready.encode()
+        self._env = {**os.environ, **env}
+        self._process = self._start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.kill()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def wait_ready(self, seconds_max: float = 60) -> Self:
+        """Return once the ready line was printed and the port takes connections."""
+        deadline = time.monotonic() + seconds_max
+        while not (self._ready in self._new_output() and accepts(self.port)):
+            if self._process.poll() is not None:
+                raise ServerFailed(f"{self._name()} ended with status {self._process.returncode}:\n{self.tail()}")
+            if time.monotonic() > deadline:
+                self.kill()
+                raise ServerFailed(f"{self._name()} is not ready after {seconds_max} s:\n{self.tail()}")
+            time.sleep(0.05)
+        return self
+
+    def stop(self, seconds_max: float = 60) -> int:
+        """End cleanly with SIGTERM and return the exit status. A real broker takes 12 to 15 s for it."""
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            return self._process.wait(seconds_max)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise ServerFailed(f"{self._name()} ignored SIGTERM for {seconds_max} s:\n{self.tail()}") from None
+
+    def kill(self) -> None:
+        """kill -9, as a power cut would; harmless on a process that has ended."""
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+
+    def tail(self, lines: int = 30) -> str:
+        return "\n".join(self.output.read_text(errors="replace").splitlines()[-lines:])
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        with self.output.open("ab") as output:
+            self._output_start = output.tell()
+            return subprocess.Popen(
+                self.command, cwd=self.home, env=self._env, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            )
+
+    def _new_output(self) -> bytes:
+        with self.output.open("rb") as output:
+            output.seek(self._output_start)
+            return output.read()
+
+    def _name(self) -> str:
+        return f"{type(self).__name__} of {self.home.name} (pid {self.pid})"
+
+
+def accepts(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def free_port(beside: Sequence[int] = ()) -> int:
+    """A port that is free together with its neighbours, e.g. `beside=(-2, 1)` for a broker.
+
+    It is taken below the range from which the system picks ports for outgoing connections.
+    """
+    for _ in range(1000):
+        port = random.randrange(12_000, 32_000)
+        if all(_is_free(port + step) for step in (0, *beside)):
+            return port
+    raise ServerFailed("no free port between 12000 and 32000 in 1000 attempts")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("0.0.0.0", port))
+        except OSError:
+            return False
+    return True

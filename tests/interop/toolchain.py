@@ -1,0 +1,127 @@
+"""Finds Java and Maven, fetches Apache RocketMQ once, and compiles our Java programs against it.
+
+Everything lands in one cache directory ($TWINLOG_CACHE, else ~/.cache/twinlog):
+
+    rocketmq/<version>/lib/*.jar           the released jars with their dependencies
+    rocketmq/<version>/classes-<digest>/   tests/interop/java compiled against those jars
+
+A machine without Java or Maven skips the tests that need them; TWINLOG_REQUIRE_INTEROP=1
+turns that skip into a failure.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+VERSIONS = ("5.5.0", "4.9.7")
+ARTIFACTS = ("rocketmq-broker", "rocketmq-namesrv", "rocketmq-client", "rocketmq-tools")
+COPY_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+JAVA_SOURCES = Path(__file__).parent / "java"
+
+# Java 17 hides what RocketMQ's mapped files and fastjson reach into by reflection.
+OPENED_PACKAGES = ("java.nio", "java.lang", "java.util", "java.util.concurrent", "sun.nio.ch", "jdk.internal.ref")
+MODULE_OPTIONS = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENED_PACKAGES]
+
+
+def cache_directory() -> Path:
+    return Path(os.environ.get("TWINLOG_CACHE") or Path.home() / ".cache" / "twinlog")
+
+
+def unavailable(why: str) -> NoReturn:
+    """Skip the test with one line, or fail it where interop was promised."""
+    if os.environ.get("TWINLOG_REQUIRE_INTEROP") == "1":
+        pytest.fail(f"{why} (TWINLOG_REQUIRE_INTEROP=1 forbids skipping)", pytrace=False)
+    pytest.skip(why)
+
+
+def find_tool(name: str) -> str:
+    """The path of a program, or a skip that names it."""
+    found = shutil.which(name)
+    if not found and name in ("java", "javac") and (home := os.environ.get("JAVA_HOME")):
+        found = shutil.which(name, path=str(Path(home) / "bin"))
+    if not found and name == "go":
+        found = shutil.which(name, path="/usr/local/go/bin")
+    return found or unavailable(f"interop needs `{name}` on PATH; install it to run this test")
+
+
+@functools.cache
+def rocketmq_jars(version: str) -> Path:
+    """The folder of RocketMQ's jars, downloaded by Maven the first time."""
+    library = cache_directory() / "rocketmq" / version / "lib"
+    if library.is_dir():
+        return library
+    library.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=library.parent) as work:
+        Path(work, "pom.xml").write_text(_pom(version))
+        command = [find_tool("mvn"), "-q", "-B", COPY_GOAL, "-DoutputDirectory=lib", "-DincludeScope=runtime"]
+        done = subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=900)
+        if done.returncode:
+            lines = [line for line in done.stdout.splitlines() if "ERROR" in line]
+            unavailable(f"Maven could not fetch RocketMQ {version}: {lines[0] if lines else done.stderr[:200]}")
+        _publish(Path(work, "lib"), library)
+    return library
+
+
+@functools.cache
+def compiled_classes(version: str) -> Path:
+    """The folder of our Java programs, compiled against `version`; kept until a source changes.
+
+    java/common compiles against every version, java/<version> only against that one.
+    """
+    sources = sorted([*JAVA_SOURCES.glob("common/*.java"), *JAVA_SOURCES.glob(f"{version}/*.java")])
+    digest = hashlib.sha256(b"\0".join(source.read_bytes() for source in sources)).hexdigest()[:16]
+    library = rocketmq_jars(version)
+    classes = library.parent / f"classes-{digest}"
+    if classes.is_dir():
+        return classes
+    with tempfile.TemporaryDirectory(dir=library.parent) as work:
+        command = [find_tool("javac"), "-nowarn", "-proc:none", "-encoding", "UTF-8", "-cp", f"{library}/*", "-d", work]
+        done = subprocess.run([*command, *map(str, sources)], capture_output=True, text=True, timeout=300)
+        if done.returncode:
+            pytest.fail(f"javac refuses our programs against RocketMQ {version}:\n{done.stderr}", pytrace=False)
+        shutil.copytree(work, f"{work}/out")
+        _publish(Path(work, "out"), classes)
+    return classes
+
+
+def java_command(version: str, main: str, *args: str, options: list[str], heap_mb: int = 256) -> list[str]:
+    """A command line that runs `main` of RocketMQ or ours, with low priority and a small heap.
+
+    The JVM options favour a quick start on few cores over peak speed; a benchmark passes its own after them.
+    """
+    classpath = f"{compiled_classes(version)}:{rocketmq_jars(version)}/*"
+    quick = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto", "-Xss512k"]
+    memory = [f"-Xms{min(heap_mb, 128)}m", f"-Xmx{heap_mb}m"]
+    nice = [found, "-n", "5"] if (found := shutil.which("nice")) else []
+    return [*nice, find_tool("java"), *quick, *memory, *MODULE_OPTIONS, *options, "-cp", classpath, main, *args]
+
+
+def _pom(version: str) -> str:
+    wanted = "".join(
+        f"<dependency><groupId>org.apache.rocketmq</groupId><artifactId>{name}</artifactId>"
+        f"<version>{version}</version></dependency>"
+        for name in ARTIFACTS
+    )
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>twinlog</groupId><artifactId>interop</artifactId><version>1</version>"
+        f"<dependencies>{wanted}</dependencies></project>"
+    )
+
+
+def _publish(made: Path, wanted: Path) -> None:
+    """Rename into place; when another run was faster, its result is as good."""
+    try:
+        made.rename(wanted)
+    except OSError:
+        if not wanted.is_dir():
+            raise
