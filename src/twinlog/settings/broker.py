@@ -1,0 +1,97 @@
+"""Who a broker is, and how it treats topics, groups and clients."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from typing import Literal
+
+from twinlog.settings.addresses import check_addresses, local_address
+from twinlog.settings.conf import conf
+
+BrokerRole = Literal["ASYNC_MASTER", "SYNC_MASTER", "SLAVE"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSettings:
+    """One broker, apart from its store and its replication."""
+
+    # Identity
+    cluster_name: str = conf("brokerClusterName", "DefaultCluster")
+    broker_name: str = conf("brokerName", factory=lambda: socket.gethostname() or "DEFAULT_BROKER")
+    broker_id: int = conf("brokerId", 0, bits=64, minimum=-1, updatable=True)
+    broker_role: BrokerRole = conf("brokerRole", "ASYNC_MASTER", updatable=True)
+    region_id: str = conf("regionId", "DefaultRegion")
+
+    # Network
+    namesrv_addr: str | None = conf("namesrvAddr", None, check=check_addresses, updatable=True)
+    listen_port: int = conf("listenPort", 10911, minimum=0, maximum=65535)
+    bind_address: str = conf("bindAddress", "0.0.0.0")
+    broker_ip1: str = conf("brokerIP1", factory=local_address)
+    broker_ip2: str = conf("brokerIP2", factory=local_address)
+    metrics_port: int | None = conf("metricsPort", None, minimum=0, maximum=65535)  # Twinlog's own; None: no metrics
+
+    # Registration
+    permission: int = conf("brokerPermission", 6, minimum=0, maximum=7, updatable=True)
+    register_interval_ms: int = conf("registerNameServerPeriod", 30_000, updatable=True)  # used within 10 to 60 s
+    register_timeout_ms: int = conf("registerBrokerTimeoutMills", 24_000, minimum=1, updatable=True)
+    register_always: bool = conf("forceRegister", True, updatable=True)
+    register_compressed: bool = conf("compressedRegister", False, updatable=True)
+    register_single_topics: bool = conf("enableSingleTopicRegister", False, updatable=True)
+    register_split: bool = conf("enableSplitRegistration", False, updatable=True)
+    register_split_topics: int = conf("splitRegistrationSize", 800, minimum=1, updatable=True)
+    disappear_ms_after_start: int = conf("disappearTimeAfterStart", -1)
+
+    # Topics and groups
+    topics_auto_created: bool = conf("autoCreateTopicEnable", True, updatable=True)
+    default_topic_queues: int = conf("defaultTopicQueueNums", 8, minimum=1, maximum=65536, updatable=True)
+    groups_auto_created: bool = conf("autoCreateSubscriptionGroup", True, updatable=True)
+    cluster_topic: bool = conf("clusterTopicEnable", True)
+    broker_topic: bool = conf("brokerTopicEnable", True)
+    trace_on: bool = conf("traceOn", True, updatable=True)
+    trace_topic: bool = conf("traceTopicEnable", False)
+    trace_topic_name: str = conf("msgTraceTopicName", "RMQ_SYS_TRACE_TOPIC")
+
+    # Sending
+    send_accepted_from_ms: int = conf("startAcceptSendRequestTimeStamp", 0, bits=64, updatable=True)
+    reply_messages_stored: bool = conf("storeReplyMessageEnable", True, updatable=True)
+
+    # Consuming
+    replica_reads: bool = conf("slaveReadEnable", True, updatable=True)  # Java: false
+    long_polling: bool = conf("longPollingEnable", True, updatable=True)
+    short_polling_ms: int = conf("shortPollingTimeMills", 1_000, bits=64, minimum=0, updatable=True)
+    consumer_ids_notified: bool = conf("notifyConsumerIdsChangedEnable", True, updatable=True)
+    client_expiry_ms: int = conf("channelExpiredTimeout", 120_000, bits=64, minimum=1)
+    resets_on_server: bool = conf("useServerSideResetOffset", True, updatable=True)
+    slow_groups_stopped: bool = conf("disableConsumeIfConsumerReadSlowly", False, updatable=True)
+    slow_group_bytes: int = conf("consumerFallbehindThreshold", 16 << 30, bits=64, minimum=1, updatable=True)
+
+    # Filters
+    property_filter: bool = conf("enablePropertyFilter", False, updatable=True)
+    filter_bitmap: bool = conf("enableCalcFilterBitMap", False)
+    filter_groups_expected: int = conf("expectConsumerNumUseFilter", 32, minimum=1)
+    filter_error_percent: int = conf("maxErrorRateOfBloomFilter", 20, minimum=1, maximum=99)
+    filter_expiry_ms: int = conf("filterDataCleanTimeSpan", 24 * 3600 * 1000, bits=64, minimum=1)
+    filter_retries: bool = conf("filterSupportRetry", False, updatable=True)
+
+    # Transactions
+    transactions_rejected: bool = conf("rejectTransactionMessage", False, updatable=True)
+    transaction_timeout_ms: int = conf("transactionTimeOut", 6_000, bits=64, minimum=0, updatable=True)
+    transaction_check_interval_ms: int = conf("transactionCheckInterval", 30_000, bits=64, minimum=100, updatable=True)
+    transaction_checks_max: int = conf("transactionCheckMax", 15, minimum=0, updatable=True)
+
+    # Metadata files and their versions
+    offset_flush_interval_ms: int = conf("flushConsumerOffsetInterval", 5_000, minimum=1)
+    offset_version_step: int = conf("consumerOffsetUpdateVersionStep", 500, bits=64, minimum=1, updatable=True)
+    delay_offset_version_step: int = conf("delayOffsetUpdateVersionStep", 200, bits=64, minimum=1, updatable=True)
+    metadata_split: bool = conf("enableSplitMetadata", True, updatable=True)
+    metadata_split_rows: int = conf("splitMetadataSize", 2_000, minimum=1, updatable=True)
+
+    @property
+    def is_replica(self) -> bool:
+        return self.broker_role == "SLAVE"
+
+    @property
+    def address(self) -> str:
+        """Where clients reach the broker, as it registers itself."""
+        return f"{self.broker_ip1}:{self.listen_port}"

@@ -1,0 +1,127 @@
+"""broker.conf: one flat file that feeds the broker, its store, its replication and its connections."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from twinlog.settings.broker import BrokerSettings
+from twinlog.settings.conf import SettingsWarning, effective_properties, load_settings, load_together, place
+from twinlog.settings.errors import SettingsError
+from twinlog.settings.net import NetSettings, TlsSettings
+from twinlog.settings.properties import Entry, parse_properties
+from twinlog.settings.replication import ReplicationSettings
+from twinlog.settings.store import StoreSettings
+
+PARTS = (BrokerSettings, StoreSettings, ReplicationSettings, NetSettings, TlsSettings)
+_REPLICA_MEMORY_PERCENT_LESS = 10  # a replica keeps more of its memory for the transfer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConf:
+    """Everything that broker.conf says; each part of the broker gets the piece it needs."""
+
+    broker: BrokerSettings = dataclasses.field(default_factory=BrokerSettings)
+    store: StoreSettings = dataclasses.field(default_factory=StoreSettings)
+    replication: ReplicationSettings = dataclasses.field(default_factory=ReplicationSettings)
+    net: NetSettings = dataclasses.field(default_factory=NetSettings)
+    warnings: tuple[SettingsWarning, ...] = ()
+    path: str | None = None  # of the file, None when the text came from elsewhere
+
+    def properties(self) -> dict[str, str]:
+        """All settings in use under their file names; passwords are left out."""
+        values = effective_properties(self.broker, self.store, self.replication, self.net, self.net.tls)
+        return {key: value for key, value in values.items() if "password" not in key.lower()}
+
+
+def load_broker_conf(
+    path: str | os.PathLike[str] | None = None,
+    *,
+    text: str | None = None,
+    overrides: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> BrokerConf:
+    """Read `path` (or `text`); `overrides` come from the command line and win over the file."""
+    source = "broker.conf"
+    if text is None:
+        text = "" if path is None else read_text(path)
+        source = os.path.basename(path) if path is not None else source
+    entries = _with_defaults_and_overrides(parse_properties(text, source=str(source)), overrides, environment)
+    parts, warnings = load_together(PARTS, entries, source=str(source))
+    lines = {entry.key: entry.line for entry in entries}
+    broker, store, replication, net, tls = parts
+    broker, store, replication = settle(broker, store, replication, frozenset(lines), source=str(source), lines=lines)
+    tls, tls_warnings = load_tls_file(tls)
+    net = dataclasses.replace(net, tls=tls)
+    given = str(path) if path is not None else None
+    warnings = (*warnings, *tls_warnings)
+    return BrokerConf(broker=broker, store=store, replication=replication, net=net, warnings=warnings, path=given)
+
+
+def settle(
+    broker: BrokerSettings,
+    store: StoreSettings,
+    replication: ReplicationSettings,
+    given: frozenset[str],
+    *,
+    source: str,
+    lines: Mapping[str, int] | None = None,
+) -> tuple[BrokerSettings, StoreSettings, ReplicationSettings]:
+    """Values that depend on each other, as Java's start-up code settles them."""
+    if broker.is_replica:
+        if broker.broker_id <= 0:
+            line = (lines or {}).get("brokerId", (lines or {}).get("brokerRole", 1))
+            problem = f"brokerId={broker.broker_id} with brokerRole=SLAVE; give every replica its own id above 0"
+            raise SettingsError(f"{place(source, line)}: {problem}")
+        if "accessMessageInMemoryMaxRatio" not in given:
+            percent = StoreSettings().memory_percent - _REPLICA_MEMORY_PERCENT_LESS
+            store = dataclasses.replace(store, memory_percent=percent)
+    else:
+        broker = dataclasses.replace(broker, broker_id=0)  # Java: a master's id is 0 whatever the file says
+    if "haListenPort" not in given or replication.listen_port == 0:
+        # Port 0 means any free port, for both.
+        port = broker.listen_port + 1 if broker.listen_port else 0
+        replication = dataclasses.replace(replication, listen_port=port)
+    if "brokerIP2" not in given and "brokerIP1" in given:
+        broker = dataclasses.replace(broker, broker_ip2=broker.broker_ip1)
+    if "registerNameServerPeriod" in given:
+        clamped = min(60_000, max(10_000, broker.register_interval_ms))
+        broker = dataclasses.replace(broker, register_interval_ms=clamped)
+    return broker, store, replication
+
+
+def load_tls_file(tls: TlsSettings) -> tuple[TlsSettings, list[SettingsWarning]]:
+    """`tls` with what its own file adds, if it names one."""
+    if tls.config_file is None:
+        return tls, []
+    entries = parse_properties(read_text(tls.config_file), source=tls.config_file)
+    _, warnings = load_settings(TlsSettings, entries, source=tls.config_file)
+    (loaded,), _ = load_together((TlsSettings,), entries, source=tls.config_file, base={TlsSettings: tls})
+    return loaded, warnings
+
+
+def read_text(path: str | os.PathLike[str]) -> str:
+    """The text of a properties file; UTF-8, or ISO-8859-1 as Java reads it."""
+    try:
+        data = pathlib.Path(path).read_bytes()
+    except OSError as problem:
+        raise SettingsError(f"{path}: {problem.strerror}; check the path given with -c") from problem
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data.decode("iso-8859-1")
+
+
+def _with_defaults_and_overrides(
+    entries: list[Entry], overrides: Mapping[str, str] | None, environment: Mapping[str, str] | None
+) -> list[Entry]:
+    given = {entry.key for entry in entries}
+    names: Any = os.environ if environment is None else environment
+    if "namesrvAddr" not in given and names.get("NAMESRV_ADDR"):
+        entries = [*entries, Entry("namesrvAddr", names["NAMESRV_ADDR"], 0)]
+    kept = [entry for entry in entries if entry.key not in (overrides or {})]
+    return kept + [Entry(key, value, 0) for key, value in (overrides or {}).items()]

@@ -1,0 +1,35 @@
+"""Settings of a name server."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from twinlog.settings.conf import conf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameServerSettings:
+    """One name server; name servers do not know each other."""
+
+    listen_port: int = conf("listenPort", 9876, minimum=0, maximum=65535)
+    bind_address: str = conf("bindAddress", "0.0.0.0")
+    metrics_port: int | None = conf("metricsPort", None, minimum=0, maximum=65535)  # Twinlog's own; None: no metrics
+    kv_path: str = conf("kvConfigPath", factory=lambda: os.path.expanduser("~/namesrv/kvConfig.json"))
+    config_path: str = conf("configStorePath", factory=lambda: os.path.expanduser("~/namesrv/namesrv.properties"))
+    scan_interval_ms: int = conf("scanNotActiveBrokerInterval", 5_000, bits=64, minimum=10, updatable=True)
+    order_topics_in_routes: bool = conf("orderMessageEnable", False, updatable=True)
+    order_topics_to_brokers: bool = conf("returnOrderTopicConfigToBroker", True, updatable=True)
+    acting_masters: bool = conf("supportActingMaster", False, updatable=True)
+    notify_min_broker_id: bool = conf("notifyMinBrokerIdChanged", False, updatable=True)
+    registrations_are_complete: bool = conf("deleteTopicWithBrokerRegistration", False, updatable=True)
+    all_topics_listed: bool = conf("enableAllTopicList", True, updatable=True)
+    topics_listed: bool = conf("enableTopicList", True, updatable=True)
+    waits_for_service: bool = conf("needWaitForService", False, updatable=True)
+    wait_seconds: int = conf("waitSecondsForService", 45, minimum=0, updatable=True)
+    black_list: str = conf("configBlackList", "configBlackList;configStorePath;kvConfigPath")
+
+    @property
+    def refused_keys(self) -> frozenset[str]:
+        """Keys that a remote update must not touch, whatever the operator wrote into the list."""
+        return frozenset(key.strip() for key in self.black_list.split(";") if key.strip()) | {"rocketmqHome"}

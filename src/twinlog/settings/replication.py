@@ -1,0 +1,42 @@
+"""How a replica follows its master: commit-log transfer, acknowledgements, metadata synchronisation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from twinlog.settings.addresses import check_address
+from twinlog.settings.conf import conf
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationSettings:
+    """How commit-log bytes and metadata travel from master to replica."""
+
+    listen_port: int = conf("haListenPort", 10912, minimum=0, maximum=65535)  # 0 in a file: listenPort + 1
+    master_address: str | None = conf("haMasterAddress", None, check=check_address, updatable=True)
+    heartbeat_ms: int = conf("haSendHeartbeatInterval", 5_000, minimum=1, updatable=True)
+    silence_ms_max: int = conf("haHousekeepingInterval", 20_000, minimum=1, updatable=True)
+    batch_bytes_max: int = conf("haTransferBatchSize", 32 * 1024, minimum=1, maximum=4 * MIB - 1, updatable=True)
+    flow_control: bool = conf("haFlowControlEnable", False, updatable=True)
+    bytes_per_second_max: int = conf("maxHaTransferByteInSecond", 100 * MIB, bits=64, minimum=1, updatable=True)
+
+    # Acknowledgement
+    gap_bytes_max: int = conf("haMaxGapNotInSync", 256 * MIB, old=["haSlaveFallbehindMax"], minimum=0, updatable=True)
+    ack_timeout_ms: int = conf("slaveTimeout", 3_000, minimum=1, updatable=True)
+    # None: not set, so SYNC_MASTER waits for one replica. Java's default of 1 counts the master and waits for nobody.
+    in_sync_replicas: int | None = conf("inSyncReplicas", None, minimum=1, updatable=True)
+    in_sync_replicas_min: int = conf("minInSyncReplicas", 1, minimum=1, updatable=True)
+    replicas_total: int = conf("totalReplicas", 1, minimum=1, updatable=True)
+    in_sync_replicas_auto: bool = conf("enableAutoInSyncReplicas", False, updatable=True)
+    all_in_sync_acks: bool = conf("allAckInSyncStateSet", False, updatable=True)
+
+    # Joining; these keys are Twinlog's own
+    copy_whole_history: bool = conf("haCopyWholeHistory", False)
+    reseed_allowed: bool = conf("haReseedAllowed", False)
+
+    # Metadata; these keys are Twinlog's own too, as Java has fixed periods
+    metadata_interval_ms: int = conf("slaveMetadataSyncInterval", 10_000, minimum=100, updatable=True)
+    metadata_first_delay_ms: int = conf("slaveMetadataSyncFirstDelay", 3_000, minimum=0)
+    metadata_pushed: bool = conf("slaveMetadataPush", False)
