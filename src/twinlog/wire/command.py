@@ -9,6 +9,7 @@ Binary header, big-endian:
 
 import struct
 from dataclasses import dataclass
+from typing import TypeVar
 
 import msgspec
 
@@ -47,6 +48,9 @@ class Command:
         return bool(self.flag & ONEWAY_FLAG)
 
 
+C = TypeVar("C", bound=Command)
+
+
 def response_to(
     request_opaque: int,
     code: int = ResponseCode.SUCCESS,
@@ -74,8 +78,9 @@ def encode_header(command: Command, header_type: int = JSON) -> bytes:
     return _encode_json(command) if header_type == JSON else _encode_binary(command)
 
 
-def decode_header(header: bytes | memoryview, header_type: int) -> Command:
-    return _decode_json(header) if header_type == JSON else _decode_binary(bytes(header))
+def decode_header(header: bytes, header_type: int, make: type[C] = Command) -> C:
+    """The command without its body, as a `make` (Command, or a class with the same members)."""
+    return _decode_json(header, make) if header_type == JSON else _decode_binary(header, make)
 
 
 class _JsonHeader(msgspec.Struct):
@@ -109,15 +114,15 @@ def _encode_json(command: Command) -> bytes:
     return _encode_text(header)
 
 
-def _decode_json(header: bytes | memoryview) -> Command:
+def _decode_json(header: bytes, make: type[C]) -> C:
     try:
         strict = _decode_strict(header)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, ValueError):
-        return _decode_tolerant(bytes(header))
+        return _decode_tolerant(header, make)
     if strict.opaque not in _INT_RANGE or strict.code not in _INT_RANGE:
         raise HeaderError(f"opaque {strict.opaque} or code {strict.code} is not a 32-bit number")
     language = "JAVA" if strict.language is None else strict.language
-    return Command(
+    return make(
         strict.code,
         strict.opaque,
         strict.flag,
@@ -128,7 +133,7 @@ def _decode_json(header: bytes | memoryview) -> Command:
     )
 
 
-def _decode_tolerant(header: bytes) -> Command:
+def _decode_tolerant(header: bytes, make: type[C]) -> C:
     """What fastjson accepts beyond JSON: numbers as text, bare names, values of any scalar type."""
     try:
         value = loads(header)
@@ -141,7 +146,7 @@ def _decode_tolerant(header: bytes) -> Command:
         raise HeaderError(f"extFields is a JSON {type(fields).__name__}, not an object")
     language = value.get("language", "JAVA")
     remark = value.get("remark")
-    return Command(
+    return make(
         _integer(value, "code"),
         _integer(value, "opaque"),
         _integer(value, "flag"),
@@ -195,7 +200,7 @@ def _encode_binary(command: Command) -> bytes:
     return b"".join((head, remark, _INT.pack(len(fields)), fields))
 
 
-def _decode_binary(header: bytes) -> Command:
+def _decode_binary(header: bytes, make: type[C]) -> C:
     try:
         code, language, version, opaque, flag, remark_length = _BINARY_HEAD.unpack_from(header)
         at = _BINARY_HEAD.size + remark_length
@@ -208,7 +213,7 @@ def _decode_binary(header: bytes) -> Command:
         fields = _decode_binary_fields(header, at + 4, at + 4 + fields_length) if fields_length else None
     except (struct.error, UnicodeDecodeError) as error:
         raise HeaderError(f"binary header of {len(header)} bytes does not parse: {error}") from error
-    return Command(code, opaque, flag, LANGUAGE_NAMES.get(language), version, remark, fields)
+    return make(code, opaque, flag, LANGUAGE_NAMES.get(language), version, remark, fields)
 
 
 def _decode_binary_fields(header: bytes, at: int, end: int) -> dict[str, str]:

@@ -30,8 +30,8 @@ def loads(data: bytes | str) -> Any:
         value = _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         value = _Reader(_as_text(data)).whole()
-    marker = "$ref" if isinstance(data, str) else b"$ref"
-    return _resolve(value, value, 0) if marker in data else value
+    has_references = "$ref" in data if isinstance(data, str) else b"$ref" in data
+    return _resolve(value, value, 0) if has_references else value
 
 
 def dumps(value: Any, *, int_keys: IntKeys = "bare") -> bytes:

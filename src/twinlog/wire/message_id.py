@@ -32,7 +32,7 @@ def encode_host(host: tuple[str, int]) -> bytes:
     return ipaddress.ip_address(host[0].partition("%")[0]).packed + (host[1] & 0xFFFFFFFF).to_bytes(4, "big")
 
 
-def decode_host(data: bytes | memoryview) -> tuple[str, int]:
+def decode_host(data: bytes | bytearray | memoryview) -> tuple[str, int]:
     return str(ipaddress.ip_address(bytes(data[:-4]))), int.from_bytes(data[-4:], "big", signed=True)
 
 

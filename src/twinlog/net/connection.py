@@ -1,0 +1,285 @@
+"""One remoting connection, the same class on both sides: either peer may ask, either answers.
+
+Fast path: all frames of a received chunk are walked by offset, handled one after another, and their
+answers leave in one write. The price is that a slow handler holds up its whole connection, so
+handlers that wait return an awaitable, or None and answer later through `send`.
+"""
+
+import asyncio
+import itertools
+import struct
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from twinlog.net.errors import ConnectionLost, RequestRefused, RequestTimeout
+from twinlog.telemetry.log import get_logger
+from twinlog.wire.codes import RequestCode, ResponseCode
+from twinlog.wire.command import ONEWAY_FLAG, RESPONSE_FLAG, Command, decode_header, encode_command
+from twinlog.wire.errors import FrameError, HeaderError, WireError
+from twinlog.wire.frame import JSON, frame_span
+
+log = get_logger(__name__)
+
+Buffer = bytes | bytearray | memoryview
+Answer = Command | bytes | list[Buffer] | None
+Handler = Callable[["Request"], Answer | Awaitable[Answer]]
+_LENGTH = struct.Struct(">i")
+_next_opaque = itertools.count(1).__next__  # one id space for all connections of the process, as in Java
+
+
+@dataclass(slots=True)
+class Request(Command):
+    """A command that a peer sent on `connection`."""
+
+    connection: "Connection" = field(default=cast("Connection", None), repr=False, compare=False)
+
+    def reply(
+        self,
+        code: int = ResponseCode.SUCCESS,
+        remark: str | None = None,
+        fields: dict[str, str] | None = None,
+        body: bytes | None = None,
+    ) -> Command:
+        """The answer to this request; return it from the handler, or give it to `connection.send` later."""
+        return Command(code, self.opaque, RESPONSE_FLAG, remark=remark, fields=fields, body=body)
+
+
+@dataclass(slots=True)
+class ConnectionOptions:
+    """What all connections of one server or pool share."""
+
+    handlers: Mapping[int, Handler] = field(default_factory=dict)
+    header_type: int = JSON
+    after_batch: Callable[[], None] | None = None
+    before_request: Callable[[Command], None] | None = None  # signs outgoing requests
+    on_connect: Callable[["Connection"], None] | None = None
+    on_close: Callable[["Connection"], None] | None = None
+
+
+class Connection(asyncio.Protocol):
+    """A live connection. Invariant: after `closed` is set nothing is written and no request stays waiting."""
+
+    def __init__(self, options: ConnectionOptions, *, peer: tuple[str, int] | None = None) -> None:
+        self._options = options
+        self._transport: asyncio.Transport | None = None
+        self._loop = asyncio.get_running_loop()
+        self._chunks: list[bytes] = []
+        self._chunk_bytes = 0
+        self._need_bytes = 4
+        self._waiting: dict[int, asyncio.Future[Command]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._out: list[Buffer] | None = None
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._close_reason: object = None
+        self.closed = False
+        self.peer: tuple[str, int] = peer or ("", 0)
+        self.last_active = self._loop.time()
+        self.attributes: dict[str, Any] = {}
+        self.on_close: list[Callable[[Connection], None]] = []
+
+    @property
+    def peer_text(self) -> str:
+        host, port = self.peer
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    # -- asking --------------------------------------------------------------------------------
+
+    async def request(
+        self, code: int, fields: dict[str, str] | None = None, body: bytes | None = None, timeout_ms: int = 3000
+    ) -> Command:
+        """The peer's answer, whatever its code; RequestTimeout or ConnectionLost when there is none."""
+        command = Command(code, _next_opaque() & 0x7FFFFFFF, fields=fields, body=body)
+        answer = self._loop.create_future()
+        self._waiting[command.opaque] = answer
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                self._send_request(command)
+                await self._writable.wait()
+                return await answer
+        except TimeoutError:
+            raise RequestTimeout(self.peer_text, code, timeout_ms) from None
+        finally:
+            self._waiting.pop(command.opaque, None)
+
+    def oneway(self, code: int, fields: dict[str, str] | None = None, body: bytes | None = None) -> None:
+        """Send a request that is never answered."""
+        self._send_request(Command(code, _next_opaque() & 0x7FFFFFFF, ONEWAY_FLAG, fields=fields, body=body))
+
+    def _send_request(self, command: Command) -> None:
+        if self.closed:
+            raise ConnectionLost(self.peer_text, self._close_reason)
+        if self._options.before_request is not None:
+            self._options.before_request(command)
+        self.send(command)
+
+    # -- sending -------------------------------------------------------------------------------
+
+    def send(self, answer: Answer) -> None:
+        """Write a command or ready bytes; within a batch they leave with the batch's other answers."""
+        if self.closed or answer is None:
+            return
+        out = self._out
+        if out is None:
+            self._write(self._encoded(answer))
+        else:
+            out += self._encoded(answer)
+
+    async def drain(self) -> None:
+        """Wait until the peer has taken enough that more may be written."""
+        await self._writable.wait()
+
+    def abort(self) -> None:
+        """Drop the connection at once, with what is still unwritten."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def close(self, reason: object = None) -> None:
+        """Close after what is already written; `reason` is told to those who wait."""
+        if self._close_reason is None:
+            self._close_reason = reason
+        if self._transport is not None and not self.closed:
+            self._transport.close()
+
+    def _encoded(self, answer: Command | bytes | list[Buffer]) -> list[Buffer]:
+        if isinstance(answer, list):
+            return answer
+        return [answer if isinstance(answer, bytes) else encode_command(answer, self._options.header_type)]
+
+    def _write(self, buffers: list[Buffer]) -> None:
+        assert self._transport is not None
+        self._transport.write(buffers[0] if len(buffers) == 1 else b"".join(buffers))
+
+    # -- receiving -----------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        self.last_active = self._loop.time()
+        if self._chunks:
+            self._chunks.append(data)
+            self._chunk_bytes += len(data)
+            if self._chunk_bytes < self._need_bytes:
+                return
+            data = b"".join(self._chunks)
+            self._chunks.clear()
+        self._out = []
+        try:
+            used = self._handle_frames(data)
+        except (FrameError, HeaderError) as error:
+            log.warning("closing a connection that broke the protocol", peer=self.peer_text, error=str(error))
+            self.close(error)
+            return
+        finally:
+            if self._options.after_batch is not None:
+                self._options.after_batch()
+            out, self._out = self._out, None
+            if out and not self.closed:
+                self._write(out)
+        if used < len(data):
+            self._keep(data[used:] if used else data)
+
+    def _keep(self, rest: bytes) -> None:
+        """Hold an incomplete frame; a large one is joined once, when its last byte is there."""
+        self._chunks.append(rest)
+        self._chunk_bytes = len(rest)
+        self._need_bytes = 4 + _LENGTH.unpack_from(rest)[0] if len(rest) >= 4 else 4
+
+    def _handle_frames(self, data: bytes) -> int:
+        at, end = 0, len(data)
+        while (span := frame_span(data, at, end)) is not None:
+            header_type, header_end, frame_end = span
+            request = decode_header(data[at + 8 : header_end], header_type, Request)
+            if header_end < frame_end:
+                request.body = data[header_end:frame_end]
+            at = frame_end
+            if request.flag & RESPONSE_FLAG:
+                waiting = self._waiting.get(request.opaque)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(request)
+                continue
+            self._handle(request)
+        return at
+
+    def _handle(self, request: Request) -> None:
+        request.connection = self
+        handler = self._options.handlers.get(request.code)
+        if handler is None:
+            remark = f" request type {request.code} not supported"
+            self._answer(request, request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark))
+            return
+        try:
+            result = handler(request)
+        except Exception as error:
+            result = answer_for_error(request, error)
+        if result is None:
+            return
+        if isinstance(result, Command | bytes | list):
+            self._answer(request, result)
+        else:
+            task = self._loop.create_task(self._answer_later(request, result))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _answer_later(self, request: Request, pending: Awaitable[Answer]) -> None:
+        try:
+            result = await pending
+        except Exception as error:
+            result = answer_for_error(request, error)
+        if result is not None:
+            self._answer(request, result)
+
+    def _answer(self, request: Request, answer: Command | bytes | list[Buffer]) -> None:
+        if not request.flag & ONEWAY_FLAG:
+            try:
+                self.send(answer)
+            except FrameError as error:  # an answer too large for one frame
+                self.send(request.reply(ResponseCode.SYSTEM_ERROR, str(error)))
+
+    # -- life ----------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        if not self.peer[0]:
+            self.peer = (transport.get_extra_info("peername") or ("", 0))[:2]
+        if self._options.on_connect is not None:
+            self._options.on_connect(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed = True
+        self._writable.set()
+        self._chunks.clear()
+        lost = ConnectionLost(self.peer_text, self._close_reason or exc)
+        for answer in self._waiting.values():
+            if not answer.done():
+                answer.set_exception(lost)
+        self._waiting.clear()
+        callbacks = [*self.on_close, self._options.on_close] if self._options.on_close else list(self.on_close)
+        for callback in callbacks:
+            callback(self)
+
+    def pause_writing(self) -> None:
+        # The peer does not read its answers: stop reading its requests until it does.
+        self._writable.clear()
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+        if self._transport is not None and not self.closed:
+            self._transport.resume_reading()
+
+
+def answer_for_error(request: Request, error: Exception) -> Command:
+    """The response that tells a peer about `error`; only the unexpected ones are logged."""
+    if isinstance(error, RequestRefused):
+        return request.reply(error.code, error.remark, error.fields)
+    if not isinstance(error, WireError):
+        log.error("a handler failed", code=_name(request.code), peer=request.connection.peer_text, exc_info=error)
+    return request.reply(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+
+
+def _name(code: int) -> str:
+    try:
+        return RequestCode(code).name
+    except ValueError:
+        return str(code)

@@ -1,0 +1,29 @@
+"""What can go wrong between two peers."""
+
+
+class NetError(Exception):
+    """A peer that cannot be reached, went away, or did not answer."""
+
+
+class ConnectFailed(NetError):
+    def __init__(self, address: str, reason: object) -> None:
+        super().__init__(f"cannot connect to {address}: {reason}; is it running and reachable?")
+        self.address = address
+
+
+class ConnectionLost(NetError):
+    def __init__(self, peer: str, reason: object = None) -> None:
+        super().__init__(f"connection to {peer} was lost" + (f": {reason}" if reason else ""))
+
+
+class RequestTimeout(NetError):
+    def __init__(self, peer: str, code: int, timeout_ms: int) -> None:
+        super().__init__(f"{peer} did not answer request {code} within {timeout_ms} ms")
+
+
+class RequestRefused(Exception):
+    """Raised by a handler to answer with an error code; net turns it into the response."""
+
+    def __init__(self, code: int, remark: str, fields: dict[str, str] | None = None) -> None:
+        super().__init__(remark)
+        self.code, self.remark, self.fields = code, remark, fields

@@ -1,0 +1,105 @@
+"""Outgoing connections, one per address, opened on demand and replaced when lost."""
+
+import asyncio
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from twinlog.net.connection import Connection, ConnectionOptions, Handler
+from twinlog.net.errors import ConnectFailed
+from twinlog.wire.command import Command
+
+
+class ConnectionPool:
+    """At most one live connection per address; concurrent callers share the attempt to open it."""
+
+    def __init__(
+        self,
+        handlers: Mapping[int, Handler] | None = None,
+        *,
+        tls: ssl.SSLContext | None = None,
+        connect_timeout_ms: int = 3000,
+        before_request: Callable[[Command], None] | None = None,
+        on_close: Callable[[Connection], None] | None = None,
+    ) -> None:
+        self._options = ConnectionOptions(handlers=handlers or {}, before_request=before_request, on_close=on_close)
+        self._tls = tls
+        self._connect_timeout_ms = connect_timeout_ms
+        self._connections: dict[str, Connection] = {}
+        self._opening: dict[str, asyncio.Task[Connection]] = {}
+
+    async def get(self, address: str) -> Connection:
+        """A live connection to `address` ("host:port"); ConnectFailed when there is none to be had."""
+        connection = self._connections.get(address)
+        if connection is not None and not connection.closed:
+            return connection
+        opening = self._opening.get(address)
+        if opening is None:
+            opening = asyncio.get_running_loop().create_task(self._open(address))
+            self._opening[address] = opening
+            opening.add_done_callback(lambda _: self._opening.pop(address, None))
+        return await asyncio.shield(opening)
+
+    async def request(
+        self,
+        address: str,
+        code: int,
+        fields: dict[str, str] | None = None,
+        body: bytes | None = None,
+        timeout_ms: int = 3000,
+    ) -> Command:
+        """One question to `address` and its answer, whatever its code."""
+        connection = await self.get(address)
+        return await connection.request(code, fields, body, timeout_ms)
+
+    async def oneway(
+        self, address: str, code: int, fields: dict[str, str] | None = None, body: bytes | None = None
+    ) -> None:
+        (await self.get(address)).oneway(code, fields, body)
+
+    def live(self) -> dict[str, Connection]:
+        """The connections that are open now, by address."""
+        return {address: found for address, found in self._connections.items() if not found.closed}
+
+    def drop(self, address: str) -> None:
+        """Close the connection to `address`, if there is one."""
+        connection = self._connections.pop(address, None)
+        if connection is not None:
+            connection.close("no longer needed")
+
+    async def close(self) -> None:
+        for opening in list(self._opening.values()):
+            opening.cancel()
+        for connection in self._connections.values():
+            connection.close("the pool is closing")
+        self._connections.clear()
+
+    async def _open(self, address: str) -> Connection:
+        connection = await connect(address, replace(self._options), tls=self._tls, timeout_ms=self._connect_timeout_ms)
+        self._connections[address] = connection
+        return connection
+
+
+async def connect(
+    address: str, options: ConnectionOptions, *, tls: ssl.SSLContext | None = None, timeout_ms: int = 3000
+) -> Connection:
+    """Open one connection to `address`."""
+    host, port = split_address(address)
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            _, connection = await asyncio.get_running_loop().create_connection(
+                lambda: Connection(options), host, port, ssl=tls
+            )
+    except TimeoutError:
+        raise ConnectFailed(address, f"no answer within {timeout_ms} ms") from None
+    except (OSError, ssl.SSLError) as error:
+        raise ConnectFailed(address, error) from error
+    return connection
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """(host, port) of "host:port" or "[v6]:port"."""
+    host, separator, port = address.strip().rpartition(":")
+    if not separator or not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ConnectFailed(address, "an address is written host:port")
+    return host.removeprefix("[").removesuffix("]"), int(port)

@@ -1,0 +1,181 @@
+"""A listening port: accepts, looks at the first bytes, and hands each socket to a Connection.
+
+The first bytes decide: a PROXY protocol line or block names the true peer and is taken off; 0x16
+starts a TLS handshake; anything else is clear text.
+"""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
+from typing import Any
+
+from twinlog.net.connection import Connection, ConnectionOptions, Handler
+from twinlog.net.proxy_protocol import PREAMBLE_BYTES_MAX, ProxyError, take_preamble
+from twinlog.telemetry.log import get_logger
+from twinlog.wire.frame import JSON
+
+log = get_logger(__name__)
+_TLS_HANDSHAKE = 0x16
+_BACKLOG = 1024
+
+
+class Server:
+    """Serves `handlers` on one port until stopped."""
+
+    def __init__(
+        self,
+        handlers: Mapping[int, Handler],
+        *,
+        tls: ssl.SSLContext | None = None,
+        tls_enforced: bool = False,
+        idle_ms_max: int = 120_000,
+        header_type: int = JSON,
+        after_batch: Callable[[], None] | None = None,
+        on_connect: Callable[[Connection], None] | None = None,
+        on_close: Callable[[Connection], None] | None = None,
+    ) -> None:
+        self._options = ConnectionOptions(
+            handlers=handlers,
+            header_type=header_type,
+            after_batch=after_batch,
+            on_connect=self._connected,
+            on_close=self._closed,
+        )
+        self._tls, self._tls_enforced = tls, tls_enforced
+        self._idle_ms_max = idle_ms_max
+        self._told_connect, self._told_close = on_connect, on_close
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._listener: socket.socket | None = None
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self.connections: set[Connection] = set()
+        self.port = 0
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen; `port` 0 takes a free one, which `port` then names."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, port))
+            listener.listen(_BACKLOG)
+        except OSError as error:
+            listener.close()
+            raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from error
+        listener.setblocking(False)
+        self._listener, self.port = listener, listener.getsockname()[1]
+        self._own(self._accept(listener))
+        self._own(self._close_idle())
+
+    async def stop(self) -> None:
+        """Stop listening and close every connection after what is already written."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        for connection in list(self.connections):
+            connection.close("the server is stopping")
+        try:
+            async with asyncio.timeout(1):
+                await self._empty.wait()
+        except TimeoutError:  # a peer that does not read its last answers
+            for connection in list(self.connections):
+                connection.abort()
+
+    def _own(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, address = await loop.sock_accept(listener)
+            except OSError as error:  # out of descriptors, or the peer gave up: others must still get in
+                log.warning("a connection could not be accepted", port=self.port, error=str(error))
+                await asyncio.sleep(0.1)
+                continue
+            self._own(self._admit(accepted, address[:2]))
+
+    async def _admit(self, accepted: socket.socket, address: tuple[str, int]) -> None:
+        loop = asyncio.get_running_loop()
+        accepted.setblocking(False)
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            async with asyncio.timeout(self._idle_ms_max / 1000):
+                first, peer = await self._look(accepted)
+            tls = self._tls_for(first)
+            options = replace(self._options)
+            await loop.connect_accepted_socket(lambda: Connection(options, peer=peer or address), accepted, ssl=tls)
+        except (TimeoutError, ConnectionError, ProxyError, OSError, ssl.SSLError) as error:
+            accepted.close()
+            log.info("a connection was not admitted", peer=f"{address[0]}:{address[1]}", error=str(error))
+        except asyncio.CancelledError:
+            accepted.close()
+            raise
+
+    async def _look(self, accepted: socket.socket) -> tuple[int, tuple[str, int] | None]:
+        """(first byte of the real traffic, peer named by a PROXY preamble)."""
+        peer = None
+        while True:
+            await _readable(accepted)
+            start = accepted.recv(PREAMBLE_BYTES_MAX, socket.MSG_PEEK)
+            if not start:
+                raise ConnectionError("closed before it said anything")
+            preamble = take_preamble(start)
+            if preamble is None:
+                await asyncio.sleep(0.005)  # a preamble has begun and its rest is on the way
+                continue
+            if preamble.size == 0:
+                return start[0], peer
+            accepted.recv(preamble.size)
+            peer = preamble.peer or peer
+
+    def _tls_for(self, first: int) -> ssl.SSLContext | None:
+        if first == _TLS_HANDSHAKE:
+            if self._tls is None:
+                raise ConnectionError("TLS was asked for, and tls.server.mode is disabled here")
+            return self._tls
+        if self._tls_enforced:
+            raise ConnectionError("clear text was sent, and tls.server.mode is enforcing here")
+        return None
+
+    async def _close_idle(self) -> None:
+        loop = asyncio.get_running_loop()
+        seconds = self._idle_ms_max / 1000
+        while True:
+            await asyncio.sleep(min(10.0, seconds / 2))
+            for connection in list(self.connections):
+                if loop.time() - connection.last_active > seconds:
+                    connection.close(f"idle for {seconds:.0f} s")
+
+    def _connected(self, connection: Connection) -> None:
+        self.connections.add(connection)
+        self._empty.clear()
+        if self._told_connect is not None:
+            self._told_connect(connection)
+
+    def _closed(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        if not self.connections:
+            self._empty.set()
+        if self._told_close is not None:
+            self._told_close(connection)
+
+
+async def _readable(accepted: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    ready = loop.create_future()
+    number = accepted.fileno()
+    loop.add_reader(number, lambda: ready.done() or ready.set_result(None))
+    try:
+        with contextlib.suppress(asyncio.InvalidStateError):
+            await ready
+    finally:
+        loop.remove_reader(number)
