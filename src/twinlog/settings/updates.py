@@ -1,0 +1,84 @@
+"""Settings changed from afar, by a properties text in an admin request.
+
+Only keys marked `updatable` may change, as an admin request must not move a store or open another port. Sending a key
+with the value it has already is no change, so a whole dump with one edited line works.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from twinlog.settings.broker_conf import PARTS, BrokerConf, load_tls_file, settle
+from twinlog.settings.conf import effective_properties, keyed_fields, load_together, spellings
+from twinlog.settings.errors import SettingsError
+from twinlog.settings.nameserver import NameServerSettings
+from twinlog.settings.properties import Entry, parse_properties
+
+T = TypeVar("T")
+BLACK_LIST_REMARK = "Can not update config in black list."
+_BROKER_BLACK_LIST = frozenset({"configBlackList", "brokerConfigPath", "rocketmqHome"})
+_SOURCE = "update"
+
+
+class UpdateRefused(SettingsError):
+    """A key that no admin request may change; the answer is NO_PERMISSION with this text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Update(Generic[T]):
+    settings: T
+    changed: Mapping[str, str]  # key -> new value, only where the value differs
+    ignored: tuple[str, ...]  # keys that nothing reads
+
+
+def plan_broker_update(conf: BrokerConf, text: str) -> Update[BrokerConf]:
+    """The settings after the update; UpdateRefused or SettingsError, and then nothing changes."""
+    parts = (conf.broker, conf.store, conf.replication, conf.net, conf.net.tls)
+    entries = _read(text, _BROKER_BLACK_LIST)
+    base = dict(zip(PARTS, parts, strict=True))
+    (broker, store, replication, net, tls), ignored = _apply(PARTS, base, entries)
+    given = frozenset(effective_properties(*parts))  # all are settled already; only roles and ids can clash anew
+    broker, store, replication = settle(broker, store, replication, given, source=_SOURCE)
+    tls, _ = load_tls_file(tls)
+    settings = dataclasses.replace(
+        conf, broker=broker, store=store, replication=replication, net=dataclasses.replace(net, tls=tls)
+    )
+    return Update(settings, _changes(conf.properties(), settings.properties()), ignored)
+
+
+def plan_nameserver_update(settings: NameServerSettings, text: str) -> Update[NameServerSettings]:
+    """As for a broker, with the black list of the name server."""
+    entries = _read(text, settings.refused_keys)
+    (updated,), ignored = _apply((NameServerSettings,), {NameServerSettings: settings}, entries)
+    return Update(updated, _changes(effective_properties(settings), effective_properties(updated)), ignored)
+
+
+def updatable_keys(*classes: type) -> frozenset[str]:
+    """Every key that a request may change."""
+    return frozenset(key.name for cls in classes for _, key, _ in keyed_fields(cls) if key.updatable)
+
+
+def _read(text: str, black_list: Iterable[str]) -> list[Entry]:
+    entries = parse_properties(text, source=_SOURCE)
+    if any(entry.key in black_list for entry in entries):
+        raise UpdateRefused(BLACK_LIST_REMARK)
+    return entries
+
+
+def _apply(
+    classes: tuple[type, ...], base: dict[type, Any], entries: list[Entry]
+) -> tuple[tuple[Any, ...], tuple[str, ...]]:
+    loaded, warnings = load_together(classes, entries, source=_SOURCE, base=base)
+    names = {spelling: name for cls in classes for spelling, name in spellings(cls).items()}
+    changed = _changes(effective_properties(*base.values()), effective_properties(*loaded))
+    if fixed := sorted(changed.keys() - updatable_keys(*classes)):
+        listed = ", ".join(f"{key}={changed[key]}" for key in fixed)
+        raise UpdateRefused(f"{listed}: only a restart changes this; write it into the configuration file")
+    return loaded, tuple(warning.key for warning in warnings if warning.key not in names)
+
+
+def _changes(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in after.items() if before.get(key) != value}

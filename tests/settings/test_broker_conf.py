@@ -1,0 +1,185 @@
+import pytest
+
+from twinlog.settings.broker_conf import PARTS, BrokerConf, load_broker_conf
+from twinlog.settings.conf import keyed_fields
+from twinlog.settings.errors import SettingsError
+from twinlog.settings.nameserver import NameServerSettings
+from twinlog.settings.nameserver_conf import load_nameserver_conf
+from twinlog.settings.properties import format_properties
+from twinlog.settings.updates import UpdateRefused, plan_broker_update, plan_nameserver_update
+
+
+def load(text, **more):
+    return load_broker_conf(text=text, environment={}, **more)
+
+
+def test_one_flat_file_feeds_every_part():
+    conf = load("brokerName=b\nfileReservedTime=48\nhaHousekeepingInterval=1000\nserverSocketBacklog=7\n")
+    assert conf.broker.broker_name == "b"
+    assert conf.store.reserved_hours == 48
+    assert conf.replication.silence_ms_max == 1000
+    assert conf.net.backlog == 7
+    assert conf.warnings == ()
+
+
+def test_the_defaults_of_the_ports_are_java_s():
+    conf = load("")
+    assert (conf.broker.listen_port, conf.replication.listen_port) == (10911, 10912)
+
+
+def test_the_ha_port_follows_the_listen_port_unless_it_is_given():
+    assert load("listenPort=20911").replication.listen_port == 20912
+    assert load("listenPort=20911\nhaListenPort=0").replication.listen_port == 20912
+    assert load("listenPort=20911\nhaListenPort=3").replication.listen_port == 3
+
+
+def test_a_master_s_id_is_0_whatever_the_file_says():
+    assert load("brokerRole=SYNC_MASTER\nbrokerId=3").broker.broker_id == 0
+
+
+def test_a_replica_needs_an_id_above_0():
+    with pytest.raises(SettingsError, match=r"broker.conf:2: brokerId=0 with brokerRole=SLAVE; give every replica"):
+        load("brokerRole=SLAVE\nbrokerId=0")
+    with pytest.raises(SettingsError, match=r"broker.conf:1: brokerId=0"):
+        load("brokerRole=SLAVE")
+
+
+def test_a_replica_serves_less_from_memory_unless_told_otherwise():
+    assert load("brokerRole=SLAVE\nbrokerId=1").store.memory_percent == 30
+    assert load("brokerRole=SLAVE\nbrokerId=1\naccessMessageInMemoryMaxRatio=50").store.memory_percent == 50
+    assert load("").store.memory_percent == 40
+
+
+def test_replicas_serve_reads_by_default():
+    assert load("").broker.replica_reads is True
+
+
+def test_in_sync_replicas_tells_set_from_unset():
+    assert load("").replication.in_sync_replicas is None
+    assert load("inSyncReplicas=1").replication.in_sync_replicas == 1
+
+
+def test_old_spellings_are_accepted():
+    conf = load("mapedFileSizeCommitLog=4096\nmapedFileSizeConsumeQueue=41\nhaSlaveFallbehindMax=5")
+    assert (conf.store.segment_bytes, conf.store.queue_file_bytes, conf.replication.gap_bytes_max) == (4096, 60, 5)
+
+
+def test_the_registration_period_stays_within_10_and_60_seconds():
+    assert load("registerNameServerPeriod=1").broker.register_interval_ms == 10_000
+    assert load("registerNameServerPeriod=99999").broker.register_interval_ms == 60_000
+
+
+def test_the_second_address_follows_the_first():
+    assert load("brokerIP1=192.0.2.7").broker.broker_ip2 == "192.0.2.7"
+    assert load("brokerIP1=192.0.2.7\nbrokerIP2=192.0.2.8").broker.broker_ip2 == "192.0.2.8"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["namesrvAddr=localhost", "haMasterAddress=h:99999", "deleteWhen=4pm", "messageDelayLevel=1s 2x", "deleteWhen=24"],
+)
+def test_text_with_a_form_is_checked(line):
+    with pytest.raises(SettingsError, match=r"broker.conf:1: .*; write|broker.conf:1: .*for example"):
+        load(line)
+
+
+def test_the_command_line_wins_over_the_file_and_the_file_over_the_environment():
+    environment = {"NAMESRV_ADDR": "e:1"}
+    assert load_broker_conf(text="", environment=environment).broker.namesrv_addr == "e:1"
+    assert load_broker_conf(text="namesrvAddr=f:1", environment=environment).broker.namesrv_addr == "f:1"
+    assert load("namesrvAddr=f:1", overrides={"namesrvAddr": "o:1"}).broker.namesrv_addr == "o:1"
+
+
+def test_a_bad_option_is_not_blamed_on_the_file():
+    with pytest.raises(SettingsError, match=r"^command line or environment: listenPort=x is not an integer"):
+        load("", overrides={"listenPort": "x"})
+
+
+def test_a_missing_file_says_where_it_was_looked_for(tmp_path):
+    with pytest.raises(SettingsError, match=r"none.conf: No such file or directory; check the path"):
+        load_broker_conf(tmp_path / "none.conf")
+
+
+def test_a_file_is_utf_8_or_latin_1(tmp_path):
+    for encoding in ("utf-8", "iso-8859-1"):
+        (tmp_path / "broker.conf").write_bytes("regionId=Zürich".encode(encoding))
+        assert load_broker_conf(tmp_path / "broker.conf").broker.region_id == "Zürich"
+
+
+def test_a_tls_file_adds_to_the_main_file(tmp_path):
+    (tmp_path / "tls.properties").write_text("tls.server.certPath=/c.pem\ntls.server.keyPassword=secret\nodd=1\n")
+    conf = load(f"tls.server.mode=enforcing\ntls.config.file={tmp_path}/tls.properties")
+    assert (conf.net.tls.server_mode, conf.net.tls.server_cert_path) == ("enforcing", "/c.pem")
+    assert str(conf.warnings[0]).endswith("tls.properties:3: odd is unknown, ignored; check its spelling")
+    assert "secret" not in conf.properties().values()
+
+
+def test_the_dump_reads_back_as_the_same_settings():
+    conf = load("brokerRole=SLAVE\nbrokerId=2\nlistenPort=20911\nnamesrvAddr=h:1\nslaveReadEnable=false")
+    again = load(format_properties(conf.properties()))
+    assert (again.broker, again.store, again.replication, again.net) == (
+        conf.broker,
+        conf.store,
+        conf.replication,
+        conf.net,
+    )
+    assert again.warnings == ()
+
+
+def test_no_two_parts_share_a_key():
+    names = [key.name for part in PARTS for _, key, _ in keyed_fields(part)]
+    assert len(names) == len(set(names))
+
+
+def test_an_update_changes_only_what_differs():
+    conf = load("fileReservedTime=48")
+    update = plan_broker_update(conf, "fileReservedTime=24\nbrokerPermission=4\nlistenPort=10911\nnoSuchKey=1")
+    assert (update.settings.store.reserved_hours, update.settings.broker.permission) == (24, 4)
+    assert update.changed == {"fileReservedTime": "24", "brokerPermission": "4"}
+    assert update.ignored == ("noSuchKey",)
+
+
+def test_a_whole_dump_with_one_edited_line_is_an_update():
+    conf = load("")
+    text = format_properties({**conf.properties(), "slaveReadEnable": "false"})
+    assert plan_broker_update(conf, text).changed == {"slaveReadEnable": "false"}
+
+
+@pytest.mark.parametrize("key", ["configBlackList", "brokerConfigPath", "rocketmqHome"])
+def test_black_listed_keys_are_refused_as_java_refuses_them(key):
+    with pytest.raises(UpdateRefused, match=r"^Can not update config in black list\.$"):
+        plan_broker_update(BrokerConf(), f"brokerPermission=4\n{key}=x")
+
+
+def test_an_update_cannot_move_the_store():
+    with pytest.raises(UpdateRefused, match="storePathRootDir=/etc: only a restart changes this"):
+        plan_broker_update(load(""), "storePathRootDir=/etc")
+
+
+def test_a_bad_value_in_an_update_changes_nothing():
+    with pytest.raises(SettingsError, match="update:1: brokerPermission=9 is outside 0 to 7"):
+        plan_broker_update(load(""), "brokerPermission=9")
+
+
+def test_a_role_change_takes_role_and_id_together():
+    master = load("")
+    replica = plan_broker_update(master, "brokerRole=SLAVE\nbrokerId=1").settings
+    assert (replica.broker.broker_role, replica.broker.broker_id) == ("SLAVE", 1)
+    with pytest.raises(SettingsError, match="brokerId=0 with brokerRole=SLAVE"):
+        plan_broker_update(master, "brokerRole=SLAVE")
+    assert plan_broker_update(replica, "brokerRole=SYNC_MASTER").settings.broker.broker_id == 0
+
+
+def test_a_name_server_file_is_where_its_updates_go(tmp_path):
+    (tmp_path / "n.conf").write_text("listenPort=1\n")
+    conf = load_nameserver_conf(tmp_path / "n.conf")
+    assert conf.nameserver.config_path == str(tmp_path / "n.conf")
+    assert conf.warnings == ()
+
+
+def test_a_name_server_update_respects_its_black_list():
+    settings = NameServerSettings()
+    assert plan_nameserver_update(settings, "orderMessageEnable=true").settings.order_topics_in_routes
+    for key in ("configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"):
+        with pytest.raises(UpdateRefused, match="black list"):
+            plan_nameserver_update(settings, f"{key}=x")
