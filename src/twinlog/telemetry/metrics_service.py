@@ -1,0 +1,66 @@
+"""The metrics port: just enough HTTP for a Prometheus scrape, in the event loop that owns the numbers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from twinlog.telemetry.log import get_logger
+from twinlog.telemetry.metrics import Metrics
+
+log = get_logger(__name__)
+_REQUEST_SECONDS_MAX = 5
+_REQUEST_BYTES_MAX = 16 * 1024
+_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class MetricsService:
+    """Answers GET /metrics on a port of its own."""
+
+    def __init__(self, metrics: Metrics, *, host: str = "0.0.0.0", port: int = 0) -> None:
+        self._metrics = metrics
+        self._host = host
+        self.port = port
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Listen; with port 0, `port` then names the one taken."""
+        try:
+            self._server = await asyncio.start_server(self._answer, self._host, self.port, limit=_REQUEST_BYTES_MAX)
+        except OSError as error:
+            problem = f"cannot serve metrics on {self._host}:{self.port}: {error.strerror}; choose another metricsPort"
+            raise OSError(error.errno, problem) from error
+        self.port = self._server.sockets[0].getsockname()[1]
+        log.info("metrics are served", address=f"{self._host}:{self.port}", path="/metrics")
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            await self._server.wait_closed()
+            self._server = None
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # A scraper that breaks off or never ends its request concerns nobody else.
+        with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            async with asyncio.timeout(_REQUEST_SECONDS_MAX):
+                head = await reader.readuntil(b"\r\n\r\n")
+                writer.write(self._response(head))
+                await writer.drain()
+        writer.close()
+
+    def _response(self, head: bytes) -> bytes:
+        method, _, rest = head.partition(b" ")
+        path = rest.partition(b" ")[0].partition(b"?")[0]
+        if method not in (b"GET", b"HEAD"):
+            status, body = "405 Method Not Allowed", b"only GET is served here\n"
+        elif path not in (b"/metrics", b"/"):
+            status, body = "404 Not Found", b"see /metrics\n"
+        else:
+            status, body = "200 OK", self._metrics.exposition()
+        lines = (
+            f"HTTP/1.1 {status}",
+            f"Content-Type: {_CONTENT_TYPE}",
+            f"Content-Length: {len(body)}",
+            "Connection: close",
+        )
+        return "\r\n".join(lines).encode() + b"\r\n\r\n" + (b"" if method == b"HEAD" else body)

@@ -1,0 +1,70 @@
+import asyncio
+
+import pytest
+
+from twinlog.telemetry.metrics import Metrics
+from twinlog.telemetry.metrics_service import MetricsService
+
+
+def test_counters_gauges_and_watched_values_appear_in_the_exposition():
+    metrics = Metrics()
+    metrics.counter("rocketmq_messages_in", "Messages stored").add(3)
+    metrics.gauge("rocketmq_connections", "Open connections").set(2)
+    metrics.watch("rocketmq_lag", "Lag", lambda: {("a",): 1, ("b",): 5}, label_names=["broker"])
+    metrics.family("rocketmq_requests", "Requests", ["code"]).labels("105").add()
+    text = metrics.exposition().decode()
+    for line in (
+        "rocketmq_messages_in_total 3.0",
+        "rocketmq_connections 2.0",
+        'rocketmq_lag{broker="b"} 5.0',
+        'rocketmq_requests_total{code="105"} 1.0',
+        "process_resident_memory_bytes",
+    ):
+        assert line in text
+
+
+def test_a_reader_that_fails_does_not_hide_the_others():
+    metrics = Metrics()
+    metrics.watch("broken", "b", lambda: 1 / 0)
+    metrics.gauge("fine", "f").set(1)
+    assert "fine 1.0" in metrics.exposition().decode()
+
+
+async def fetch(port, request):
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    answer = await reader.read()
+    writer.close()
+    return answer
+
+
+@pytest.fixture
+async def service():
+    metrics = Metrics()
+    metrics.gauge("one", "1").set(1)
+    service = MetricsService(metrics, host="127.0.0.1")
+    await service.start()
+    yield service
+    await service.stop()
+
+
+async def test_a_scrape_gets_the_numbers(service):
+    answer = await fetch(service.port, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4")
+    assert b"\none 1.0\n" in answer
+
+
+@pytest.mark.parametrize(
+    ("request_line", "status"),
+    [(b"GET /x HTTP/1.1", b"404"), (b"POST /metrics HTTP/1.1", b"405"), (b"\xff\x00", b"405")],
+)
+async def test_other_requests_are_told_so(service, request_line, status):
+    assert (await fetch(service.port, request_line + b"\r\n\r\n")).split()[1] == status
+
+
+async def test_an_endless_request_is_dropped(service):
+    try:
+        assert await fetch(service.port, b"x" * 70_000) == b""
+    except ConnectionError:  # closed while our bytes were still on the way
+        pass
+    assert (await fetch(service.port, b"GET / HTTP/1.1\r\n\r\n")).split()[1] == b"200"
