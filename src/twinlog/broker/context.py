@@ -1,0 +1,174 @@
+"""What the handlers and services of one broker share.
+
+The context is plain values and tables; it starts no task and opens no file. `settings` may be replaced
+while the broker runs (UPDATE_BROKER_CONFIG), so read it where it is used and do not keep parts of it.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from twinlog.broker.names import group_name_problem
+from twinlog.store.append import Appended, Draft
+from twinlog.wire.bodies import SubscriptionGroupConfig, TopicConfig
+from twinlog.wire.message_id import UniqueIds
+from twinlog.wire.properties import decode_properties, encode_properties
+
+if TYPE_CHECKING:
+    from twinlog.broker.ack_desk import AckDesk
+    from twinlog.broker.clients import ClientRegistry
+    from twinlog.broker.hold import HoldTable
+    from twinlog.broker.locks import QueueLocks
+    from twinlog.metadata.delay_offsets import DelayOffsetTable
+    from twinlog.metadata.filters import FilterTable
+    from twinlog.metadata.groups import GroupTable
+    from twinlog.metadata.offsets import OffsetTable
+    from twinlog.metadata.request_modes import RequestModeTable
+    from twinlog.metadata.tables import MetadataTables
+    from twinlog.metadata.topics import TopicTable
+    from twinlog.settings.broker import BrokerSettings
+    from twinlog.settings.broker_conf import BrokerConf
+    from twinlog.store.message_store import MessageStore
+
+# A message that names one of these may have to wait in another topic first.
+_PARKED = re.compile(rb"(?:^|\x02)(?:DELAY|TIMER_[A-Z_]+)\x01")
+
+PutHook = Callable[[Draft, dict[str, str]], None]
+"""Looks at a message before it is stored and may redirect it: changes `draft` and the properties in place.
+
+Raises RequestRefused(code, remark) for a message that must not be stored (a timer too far away).
+"""
+
+
+class Tally(Protocol):
+    """Running totals of one statistic; the hot paths add to the members directly."""
+
+    count: int
+    bytes: int
+
+
+class Stats(Protocol):
+    """What the send and pull paths tell the statistics; each returns the same object for the same names."""
+
+    def puts(self, topic: str) -> Tally: ...
+
+    def gets(self, topic: str, group: str) -> Tally: ...
+
+    def failed_put(self) -> None: ...
+
+
+def _wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(slots=True, eq=False)
+class BrokerContext:
+    """One broker's state, as its handlers see it."""
+
+    conf: BrokerConf
+    store: MessageStore
+    tables: MetadataTables
+    clients: ClientRegistry
+    locks: QueueLocks
+    holds: HoldTable
+    acks: AckDesk
+    stats: Stats
+    clock_ms: Callable[[], int] = _wall_clock_ms
+    started_ms: int = 0
+    unique_ids: UniqueIds = field(default_factory=UniqueIds)
+    put_hooks: list[PutHook] = field(default_factory=list)  # delay levels, timer: run when DELAY or TIMER_* is there
+    prepare: PutHook | None = None  # turns a message with TRAN_MSG=true into a half message
+    topic_listeners: list[Callable[[tuple[str, ...]], None]] = field(default_factory=list)
+    master_address: str | None = None  # a replica's master, from the name server's last answer
+    master_ha_address: str | None = None
+
+    @property
+    def settings(self) -> BrokerSettings:
+        return self.conf.broker
+
+    @property
+    def is_master(self) -> bool:
+        return self.conf.broker.broker_role != "SLAVE"
+
+    @property
+    def topics(self) -> TopicTable:
+        return self.tables.topics
+
+    @property
+    def groups(self) -> GroupTable:
+        return self.tables.groups
+
+    @property
+    def offsets(self) -> OffsetTable:
+        return self.tables.offsets
+
+    @property
+    def delay_offsets(self) -> DelayOffsetTable:
+        return self.tables.delay_offsets
+
+    @property
+    def filters(self) -> FilterTable:
+        return self.tables.filters
+
+    @property
+    def request_modes(self) -> RequestModeTable:
+        return self.tables.request_modes
+
+    # -- storing -------------------------------------------------------------------------------
+
+    def put(self, draft: Draft) -> Appended:
+        """Store one message, after delay levels and timers had their say; it is readable on return.
+
+        The caller waits for flush or replicas, if it must, through `acks`.
+        """
+        self.redirect(draft)
+        appended = self.store.append(draft)
+        self.store.dispatch_pending()
+        return appended
+
+    def redirect(self, draft: Draft, properties: dict[str, str] | None = None) -> None:
+        """Let the put hooks change `draft`; `properties` are its decoded ones when the caller has them."""
+        if not _PARKED.search(draft.properties):
+            return
+        pairs = decode_properties(draft.properties) if properties is None else properties
+        for hook in self.put_hooks:
+            hook(draft, pairs)
+        draft.properties = encode_properties(pairs)
+
+    # -- topics and groups ---------------------------------------------------------------------
+
+    def ensure_topic(
+        self, name: str, queues: int, perm: int = 6, sys_flag: int = 0, order: bool = False
+    ) -> TopicConfig:
+        """The topic's configuration; created with these values, saved and announced when there was none."""
+        config = self.topics.get(name)
+        if config is None:
+            config = TopicConfig(
+                topic_name=name,
+                read_queue_nums=queues,
+                write_queue_nums=queues,
+                perm=perm,
+                topic_sys_flag=sys_flag,
+                order=order,
+            )
+            self.topics.put(name, config, self.clock_ms())
+            self.notify_topic_changed((name,))
+        return config
+
+    def ensure_group(self, name: str) -> SubscriptionGroupConfig | None:
+        """The group's configuration; None when there is none and it may not be created."""
+        config = self.groups.get(name)
+        if config is None and self.settings.groups_auto_created and group_name_problem(name) is None:
+            config = SubscriptionGroupConfig(group_name=name)
+            self.groups.put(name, config, self.clock_ms())
+        return config
+
+    def notify_topic_changed(self, names: Iterable[str]) -> None:
+        """Tell whoever must hear at once that these topics were created, changed or removed."""
+        changed = tuple(names)
+        for listener in self.topic_listeners:
+            listener(changed)
