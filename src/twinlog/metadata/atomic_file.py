@@ -1,0 +1,102 @@
+"""One metadata file that is always whole: old content or new, never a part of either.
+
+A save writes `<file>.tmp`, syncs it, keeps the old content as `<file>.bak`, renames, and syncs the
+directory. A load falls back on `<file>.bak`. A main file that could not be read is evidence: the first
+save after such a load moves it to `<file>.broken-<n>` rather than over it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TypeVar
+
+from twinlog.metadata.errors import BrokenFile
+from twinlog.wire.errors import WireError
+
+T = TypeVar("T")
+
+
+class AtomicFile:
+    """A file with a backup. After a load, `problem` says what was wrong with the main file, if anything,
+    and `from_backup` whether the backup stood in for it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.problem: str | None = None
+        self.from_backup = False
+
+    def load(self, parse: Callable[[bytes], T]) -> T | None:
+        """What `parse` makes of the file or of its backup; None when neither holds anything."""
+        self.problem, self.from_backup = None, False
+        value, why = _read(self.path, parse)
+        if value is not None:
+            return value
+        self.problem = why
+        backup, backup_why = _read(self._sibling("bak"), parse)
+        if backup is None and why and backup_why:
+            raise BrokenFile(str(self.path), why, backup_why)
+        # Java: a broken file without a backup starts from the defaults; ours stays on disk beside the new one.
+        self.from_backup = backup is not None
+        return backup
+
+    def save(self, chunks: Iterable[bytes]) -> None:
+        """Replace the content; after this returns it survives a crash of the machine."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self._sibling("tmp")
+        with open(temporary, "wb") as out:
+            out.writelines(chunks)
+            out.flush()
+            os.fsync(out.fileno())
+        if self.problem is not None:
+            self._set_aside()
+        elif self.path.exists() and self.path.stat().st_size:
+            self._keep_backup()
+        os.replace(temporary, self.path)
+        _sync_directory(self.path.parent)
+
+    def _keep_backup(self) -> None:
+        """Give the old content its second name before the first one moves on: both stay readable throughout."""
+        spare = self._sibling("bak.tmp")
+        spare.unlink(missing_ok=True)
+        try:
+            os.link(self.path, spare)
+        except OSError:  # a file system without hard links
+            shutil.copyfile(self.path, spare)
+        os.replace(spare, self._sibling("bak"))
+
+    def _set_aside(self) -> None:
+        number = 1
+        while (aside := self._sibling(f"broken-{number}")).exists():
+            number += 1
+        if self.path.exists():
+            os.replace(self.path, aside)
+        self.problem = None
+
+    def _sibling(self, suffix: str) -> Path:
+        return self.path.with_name(f"{self.path.name}.{suffix}")
+
+
+def _read(path: Path, parse: Callable[[bytes], T]) -> tuple[T | None, str | None]:
+    """The parsed value, or why the file cannot be read; neither for a missing or blank file."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None, None
+    if not data.strip(b" \t\r\n\0"):
+        return None, None
+    try:
+        return parse(data), None
+    except (WireError, ValueError, RecursionError) as error:
+        return None, f"{type(error).__name__}: {error}"
+
+
+def _sync_directory(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

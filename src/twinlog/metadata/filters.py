@@ -1,0 +1,122 @@
+"""Property filters that consumers registered: consumerFilter.json. The data only; the broker compiles it.
+
+A filter outlives its consumer for a while: `dead_time` is when the last consumer left. Messages stored
+meanwhile carry its verdict in their bitmap, so a consumer that returns need not look at each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from twinlog.metadata.atomic_file import AtomicFile
+from twinlog.metadata.json_file import decode_json
+from twinlog.metadata.persisted import PersistedTable, encode_object, encode_rows
+
+FILE_NAME = "consumerFilter.json"
+
+
+class BloomData(msgspec.Struct, rename="camel", frozen=True):
+    """The bits that stand for one filter in a message's bitmap of `bit_num` bits."""
+
+    bit_pos: tuple[int, ...] = ()
+    bit_num: int = 0
+
+
+class ConsumerFilter(msgspec.Struct, rename="camel", frozen=True):
+    """One group's expression on one topic."""
+
+    consumer_group: str
+    topic: str
+    expression: str
+    expression_type: str = "SQL92"
+    born_time: int = 0
+    dead_time: int = 0
+    bloom_filter_data: BloomData | None = None
+    client_version: int = 0
+
+    @property
+    def is_dead(self) -> bool:
+        return self.dead_time >= self.born_time
+
+
+class TopicFilters(msgspec.Struct, rename="camel"):
+    topic: str = ""
+    group_filter_data: dict[str, ConsumerFilter] = {}
+
+
+class FiltersFile(msgspec.Struct, rename="camel"):
+    filter_data_by_topic: dict[str, TopicFilters] | None = None
+
+
+class FilterTable(PersistedTable):
+    """Topic -> group -> filter."""
+
+    def __init__(self, file: AtomicFile | None = None, now_ms: int = 0, epoch: str | None = None) -> None:
+        super().__init__(file, now_ms, epoch)
+        self._rows: dict[str, dict[str, ConsumerFilter]] = {}
+
+    @property
+    def rows(self) -> Mapping[str, Mapping[str, ConsumerFilter]]:
+        return self._rows
+
+    def get(self, topic: str, group: str) -> ConsumerFilter | None:
+        return self._rows.get(topic, {}).get(group)
+
+    def of_topic(self, topic: str) -> Mapping[str, ConsumerFilter]:
+        return self._rows.get(topic, {})
+
+    def of_group(self, group: str) -> list[ConsumerFilter]:
+        return [filters[group] for filters in self._rows.values() if group in filters]
+
+    def put(self, row: ConsumerFilter) -> None:
+        if self.get(row.topic, row.consumer_group) != row:
+            self._rows[row.topic] = {**self._rows.get(row.topic, {}), row.consumer_group: row}
+            self._touch(row.topic, row.consumer_group)
+
+    def remove(self, topic: str, group: str) -> None:
+        filters = self._rows.get(topic, {})
+        if group in filters:
+            rest = {name: row for name, row in filters.items() if name != group}
+            if rest:
+                self._rows[topic] = rest
+            else:
+                del self._rows[topic]
+            self._touch(topic, group)
+
+    def clean(self, dead_before_ms: int) -> int:
+        """Drop filters whose consumers left before that time; how many went."""
+        old = [
+            row
+            for rows in self._rows.values()
+            for row in rows.values()
+            if row.is_dead and row.dead_time < dead_before_ms
+        ]
+        for row in old:
+            self.remove(row.topic, row.consumer_group)
+        return len(old)
+
+    def clear(self) -> None:
+        if self._rows:
+            self._rows = {}
+            self.changed()
+
+    def decode_file(self, data: bytes) -> FiltersFile:
+        return decode_json(data, FiltersFile)
+
+    def restore(self, loaded: FiltersFile) -> None:
+        by_topic = loaded.filter_data_by_topic or {}
+        self._rows = {topic: rows.group_filter_data for topic, rows in by_topic.items() if rows.group_filter_data}
+
+    def encode_file(self) -> Iterable[bytes]:
+        rows = {topic: TopicFilters(topic, dict(filters)) for topic, filters in self._rows.items()}
+        return encode_object([("filterDataByTopic", encode_rows(rows))])
+
+    def _touch(self, topic: str, group: str) -> None:
+        key = f"{topic}@{group}"
+        if self.get(topic, group) is None:
+            self.revisions.bury(key)
+        else:
+            self.revisions.touch(key)
+        self.changed()

@@ -1,0 +1,311 @@
+"""Where each consumer group stands in each queue: consumerOffset.json, pending resets, pull positions.
+
+A row is keyed `topic@group` and maps queue ids to offsets; broadcast positions are `topic@group@broadcast`.
+
+On a replica the rows follow the master, except for what consumers committed here and the master has not
+seen: such a value stays until the master reaches it, or until the master's own value goes down, which is an
+operator's reset. `ahead` holds them, survives a restart, and is what a returning master is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+
+import msgspec
+
+from twinlog.metadata.atomic_file import AtomicFile
+from twinlog.metadata.data_version import next_version, same_version
+from twinlog.metadata.errors import BrokenSnapshot
+from twinlog.metadata.json_file import decode_json
+from twinlog.metadata.persisted import PersistedTable, encode_object, encode_rows
+from twinlog.metadata.table import Changes
+from twinlog.wire.bodies import DataVersion
+
+FILE_NAME = "consumerOffset.json"
+VERSION_STEP = 500  # commits per data version, as Java's consumerOffsetUpdateVersionStep
+
+Offsets = dict[int, int]  # queue id -> offset
+_NO_OFFSETS: Mapping[int, int] = MappingProxyType({})
+
+
+class OffsetsFile(msgspec.Struct, rename="camel"):
+    """consumerOffset.json; `ahead_of_master` is ours, and Java ignores it."""
+
+    data_version: DataVersion | None = None
+    offset_table: dict[str, Offsets] | None = None
+    ahead_of_master: dict[str, dict[int, tuple[int, int]]] | None = None
+
+
+class OffsetTable(PersistedTable):
+    """Committed offsets by topic, group and queue."""
+
+    def __init__(
+        self,
+        file: AtomicFile | None = None,
+        now_ms: int = 0,
+        epoch: str | None = None,
+        *,
+        version_step: int = VERSION_STEP,
+    ) -> None:
+        super().__init__(file, now_ms, epoch)
+        self.follows_master = False  # a replica notes its own commits, see `ahead`
+        self._rows: dict[str, Offsets] = {}
+        self._resets: dict[str, Offsets] = {}
+        self._pulled: dict[str, Offsets] = {}
+        self._ahead: dict[str, dict[int, tuple[int, int]]] = {}  # queue -> (committed here, the master's value then)
+        self._version_step = max(version_step, 1)
+        self._commits = 0
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    @property
+    def rows(self) -> Mapping[str, Mapping[int, int]]:
+        return self._rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def get(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The offset to continue from: a pending reset before the committed one."""
+        key = f"{topic}@{group}"
+        reset = self._resets.get(key)
+        if reset is not None and queue_id in reset:
+            return reset[queue_id]
+        return self._rows.get(key, _NO_OFFSETS).get(queue_id)
+
+    def of(self, group: str, topic: str) -> Mapping[int, int]:
+        return self._rows.get(f"{topic}@{group}", _NO_OFFSETS)
+
+    def pull_offset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Where the group last pulled to, which may be further than it committed."""
+        pulled = self._pulled.get(f"{topic}@{group}", _NO_OFFSETS).get(queue_id)
+        return pulled if pulled is not None else self.get(group, topic, queue_id)
+
+    def topics_of(self, group: str) -> set[str]:
+        return {key.partition("@")[0] for key in self._keys_of_group(group)}
+
+    def groups_of(self, topic: str) -> set[str]:
+        return {key.partition("@")[2] for key in self._keys_of_topic(topic)}
+
+    # -- committing --------------------------------------------------------------------------------
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int, now_ms: int) -> None:
+        """Note that the group has consumed the queue up to `offset`; going back is allowed."""
+        key = f"{topic}@{group}"
+        row = self._rows.get(key)
+        if row is None:
+            row = self._rows[key] = {}
+        before = row.get(queue_id)
+        if before == offset:
+            return
+        row[queue_id] = offset
+        if self.follows_master:
+            ahead = self._ahead.setdefault(key, {})
+            base = ahead[queue_id][1] if queue_id in ahead else (-1 if before is None else before)
+            ahead[queue_id] = (offset, base)
+        self._changed_row(key, now_ms)
+
+    def commit_pull(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        self._pulled.setdefault(f"{topic}@{group}", {})[queue_id] = offset
+
+    def raise_to(self, rows: Mapping[str, Mapping[int, int]], now_ms: int) -> int:
+        """Take over offsets that are further than ours, as a returning master does; how many there were."""
+        raised = 0
+        for key, theirs in rows.items():
+            row = self._rows.get(key, {})
+            further = {q: offset for q, offset in theirs.items() if offset > row.get(q, -1)}
+            if further:
+                self._rows[key] = {**row, **further}
+                self._changed_row(key, now_ms)
+                raised += len(further)
+        return raised
+
+    def clone(self, source: str, target: str, topic: str, now_ms: int) -> None:
+        """Give group `target` the offsets of group `source` in `topic`."""
+        row = self._rows.get(f"{topic}@{source}")
+        if row is not None:
+            self._rows[f"{topic}@{target}"] = dict(row)
+            self._changed_row(f"{topic}@{target}", now_ms)
+
+    # -- resets ------------------------------------------------------------------------------------
+
+    def reset(self, group: str, topic: str, queue_id: int, offset: int, now_ms: int) -> None:
+        """Move a group by decree: the next pull hears of it, and commits are ignored until then."""
+        self._resets.setdefault(f"{topic}@{group}", {})[queue_id] = offset
+        self.commit(group, topic, queue_id, offset, now_ms)
+        self._ahead.get(f"{topic}@{group}", {}).pop(queue_id, None)
+
+    def reset_pending(self, group: str, topic: str, queue_id: int) -> bool:
+        return queue_id in self._resets.get(f"{topic}@{group}", _NO_OFFSETS)
+
+    def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The pending reset of a queue, which is done with once a pull was told."""
+        key = f"{topic}@{group}"
+        resets = self._resets.get(key)
+        offset = resets.pop(queue_id, None) if resets else None
+        if resets is not None and not resets:
+            del self._resets[key]
+        return offset
+
+    # -- removing ----------------------------------------------------------------------------------
+
+    def remove_topic(self, topic: str, now_ms: int) -> bool:
+        return self._remove(self._keys_of_topic(topic), now_ms)
+
+    def remove_group(self, group: str, now_ms: int) -> bool:
+        return self._remove(self._keys_of_group(group), now_ms)
+
+    def remove(self, group: str, topic: str, now_ms: int) -> bool:
+        return self._remove([f"{topic}@{group}"], now_ms)
+
+    # -- following a master ------------------------------------------------------------------------
+
+    def ahead(self) -> dict[str, Offsets]:
+        """What was committed here and the master does not have yet."""
+        return {key: {queue: value for queue, (value, _) in row.items()} for key, row in self._ahead.items() if row}
+
+    def lead(self) -> None:
+        """Become the master: from now on a commit here is the truth."""
+        self.follows_master = False
+        if self._ahead:
+            self._ahead = {}
+            self.changed()
+
+    def adopt(self, rows: Mapping[str, Mapping[int, int]], version: DataVersion | None) -> bool:
+        """Follow the master's whole table; False when nothing here had to change.
+
+        Rows the master no longer has go, unless a consumer committed to them here. 4.x sends no version.
+        """
+        old = self._rows
+        merged = {key: self._follow(key, theirs) for key, theirs in rows.items()}
+        for key, kept in self.ahead().items():
+            merged.setdefault(key, kept)
+        fresh = [key for key, row in merged.items() if old.get(key) != row]
+        gone = [key for key in old if key not in merged]
+        self._rows = merged
+        return self._followed(fresh, gone, version)
+
+    def changes_since(self, epoch: str, revision: int) -> Changes[Offsets] | None:
+        """The rows a peer at (`epoch`, `revision`) lacks; None when it must take the whole table."""
+        keys = self.revisions.since(epoch, revision)
+        if keys is None:
+            return None
+        changed, removed = keys
+        rows = {key: dict(self._rows[key]) for key in changed}
+        return Changes(self.epoch, self.revision, self.version, rows, removed)
+
+    def apply(self, changes: Changes[Offsets]) -> bool:
+        """Follow the master by a difference it sent; False when it changed nothing here."""
+        fresh = []
+        for key, theirs in changes.changed.items():
+            merged = self._follow(key, theirs)
+            if self._rows.get(key) != merged:
+                self._rows[key] = merged
+                fresh.append(key)
+        gone = [key for key in changes.removed if key in self._rows and not self._ahead.get(key)]
+        for key in gone:
+            del self._rows[key]
+        return self._followed(fresh, gone, changes.version)
+
+    # -- the file ----------------------------------------------------------------------------------
+
+    def decode_file(self, data: bytes) -> OffsetsFile:
+        return decode_json(data, OffsetsFile)
+
+    def restore(self, loaded: OffsetsFile) -> None:
+        self._rows = loaded.offset_table or {}
+        self._ahead = loaded.ahead_of_master or {}
+        if loaded.data_version is not None:
+            self.version = loaded.data_version
+        self.revisions.touch_all(self._rows)
+
+    def adopt_loaded(self, loaded: OffsetsFile) -> bool:
+        if loaded.offset_table is None:
+            raise BrokenSnapshot("consumer offset", "offsetTable is missing")
+        return self.adopt(loaded.offset_table, loaded.data_version)
+
+    def encode_file(self) -> Iterable[bytes]:
+        ahead = {key: row for key, row in self._ahead.items() if row}
+        return self.encode(also=[("aheadOfMaster", msgspec.json.encode(ahead))] if ahead else [])
+
+    def encode(self, also: list[tuple[str, bytes]] | None = None) -> Iterable[bytes]:
+        """The table as Java's JSON: the file, and the answer to GET_ALL_CONSUMER_OFFSET.
+
+        Java also writes `pullOffsetTable`; a 5.5.0 replica stumbles over its bare keys, so it stays out.
+        """
+        rows = dict(self._rows)
+        return encode_object(
+            [
+                ("dataVersion", msgspec.json.encode(self.version)),
+                ("groupTopicMap", _encode_topics_by_group(rows)),
+                ("offsetTable", encode_rows(rows)),
+                *(also or []),
+            ]
+        )
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _changed_row(self, key: str, now_ms: int) -> None:
+        self.revisions.touch(key)
+        self._commits += 1
+        if self._commits % self._version_step == 0:
+            self.version = next_version(self.version, now_ms)
+        self.changed()
+
+    def _remove(self, keys: list[str], now_ms: int) -> bool:
+        gone = [key for key in keys if self._rows.pop(key, None) is not None]
+        for key in keys:
+            self._resets.pop(key, None)
+            self._pulled.pop(key, None)
+            self._ahead.pop(key, None)
+        for key in gone:
+            self.revisions.bury(key)
+        if gone:
+            self.version = next_version(self.version, now_ms)
+            self.changed()
+        return bool(gone)
+
+    def _follow(self, key: str, theirs: Mapping[int, int]) -> Offsets:
+        """The master's row with our own unseen commits kept; settles those that are seen or reset."""
+        merged = dict(theirs)
+        ahead = self._ahead.get(key)
+        for queue, (value, base) in list(ahead.items()) if ahead else ():
+            master = theirs.get(queue, -1)
+            if master >= value or master < base:
+                del self._ahead[key][queue]
+            else:
+                merged[queue] = value
+                self._ahead[key][queue] = (value, master)
+        return merged
+
+    def _followed(self, fresh: list[str], gone: list[str], version: DataVersion | None) -> bool:
+        self._ahead = {key: row for key, row in self._ahead.items() if row}
+        new_version = version is not None and not same_version(version, self.version)
+        if not fresh and not gone and not new_version:
+            return False
+        if version is not None:
+            self.version = version
+        self.revisions.touch_all(fresh)
+        for key in gone:
+            self.revisions.bury(key)
+        self.changed()
+        return True
+
+    def _keys_of_topic(self, topic: str) -> list[str]:
+        prefix = f"{topic}@"
+        return [key for key in self._rows if key.startswith(prefix) and key.count("@") == 1]
+
+    def _keys_of_group(self, group: str) -> list[str]:
+        suffix = f"@{group}"
+        return [key for key in self._rows if key.endswith(suffix) and key.count("@") == 1]
+
+
+def _encode_topics_by_group(rows: Iterable[str]) -> Iterator[bytes]:
+    """A member Java derives from the keys and writes along; it reads nothing from it."""
+    topics: dict[str, list[str]] = {}
+    for key in rows:
+        topic, _, group = key.partition("@")
+        if group and "@" not in group:
+            topics.setdefault(group, []).append(topic)
+    yield from encode_rows(topics)

@@ -1,0 +1,154 @@
+"""What every metadata table shares: a version, revisions, and a file that is written only when needed.
+
+A save has two halves. `begin_save` runs where the table is changed and costs one shallow copy; `write`
+encodes and syncs, in any thread, and may take its time. Changes made meanwhile leave the table dirty.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from twinlog.metadata.atomic_file import AtomicFile
+from twinlog.metadata.data_version import first_version
+from twinlog.metadata.errors import BrokenSnapshot
+from twinlog.metadata.revisions import Revisions
+from twinlog.wire.bodies import DataVersion
+from twinlog.wire.errors import WireError
+
+_ABSENT = b',"subscriptionDataSet":null'  # Java leaves absent members out; no string can hold these bytes
+CHUNK_ROWS = 1_000  # rows encoded in one go: the interpreter lock is free between chunks
+
+
+@dataclass(frozen=True, slots=True)
+class PendingSave:
+    """A table as it was at `edition`; `write` puts it on disk unless something newer is there already."""
+
+    table: PersistedTable
+    edition: int
+    chunks: Iterable[bytes]
+
+    def write(self) -> None:
+        self.table.write_pending(self)
+
+
+class PersistedTable:
+    """Version, revisions and dirtiness; subclasses hold the rows and know their JSON."""
+
+    def __init__(self, file: AtomicFile | None, now_ms: int, epoch: str | None = None) -> None:
+        self.version: DataVersion = first_version(now_ms)
+        self.revisions = Revisions(epoch)
+        self.on_change: list[Callable[[], None]] = []  # called after each change that a save or a peer may care for
+        self.file = file
+        self._edition = 0  # moves with every change that belongs in the file, the version's included
+        self._saved_edition = 0
+        self._write_lock = threading.Lock()
+
+    @property
+    def revision(self) -> int:
+        return self.revisions.current
+
+    @property
+    def epoch(self) -> str:
+        return self.revisions.epoch
+
+    @property
+    def dirty(self) -> bool:
+        """Whether the file lacks something; an unchanged table is never rewritten."""
+        return self._edition != self._saved_edition
+
+    def load(self) -> bool:
+        """Take over the file's content; False when there is none and the table starts from its defaults."""
+        if self.file is None:
+            return False
+        loaded = self.file.load(self.decode_file)
+        if loaded is None:
+            return False
+        self.restore(loaded)
+        if self.file.from_backup:
+            self._edition += 1  # the main file wants replacing even if nothing else changes
+        return True
+
+    def begin_save(self) -> PendingSave | None:
+        """The work that makes the table clean; None when it is clean, or has no file."""
+        if self.file is None or not self.dirty:
+            return None
+        return PendingSave(self, self._edition, self.encode_file())
+
+    def save(self) -> bool:
+        """Write now, in this thread; whether there was anything to write."""
+        pending = self.begin_save()
+        if pending is not None:
+            pending.write()
+        return pending is not None
+
+    def write_pending(self, pending: PendingSave) -> None:
+        assert self.file is not None
+        with self._write_lock:
+            if pending.edition > self._saved_edition:
+                self.file.save(pending.chunks)
+                self._saved_edition = pending.edition
+
+    def is_saved(self, edition: int) -> bool:
+        return self.file is None or edition <= self._saved_edition
+
+    @property
+    def edition(self) -> int:
+        return self._edition
+
+    def changed(self) -> None:
+        """Note a change that belongs in the file, and tell whoever waits for one."""
+        self._edition += 1
+        for listener in self.on_change:
+            listener()
+
+    def adopt_body(self, body: bytes) -> bool:
+        """Follow a master's whole answer, which looks like the file; False when nothing differed."""
+        try:
+            loaded = self.decode_file(body)
+        except (WireError, ValueError, RecursionError) as error:
+            raise BrokenSnapshot(type(self).__name__, str(error)) from error
+        return self.adopt_loaded(loaded)
+
+    def decode_file(self, data: bytes) -> Any:
+        """The file's content as `restore` wants it; raises ValueError for anything else."""
+        raise AssertionError("a table knows its file")
+
+    def restore(self, loaded: Any) -> None:
+        raise AssertionError("a table knows its file")
+
+    def adopt_loaded(self, loaded: Any) -> bool:
+        raise AssertionError("a table knows its master's answer")
+
+    def encode_file(self) -> Iterable[bytes]:
+        """The file's bytes. Takes its snapshot before the first chunk is asked for."""
+        raise AssertionError("a table knows its file")
+
+
+def encode_object(members: Iterable[tuple[str, bytes | Iterable[bytes]]]) -> Iterator[bytes]:
+    """A JSON object from already encoded members, piece by piece."""
+    opening = "{"
+    for name, value in members:
+        yield f'{opening}"{name}":'.encode()
+        if isinstance(value, bytes):
+            yield value
+        else:
+            yield from value
+        opening = ","
+    yield b"{}" if opening == "{" else b"}"
+
+
+def encode_rows(rows: Mapping[str, Any]) -> Iterator[bytes]:
+    """A JSON object with one member per row, in chunks; `rows` is the caller's own copy."""
+    encode, rest = msgspec.json.encode, iter(rows.items())
+    separator = b"{"
+    while chunk := dict(islice(rest, CHUNK_ROWS)):
+        # The encoder takes a chunk in one call, so no row is half old and half new.
+        yield separator + encode(chunk).replace(_ABSENT, b"")[1:-1]
+        separator = b","
+    yield b"{}" if separator == b"{" else b"}"

@@ -1,0 +1,71 @@
+"""Keeps metadata files up to date without ever making a request wait for more than its own change.
+
+An eager table (topics, groups) is written as soon as it changes; changes that arrive while a write is under
+way share the next one. A lazy table (offsets) is written once per period. Writing happens in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+
+from twinlog.metadata.persisted import PersistedTable
+
+RETRY_S = 1.0
+
+
+class SaveService:
+    """Owns the writing of metadata tables while a broker runs; all calls come from the event loop's thread."""
+
+    def __init__(
+        self,
+        eager: Iterable[PersistedTable],
+        periods_s: Mapping[PersistedTable, float],
+        on_error: Callable[[PersistedTable, OSError], None],
+    ) -> None:
+        self._wakes: dict[PersistedTable, asyncio.Event] = {table: asyncio.Event() for table in eager}
+        self._periods_s = dict(periods_s)
+        self._locks = {table: asyncio.Lock() for table in (*self._wakes, *self._periods_s)}
+        self._on_error = on_error
+        for table, wake in self._wakes.items():
+            table.on_change.append(wake.set)
+
+    async def run(self) -> None:
+        """Write until cancelled; a full disk is reported and tried again."""
+        async with asyncio.TaskGroup() as tasks:
+            for table, wake in self._wakes.items():
+                tasks.create_task(self._on_change(table, wake))
+            for table, period_s in self._periods_s.items():
+                tasks.create_task(self._every(table, period_s))
+
+    async def saved(self, table: PersistedTable) -> None:
+        """Return once everything in `table` by now is on disk; OSError when it cannot be written."""
+        edition = table.edition
+        async with self._locks[table]:
+            # Whoever held the lock may have written our change along with theirs.
+            if table.is_saved(edition):
+                return
+            pending = table.begin_save()
+            if pending is not None:
+                await asyncio.to_thread(pending.write)
+
+    async def _on_change(self, table: PersistedTable, wake: asyncio.Event) -> None:
+        while True:
+            await wake.wait()
+            wake.clear()
+            if not await self._try(table):
+                wake.set()
+
+    async def _every(self, table: PersistedTable, period_s: float) -> None:
+        while True:
+            await asyncio.sleep(period_s)
+            await self._try(table)
+
+    async def _try(self, table: PersistedTable) -> bool:
+        try:
+            await self.saved(table)
+        except OSError as error:
+            self._on_error(table, error)
+            await asyncio.sleep(RETRY_S)
+            return False
+        return True

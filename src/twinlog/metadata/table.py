@@ -1,0 +1,151 @@
+"""Rows by name, each an immutable value: topics, and subscription groups.
+
+Readers look rows up while a replica adopts its master's whole table: the new rows are built beside the old
+and take their place in one assignment, so nobody meets an empty or half-filled table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from twinlog.metadata.atomic_file import AtomicFile
+from twinlog.metadata.data_version import next_version, same_version
+from twinlog.metadata.persisted import PersistedTable
+from twinlog.wire.bodies import DataVersion
+
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class Changes(Generic[V]):
+    """What separates a peer at an older revision from `revision` of the table with this `epoch`."""
+
+    epoch: str
+    revision: int
+    version: DataVersion
+    changed: dict[str, V]
+    removed: list[str]
+
+
+class Table(PersistedTable, Generic[V]):
+    """Named rows under one data version."""
+
+    def __init__(self, file: AtomicFile | None, now_ms: int, epoch: str | None = None) -> None:
+        super().__init__(file, now_ms, epoch)
+        self._rows: dict[str, V] = {}
+        self._sorted: tuple[int, list[str]] = (0, [])  # (revision it was made at, names)
+
+    @property
+    def rows(self) -> Mapping[str, V]:
+        """The rows as they are now; take it anew after every await."""
+        return self._rows
+
+    def get(self, name: str) -> V | None:
+        return self._rows.get(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def seed(self, name: str, row: V) -> None:
+        """Add a row that every broker has from the start: no new version, and a row from the file wins."""
+        if name not in self._rows:
+            self._rows[name] = row
+            self.revisions.touch(name)
+            self.changed()
+
+    def put(self, name: str, row: V, now_ms: int) -> bool:
+        """Add or replace one row; False, and no new version, when it is there already."""
+        return self.put_all({name: row}, now_ms)
+
+    def put_all(self, rows: Mapping[str, V], now_ms: int) -> bool:
+        fresh = {name: row for name, row in rows.items() if self._rows.get(name) != row}
+        if not fresh:
+            return False
+        self._rows.update(fresh)
+        self.revisions.touch_all(fresh)
+        self.advance(now_ms)
+        return True
+
+    def remove(self, name: str, now_ms: int) -> V | None:
+        """Take one row out; None when there was none."""
+        row = self._rows.pop(name, None)
+        if row is not None:
+            self.revisions.bury(name)
+            self.advance(now_ms)
+        return row
+
+    def advance(self, now_ms: int) -> None:
+        """A new version, because something changed that replicas and name servers must hear of."""
+        self.version = next_version(self.version, now_ms)
+        self.changed()
+
+    def adopt(self, rows: Mapping[str, V], version: DataVersion) -> bool:
+        """Become the master's table, with its version exactly; False when nothing differed."""
+        old = self._rows
+        fresh = [name for name, row in rows.items() if old.get(name) != row]
+        gone = [name for name in old if name not in rows]
+        if not fresh and not gone and same_version(version, self.version):
+            return False
+        if fresh or gone:
+            self._rows = dict(rows)
+        self.version = version
+        self._note(fresh, gone)
+        return True
+
+    def changes_since(self, epoch: str, revision: int) -> Changes[V] | None:
+        """The difference a peer at (`epoch`, `revision`) lacks; None when it must take the whole table."""
+        keys = self.revisions.since(epoch, revision)
+        if keys is None:
+            return None
+        changed, removed = keys
+        rows = self._rows
+        return Changes(self.epoch, self.revision, self.version, {name: rows[name] for name in changed}, removed)
+
+    def apply(self, changes: Changes[V]) -> bool:
+        """Follow the master by a difference it sent; False when it changed nothing here."""
+        fresh = [name for name, row in changes.changed.items() if self._rows.get(name) != row]
+        gone = [name for name in changes.removed if name in self._rows]
+        if not fresh and not gone and same_version(changes.version, self.version):
+            return False
+        for name in fresh:
+            self._rows[name] = changes.changed[name]
+        for name in gone:
+            del self._rows[name]
+        self.version = changes.version
+        self._note(fresh, gone)
+        return True
+
+    def page(self, start: int, count: int) -> dict[str, V]:
+        """Rows [start, start + count) in the order of their names."""
+        rows = self._rows
+        return {name: rows[name] for name in self.sorted_names()[max(start, 0) : max(start, 0) + max(count, 0)]}
+
+    def sorted_names(self) -> list[str]:
+        """All names in order; sorted once per revision, since pages ask for it again and again."""
+        revision, names = self._sorted
+        if revision != self.revision:
+            names = sorted(self._rows)
+            self._sorted = (self.revision, names)
+        return names
+
+    def restore_rows(self, rows: Mapping[str, V], version: DataVersion | None) -> None:
+        """Put the file's rows over the seeded ones; clean when that is all there is."""
+        beside_file = any(name not in rows for name in self._rows)
+        self._rows = {**self._rows, **rows}
+        if version is not None:
+            self.version = version
+        self.revisions.touch_all(rows)
+        self._edition += 1
+        if not beside_file:
+            self._saved_edition = self._edition
+
+    def _note(self, fresh: Iterable[str], gone: Iterable[str]) -> None:
+        self.revisions.touch_all(fresh)
+        for name in gone:
+            self.revisions.bury(name)
+        self.changed()

@@ -1,0 +1,76 @@
+"""All metadata tables of one broker, over the files of its config directory.
+
+Files this module does not name (order info, static topic mapping) are left exactly as they are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from twinlog.metadata import delay_offsets, filters, groups, offsets, request_modes, topics
+from twinlog.metadata.atomic_file import AtomicFile
+from twinlog.metadata.delay_offsets import DelayOffsetTable
+from twinlog.metadata.filters import FilterTable
+from twinlog.metadata.groups import GroupTable
+from twinlog.metadata.offsets import OffsetTable
+from twinlog.metadata.persisted import PersistedTable
+from twinlog.metadata.request_modes import RequestModeTable
+from twinlog.metadata.topics import TopicTable
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataTables:
+    """What a broker knows besides messages."""
+
+    topics: TopicTable
+    groups: GroupTable
+    offsets: OffsetTable
+    delay_offsets: DelayOffsetTable
+    filters: FilterTable
+    request_modes: RequestModeTable
+
+    def __iter__(self) -> Iterator[PersistedTable]:
+        yield from (self.topics, self.groups, self.offsets, self.delay_offsets, self.filters, self.request_modes)
+
+    def load(self) -> list[str]:
+        """Read every file over what is seeded already; says in one line each which files were not as they should be.
+
+        Raises BrokenFile when a file and its backup are both unreadable: nothing is overwritten then.
+        """
+        problems = []
+        for table in self:
+            table.load()
+            file = table.file
+            if file is not None and file.problem is not None:
+                instead = "its backup was used" if file.from_backup else "it has no backup, so the defaults were used"
+                problems.append(f"{file.path} is broken ({file.problem}): {instead}; the next save sets it aside")
+        return problems
+
+    def save(self) -> list[str]:
+        """Write what changed, in this thread; the names of the files written."""
+        return [table.file.path.name for table in self if table.save() and table.file is not None]
+
+
+def open_tables(
+    directory: str | os.PathLike[str] | None,
+    now_ms: int,
+    *,
+    offset_version_step: int = offsets.VERSION_STEP,
+    delay_version_step: int = delay_offsets.VERSION_STEP,
+) -> MetadataTables:
+    """Empty tables over `directory`; seed what every broker has, then `load`. Without a directory nothing persists."""
+
+    def file(name: str) -> AtomicFile | None:
+        return None if directory is None else AtomicFile(Path(directory) / name)
+
+    return MetadataTables(
+        TopicTable(file(topics.FILE_NAME), now_ms),
+        GroupTable(file(groups.FILE_NAME), now_ms),
+        OffsetTable(file(offsets.FILE_NAME), now_ms, version_step=offset_version_step),
+        DelayOffsetTable(file(delay_offsets.FILE_NAME), now_ms, version_step=delay_version_step),
+        FilterTable(file(filters.FILE_NAME), now_ms),
+        RequestModeTable(file(request_modes.FILE_NAME), now_ms),
+    )
