@@ -308,7 +308,7 @@ def decode_body(cls: type[S], data: bytes | None) -> S:
     """A `cls` from `data`; BodyError names what does not fit. Unknown members are ignored."""
     if not data:
         raise BodyError(f"{cls.__name__} expected, the body is empty")
-    if not cls.object_maps:
+    if not cls.object_maps and b"$ref" not in data:
         try:
             return msgspec.json.decode(data, type=cls, strict=False)
         except (msgspec.DecodeError, UnicodeDecodeError):

@@ -1,0 +1,223 @@
+import asyncio
+import contextlib
+import socket
+import ssl
+
+import pytest
+
+from twinlog.net.connection import ConnectionOptions
+from twinlog.net.errors import ConnectFailed, ConnectionLost, RequestRefused, RequestTimeout
+from twinlog.net.pool import ConnectionPool, connect, split_address
+from twinlog.net.server import Server
+from twinlog.wire.command import BINARY, Command, decode_command, encode_command
+from twinlog.wire.frame import FRAME_BYTES_MAX, take_frame
+
+ECHO, FAIL, REFUSE, LATER, NEVER, HUGE, COUNT = 10, 11, 12, 13, 14, 15, 16
+
+
+def _fail(request):
+    raise ZeroDivisionError("on purpose")
+
+
+def _refuse(request):
+    raise RequestRefused(17, "no such topic", {"why": "test"})
+
+
+async def _later(request):
+    await asyncio.sleep(0)
+    return request.reply(body=b"late")
+
+
+HANDLERS = {
+    ECHO: lambda request: request.reply(fields=request.fields, body=request.body),
+    FAIL: _fail,
+    REFUSE: _refuse,
+    LATER: _later,
+    NEVER: lambda request: None,
+    HUGE: lambda request: request.reply(body=bytes(FRAME_BYTES_MAX)),
+}
+
+
+@pytest.fixture
+async def server():
+    server = Server(HANDLERS, idle_ms_max=60_000)
+    await server.start("127.0.0.1", 0)
+    yield server
+    await server.stop()
+
+
+@pytest.fixture
+async def pool():
+    pool = ConnectionPool()
+    yield pool
+    await pool.close()
+
+
+def address(server: Server) -> str:
+    return f"127.0.0.1:{server.port}"
+
+
+async def talk(server: Server, data: bytes, frames: int = 1) -> list[Command]:
+    """Send raw bytes; the answers until there are `frames` of them or the server closes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(data)
+    buffer, answers = bytearray(), []
+    with contextlib.suppress(ConnectionResetError):  # closed with our bytes unread
+        async with asyncio.timeout(5):
+            while len(answers) < frames and (chunk := await reader.read(65536)):
+                buffer += chunk
+                while frame := take_frame(buffer):
+                    answers.append(decode_command(frame))
+    writer.close()
+    return answers
+
+
+async def test_a_request_gets_its_own_answer_among_many(server, pool):
+    async def ask(number: int) -> bool:
+        answer = await pool.request(address(server), ECHO, {"n": str(number)}, b"x" * number)
+        return answer.fields == {"n": str(number)} and (answer.body or b"") == b"x" * number
+
+    assert all(await asyncio.gather(*(ask(number) for number in range(200))))
+    assert len(pool.live()) == 1
+
+
+async def test_answers_may_come_out_of_order(server, pool):
+    late, quick = await asyncio.gather(pool.request(address(server), LATER), pool.request(address(server), ECHO))
+    assert (late.body, quick.code) == (b"late", 0)
+
+
+async def test_unknown_codes_failures_and_refusals_are_answers(server, pool):
+    unknown = await pool.request(address(server), 9999)
+    assert (unknown.code, unknown.remark) == (3, " request type 9999 not supported")
+    failed = await pool.request(address(server), FAIL)
+    assert failed.code == 1 and "ZeroDivisionError: on purpose" in (failed.remark or "")
+    refused = await pool.request(address(server), REFUSE)
+    assert (refused.code, refused.remark, refused.fields) == (17, "no such topic", {"why": "test"})
+
+
+async def test_an_answer_too_large_for_a_frame_becomes_an_error(server, pool):
+    answer = await pool.request(address(server), HUGE)
+    assert answer.code == 1 and "pages" in (answer.remark or "")
+
+
+async def test_a_frame_of_almost_the_limit_passes(server, pool):
+    body = bytes(FRAME_BYTES_MAX - 1000)
+    assert (await pool.request(address(server), ECHO, body=body, timeout_ms=20_000)).body == body
+
+
+async def test_silence_is_a_timeout_that_names_peer_and_code(server, pool):
+    with pytest.raises(RequestTimeout, match=rf"127.0.0.1:{server.port} did not answer request {NEVER} within 30 ms"):
+        await pool.request(address(server), NEVER, timeout_ms=30)
+
+
+async def test_a_lost_connection_fails_those_who_wait_and_the_next_request_opens_another(server, pool):
+    waiting = asyncio.create_task(pool.request(address(server), NEVER))
+    await pool.request(address(server), ECHO)
+    for connection in list(server.connections):
+        connection.close("test")
+    with pytest.raises(ConnectionLost):
+        await waiting
+    assert (await pool.request(address(server), ECHO)).code == 0
+
+
+async def test_nobody_listening_is_named(unused_tcp_port, pool):
+    with pytest.raises(ConnectFailed, match=f"127.0.0.1:{unused_tcp_port}"):
+        await pool.get(f"127.0.0.1:{unused_tcp_port}")
+
+
+@pytest.mark.parametrize("bad", ["", "host", "host:", ":1", "host:x", "host:0", "host:70000"])
+def test_an_address_is_host_and_port(bad):
+    with pytest.raises(ConnectFailed, match="host:port"):
+        split_address(bad)
+    assert split_address("[::1]:80") == ("::1", 80)
+
+
+async def test_a_oneway_request_is_handled_and_never_answered(server):
+    oneway = encode_command(Command(FAIL, 1, flag=2))
+    answers = await talk(server, oneway + encode_command(Command(ECHO, 2)))
+    assert [answer.opaque for answer in answers] == [2]
+
+
+async def test_many_frames_in_one_segment_are_answered_in_order(server):
+    data = b"".join(encode_command(Command(ECHO, n, body=b"b"), n % 2) for n in range(50))
+    answers = await talk(server, data, 50)
+    assert [answer.opaque for answer in answers] == list(range(50))
+
+
+async def test_an_answer_is_json_even_to_a_binary_request(server):
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(encode_command(Command(ECHO, 5), BINARY))
+    frame = take_frame(bytearray(await reader.read(1000)))
+    assert frame is not None and frame.header_type == 0
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\xff\xff\xff\xff" * 4,
+        b"\x00\x00\x00\x06\x00\x00\x00\x02[]",
+        b"\x00\x00\x00\x08\x05\x00\x00\x00abcd",
+        b"PROXY TCP4 nonsense\r\n",
+    ],
+)
+async def test_what_is_not_remoting_is_closed_and_others_go_on(server, pool, data):
+    assert await talk(server, data) == []
+    assert (await pool.request(address(server), ECHO)).code == 0
+
+
+async def test_a_response_nobody_waits_for_is_ignored(server):
+    answers = await talk(server, encode_command(Command(0, 77, flag=1)) + encode_command(Command(ECHO, 1)))
+    assert [answer.opaque for answer in answers] == [1]
+
+
+async def test_a_proxy_line_names_the_true_peer(server):
+    seen = []
+    server._options.handlers = {ECHO: lambda request: seen.append(request.connection.peer) or request.reply()}
+    await talk(server, b"PROXY TCP4 203.0.113.7 10.0.0.1 5555 10911\r\n" + encode_command(Command(ECHO, 1)))
+    assert seen == [("203.0.113.7", 5555)]
+
+
+async def test_the_server_asks_its_client_on_the_same_connection(server):
+    options = ConnectionOptions(handlers={COUNT: lambda request: request.reply(body=b"42")})
+    client = await connect(address(server), options)
+    await client.request(ECHO)  # a server looks at the first bytes before it knows its peer
+    (connection,) = server.connections
+    assert (await connection.request(COUNT)).body == b"42"
+
+
+async def test_tls_without_a_certificate_is_refused_and_clear_text_goes_on(server, pool):
+    trusting = ssl.create_default_context()
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    with pytest.raises(ConnectFailed):
+        await ConnectionPool(tls=trusting).get(address(server))
+    assert (await pool.request(address(server), ECHO)).code == 0
+
+
+async def test_a_port_in_use_is_named(server):
+    with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{server.port}"):
+        await Server({}).start("127.0.0.1", server.port)
+
+
+async def test_a_silent_connection_is_closed_after_its_time():
+    server = Server({}, idle_ms_max=50)
+    await server.start("127.0.0.1", 0)
+    reader, _ = await asyncio.open_connection("127.0.0.1", server.port)
+    async with asyncio.timeout(5):
+        assert await reader.read() == b""
+    await server.stop()
+
+
+async def test_a_peer_that_does_not_read_stops_being_read(server):
+    slow = socket.socket()
+    slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    slow.setblocking(False)
+    loop = asyncio.get_running_loop()
+    await loop.sock_connect(slow, ("127.0.0.1", server.port))
+    request = encode_command(Command(ECHO, 1, body=bytes(1 << 20)))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1):
+            for _ in range(64):
+                await loop.sock_sendall(slow, request)
+    slow.close()
