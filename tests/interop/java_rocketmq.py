@@ -39,8 +39,8 @@ TEST_CONF = {
     "maxHashSlotNum": "50000",
     "maxIndexNum": "200000",
     "enablePropertyFilter": "true",
-    "transactionTimeOut": "1000",
-    "transactionCheckInterval": "2000",
+    "transactionTimeOut": "4000",
+    "transactionCheckInterval": "1000",
     "messageDelayLevel": "1s 2s " + " ".join(["1s"] * 16),
     "waitTimeMillsInSendQueue": "5000",
     "osPageCacheBusyTimeOutMills": "10000",
@@ -48,7 +48,12 @@ TEST_CONF = {
     "deleteWhen": "04",
     "fileReservedTime": "72",
 }
-JAVA_CONF = {"mappedFileSizeTimerLog": str(4 << 20), "brokerFastFailureEnable": "false"}
+CLIENT_OPTIONS = ["-Drocketmq.client.rebalance.waitInterval=1000"]  # 20 s otherwise, and each retry topic waits for it
+JAVA_CONF = {
+    "mappedFileSizeTimerLog": str(4 << 20),
+    "brokerFastFailureEnable": "false",
+    "transactionOpBatchInterval": "100",  # 3 s otherwise; a check in between asks about decided messages again
+}
 
 # 4.9.7 does not start without its logging files; 5.x has some of its own in the jar, which are slow and noisy.
 LOGBACK = """<configuration><appender name="file" class="{shaded}ch.qos.logback.core.FileAppender">
@@ -111,7 +116,7 @@ class JavaRocketmq:
     def run(self, main: str, *args: str, stdin: str = "", seconds_max: float = 120, home: Path | None = None) -> str:
         """Run one of our own programs of tests/interop/java to its end; its standard output."""
         with tempfile.TemporaryDirectory() as folder:
-            command = self._command(main, *args, home=home or Path(folder))
+            command = self._command(main, *args, home=home or Path(folder), options=CLIENT_OPTIONS)
             done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=seconds_max)
         if done.returncode:
             raise RuntimeError(f"{main} against {self} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")

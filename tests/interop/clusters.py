@@ -1,0 +1,79 @@
+"""Clusters that tests share, and what the real Java client saw when it ran scenarios against them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from tests.interop.java_rocketmq import Broker, JavaRocketmq, NameServer
+from tests.interop.toolchain import VERSIONS
+from tests.interop.twinlog_servers import Twinlog
+
+
+class Implementation(Protocol):
+    """Anything that can start a name server and a broker."""
+
+    name: str
+
+    def name_server(self, home: Path, *, port: int = 0) -> NameServer: ...
+
+    def broker(self, home: Path, name_server: str, *, port: int = 0, **conf: str) -> Broker: ...
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A name server and one broker of the same implementation."""
+
+    implementation: Implementation
+    names: NameServer
+    broker: Broker
+
+    @property
+    def is_java(self) -> bool:
+        return isinstance(self.implementation, JavaRocketmq)
+
+
+def implementation(name: str) -> Implementation:
+    return Twinlog() if name == "twinlog" else JavaRocketmq(name.removeprefix("java-"))
+
+
+def server_names() -> list[str]:
+    """The servers under test: ours, and a real one that shows that the tests themselves are right.
+
+    TWINLOG_INTEROP_SERVERS chooses others, e.g. `twinlog` alone or `java-4.9.7,java-5.5.0`.
+    """
+    chosen = os.environ.get("TWINLOG_INTEROP_SERVERS", f"twinlog,java-{VERSIONS[0]}")
+    return [name.strip() for name in chosen.split(",") if name.strip()]
+
+
+class Clusters:
+    """Starts each cluster once, and kills them all when it closes."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._running: dict[str, Cluster] = {}
+        self._stack = contextlib.ExitStack()
+
+    def get(self, name: str) -> Cluster:
+        if name not in self._running:
+            maker = implementation(name)
+            names = self._stack.enter_context(maker.name_server(self._home / name / "namesrv"))
+            broker = self._stack.enter_context(maker.broker(self._home / name / "broker", names.address))
+            self._running[name] = Cluster(maker, names, broker)
+        return self._running[name]
+
+    def close(self) -> None:
+        self._stack.close()
+
+
+def run_scenarios(cluster: Cluster, client: JavaRocketmq, scenarios: list[str]) -> dict[str, dict[str, Any]]:
+    """Each scenario's line of JSON: what it `saw`, or its `error`. One JVM runs them all."""
+    prefix = client.version.replace(".", "")
+    addresses = (cluster.names.address, cluster.broker.address)
+    printed = client.run("Scenarios", *addresses, prefix, *sorted(scenarios), seconds_max=400)
+    lines = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
+    return {line["scenario"]: line for line in lines}

@@ -1,0 +1,243 @@
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collection;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
+import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
+import org.apache.rocketmq.client.consumer.PullResult;
+import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageQueue;
+
+/** The ways to consume. */
+final class ConsumeScenarios {
+    private ConsumeScenarios() {}
+
+    static Map<String, Object> tags(Bench bench) throws Exception {
+        bench.createTopic(bench.topic, 2);
+        DefaultMQPushConsumer consumer = bench.pushConsumer();
+        consumer.subscribe(bench.topic, "red || green");
+        Inbox inbox = new Inbox();
+        inbox.listen(consumer);
+        bench.start(consumer);
+        DefaultMQProducer producer = bench.producer();
+        for (String tag : Arrays.asList("red", "blue", "green", "red", "yellow", "green", "blue")) {
+            producer.send(Bench.message(bench.topic, tag, null, tag));
+        }
+        inbox.awaitSize(4, 30_000);
+        inbox.settle(300);
+        return Bench.facts("bodies", inbox.bodies());
+    }
+
+    static Map<String, Object> sql92(Bench bench) throws Exception {
+        bench.createTopic(bench.topic, 2);
+        DefaultMQPushConsumer consumer = bench.pushConsumer();
+        String sql = "(a BETWEEN 3 AND 6 AND shape IN ('round', 'flat')) OR TAGS = 'always' OR missing IS NOT NULL";
+        consumer.subscribe(bench.topic, MessageSelector.bySql(sql));
+        Inbox inbox = new Inbox();
+        inbox.listen(consumer);
+        bench.start(consumer);
+        DefaultMQProducer producer = bench.producer();
+        for (int i = 0; i < 10; i++) {
+            Message message = Bench.message(bench.topic, i == 9 ? "always" : "some", null, "sql-" + i);
+            message.putUserProperty("a", String.valueOf(i));
+            message.putUserProperty("shape", i % 2 == 0 ? "round" : i == 5 ? "flat" : "square");
+            producer.send(message);
+        }
+        inbox.awaitSize(4, 30_000);
+        inbox.settle(300);
+        DefaultMQPushConsumer broken = bench.pushConsumer();
+        broken.setConsumerGroup(bench.group + "_broken");
+        broken.subscribe(bench.topic, MessageSelector.bySql("a > > 3"));
+        new Inbox().listen(broken);
+        return Bench.facts("bodies", inbox.bodies(), "broken", SendScenarios.refusal(() -> bench.start(broken)));
+    }
+
+    /** Orders go to the queue of their number; one message asks for a moment of patience the first time. */
+    static Map<String, Object> orderly(Bench bench) throws Exception {
+        bench.createTopic(bench.topic, 4);
+        DefaultMQProducer producer = bench.producer();
+        for (int step = 0; step < 10; step++) {
+            for (int order = 0; order < 3; order++) {
+                Message message = Bench.message(bench.topic, null, null, order + ":" + step);
+                producer.send(message, (queues, m, arg) -> queues.get((Integer) arg % queues.size()), order);
+            }
+        }
+        Inbox inbox = new Inbox();
+        Map<String, Integer> attempts = new ConcurrentHashMap<>();
+        DefaultMQPushConsumer consumer = bench.pushConsumer();
+        consumer.setSuspendCurrentQueueTimeMillis(100);
+        consumer.subscribe(bench.topic, "*");
+        consumer.registerMessageListener((MessageListenerOrderly) (arrived, context) -> {
+            for (MessageExt message : arrived) {
+                String body = Bench.text(message.getBody());
+                if (attempts.merge(body, 1, Integer::sum) == 1 && body.equals("1:4")) {
+                    return ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT;
+                }
+                inbox.add(message);
+            }
+            return ConsumeOrderlyStatus.SUCCESS;
+        });
+        bench.start(consumer);
+        inbox.awaitSize(30, 40_000);
+        Map<String, List<String>> orders = new TreeMap<>();
+        for (String body : inbox.bodies()) {
+            String[] parts = body.split(":");
+            orders.computeIfAbsent(parts[0], key -> new ArrayList<>()).add(parts[1]);
+        }
+        return Bench.facts("orders", orders, "attempts of 1:4", attempts.get("1:4"));
+    }
+
+    static Map<String, Object> clustering(Bench bench) throws Exception {
+        bench.createTopic(bench.topic, 4);
+        List<Inbox> inboxes = Arrays.asList(new Inbox(), new Inbox());
+        List<DefaultMQPushConsumer> consumers = new ArrayList<>();
+        for (Inbox inbox : inboxes) {
+            DefaultMQPushConsumer consumer = bench.pushConsumer();
+            consumer.subscribe(bench.topic, "*");
+            inbox.listen(consumer);
+            consumers.add(bench.start(consumer));
+        }
+        boolean shared = Bench.await(40_000, () -> queues(consumers.get(0), bench) == 2 && queues(consumers.get(1), bench) == 2);
+        DefaultMQProducer producer = bench.producer();
+        for (int i = 0; i < 40; i++) {
+            producer.send(Bench.message(bench.topic, null, null, "shared-" + i));
+        }
+        Bench.await(30_000, () -> inboxes.get(0).size() + inboxes.get(1).size() >= 40);
+        List<String> first = inboxes.get(0).bodies();
+        List<String> second = inboxes.get(1).bodies();
+        consumers.get(1).shutdown();
+        boolean taken = Bench.await(40_000, () -> queues(consumers.get(0), bench) == 4);
+        for (int i = 0; i < 8; i++) {
+            producer.send(Bench.message(bench.topic, null, null, "alone-" + i));
+        }
+        inboxes.get(0).awaitSize(first.size() + 8, 30_000);
+        List<String> later = inboxes.get(0).bodies().subList(first.size(), inboxes.get(0).size());
+        return Bench.facts("shared", shared, "first", first, "second", second, "taken over", taken, "alone", later);
+    }
+
+    static Map<String, Object> broadcasting(Bench bench) throws Exception {
+        bench.createTopic(bench.topic, 2);
+        List<Inbox> inboxes = Arrays.asList(new Inbox(), new Inbox());
+        for (Inbox inbox : inboxes) {
+            DefaultMQPushConsumer consumer = bench.pushConsumer();
+            // The enum lives in another package in each line; its own value leads to it.
+            consumer.setMessageModel(consumer.getMessageModel().valueOf("BROADCASTING"));
+            consumer.subscribe(bench.topic, "*");
+            inbox.listen(consumer);
+            bench.start(consumer);
+        }
+        DefaultMQProducer producer = bench.producer();
+        for (int i = 0; i < 6; i++) {
+            producer.send(Bench.message(bench.topic, null, null, "all-" + i));
+        }
+        Bench.await(40_000, () -> inboxes.get(0).size() >= 6 && inboxes.get(1).size() >= 6);
+        return Bench.facts("first", inboxes.get(0).bodies(), "second", inboxes.get(1).bodies());
+    }
+
+    static Map<String, Object> litePull(Bench bench) throws Exception {
+        bench.createTopic(bench.topic, 2);
+        DefaultMQProducer producer = bench.producer();
+        for (int i = 0; i < 10; i++) {
+            producer.send(Bench.message(bench.topic, i % 2 == 0 ? "even" : "odd", null, "lite-" + i));
+        }
+        DefaultLitePullConsumer consumer = bench.litePullConsumer();
+        consumer.setConsumeFromWhere(org.apache.rocketmq.common.consumer.ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.setAutoCommit(false);
+        consumer.subscribe(bench.topic, "even");
+        bench.started(consumer, consumer::start, consumer::shutdown);
+        List<String> even = poll(consumer, 5);
+        consumer.commitSync();
+        DefaultLitePullConsumer assigned = bench.litePullConsumer();
+        assigned.setConsumerGroup(bench.group + "_assigned");
+        bench.started(assigned, assigned::start, assigned::shutdown);
+        Collection<MessageQueue> queues = assigned.fetchMessageQueues(bench.topic);
+        assigned.assign(queues);
+        for (MessageQueue queue : queues) {
+            assigned.seekToBegin(queue);
+        }
+        List<String> everything = poll(assigned, 10);
+        List<Long> committed = new ArrayList<>();
+        for (MessageQueue queue : queues) {
+            committed.add(consumer.committed(queue));
+        }
+        return Bench.facts("even", even, "everything", everything, "committed", committed);
+    }
+
+    static Map<String, Object> pull(Bench bench) throws Exception {
+        bench.createTopic(bench.topic, 1);
+        DefaultMQPullConsumer consumer = bench.pullConsumer();
+        DefaultMQProducer producer = bench.producer();
+        for (int i = 0; i < 6; i++) {
+            producer.send(Bench.message(bench.topic, i % 3 == 0 ? "third" : "other", null, "pull-" + i));
+        }
+        MessageQueue queue = consumer.fetchSubscribeMessageQueues(bench.topic).iterator().next();
+        PullResult third = consumer.pull(queue, "third", 0, 32);
+        PullResult beyond = consumer.pull(queue, "*", 100, 32);
+        PullResult none = consumer.pull(queue, "*", 6, 32);
+        long asked = System.currentTimeMillis();
+        Thread late = new Thread(() -> {
+            try {
+                Thread.sleep(700);
+                producer.send(Bench.message(bench.topic, null, null, "late"));
+            } catch (Exception e) {
+                e.printStackTrace();
+            }
+        });
+        late.start();
+        PullResult held = consumer.pullBlockIfNotFound(queue, "*", 6, 32);
+        long waited = System.currentTimeMillis() - asked;
+        consumer.updateConsumeOffset(queue, 5);
+        consumer.getOffsetStore().persist(queue);
+        boolean kept = Bench.await(10_000, () -> consumer.fetchConsumeOffset(queue, true) == 5);
+        return Bench.facts("third", SendScenarios.bodies(third.getMsgFoundList()), "min", third.getMinOffset(),
+            "max", third.getMaxOffset(), "next", third.getNextBeginOffset(), "beyond", beyond.getPullStatus(),
+            "beyond next", beyond.getNextBeginOffset(), "none", none.getPullStatus(),
+            "held", SendScenarios.bodies(held.getMsgFoundList()), "waited", waited, "offset kept", kept);
+    }
+
+    /** Everything is consumed once, the group's offset goes back to the first message, and all comes again. */
+    static Map<String, Object> resetOffset(Bench bench) throws Exception {
+        bench.createTopic(bench.topic, 1);
+        DefaultMQPushConsumer consumer = bench.pushConsumer();
+        consumer.subscribe(bench.topic, "*");
+        Inbox inbox = new Inbox();
+        inbox.listen(consumer);
+        bench.start(consumer);
+        DefaultMQProducer producer = bench.producer();
+        long start = System.currentTimeMillis() - 1000;
+        for (int i = 0; i < 5; i++) {
+            producer.send(Bench.message(bench.topic, null, null, "again-" + i));
+        }
+        inbox.awaitSize(5, 30_000);
+        Thread.sleep(1500);
+        var reset = bench.admin().resetOffsetByTimestamp(bench.topic, bench.group, start, true);
+        inbox.awaitSize(10, 50_000);
+        return Bench.facts("bodies", inbox.bodies(), "reset", new ArrayList<>(reset.values()));
+    }
+
+    private static List<String> poll(DefaultLitePullConsumer consumer, int wanted) {
+        List<String> bodies = new ArrayList<>();
+        long deadline = System.currentTimeMillis() + 30_000;
+        while (bodies.size() < wanted && System.currentTimeMillis() < deadline) {
+            bodies.addAll(SendScenarios.bodies(consumer.poll(500)));
+        }
+        return bodies;
+    }
+
+    private static int queues(DefaultMQPushConsumer consumer, Bench bench) {
+        int count = 0;
+        for (MessageQueue queue : consumer.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().keySet()) {
+            count += queue.getTopic().equals(bench.topic) ? 1 : 0;
+        }
+        return count;
+    }
+}
