@@ -1,0 +1,73 @@
+"""How far the store had come when it last looked: the `checkpoint` file.
+
+    0                    8                      16                  24                    32
+    | physicMsgTimestamp | logicsMsgTimestamp   | indexMsgTimestamp | masterFlushedOffset | confirmPhyOffset |
+    and zeros up to 4096 bytes.
+
+Recovery after a crash starts at the last segment whose first record is older than the checkpoint (minus
+three seconds), so a time may only be entered once everything up to it is on disk. The caller therefore
+flushes log, queues and index first, in that order, and saves the times it read before it began.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from twinlog.store.file_ops import FILE_OPS, FileOps
+
+CHECKPOINT_BYTES = 4096
+_FIELDS = struct.Struct(">qqqqq")
+_SAFETY_MS = 3_000
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """Store timestamps up to which log, queues and index are durable, and two offsets."""
+
+    physic_timestamp: int = 0
+    logics_timestamp: int = 0
+    index_timestamp: int = 0
+    master_flushed_offset: int = 0
+    confirm_offset: int = 0
+
+    def safe_timestamp(self, *, with_index: bool = False) -> int:
+        """A record no younger than this is surely on disk and in the queues (and, if asked, in the index)."""
+        oldest = min(self.physic_timestamp, self.logics_timestamp)
+        if with_index:
+            oldest = min(oldest, self.index_timestamp)
+        return max(0, oldest - _SAFETY_MS)
+
+
+def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
+    return _FIELDS.pack(
+        checkpoint.physic_timestamp,
+        checkpoint.logics_timestamp,
+        checkpoint.index_timestamp,
+        checkpoint.master_flushed_offset,
+        checkpoint.confirm_offset,
+    ).ljust(CHECKPOINT_BYTES, b"\0")
+
+
+def decode_checkpoint(data: bytes) -> Checkpoint:
+    """The checkpoint in `data`; a short or missing one says nothing, which is always safe."""
+    return Checkpoint(*_FIELDS.unpack_from(data)) if len(data) >= _FIELDS.size else Checkpoint()
+
+
+def load_checkpoint(path: Path) -> Checkpoint:
+    try:
+        return decode_checkpoint(path.read_bytes())
+    except FileNotFoundError:
+        return Checkpoint()
+
+
+def save_checkpoint(path: Path, checkpoint: Checkpoint, ops: FileOps = FILE_OPS) -> None:
+    """Overwrite the file in place, as Java maps it; a torn write can only lose it, which is safe."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        ops.write(descriptor, encode_checkpoint(checkpoint), 0)
+        ops.flush(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,33 @@
+"""Delay levels: how long a message of SCHEDULE_TOPIC_XXXX waits.
+
+The consume queue of that topic keeps the delivery time in place of a tag hash, so the store needs the
+levels to build it. Master and replica must agree on messageDelayLevel.
+"""
+
+from __future__ import annotations
+
+from twinlog.settings.durations import parse_delay_levels
+from twinlog.wire.properties import DELAY, decode_properties
+
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+DEFAULT_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+_UNKNOWN_LEVEL_MS = 1_000
+
+
+class DelayLevels:
+    """Milliseconds of each level; level numbers start at 1."""
+
+    def __init__(self, text: str = DEFAULT_LEVELS) -> None:
+        self.ms = dict(enumerate(parse_delay_levels(text), start=1))
+
+    @property
+    def level_max(self) -> int:
+        return len(self.ms)
+
+    def delivery_time(self, properties: bytes, store_timestamp: int, otherwise: int) -> int:
+        """When a parked message is due; `otherwise` if its properties name no level."""
+        try:
+            level = min(int(decode_properties(properties).get(DELAY, "0")), self.level_max)
+        except ValueError:
+            return otherwise
+        return store_timestamp + self.ms.get(level, _UNKNOWN_LEVEL_MS) if level > 0 else otherwise

@@ -1,0 +1,88 @@
+"""What can go wrong in a store. Each message names the numbers, what they mean and the next step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class StoreError(Exception):
+    """Base of every error the store raises."""
+
+
+class StoreLocked(StoreError):
+    """Another process (ours or Java's) has this store open."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} is locked by a running broker: stop that broker, or use another storePathRootDir")
+
+
+class SegmentSizeMismatch(StoreError):
+    """A segment file does not have the size the settings ask for."""
+
+    def __init__(self, path: Path, *, found: int, expected: int, setting: str) -> None:
+        super().__init__(
+            f"{path} has {found} bytes, {setting} says {expected}: set {setting} to the value the store was "
+            f"written with, or restore the file from a copy"
+        )
+
+
+class ForeignFile(StoreError):
+    """A segment directory holds something that is not a segment; Java would refuse to start as well."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} is not a segment (20 digits): move it out of the segment directory")
+
+
+class SegmentGap(StoreError):
+    """Two neighbouring segment files do not touch."""
+
+    def __init__(self, *, ends: int, next_begins: int) -> None:
+        super().__init__(
+            f"the commit log has no file for bytes {ends} to {next_begins}: restore the missing files, "
+            f"or move the files before {next_begins} away"
+        )
+
+
+class AllocationFailed(StoreError):
+    """The next segment could not be given its blocks: most often the disk is full."""
+
+    def __init__(self, path: Path, size: int, cause: OSError) -> None:
+        super().__init__(f"cannot allocate {size} bytes for {path}: {cause}; free space or lower fileReservedTime")
+
+
+class FlushFailed(StoreError):
+    """The disk refused to make written bytes durable; the store takes no more messages until it is reopened."""
+
+    def __init__(self, path: Path, cause: OSError) -> None:
+        super().__init__(
+            f"flush of {path} failed: {cause}; the kernel may have dropped those pages, so restart the broker "
+            f"(recovery checks every record) and look at the disk"
+        )
+
+
+class OffsetGap(StoreError):
+    """Replicated bytes do not begin where the log ends."""
+
+    def __init__(self, *, log_end: int, data_begins: int) -> None:
+        super().__init__(f"log ends at {log_end}, replicated bytes begin at {data_begins}: ask the master again")
+
+
+class StoreClosed(StoreError):
+    """The store was used after `close`."""
+
+    def __init__(self) -> None:
+        super().__init__("the store is closed: open it again before using it")
+
+
+class NotAStore(StoreError):
+    """The directory holds no commit log."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} holds no commit log: give the storePathRootDir of a broker")
+
+
+class PluginError(StoreError):
+    """`messageStorePlugIn` names something that cannot be loaded."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"messageStorePlugIn {name!r}: {why}; write module:factory, several separated by commas")

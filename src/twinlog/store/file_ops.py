@@ -1,0 +1,62 @@
+"""The few system calls through which the store changes files.
+
+Everything durable goes through one `FileOps` object, so that a test can fail the n-th write, allocation
+or flush and look at what recovery makes of the remains. The appends themselves go into mapped memory,
+whose blocks `allocate` has secured beforehand.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from pathlib import Path
+
+
+class FileOps:
+    """Plain system calls; tests derive from it."""
+
+    def allocate(self, path: Path, size: int) -> int:
+        """Create `path` with all its blocks and return its descriptor; nothing stays behind on failure."""
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        try:
+            os.posix_fallocate(descriptor, 0, size)
+        except BaseException:
+            os.close(descriptor)
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+            raise
+        return descriptor
+
+    def secure(self, descriptor: int, size: int) -> None:
+        """Give an existing file its missing blocks: Java's files are sparse until written."""
+        os.posix_fallocate(descriptor, 0, size)
+
+    def write(self, descriptor: int, data: bytes | bytearray | memoryview, at: int) -> None:
+        """Write all of `data` at byte `at`."""
+        view = memoryview(data).cast("B")
+        while view:
+            written = os.pwrite(descriptor, view, at)
+            if written == 0:
+                raise OSError(errno.EIO, f"wrote 0 of {len(view)} bytes at {at}")
+            view, at = view[written:], at + written
+
+    def flush(self, descriptor: int) -> None:
+        """Make the file's bytes durable, mapped writes included; the interpreter runs on meanwhile."""
+        os.fdatasync(descriptor)
+
+    def flush_directory(self, path: Path) -> None:
+        """Make created and removed names in `path` durable."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def remove(self, path: Path) -> None:
+        """Remove one file; one that is gone already is fine."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+
+FILE_OPS = FileOps()

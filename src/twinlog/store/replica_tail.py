@@ -1,0 +1,71 @@
+"""Following a log that grows by foreign bytes: whole records become dispatch requests, in order.
+
+A transfer may end inside a record, so the tail waits where the last whole record ended. Bytes that will
+never be a record (damage on the master) would hold up the queues for good: the tail reports them once, and
+steps over them as soon as a valid record that belongs where it stands has arrived behind them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from twinlog.store.commit_log import CommitLog
+from twinlog.store.delay import DelayLevels
+from twinlog.store.dispatch import DispatchRequest
+from twinlog.store.replay import requests_of
+from twinlog.store.scan import Stop, StopReason, find_record, scan
+
+log = logging.getLogger(__name__)
+
+
+class ReplicaTail:
+    """The place in the log up to which everything was handed out: `end`."""
+
+    def __init__(self, commit_log: CommitLog, delay_levels: DelayLevels) -> None:
+        self.end = 0
+        self._log = commit_log
+        self._delay_levels = delay_levels
+        self._reported = -1
+
+    def start_at(self, physical_offset: int) -> None:
+        self.end = physical_offset
+
+    def requests(self) -> Iterator[list[DispatchRequest]]:
+        """Requests for every whole record that has arrived since the last call."""
+        while self.end < self._log.log_end:
+            segment = self._log.segment_at(self.end)
+            if segment is None:
+                return
+            written = min(self._log.log_end, segment.end) - segment.base
+            stop = None
+            for batch in scan(segment.map, self.end - segment.base, written, segment.base):
+                stop = batch.stop
+                if len(batch):
+                    self.end = int(batch.physical_offset[-1] + batch.size[-1])
+                    yield requests_of(batch, self._delay_levels)
+            assert stop is not None
+            if stop.reason is StopReason.BLANK:
+                if self._log.log_end < segment.end:  # wait for the rest of the file
+                    return
+                self.end = segment.end
+                continue
+            skipped = self._skip_damage(stop, written)
+            if skipped is None:
+                return
+            self.end = skipped
+
+    def _skip_damage(self, stop: Stop, written: int) -> int | None:
+        """Where the next valid record behind a damaged one begins; None to wait for more bytes."""
+        segment = self._log.segment_at(self.end)
+        if segment is None or stop.reason is StopReason.END:
+            return None
+        if stop.reason is StopReason.SHORT and written < segment.size:
+            return None
+        if self._reported != self.end:
+            self._reported = self.end
+            log.error("damaged record from the master physical_offset=%d reason=%s", self.end, stop.reason.value)
+        found = find_record(segment.map, stop.position + 1, written, written, segment.base)
+        if found is not None:
+            return segment.base + found
+        return segment.end if written == segment.size else None

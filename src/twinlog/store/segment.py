@@ -1,0 +1,164 @@
+"""One memory-mapped file of the commit log.
+
+A segment has its full size from the first moment, and its name is the physical offset of its first
+byte in 20 digits. Its blocks are allocated before it is mapped: a store into a mapped hole on a full
+disk would kill the process with SIGBUS, an allocation merely fails.
+
+Readers hold `memoryview`s of the mapping. Dropping a segment therefore never unmaps by force: the file
+loses its name at once, and its memory goes with the last view.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import re
+from pathlib import Path
+
+from twinlog.store.errors import AllocationFailed, FlushFailed, ForeignFile, SegmentSizeMismatch
+from twinlog.store.file_ops import FILE_OPS, FileOps
+
+SEGMENT_NAME = re.compile(r"[0-9]{20}\Z")
+PAGE = mmap.PAGESIZE
+_POPULATE_WRITE = 23  # MADV_POPULATE_WRITE, Linux 5.14: maps pages for writing, many at a time
+_POPULATE_BYTES = 256 * 1024
+_ZEROS = bytes(1024 * 1024)
+
+
+def segment_name(base: int) -> str:
+    """The file name of the segment whose first byte is `base`."""
+    return f"{base:020d}"
+
+
+class Segment:
+    """`size` bytes of the log, from physical offset `base`."""
+
+    __slots__ = ("_map", "_ops", "_populated", "base", "descriptor", "path", "size", "writable")
+
+    def __init__(self, path: Path, base: int, size: int, descriptor: int, *, writable: bool, ops: FileOps) -> None:
+        self.path = path
+        self.base = base
+        self.size = size
+        self.descriptor = descriptor
+        self.writable = writable
+        self._ops = ops
+        self._map: mmap.mmap | None = None
+        self._populated = 0
+
+    @classmethod
+    def create(cls, directory: Path, base: int, size: int, ops: FileOps = FILE_OPS) -> Segment:
+        """A new segment of zeros, with every block allocated."""
+        path = directory / segment_name(base)
+        try:
+            descriptor = ops.allocate(path, size)
+            ops.flush_directory(directory)
+        except OSError as error:
+            raise AllocationFailed(path, size, error) from error
+        return cls(path, base, size, descriptor, writable=True, ops=ops)
+
+    @classmethod
+    def open(cls, path: Path, size: int, *, writable: bool, ops: FileOps = FILE_OPS) -> Segment:
+        """An existing segment; its size must be `size`."""
+        if not SEGMENT_NAME.match(path.name):
+            raise ForeignFile(path)
+        descriptor = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
+        found = os.fstat(descriptor).st_size
+        if found != size:
+            os.close(descriptor)
+            raise SegmentSizeMismatch(path, found=found, expected=size, setting="mappedFileSizeCommitLog")
+        return cls(path, int(path.name), size, descriptor, writable=writable, ops=ops)
+
+    @property
+    def end(self) -> int:
+        return self.base + self.size
+
+    @property
+    def map(self) -> mmap.mmap:
+        """The mapping, made when first needed."""
+        if self._map is None:
+            access = mmap.ACCESS_WRITE if self.writable else mmap.ACCESS_READ
+            self._map = mmap.mmap(self.descriptor, self.size, access=access)
+        return self._map
+
+    def view(self, position: int, length: int) -> memoryview:
+        """`length` bytes at `position` of this file, without copying."""
+        return memoryview(self.map)[position : position + length]
+
+    def secure(self) -> None:
+        """Allocate missing blocks, before the segment is written to."""
+        try:
+            self._ops.secure(self.descriptor, self.size)
+        except OSError as error:
+            raise AllocationFailed(self.path, self.size, error) from error
+
+    def populate(self, position: int) -> int:
+        """Map the pages after `position` for writing in one call; returns where the mapped part ends.
+
+        One page fault per 4 KiB costs as much as encoding five messages. Kernels without this call
+        simply fault page by page.
+        """
+        if position >= self._populated:
+            begin = position - position % PAGE
+            length = min(_POPULATE_BYTES, self.size - begin)
+            try:
+                self.map.madvise(_POPULATE_WRITE, begin, length)
+                self._populated = begin + length
+            except (OSError, ValueError):
+                self._populated = self.size
+        return self._populated
+
+    def release_pages(self) -> None:
+        """Give the pages back to the page cache: they stop counting as this process's memory."""
+        if self._map is not None:
+            self._map.madvise(mmap.MADV_DONTNEED)
+            self._populated = 0
+
+    def data_ranges(self, position: int) -> list[tuple[int, int]]:
+        """The ranges from `position` on that may hold something other than zeros."""
+        ranges = []
+        while position < self.size:
+            try:
+                begin = os.lseek(self.descriptor, position, os.SEEK_DATA)
+                end = os.lseek(self.descriptor, begin, os.SEEK_HOLE)
+            except OSError as error:
+                if error.errno == errno.ENXIO:  # nothing but holes until the end
+                    break
+                return [*ranges, (position, self.size)]
+            ranges.append((begin, min(end, self.size)))
+            position = end
+        return ranges
+
+    def zero_from(self, position: int) -> int:
+        """Overwrite everything from `position` with zeros; returns how many bytes needed it.
+
+        Bytes left behind a cut could be taken for records by a later recovery. Clean ranges are only read.
+        """
+        zeroed = 0
+        for begin, end in self.data_ranges(position):
+            for at in range(begin, end, len(_ZEROS)):
+                length = min(len(_ZEROS), end - at)
+                zeros = _ZEROS if length == len(_ZEROS) else _ZEROS[:length]
+                if self.map[at : at + length] != zeros:
+                    self._ops.write(self.descriptor, zeros, at)
+                    zeroed += length
+        return zeroed
+
+    def flush(self) -> None:
+        """Make the segment durable. Safe to call from another thread than the writer's."""
+        try:
+            self._ops.flush(self.descriptor)
+        except OSError as error:
+            raise FlushFailed(self.path, error) from error
+
+    def close(self) -> None:
+        """Forget the mapping and close the file; views that readers still hold stay good."""
+        self._map = None
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+    def remove(self) -> None:
+        """Close the segment and delete its file."""
+        self.close()
+        self._ops.remove(self.path)
