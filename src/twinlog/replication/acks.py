@@ -1,0 +1,74 @@
+"""Which replicas hold which bytes, and therefore what a SYNC master may call safe.
+
+A Twinlog replica has an identity and counts once however often it connects. A Java replica has none:
+each of its connections counts as one, but never more of them than replicas are registered for this
+broker that have not made themselves known. Observers are listed and never count.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class ReplicaAck:
+    """One connection's standing."""
+
+    peer: str
+    identity: str | None = None  # None: a Java replica
+    observer: bool = False
+    acked: int = 0
+    usable: bool = False  # it has reported, and the bytes it needs are here
+
+
+class AckTable:
+    """Invariant: nothing counts beyond what a replica reported on a connection that is open now."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, ReplicaAck] = {}
+        self.registered_replicas: int | None = None  # from the name server; None while nobody knows
+
+    def join(self, link: int, row: ReplicaAck) -> None:
+        self._rows[link] = row
+
+    def leave(self, link: int) -> None:
+        self._rows.pop(link, None)
+
+    def rows(self) -> list[ReplicaAck]:
+        return list(self._rows.values())
+
+    def acks(self) -> list[int]:
+        """The acknowledged ends that count, one per replica, highest first."""
+        known: dict[str, int] = {}
+        unknown: list[int] = []
+        for row in self._rows.values():
+            if row.observer or not row.usable:
+                continue
+            if row.identity is None:
+                unknown.append(row.acked)
+            else:
+                known[row.identity] = max(known.get(row.identity, 0), row.acked)
+        unknown.sort(reverse=True)
+        if self.registered_replicas is not None:
+            unknown = unknown[: max(0, self.registered_replicas - len(known))]
+        return sorted([*known.values(), *unknown], reverse=True)
+
+    def safe_end(self, replicas: int, log_end: int) -> int:
+        """The end of what at least `replicas` replicas hold; all of the log when none is needed."""
+        if replicas <= 0:
+            return log_end
+        acks = self.acks()
+        return min(acks[replicas - 1], log_end) if len(acks) >= replicas else 0
+
+    def in_sync(self, log_end: int, gap_bytes_max: int) -> int:
+        """How many replicas are close enough behind `log_end` to be called in sync."""
+        return sum(0 <= log_end - acked < gap_bytes_max for acked in self.acks())
+
+
+def replicas_needed(role: str, in_sync_replicas: int | None) -> int:
+    """How many replicas must hold a message before a SYNC master acknowledges it.
+
+    `inSyncReplicas` counts the master itself. Java's default of 1 therefore waits for nobody; here a
+    SYNC_MASTER without that setting waits for one replica.
+    """
+    if role != "SYNC_MASTER":
+        return 0
+    return 1 if in_sync_replicas is None else max(0, in_sync_replicas - 1)

@@ -1,0 +1,43 @@
+"""Why a link between master and replica ends."""
+
+
+class ReplicationError(Exception):
+    """A link that cannot go on; the replica reconnects, or waits for its operator."""
+
+
+class OffsetMismatch(ReplicationError):
+    """The master's next byte is not the replica's next byte."""
+
+    def __init__(self, *, replica: int, master: int) -> None:
+        hint = "the replica is ahead; compare both logs before it rejoins"
+        if replica < master:
+            hint = "bytes between them are missing; reconnecting asks for them again"
+        super().__init__(f"replica ends at {replica}, master sends from {master}: {hint}")
+
+
+class TransferError(ReplicationError):
+    """A transfer header that no master writes."""
+
+
+class ReportError(ReplicationError):
+    """A report that the master must not believe; nothing is acknowledged by it."""
+
+
+class PeerSilent(ReplicationError):
+    def __init__(self, peer: str, silence_ms: int) -> None:
+        super().__init__(f"nothing heard from {peer} for {silence_ms} ms; the connection is dropped")
+
+
+class JoinRefused(ReplicationError):
+    """Master and replica must not be joined as they are; the operator decides what is lost."""
+
+
+class DamagedTransfer(ReplicationError):
+    """A record arrived that is not what its master stored."""
+
+    def __init__(self, physical_offset: int, what: str) -> None:
+        super().__init__(
+            f"record at {physical_offset} arrived damaged ({what}); nothing from there on is acknowledged, "
+            "it is asked for again"
+        )
+        self.physical_offset = physical_offset

@@ -1,0 +1,91 @@
+"""Whether and where a replica may join its master: a decision on numbers, before any byte moves."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LogRange:
+    """The bytes a log holds: from `start` up to, not including, `end`."""
+
+    start: int
+    end: int
+
+    @property
+    def is_empty(self) -> bool:
+        return self.end == self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Go on where the replica ends."""
+
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """An empty replica begins at this segment boundary."""
+
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reseed:
+    """Set the replica's log aside, since the master no longer has what follows it, and begin at `at`."""
+
+    at: int
+    missing: LogRange
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Do not join; `reason` names the offsets and the next step."""
+
+    reason: str
+
+
+JoinPlan = Resume | Begin | Reseed | Refuse
+
+
+def decide_join(
+    replica: LogRange,
+    master: LogRange,
+    *,
+    segment_bytes: int,
+    master_segment_bytes: int | None = None,
+    differs_at: int | None = None,
+    whole_history: bool = False,
+    reseed_allowed: bool = False,
+) -> JoinPlan:
+    """What a replica does before it asks its master for bytes.
+
+    `differs_at` is the first offset at which both logs are known to differ, from comparing checksums.
+    """
+    if master_segment_bytes is not None and master_segment_bytes != segment_bytes:
+        return Refuse(
+            f"the master's segments have {master_segment_bytes} bytes, this replica's {segment_bytes}: set "
+            f"mappedFileSizeCommitLog={master_segment_bytes} here and start with an empty store"
+        )
+    if replica.is_empty:
+        newest = master.end - master.end % segment_bytes
+        return Begin(master.start if whole_history else max(newest, master.start))
+    if differs_at is not None:
+        return Refuse(
+            f"the logs differ from offset {differs_at} on (replica ends at {replica.end}, master at {master.end}); "
+            f"`twinlog replication rejoin --cut {differs_at}` sets the replica's tail aside and cuts it there"
+        )
+    if replica.end > master.end:
+        return Refuse(
+            f"the replica ends at {replica.end}, {replica.end - master.end} bytes beyond the master's {master.end}; "
+            f"its tail may be the only copy of acknowledged messages; `twinlog replication rejoin --cut {master.end}` "
+            "sets it aside and cuts it"
+        )
+    if replica.end < master.start:
+        missing = LogRange(replica.end, master.start)
+        if reseed_allowed:
+            return Reseed(master.start if whole_history else master.end - master.end % segment_bytes, missing)
+        return Refuse(
+            f"the master has deleted the bytes {missing.start} to {missing.end} that this replica needs next; set "
+            "haReseedAllowed=true to let it set its log aside and begin anew"
+        )
+    return Resume(replica.end)

@@ -1,0 +1,148 @@
+"""The master's half of commit-log transfer, for one replica.
+
+    WAITING --first report--> SENDING --reports--> ...
+       |                         |
+       +-- offset deleted -------+--> STUCK: only heartbeats, never counted
+
+The first word may be a pass (see `transfer`); every other word is a report.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from twinlog.replication.errors import ReportError
+from twinlog.replication.transfer import REPORT, encode_head, pass_number
+from twinlog.settings.replication import ReplicationSettings
+
+
+class State(Enum):
+    WAITING = "waiting"  # for the first report
+    SENDING = "sending"
+    STUCK = "stuck"  # the bytes it needs are no longer here
+
+
+@dataclass(frozen=True, slots=True)
+class LogView:
+    """What the master's log holds at this moment."""
+
+    start: int
+    end: int
+    segment_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """Send `head`, then `size` bytes of the log from `physical_offset`; size 0 is a heartbeat."""
+
+    physical_offset: int
+    size: int
+
+    @property
+    def head(self) -> bytes:
+        return encode_head(self.physical_offset, self.size)
+
+
+class MasterLink:
+    """Decides what one replica is sent and which of its reports are believed.
+
+    Invariant: `acked` never exceeds what was sent on this link (or the first report), and never the
+    master's own end; a report that would break this raises ReportError and nothing is acknowledged.
+    """
+
+    def __init__(self, settings: ReplicationSettings, now_ms: int, *, whole_history: bool = False) -> None:
+        self._settings = settings
+        self._whole_history = whole_history
+        self._words = b""
+        self._heard_ms = now_ms
+        self._wrote_ms = now_ms
+        self._window_ms = now_ms
+        self._window_bytes = 0
+        self.state = State.WAITING
+        self.pass_number: int | None = None
+        self.requested: int | None = None
+        self.acked = 0
+        self.next_offset = 0
+        self.bytes_sent = 0
+
+    def receive(self, data: bytes, log: LogView, now_ms: int) -> bool:
+        """Take the replica's bytes; True when `acked` or `state` may have changed."""
+        self._heard_ms = now_ms
+        words = self._words + data
+        whole = len(words) - len(words) % REPORT.size
+        self._words = words[whole:]
+        for (word,) in REPORT.iter_unpack(words[:whole]):
+            self._take(word, log)
+        return whole > 0
+
+    def next_transfer(self, log: LogView, now_ms: int) -> Transfer | None:
+        """The next thing to send, or None while there is nothing; call again until it is None."""
+        if self.state is State.SENDING:
+            if self.next_offset < log.start:
+                self.state = State.STUCK
+            else:
+                size = self._size(log, now_ms)
+                if size > 0:
+                    transfer = Transfer(self.next_offset, size)
+                    self.next_offset += size
+                    self.bytes_sent += size
+                    self._wrote_ms = now_ms
+                    return transfer
+        if self.state is not State.WAITING and now_ms - self._wrote_ms >= self._settings.heartbeat_ms:
+            self._wrote_ms = now_ms
+            return Transfer(self.next_offset, 0)
+        return None
+
+    def wait_ms(self, now_ms: int) -> int:
+        """How long `next_transfer` may be left alone when the log does not grow."""
+        until = self._settings.heartbeat_ms - (now_ms - self._wrote_ms)
+        if self._settings.flow_control and self._window_bytes >= self._settings.bytes_per_second_max:
+            until = min(until, 1000 - (now_ms - self._window_ms))
+        return max(1, until)
+
+    def is_silent(self, now_ms: int) -> bool:
+        return now_ms - self._heard_ms > self._settings.silence_ms_max
+
+    def _take(self, word: int, log: LogView) -> None:
+        if self.requested is None and self.pass_number is None:
+            self.pass_number = pass_number(word)
+            if self.pass_number is not None:
+                return
+        if word < 0:
+            raise ReportError(f"a report of {word} is no log end; is this a replica?")
+        if word > log.end:
+            raise ReportError(
+                f"the replica says its log ends at {word}, the master's ends at {log.end}: its tail may be the only "
+                "copy of acknowledged messages; compare both logs before it rejoins"
+            )
+        if self.requested is None:
+            self._start(word, log)
+        elif word < self.acked:
+            raise ReportError(
+                f"the replica went back from {self.acked} to {word}; a replica that cut its log reconnects"
+            )
+        elif word > self.next_offset:
+            raise ReportError(f"the replica acknowledges {word}, it was sent bytes up to {self.next_offset} only")
+        self.acked = word
+
+    def _start(self, requested: int, log: LogView) -> None:
+        self.requested = requested
+        self.next_offset = requested
+        self.state = State.SENDING
+        if requested == 0:
+            # Java: a replica at 0 gets the newest segment only.
+            newest = log.end - log.end % log.segment_bytes
+            self.next_offset = log.start if self._whole_history else max(newest, log.start)
+        elif requested < log.start:
+            self.state = State.STUCK
+
+    def _size(self, log: LogView, now_ms: int) -> int:
+        """Bytes for the next transfer: within one segment, the batch size, and the second's allowance."""
+        segment_end = self.next_offset - self.next_offset % log.segment_bytes + log.segment_bytes
+        size = min(log.end, segment_end) - self.next_offset
+        size = min(size, self._settings.batch_bytes_max)
+        if self._settings.flow_control and size > 0:
+            if now_ms - self._window_ms >= 1000:
+                self._window_ms, self._window_bytes = now_ms, 0
+            size = max(0, min(size, self._settings.bytes_per_second_max - self._window_bytes))
+            self._window_bytes += size
+        return size

@@ -1,0 +1,180 @@
+import gzip
+import hashlib
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twinlog.replication.acks import AckTable, ReplicaAck, replicas_needed
+from twinlog.replication.errors import ReplicationError
+from twinlog.replication.join import Begin, LogRange, Refuse, Reseed, Resume, decide_join
+from twinlog.replication.master_link import LogView, MasterLink
+from twinlog.replication.replica_link import ReplicaLink
+from twinlog.replication.transfer import REPORT, encode_pass, pass_number
+from twinlog.settings.replication import ReplicationSettings
+
+from tests.wire.vectors import VECTORS
+
+SETTINGS = ReplicationSettings(batch_bytes_max=4096)
+
+
+@pytest.mark.parametrize("session", ["session-empty-start", "session-existing-master"])
+def test_a_recorded_java_session_gives_the_log_the_java_slave_had(session):
+    about = json.loads((VECTORS / "ha" / f"{session}.json").read_text())
+    size, files = about["commitLogFileSize"], {}
+    links: dict[int, ReplicaLink] = {}
+    log_end = 0
+    with gzip.open(VECTORS / "ha" / f"{session}.jsonl.gz", "rt") as lines:
+        for line in map(json.loads, lines):
+            if line.get("event") == "connect":
+                links[line["conn"]] = ReplicaLink(SETTINGS, log_end, int(line["t"] * 1000))
+            elif line["dir"] == "m2s" and "hex" in line:
+                data = memoryview(bytes.fromhex(line["hex"]))
+                for append in links[line["conn"]].receive(data, int(line["t"] * 1000)):
+                    base = append.physical_offset - append.physical_offset % size
+                    file, at = files.setdefault(base, bytearray(size)), append.physical_offset - base
+                    file[at : at + len(append.data)] = append.data
+                    log_end = append.physical_offset + len(append.data)
+    expected = {name: row["sha256"] for name, row in about["slaveLogAfter"].items()}
+    found = {f"{base:020d}": hashlib.sha256(data).hexdigest() for base, data in files.items()}
+    assert {name: found.get(name, hashlib.sha256(bytes(size)).hexdigest()) for name in expected} == expected
+
+
+@given(
+    st.binary(max_size=3000),
+    st.integers(1, 700),
+    st.integers(0, 3),
+    st.lists(st.integers(1, 900), min_size=1, max_size=20),
+)
+def test_a_replica_copies_its_master_however_the_network_cuts_the_stream(log, batch, start, cuts):
+    settings = ReplicationSettings(batch_bytes_max=batch)
+    view = LogView(0, len(log), 1000)
+    begin = min(start * 1000, len(log) - len(log) % 1000)
+    master = MasterLink(settings, 0, whole_history=True)
+    replica = ReplicaLink(settings, begin, 0)
+    copy = bytearray(log[:begin])
+    master.receive(REPORT.pack(begin), view, 0)
+    stream = bytearray()
+    while transfer := master.next_transfer(view, 0):
+        stream += transfer.head + log[transfer.physical_offset : transfer.physical_offset + transfer.size]
+    at = 0
+    while at < len(stream):
+        step = cuts[at % len(cuts)]
+        for append in replica.receive(memoryview(stream)[at : at + step], 0):
+            assert append.physical_offset == len(copy)
+            copy += append.data
+        report = replica.appended(len(copy), 0)
+        if report is not None:
+            master.receive(report, view, 0)
+        at += step
+    assert copy == log and master.acked == len(log)
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=10), st.integers(0, 10_000))
+def test_no_sequence_of_reports_is_acknowledged_beyond_the_log(reports, log_end):
+    link, view = MasterLink(SETTINGS, 0), LogView(0, log_end, 1000)
+    try:
+        for report in reports:
+            link.receive(REPORT.pack(report), view, 0)
+            while link.next_transfer(view, 0):
+                pass
+    except ReplicationError:
+        pass
+    assert 0 <= link.acked <= log_end
+
+
+@given(st.binary(max_size=200))
+def test_garbage_from_a_master_is_a_replication_error_and_nothing_else(data):
+    link = ReplicaLink(SETTINGS, 0, 0)
+    try:
+        end = 0
+        for append in link.receive(memoryview(data), 0):
+            assert append.physical_offset >= end
+            end = append.physical_offset + len(append.data)
+    except ReplicationError:
+        pass
+
+
+@given(st.integers(0, 2**62 - 1))
+def test_a_pass_is_never_taken_for_a_report(number):
+    (word,) = REPORT.unpack(encode_pass(number))
+    assert word < 0 and pass_number(word) == number
+    assert pass_number(-1) is None and pass_number(number) is None
+
+
+def _table(*rows: ReplicaAck, registered: int | None = None) -> AckTable:
+    table = AckTable()
+    table.registered_replicas = registered
+    for link, row in enumerate(rows):
+        table.join(link, row)
+    return table
+
+
+def _ack(acked: int, identity: str | None = None, **more) -> ReplicaAck:
+    return ReplicaAck("peer", identity, acked=acked, usable=more.pop("usable", True), **more)
+
+
+def test_a_known_replica_counts_once_however_often_it_connects():
+    table = _table(_ack(50, "a"), _ack(70, "a"), _ack(60, "b"))
+    assert table.acks() == [70, 60]
+    assert (table.safe_end(1, 100), table.safe_end(2, 100), table.safe_end(3, 100)) == (70, 60, 0)
+
+
+def test_java_connections_count_only_as_far_as_replicas_are_registered():
+    rows = (_ack(90), _ack(80), _ack(70), _ack(60, "a"))
+    assert _table(*rows, registered=None).acks() == [90, 80, 70, 60]
+    assert _table(*rows, registered=2).acks() == [90, 60]
+    assert _table(*rows, registered=0).acks() == [60]
+
+
+def test_observers_and_stuck_replicas_never_count():
+    table = _table(_ack(90, "spark", observer=True), _ack(80, usable=False), _ack(10, "a"))
+    assert table.acks() == [10]
+    assert table.in_sync(100, 50) == 0 and table.in_sync(50, 50) == 1
+
+
+def test_a_replica_that_left_no_longer_vouches_for_anything():
+    table = _table(_ack(90, "a"))
+    table.leave(0)
+    assert table.safe_end(1, 100) == 0 and table.safe_end(0, 100) == 100
+
+
+@pytest.mark.parametrize(
+    ("role", "setting", "needed"),
+    [("ASYNC_MASTER", 3, 0), ("SYNC_MASTER", None, 1), ("SYNC_MASTER", 1, 0), ("SYNC_MASTER", 3, 2), ("SLAVE", 2, 0)],
+)
+def test_a_sync_master_waits_for_one_replica_unless_told_otherwise(role, setting, needed):
+    assert replicas_needed(role, setting) == needed
+
+
+MASTER = LogRange(1000, 5500)
+
+
+@pytest.mark.parametrize(
+    ("replica", "options", "plan"),
+    [
+        (LogRange(0, 0), {}, Begin(5000)),
+        (LogRange(0, 0), {"whole_history": True}, Begin(1000)),
+        (LogRange(2000, 5500), {}, Resume(5500)),
+        (LogRange(0, 1000), {}, Resume(1000)),
+        (LogRange(0, 500), {"reseed_allowed": True}, Reseed(5000, LogRange(500, 1000))),
+        (LogRange(0, 500), {"reseed_allowed": True, "whole_history": True}, Reseed(1000, LogRange(500, 1000))),
+    ],
+)
+def test_a_replica_joins_where_its_log_allows(replica, options, plan):
+    assert decide_join(replica, MASTER, segment_bytes=1000, **options) == plan
+
+
+@pytest.mark.parametrize(
+    ("replica", "options", "named"),
+    [
+        (LogRange(0, 5501), {}, ["5501", "5500", "1 bytes", "rejoin --cut 5500"]),
+        (LogRange(0, 4000), {"differs_at": 3500}, ["3500", "rejoin --cut 3500"]),
+        (LogRange(0, 500), {}, ["500 to 1000", "haReseedAllowed=true"]),
+        (LogRange(0, 4000), {"master_segment_bytes": 2000}, ["2000", "mappedFileSizeCommitLog=2000"]),
+    ],
+)
+def test_a_replica_that_must_not_join_is_told_the_offsets_and_the_next_step(replica, options, named):
+    plan = decide_join(replica, MASTER, segment_bytes=1000, **options)
+    assert isinstance(plan, Refuse) and all(text in plan.reason for text in named)
