@@ -1,0 +1,59 @@
+"""`twinlog namesrv`: run a name server until it is told to stop."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from twinlog.cli.running import (
+    ConfigFile,
+    LogJson,
+    LogLevel,
+    MetricsPort,
+    fail,
+    ready,
+    run_service,
+    start_logging,
+    warn_about,
+)
+from twinlog.nameserver.errors import NameServerError
+from twinlog.nameserver.nameserver_service import NameServerService
+from twinlog.settings.errors import SettingsError
+from twinlog.settings.nameserver_conf import load_nameserver_conf
+from twinlog.settings.properties import format_properties
+
+
+def namesrv(
+    config: ConfigFile = None,
+    port: Annotated[
+        int | None, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 takes a free one.")
+    ] = None,
+    print_config: Annotated[bool, typer.Option("-p", "--print", help="Print all settings and exit.")] = False,
+    log_level: LogLevel = "info",
+    log_json: LogJson = False,
+    metrics_port: MetricsPort = None,
+) -> None:
+    """Run a name server: brokers register here, clients ask here for routes."""
+    start_logging(log_level, log_json)
+    options = {"listenPort": port, "metricsPort": metrics_port}
+    overrides = {key: str(value) for key, value in options.items() if value is not None}
+    try:
+        conf = load_nameserver_conf(config, overrides=overrides)
+    except SettingsError as problem:
+        fail(problem)
+    warn_about(conf.warnings)
+    if print_config:
+        typer.echo(format_properties(conf.properties()), nl=False)
+        return
+    settings = conf.nameserver
+    run_service(
+        lambda metrics: NameServerService(
+            conf,
+            metrics=metrics,
+            on_ready=lambda service: ready(f"twinlog namesrv ready on {settings.bind_address}:{service.port}"),
+        ),
+        expected=(NameServerError,),
+        metrics_port=settings.metrics_port,
+        metrics_host=settings.bind_address,
+    )

@@ -1,0 +1,353 @@
+"""What a name server answers; see `route_table` for the decisions behind it."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from twinlog.nameserver.errors import NameServerError, RegistrationRefused
+from twinlog.nameserver.kv_config import ORDER_TOPICS, KvConfig, replace_file
+from twinlog.nameserver.registration import body_crc32, decode_registration
+from twinlog.nameserver.route_body import encode_route
+from twinlog.nameserver.route_table import (
+    Identity,
+    MinBrokerIdNotice,
+    Registration,
+    RouteTable,
+    keep_zone,
+)
+from twinlog.net.connection import Handler, Request
+from twinlog.net.errors import RequestRefused
+from twinlog.settings.errors import SettingsError
+from twinlog.settings.nameserver_conf import NameServerConf
+from twinlog.settings.properties import format_properties, replace_values
+from twinlog.settings.updates import UpdateRefused, plan_nameserver_update
+from twinlog.telemetry.log import get_logger
+from twinlog.wire.bodies import (
+    BrokerMemberGroup,
+    BrokerMemberGroupBody,
+    DataVersion,
+    KVTable,
+    RegisterBrokerBody,
+    TopicList,
+    TopicRouteData,
+    decode_body,
+    encode_body,
+)
+from twinlog.wire.codes import RequestCode, ResponseCode
+from twinlog.wire.command import Command
+from twinlog.wire.errors import WireError
+from twinlog.wire.fastjson import loads
+from twinlog.wire.fields import decode_fields, encode_fields
+from twinlog.wire.headers import (
+    BrokerIdentityHeader,
+    KvConfigHeader,
+    RegisterBrokerHeader,
+    RegisterBrokerResponseHeader,
+    RouteHeader,
+)
+
+log = get_logger(__name__)
+_FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+
+
+class NameServerHandlers:
+    """Answers every request of the name server; owns the tables and the settings in use."""
+
+    def __init__(
+        self,
+        conf: NameServerConf,
+        kv: KvConfig,
+        *,
+        clock_ms: Callable[[], int],
+        notify: Callable[[MinBrokerIdNotice], None],
+    ) -> None:
+        self.conf = conf
+        self.table = RouteTable()
+        self.kv = kv
+        self._clock_ms = clock_ms
+        self._notify = notify
+        self._started_ms = clock_ms()
+
+    def handlers(self) -> dict[int, Handler]:
+        table = self.table
+        return {
+            RequestCode.PUT_KV_CONFIG: self.put_kv,
+            RequestCode.GET_KV_CONFIG: self.get_kv,
+            RequestCode.DELETE_KV_CONFIG: self.delete_kv,
+            RequestCode.GET_KVLIST_BY_NAMESPACE: self.list_kv,
+            RequestCode.REGISTER_BROKER: self.register_broker,
+            RequestCode.UNREGISTER_BROKER: self.unregister_broker,
+            RequestCode.QUERY_DATA_VERSION: self.query_data_version,
+            RequestCode.BROKER_HEARTBEAT: self.heartbeat,
+            RequestCode.GET_ROUTEINFO_BY_TOPIC: self.route,
+            RequestCode.GET_BROKER_CLUSTER_INFO: self.cluster_info,
+            RequestCode.GET_BROKER_MEMBER_GROUP: self.member_group,
+            RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self.all_topics,
+            RequestCode.GET_TOPICS_BY_CLUSTER: self.cluster_topics,
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: self.system_topics,
+            RequestCode.GET_UNIT_TOPIC_LIST: self._listing(table.unit_topics),
+            RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: self._listing(table.unit_subscription_topics),
+            RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: self._listing(table.unit_subscription_only_topics),
+            RequestCode.REGISTER_TOPIC_IN_NAMESRV: self.register_topic,
+            RequestCode.DELETE_TOPIC_IN_NAMESRV: self.delete_topic,
+            RequestCode.WIPE_WRITE_PERM_OF_BROKER: self.wipe_write_permission,
+            RequestCode.ADD_WRITE_PERM_OF_BROKER: self.add_write_permission,
+            RequestCode.GET_NAMESRV_CONFIG: self.get_config,
+            RequestCode.UPDATE_NAMESRV_CONFIG: self.update_config,
+        }
+
+    # -- brokers -------------------------------------------------------------------------------
+
+    def register_broker(self, request: Request) -> Command:
+        header = decode_fields(RegisterBrokerHeader, request.fields)
+        name = _required(header.broker_name, "brokerName")
+        address = _required(header.broker_addr, "brokerAddr")
+        cluster = _required(header.cluster_name, "clusterName")
+        broker_id = _required(header.broker_id, "brokerId")
+        if header.body_crc32 and header.body_crc32 != body_crc32(request.body):
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "crc32 not match")
+        digest = hashlib.blake2b(request.body or b"", digest_size=16).digest()
+        is_known = self.table.holds(cluster, name, address, broker_id, digest)
+        body = RegisterBrokerBody() if is_known else _decode_registration(request, header.compressed)
+        wrapper = body.topic_config_serialize_wrapper
+        said = Registration(
+            cluster=cluster,
+            broker_name=name,
+            address=address,
+            broker_id=broker_id,
+            ha_address=header.ha_server_addr,
+            silence_ms_max=header.heartbeat_timeout_millis,
+            acting_master=header.enable_acting_master,
+            zone=(request.fields or {}).get("__ZONE_NAME"),
+            topics=None if is_known else wrapper.topic_config_table,
+            version=wrapper.data_version,
+            mappings=wrapper.topic_queue_mapping_info_map or {},
+            filter_servers=body.filter_server_list,
+            connection=request.connection,
+            digest=digest,
+        )
+        settings = self.conf.nameserver
+        if (cluster, address) not in self.table.live:
+            log.info("a broker registers", broker=name, id=broker_id, address=address, cluster=cluster)
+        try:
+            known = self.table.register(said, self._clock_ms(), complete=settings.registrations_are_complete)
+        except RegistrationRefused as refusal:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(refusal)) from refusal
+        if known.notice is not None and settings.notify_min_broker_id:
+            self._notify(known.notice)
+        answer = RegisterBrokerResponseHeader(ha_server_addr=known.master_ha_address, master_addr=known.master_address)
+        order_topics = self.kv.namespace(ORDER_TOPICS) if settings.order_topics_to_brokers else None
+        table = encode_body(KVTable(table=order_topics)) if order_topics is not None else None
+        return request.reply(fields=encode_fields(answer), body=table)
+
+    def unregister_broker(self, request: Request) -> Command:
+        header = decode_fields(BrokerIdentityHeader, request.fields)
+        leaving = Identity(
+            _required(header.cluster_name, "clusterName"),
+            _required(header.broker_name, "brokerName"),
+            _required(header.broker_addr, "brokerAddr"),
+            _required(header.broker_id, "brokerId"),
+        )
+        self.unregister([leaving], "it said so")
+        return request.reply()
+
+    def unregister(self, leaving: list[Identity], why: str) -> None:
+        """Take brokers out of the table and tell those that remain."""
+        for one in leaving:
+            log.info("a broker leaves", broker=one.broker_name, id=one.broker_id, address=one.address, why=why)
+        for notice in self.table.unregister(leaving):
+            if self.conf.nameserver.notify_min_broker_id:
+                self._notify(notice)
+
+    def query_data_version(self, request: Request) -> Command:
+        header = decode_fields(BrokerIdentityHeader, request.fields)
+        cluster, address = header.cluster_name or "", header.broker_addr or ""
+        asked = _data_version(request.body)
+        stored = self.table.version_of(cluster, address)
+        self.table.touch(cluster, address, self._clock_ms())
+        changed = "true" if stored is None or stored != asked else "false"
+        return request.reply(fields={"changed": changed}, body=encode_body(stored) if stored is not None else None)
+
+    def heartbeat(self, request: Request) -> Command:
+        header = decode_fields(BrokerIdentityHeader, request.fields)
+        self.table.touch(header.cluster_name or "", header.broker_addr or "", self._clock_ms())
+        return request.reply()
+
+    def member_group(self, request: Request) -> Command:
+        header = decode_fields(BrokerIdentityHeader, request.fields)
+        name, cluster = header.broker_name or "", header.cluster_name or ""
+        broker = self.table.brokers.get(name)
+        addresses = broker.broker_addrs if broker is not None else {}
+        group = BrokerMemberGroup(cluster=cluster, broker_name=name, broker_addrs=addresses)
+        body = encode_body(BrokerMemberGroupBody(broker_member_group=group))
+        # Java forgets to clear the remark that every answer of it starts with.
+        return request.reply(remark="not set any response code", body=body)
+
+    # -- routes --------------------------------------------------------------------------------
+
+    def route(self, request: Request) -> Command:
+        settings = self.conf.nameserver
+        if settings.waits_for_service and self._clock_ms() - self._started_ms < settings.wait_seconds * 1000:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "name server not ready")
+        header = decode_fields(RouteHeader, request.fields)
+        topic = header.topic
+        found = self.table.route(topic, acting_masters=settings.acting_masters) if topic is not None else None
+        if topic is None or found is None:
+            remark = f"No topic route info in name server for the topic: {'null' if topic is None else topic}{_FAQ}"
+            return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark)
+        if settings.order_topics_in_routes:
+            found.order_topic_conf = self.kv.get(ORDER_TOPICS, topic)
+        fields = request.fields or {}
+        zone = fields.get("__ZONE_NAME", "")
+        if fields.get("__ZONE_MODE", "").lower() == "true" and zone.strip():
+            return request.reply(body=encode_body(keep_zone(found, zone)))
+        standard = header.accept_standard_json_only
+        return request.reply(body=encode_route(found, requester_version=request.version, standard_only=standard))
+
+    def cluster_info(self, request: Request) -> Command:
+        return request.reply(body=encode_body(self.table.cluster_info()))
+
+    # -- lists of topics -----------------------------------------------------------------------
+
+    def all_topics(self, request: Request) -> Command:
+        if not self.conf.nameserver.all_topics_listed:
+            return request.reply(ResponseCode.SYSTEM_ERROR, "disable")
+        return request.reply(body=encode_body(TopicList(topic_list=list(self.table.topics))))
+
+    def cluster_topics(self, request: Request) -> Command:
+        cluster = (request.fields or {}).get("cluster", "")
+        return self._listing(lambda: self.table.topics_of_cluster(cluster))(request)
+
+    def system_topics(self, request: Request) -> Command:
+        topics, address = self.table.system_topics()
+        return request.reply(body=encode_body(TopicList(topic_list=topics, broker_addr=address)))
+
+    def _listing(self, topics: Callable[[], list[str]]) -> Callable[[Request], Command]:
+        def answer(request: Request) -> Command:
+            if not self.conf.nameserver.topics_listed:
+                return request.reply(ResponseCode.SYSTEM_ERROR, "disable")
+            return request.reply(body=encode_body(TopicList(topic_list=topics())))
+
+        return answer
+
+    # -- an operator's changes -----------------------------------------------------------------
+
+    def register_topic(self, request: Request) -> Command:
+        topic = _required((request.fields or {}).get("topic"), "topic")
+        self.table.register_topic(topic, decode_body(TopicRouteData, request.body).queue_datas)
+        return request.reply()
+
+    def delete_topic(self, request: Request) -> Command:
+        fields = request.fields or {}
+        topic = _required(fields.get("topic"), "topic")
+        self.table.delete_topic(topic, fields.get("clusterName"))
+        log.info("a topic was deleted by request", topic=topic, peer=request.connection.peer_text)
+        return request.reply()
+
+    def wipe_write_permission(self, request: Request) -> Command:
+        return self._change_permission(request, self.table.wipe_write_permission, "wipeTopicCount")
+
+    def add_write_permission(self, request: Request) -> Command:
+        return self._change_permission(request, self.table.add_write_permission, "addTopicCount")
+
+    def _change_permission(self, request: Request, change: Callable[[str], int], answer: str) -> Command:
+        name = (request.fields or {}).get("brokerName", "")
+        count = change(name)
+        log.info("write permissions were changed by request", broker=name, topics=count, what=answer)
+        return request.reply(fields={answer: str(count)})
+
+    # -- KV configs ----------------------------------------------------------------------------
+
+    def put_kv(self, request: Request) -> Command:
+        header = decode_fields(KvConfigHeader, request.fields)
+        if header.namespace is None or header.key is None:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "namespace or key is null")
+        self._kept(lambda: self.kv.put(header.namespace or "", header.key or "", _required(header.value, "value")))
+        return request.reply()
+
+    def get_kv(self, request: Request) -> Command:
+        header = decode_fields(KvConfigHeader, request.fields)
+        value = self.kv.get(header.namespace or "", header.key or "")
+        if value is None:
+            remark = f"No config item, Namespace: {_or_null(header.namespace)} Key: {_or_null(header.key)}"
+            raise RequestRefused(ResponseCode.QUERY_NOT_FOUND, remark, {})
+        return request.reply(fields={"value": value})
+
+    def delete_kv(self, request: Request) -> Command:
+        header = decode_fields(KvConfigHeader, request.fields)
+        self._kept(lambda: self.kv.delete(header.namespace or "", header.key or ""))
+        return request.reply()
+
+    def list_kv(self, request: Request) -> Command:
+        namespace = decode_fields(KvConfigHeader, request.fields).namespace
+        found = self.kv.namespace(namespace) if namespace is not None else None
+        if found is None:
+            raise RequestRefused(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {_or_null(namespace)}")
+        return request.reply(body=encode_body(KVTable(table=found)))
+
+    def _kept(self, change: Callable[[], Any]) -> None:
+        try:
+            change()
+        except OSError as error:
+            problem = f"KV configs cannot be written to {self.conf.nameserver.kv_path}: {error}; nothing was changed"
+            raise NameServerError(problem) from error
+
+    # -- settings ------------------------------------------------------------------------------
+
+    def get_config(self, request: Request) -> Command:
+        return request.reply(body=format_properties(self.conf.properties()).encode())
+
+    def update_config(self, request: Request) -> Command:
+        try:
+            text = (request.body or b"").decode()
+            update = plan_nameserver_update(self.conf.nameserver, text)
+        except UpdateRefused as refusal:
+            raise RequestRefused(ResponseCode.NO_PERMISSION, str(refusal)) from refusal
+        except (SettingsError, UnicodeDecodeError) as problem:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(problem)) from problem
+        if update.changed:
+            self._write_config(update.changed)
+            self.conf = dataclasses.replace(self.conf, nameserver=update.settings)
+            log.info("settings were changed by request", peer=request.connection.peer_text, **update.changed)
+        return request.reply()
+
+    def _write_config(self, changed: Mapping[str, str]) -> None:
+        path = pathlib.Path(self.conf.nameserver.config_path)
+        try:
+            text = path.read_text() if path.exists() else ""
+            replace_file(path, replace_values(text, changed).encode())
+        except OSError as error:
+            raise NameServerError(f"settings cannot be written to {path}: {error}; nothing was changed") from error
+
+
+def _decode_registration(request: Request, compressed: bool) -> RegisterBrokerBody:
+    try:
+        return decode_registration(request.body, version=request.version, compressed=compressed)
+    except WireError as error:
+        remark = f"RemotingCommandException: Failed to decode RegisterBrokerBody, {error}"
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark) from error
+
+
+def _data_version(body: bytes | None) -> DataVersion | None:
+    if not body:
+        return None
+    try:
+        return msgspec.convert(loads(body), DataVersion, strict=False)
+    except msgspec.ValidationError as error:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"the body is no DataVersion: {error}") from error
+
+
+def _required(value: Any, name: str) -> Any:
+    if value is None:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"the request has no {name}, or one that cannot be read")
+    return value
+
+
+def _or_null(text: str | None) -> str:
+    return "null" if text is None else text

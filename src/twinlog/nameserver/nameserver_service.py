@@ -1,0 +1,135 @@
+"""A running name server: its port, the scan for silent brokers, and notices to brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+
+from twinlog.nameserver.handlers import NameServerHandlers
+from twinlog.nameserver.kv_config import KvConfig
+from twinlog.nameserver.route_table import MinBrokerIdNotice
+from twinlog.net.connection import Connection, Handler, Request
+from twinlog.net.errors import NetError
+from twinlog.net.pool import ConnectionPool
+from twinlog.net.server import Server
+from twinlog.settings.nameserver_conf import NameServerConf
+from twinlog.telemetry.log import get_logger
+from twinlog.telemetry.metrics import Metrics
+from twinlog.wire.codes import RequestCode
+
+log = get_logger(__name__)
+_NOTICE_TIMEOUT_MS = 300
+
+
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class NameServerService:
+    """Listens until cancelled; brokers that go away or fall silent leave the routes."""
+
+    def __init__(
+        self,
+        conf: NameServerConf,
+        *,
+        metrics: Metrics | None = None,
+        clock_ms: Callable[[], int] = wall_clock_ms,
+        on_ready: Callable[[NameServerService], None] | None = None,
+    ) -> None:
+        self._conf = conf
+        self._clock_ms = clock_ms
+        self._on_ready = on_ready
+        self._notices: asyncio.Queue[MinBrokerIdNotice] = asyncio.Queue()
+        kv = KvConfig(conf.nameserver.kv_path)
+        self.handlers = NameServerHandlers(conf, kv, clock_ms=clock_ms, notify=self._notices.put_nowait)
+        self._metrics = metrics
+        self.server: Server | None = None
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on, once it is."""
+        return self.server.port if self.server is not None else 0
+
+    async def run(self) -> None:
+        settings = self._conf.nameserver
+        server = Server(
+            self._counted(self.handlers.handlers()),
+            idle_ms_max=self._conf.net.idle_seconds_max * 1000,
+            on_close=self._connection_closed,
+        )
+        await server.start(settings.bind_address, settings.listen_port)
+        self.server = server
+        try:
+            if self._on_ready is not None:
+                self._on_ready(self)
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._scan_for_silent_brokers(), name="silent brokers")
+                tasks.create_task(self._send_notices(), name="notices")
+        finally:
+            await server.stop()
+
+    async def _scan_for_silent_brokers(self) -> None:
+        while True:
+            await asyncio.sleep(self.handlers.conf.nameserver.scan_interval_ms / 1000)
+            self.drop_silent_brokers()
+
+    def drop_silent_brokers(self) -> None:
+        silent = self.handlers.table.silent(self._clock_ms())
+        if silent:
+            self.handlers.unregister([identity for identity, _ in silent], "it was silent for too long")
+        for _, connection in silent:
+            if isinstance(connection, Connection):
+                connection.close("the broker was silent for too long")
+
+    def _connection_closed(self, connection: Connection) -> None:
+        if left := self.handlers.table.left_with(connection):
+            self.handlers.unregister(left, "its connection closed")
+
+    async def _send_notices(self) -> None:
+        pool = ConnectionPool(connect_timeout_ms=_NOTICE_TIMEOUT_MS)
+        try:
+            while True:
+                notice = await self._notices.get()
+                for address in notice.receivers:
+                    with contextlib.suppress(NetError):  # a broker that cannot be told finds out by asking
+                        await pool.oneway(address, RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, notice_fields(notice))
+        finally:
+            await pool.close()
+
+    def _counted(self, handlers: dict[int, Handler]) -> dict[int, Handler]:
+        """The same handlers, with a number for each request when metrics are wanted."""
+        metrics = self._metrics
+        if metrics is None:
+            return handlers
+        table = self.handlers.table
+        metrics.watch("twinlog_namesrv_brokers", "Brokers that are registered", lambda: len(table.live))
+        metrics.watch("twinlog_namesrv_topics", "Topics with a route", lambda: len(table.topics))
+        metrics.watch(
+            "twinlog_namesrv_connections",
+            "Open connections",
+            lambda: len(self.server.connections) if self.server is not None else 0,
+        )
+        requests = metrics.family("twinlog_namesrv_requests", "Requests by kind", ["request"])
+
+        def counted(code: int, handler: Handler) -> Handler:
+            number = requests.labels(RequestCode(code).name)
+
+            def answer(request: Request):
+                number.add()
+                return handler(request)
+
+            return answer
+
+        return {code: counted(code, handler) for code, handler in handlers.items()}
+
+
+def notice_fields(notice: MinBrokerIdNotice) -> dict[str, str]:
+    fields = {
+        "minBrokerId": str(notice.min_broker_id),
+        "minBrokerAddr": notice.min_broker_addr,
+        "offlineBrokerAddr": notice.offline_broker_addr,
+        "haBrokerAddr": notice.ha_broker_addr,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
