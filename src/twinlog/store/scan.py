@@ -235,9 +235,9 @@ def _columns(
     good &= (properties_length >= 0) & (properties_length_at + 2 + properties_length == record_end)
     offset_good = (fields["physical_offset"] == position + base) if check_offset else np.ones(len(position), bool)
 
-    bad = None
+    bad, keep = None, len(position)
     if not (good & offset_good).all():
-        row = int(np.argmin(good & offset_good))
+        keep = row = int(np.argmin(good & offset_good))
         if offset_good[row]:
             bad = Stop(int(position[row]), StopReason.LENGTHS)
         else:
@@ -267,7 +267,7 @@ def _columns(
         topics=[],
     )
     if bad is not None:
-        batch = batch.select(slice(0, row))
+        batch = batch.select(slice(0, keep))
     odd = _name_topics(batch)
     if odd is not None:
         bad = Stop(int(batch.position[odd]), StopReason.TOPIC)

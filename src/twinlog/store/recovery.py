@@ -1,0 +1,281 @@
+"""Bringing a store back to one truth at start: every whole record kept, queues and index complete.
+
+    choose the first segment to look at          `choose_start`, pure
+    walk the log from there                      records that queues or index miss are dispatched
+      a place that is no record, and a valid one after it   -> quarantine, go on behind it
+      a place that is no record, and none after it          -> the log ends here
+    cut log and queues at the end, zeros behind it
+
+Stronger than Java, which compares neither physical offsets nor looks past a bad record: see `quarantine` for
+how the result stays readable for Java. As in Java, what lies before the first segment is taken on trust;
+`twinlog store verify` looks at everything.
+
+A place that is no record counts as damage only if a valid record with its own physical offset follows it that
+is not older than the last good one. Java leaves stale bytes behind the end when it cuts a log; they are
+older than anything written after the cut, and must not come back to life.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from twinlog.store.checkpoint import Checkpoint
+from twinlog.store.commit_log import CommitLog
+from twinlog.store.delay import DelayLevels
+from twinlog.store.dispatch import TRANSACTION_BITS, Dispatcher
+from twinlog.store.file_ops import FILE_OPS, FileOps
+from twinlog.store.index import Index
+from twinlog.store.quarantine import Damage, redirect_units, replace_bytes, save_bytes
+from twinlog.store.queue_table import SKIPPED_TRANSACTION_BIT, QueueTable
+from twinlog.store.replay import requests_of
+from twinlog.store.scan import RecordBatch, Stop, StopReason, find_record, scan
+from twinlog.store.segment import Segment
+
+log = logging.getLogger(__name__)
+_EDGE_BYTES = 8  # the magic of a record may stand in the next data range
+TORN_BYTES_MAX = 8 * 1024 * 1024  # of a torn tail this much is kept in quarantine, more than any record
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What recovery found and did."""
+
+    clean: bool
+    log_start: int = 0
+    log_end: int = 0
+    scanned_from: int = 0
+    records: int = 0
+    dispatched: int = 0
+    last_record: int = -1  # where the last valid record begins
+    last_timestamp: int = 0
+    damages: list[Damage] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def choose_start(
+    first_timestamps: Sequence[tuple[int, int]],
+    *,
+    clean: bool,
+    queues_end: int,
+    safe_timestamp: int,
+    index_end: int | None,
+) -> int:
+    """The number of the first segment to scan.
+
+    `first_timestamps` holds (base, store timestamp of the first record or 0) of every segment. After a clean
+    stop that is the last segment the queues know; after a crash the last one whose first record is surely
+    in the queues. An index that ends earlier pulls the start back to where it ends.
+    """
+    start = 0
+    for number, (base, timestamp) in enumerate(first_timestamps):
+        if clean:
+            known = base < queues_end
+        else:
+            known = 0 < timestamp <= safe_timestamp
+        if known:
+            start = number
+    if index_end is not None:
+        behind = [number for number, (base, _) in enumerate(first_timestamps) if base <= index_end]
+        start = min(start, behind[-1] if behind else 0)
+    return start
+
+
+class Recovery:
+    """One recovery of a loaded log and loaded queues; `run` does it all."""
+
+    def __init__(
+        self,
+        root: Path,
+        commit_log: CommitLog,
+        queues: QueueTable,
+        dispatchers: Sequence[Dispatcher],
+        *,
+        clean: bool,
+        checkpoint: Checkpoint,
+        delay_levels: DelayLevels,
+        index: Index | None = None,
+        index_safe: bool = False,
+        check_crc: bool = True,
+        check_record_crc: bool = False,
+        on_damage: Callable[[Damage], None] | None = None,
+        ops: FileOps = FILE_OPS,
+    ) -> None:
+        self._root = root
+        self._log = commit_log
+        self._queues = queues
+        self._dispatchers = dispatchers
+        self._checkpoint = checkpoint
+        self._delay_levels = delay_levels
+        self._index = index
+        self._index_end = index.end_physical if index is not None else None
+        if index is not None and clean and not index.is_empty:  # else the last record may be there in part
+            self._index_end = index.end_physical + 1
+        self._index_safe = index_safe
+        self._crc = {"check_crc": check_crc, "check_record_crc": check_record_crc}
+        self._on_damage = on_damage
+        self._ops = ops
+        self._report = RecoveryReport(clean)
+
+    def run(self) -> RecoveryReport:
+        """Scan, dispatch what is missing, repair, and cut what is torn."""
+        report, began = self._report, time.perf_counter()
+        if not self._log.segments:  # as in Java: queues without a log point at nothing
+            self._queues.delete_all()
+            if self._index is not None:
+                self._index.delete_all()
+            return report
+        report.log_start = self._log.log_start
+        start = choose_start(
+            [(segment.base, first_timestamp(segment)) for segment in self._log.segments],
+            clean=report.clean,
+            queues_end=self._queues.end_physical,
+            safe_timestamp=self._checkpoint.safe_timestamp(with_index=self._index_safe),
+            index_end=self._index_end,
+        )
+        report.scanned_from = self._log.segments[start].base
+        report.log_end = self._walk(start)
+        self._log.truncate(report.log_end)
+        self._queues.truncate_after(report.log_end)
+        if self._index is not None:
+            self._index.truncate_after(report.log_end)
+        self._queues.correct_min(report.log_start)
+        if not report.clean:
+            self._log.flushed_end = min(self._log.flushed_end, report.scanned_from)
+        report.seconds = time.perf_counter() - began
+        return report
+
+    def _walk(self, start: int) -> int:
+        """Go through the segments; returns where the log ends."""
+        segments, number, position = self._log.segments, start, 0
+        while number < len(segments):
+            segment = segments[number]
+            stop = Stop(position, StopReason.END)
+            for batch in scan(segment.map, position, segment.size, segment.base, **self._crc):
+                self._take(batch)
+                stop = batch.stop or stop
+            segment.release_pages()
+            if stop.reason is StopReason.BLANK or stop.position == segment.size:
+                number, position = number + 1, 0
+                continue
+            here = segment.base + stop.position
+            resume = self._resume_after(number, stop.position)
+            if resume is None:
+                self._report_torn(here, stop)
+                return here
+            number, position = resume
+            self._replace(here, segments[number].base + position, stop)
+        return segments[-1].end
+
+    def _take(self, batch: RecordBatch) -> None:
+        """Dispatch the records that the queues or the index do not have yet."""
+        if not len(batch):
+            return
+        report = self._report
+        report.records += len(batch)
+        report.last_record = int(batch.physical_offset[-1])
+        report.last_timestamp = max(report.last_timestamp, int(batch.store_timestamp.max()))
+        missing = self._missing(batch)
+        if not missing.any():
+            return
+        requests = requests_of(batch.select(missing), self._delay_levels)
+        report.dispatched += len(requests)
+        for dispatcher in self._dispatchers:
+            dispatcher.dispatch(requests)
+
+    def _missing(self, batch: RecordBatch) -> np.ndarray:
+        keys = batch.topic_number << 32 | batch.queue_id.astype(np.int64) & 0xFFFFFFFF
+        _, rows, numbers = np.unique(keys, return_index=True, return_inverse=True)
+        ends = []
+        for row in rows.tolist():
+            queue = self._queues.get(batch.topics[int(batch.topic_number[row])], int(batch.queue_id[row]))
+            ends.append(queue.end_physical if queue is not None else 0)
+        known_end = np.array(ends, np.int64)[numbers.reshape(-1)]
+        queued = batch.sys_flag & SKIPPED_TRANSACTION_BIT == 0
+        missing = queued & (batch.physical_offset + batch.size > known_end)
+        if self._index_end is not None:
+            indexed = batch.sys_flag & TRANSACTION_BITS != TRANSACTION_BITS
+            missing |= indexed & (batch.physical_offset >= self._index_end)
+        return missing
+
+    def _resume_after(self, number: int, position: int) -> tuple[int, int] | None:
+        """(segment number, position) of the next valid record behind a place that is none."""
+        begin = position + 1
+        for later in range(number, len(self._log.segments)):
+            segment = self._log.segments[later]
+            oldest = self._report.last_timestamp
+            for first, last in segment.data_ranges(begin):
+                first = max(begin, first - _EDGE_BYTES)
+                found = find_record(segment.map, first, last, segment.size, segment.base, oldest)
+                if found is not None:
+                    return later, found
+            segment.release_pages()
+            begin = 0
+        return None
+
+    def _replace(self, begin: int, end: int, stop: Stop) -> None:
+        damage = self._keep(Damage(begin, end, _reason(stop)))
+        timestamp = self._report.last_timestamp
+        if timestamp == 0:
+            timestamp = first_timestamp_at(self._log, end)
+        replace_bytes(self._log, damage, timestamp)
+        redirect_units(self._queues, begin, end)
+
+    def _report_torn(self, end: int, stop: Stop) -> None:
+        """Keep the bytes of a torn record, if there are any: a tail of zeros is a normal end."""
+        segment = self._log.segment_at(end)
+        assert segment is not None
+        first = end - segment.base
+        ranges = segment.data_ranges(first)
+        if stop.reason is StopReason.END or not ranges:
+            return
+        last = _last_nonzero(segment, first, min(ranges[-1][1], first + TORN_BYTES_MAX))
+        self._keep(Damage(end, segment.base + last, _reason(stop), torn_tail=True))
+
+    def _keep(self, damage: Damage) -> Damage:
+        path = save_bytes(self._root, self._log, damage, self._ops)
+        damage = Damage(damage.begin, damage.end, damage.reason, damage.torn_tail, path)
+        self._report.damages.append(damage)
+        log.error(
+            "%s physical_offset=%d bytes=%d reason=%r kept_in=%s",
+            "torn tail cut" if damage.torn_tail else "damaged records replaced",
+            damage.begin, damage.end - damage.begin, damage.reason, path,
+        )  # fmt: skip
+        if self._on_damage is not None:
+            self._on_damage(damage)
+        return damage
+
+
+def first_timestamp(segment: Segment) -> int:
+    """The store timestamp of a segment's first record; 0 when it does not begin with one."""
+    batch = next(scan(segment.map, 0, segment.size, segment.base, check_crc=False, batch_records=1))
+    return int(batch.store_timestamp[0]) if len(batch) else 0
+
+
+def first_timestamp_at(commit_log: CommitLog, physical_offset: int) -> int:
+    segment = commit_log.segment_at(physical_offset)
+    if segment is None:
+        return 0
+    at = physical_offset - segment.base
+    batch = next(scan(segment.map, at, segment.size, segment.base, check_crc=False, batch_records=1))
+    return int(batch.store_timestamp[0]) if len(batch) else 0
+
+
+def _last_nonzero(segment: Segment, first: int, last: int) -> int:
+    """The end of the last byte in the range that is not zero."""
+    while last > first:
+        begin = max(first, last - 1024 * 1024)
+        found = np.flatnonzero(np.frombuffer(segment.view(begin, last - begin), np.uint8))
+        if len(found):
+            return begin + int(found[-1]) + 1
+        last = begin
+    return first
+
+
+def _reason(stop: Stop) -> str:
+    return f"{stop.reason.value}: {stop.detail}" if stop.detail else stop.reason.value
