@@ -1,0 +1,70 @@
+"""Delay levels: which parked messages are due, level by level, and when to look again.
+
+The queue of level n keeps its messages in the order they came, and all wait equally long, so only the first can be due.
+Its unit in the consume queue holds the delivery time where other topics keep a tag hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class LevelCursor:
+    """How far one level is delivered, and until when its next message waits."""
+
+    level: int
+    delay_ms: int
+    next_offset: int
+    _seen_offset: int = -1
+    _due_ms: int = 0
+
+    @property
+    def queue_id(self) -> int:
+        return self.level - 1
+
+    def due_ms(self, deliver_ms: int, now_ms: int) -> int:
+        """When the message at `next_offset` is due, whose unit says `deliver_ms`.
+
+        No message waits longer than its level from the moment it is first seen, which matters when the clock was set
+        back after it was stored. Java delivers such a message at once, and early.
+        """
+        if self._seen_offset != self.next_offset:
+            self._seen_offset = self.next_offset
+            self._due_ms = min(deliver_ms, now_ms + self.delay_ms)
+        return self._due_ms
+
+    def advance(self) -> None:
+        """The message at `next_offset` is delivered, or can never be."""
+        self.next_offset += 1
+
+    def correct(self, queue_min: int, queue_max: int) -> int:
+        """Move into the queue as it is now; how many messages were jumped over because they are gone."""
+        before = self.next_offset
+        self.next_offset = min(max(self.next_offset, queue_min), queue_max)
+        return max(self.next_offset - before, 0)
+
+
+def open_cursors(
+    level_delays_ms: Mapping[int, int], offsets: Mapping[int, int], bounds: Mapping[int, tuple[int, int]]
+) -> list[LevelCursor]:
+    """One cursor per level, from the saved offsets; `bounds` are the (min, max) of each level's queue.
+
+    A level without a saved offset starts at the first message that is left: nothing is skipped.
+    """
+    cursors = []
+    for level, delay_ms in sorted(level_delays_ms.items()):
+        queue_min, queue_max = bounds[level]
+        cursor = LevelCursor(level, delay_ms, offsets.get(level, queue_min))
+        cursor.correct(queue_min, queue_max)
+        cursors.append(cursor)
+    return cursors
+
+
+def schedule_rows(offsets: Mapping[int, int], queue_max: Mapping[int, int]) -> dict[str, str]:
+    """The lines of the runtime table about delay levels in use: delivered offset and queue end."""
+    return {
+        f"scheduleMessageOffset_{level}": f"{offset},{queue_max.get(level, 0)}"
+        for level, offset in sorted(offsets.items())
+    }
