@@ -9,8 +9,9 @@ to the next file. What takes its place:
                               with the transaction bits of a rolled-back message. No dispatcher, Java's or
                               ours, puts such a record into a queue or the index.
 
-Queue units that pointed into the range are made to point at the queue's next message, so that offsets stay
-true and a consumer that asks for a lost message gets the one after it. The original bytes are kept in
+Queue units that pointed into the range are made to point at the queue's next message, or without one at the
+message before, so that offsets stay true: a consumer that asks for a lost message gets its neighbour, and
+no number is given to two messages. The original bytes are kept in
 `<store>/quarantine/`, with a note in JSON beside them; nothing reads them but people.
 """
 
@@ -25,6 +26,7 @@ from pathlib import Path
 
 from twinlog.store.batch_consume_queue import BatchConsumeQueue
 from twinlog.store.commit_log import BLANK, BLANK_BYTES, CommitLog
+from twinlog.store.consume_queue import FILL_SIZE, pack_unit
 from twinlog.store.file_ops import FILE_OPS, FileOps
 from twinlog.store.queue_table import Queue, QueueTable
 from twinlog.wire.message import MAGIC_BLANK, RECORD_BYTES_MIN, Message, encode_message
@@ -34,6 +36,7 @@ log = logging.getLogger(__name__)
 
 QUARANTINE_TOPIC = "TWINLOG_QUARANTINE"
 FILLER_BYTES_MAX = 4 * 1024 * 1024
+PLACEHOLDER = pack_unit(0, FILL_SIZE, 0)
 _CHUNK = 1024 * 1024
 
 
@@ -136,9 +139,11 @@ def _redirect(queue: Queue, begin: int, end: int) -> int:
         return 0
     rest = bytes(queue.read(last, queue.end - last))
     if not isinstance(queue, BatchConsumeQueue):  # whose units carry their own offsets, so that none is missed
-        rest = rest[: queue.UNIT_BYTES] * (last - first) + rest
+        before = queue.read(first - 1, 1) if first > oldest else PLACEHOLDER
+        rest = (rest[: queue.UNIT_BYTES] or before) * (last - first) + rest
     queue.cut(first)
-    queue.tail.extend(rest)
+    tail: bytearray = queue.tail
+    tail += rest
     queue.write()
     queue.recover()
     log.error("queue units redirected topic=%s queue_id=%d count=%d", queue.topic, queue.queue_id, last - first)
