@@ -226,7 +226,7 @@ def test_deleting_a_topic_removes_its_directories(tmp_path):
 def test_queues_of_the_wrong_kind_stop_the_start(tmp_path):
     golden.unpack("normal", tmp_path)
     table = QueueTable(tmp_path, **SIZES)
-    with pytest.raises(QueueTypeMismatch, match="TopicBatchCQ are BatchCQ, its queue.type attribute says SimpleCQ"):
+    with pytest.raises(QueueTypeMismatch, match=r"TopicBatchCQ are BatchCQ, its queue\.type attribute says SimpleCQ"):
         table.load(clean=True)
 
 
