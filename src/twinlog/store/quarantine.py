@@ -22,6 +22,7 @@ import logging
 import os
 from bisect import bisect_left
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from twinlog.store.batch_consume_queue import BatchConsumeQueue
@@ -59,10 +60,8 @@ def plan_fillers(begin: int, end: int) -> list[tuple[int, int]]:
     if end - begin < RECORD_BYTES_MIN:
         return []
     count = -(-(end - begin) // FILLER_BYTES_MAX)
-    size = (end - begin) // count
-    plan = [(begin + number * size, size) for number in range(count)]
-    last, _ = plan[-1]
-    return [*plan[:-1], (last, end - last)]
+    edges = [begin + (end - begin) * number // count for number in range(count + 1)]
+    return [(first, last - first) for first, last in pairwise(edges)]
 
 
 def encode_filler(physical_offset: int, size: int, store_timestamp: int) -> bytes:

@@ -155,10 +155,7 @@ class Recovery:
         segments, number, position = self._log.segments, start, 0
         while number < len(segments):
             segment = segments[number]
-            stop = Stop(position, StopReason.END)
-            for batch in scan(segment.map, position, segment.size, segment.base, **self._crc):
-                self._take(batch)
-                stop = batch.stop or stop
+            stop = self._walk_segment(segment, position)
             segment.release_pages()
             if stop.reason is StopReason.BLANK or stop.position == segment.size:
                 number, position = number + 1, 0
@@ -171,6 +168,23 @@ class Recovery:
             number, position = resume
             self._replace(here, segments[number].base + position, stop)
         return segments[-1].end
+
+    def _walk_segment(self, segment: Segment, position: int) -> Stop:
+        """Take the records of one segment; returns where and why they end."""
+        batches = scan(segment.map, position, segment.size, segment.base, **self._crc)
+        last = next(batches)
+        for batch in batches:  # one behind, as a last record is looked at twice
+            if len(batch):
+                self._take(last)
+                last = batch
+            else:
+                last.stop = batch.stop
+        assert last.stop is not None
+        if not self._report.clean and last.stop.reason is not StopReason.BLANK:
+            last = _without_torn_properties(last)
+            assert last.stop is not None
+        self._take(last)
+        return last.stop
 
     def _take(self, batch: RecordBatch) -> None:
         """Dispatch the records that the queues or the index do not have yet."""
@@ -249,6 +263,21 @@ class Recovery:
         if self._on_damage is not None:
             self._on_damage(damage)
         return damage
+
+
+def _without_torn_properties(batch: RecordBatch) -> RecordBatch:
+    """The batch without its last record if the end of that is missing.
+
+    No checksum covers the properties. But a torn write leaves zeros, and properties do not end with one.
+    """
+    if not len(batch) or not batch.properties_length[-1]:
+        return batch
+    end = int(batch.position[-1] + batch.size[-1])
+    if batch.buffer[end - 1] != 0:
+        return batch
+    shorter = batch.select(slice(0, -1))
+    shorter.stop = Stop(int(batch.position[-1]), StopReason.LENGTHS, "properties end in zeros")
+    return shorter
 
 
 def first_timestamp(segment: Segment) -> int:
