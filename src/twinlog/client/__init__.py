@@ -1,0 +1,69 @@
+"""A client for RocketMQ brokers, Java's and Twinlog's: asyncio here, blocking calls in `client.sync`.
+
+    async with Producer("127.0.0.1:9876", group="shop") as producer:
+        await producer.send(Outgoing("Orders", b"one tea", tags="hot", keys="order-1"))
+
+Producer sends; PushConsumer hands messages to a function, together with its group; PullConsumer reads
+where it is told to; Admin asks and changes. Errors are ClientError (with what to do next) or NetError.
+"""
+
+from twinlog.client.errors import (
+    BadArgument,
+    BadMessage,
+    BrokerRefused,
+    ClientClosed,
+    ClientError,
+    NoNameServer,
+    NoRoute,
+    SendFailed,
+)
+from twinlog.client.listener import Consumed, RetryLater
+from twinlog.client.options import ClientOptions, tls_context
+from twinlog.client.outgoing import Outgoing, SendResult, SendStatus
+from twinlog.client.process_queue import CacheLimits
+from twinlog.client.producer import Producer, ProducerOptions
+from twinlog.client.pull_consumer import PullConsumer
+from twinlog.client.pulling import SQL92, TAG, PullResult, PullStatus
+from twinlog.client.push_consumer import ConsumerOptions, PushConsumer, StartFrom
+from twinlog.client.replies import reply_to
+from twinlog.client.signing import Credentials
+from twinlog.client.transactions import Outcome, TransactionResult
+from twinlog.net.errors import NetError
+from twinlog.wire.bodies import MessageQueue
+from twinlog.wire.message import Message
+
+__all__ = [
+    "SQL92",
+    "TAG",
+    "BadArgument",
+    "BadMessage",
+    "BrokerRefused",
+    "CacheLimits",
+    "ClientClosed",
+    "ClientError",
+    "ClientOptions",
+    "Consumed",
+    "ConsumerOptions",
+    "Credentials",
+    "Message",
+    "MessageQueue",
+    "NetError",
+    "NoNameServer",
+    "NoRoute",
+    "Outcome",
+    "Outgoing",
+    "Producer",
+    "ProducerOptions",
+    "PullConsumer",
+    "PullResult",
+    "PullStatus",
+    "PushConsumer",
+    "RetryLater",
+    "SendFailed",
+    "SendResult",
+    "SendStatus",
+    "StartFrom",
+    "TransactionResult",
+    "reply_to",
+    "tls_context",
+]

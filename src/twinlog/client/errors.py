@@ -1,0 +1,76 @@
+"""What can go wrong for a user of the client; every error says what to do next."""
+
+from twinlog.wire.codes import RequestCode, ResponseCode
+
+_HINTS = {
+    ResponseCode.SYSTEM_BUSY: "the broker is busy or a slave; try again in a moment",
+    ResponseCode.REQUEST_CODE_NOT_SUPPORTED: "this server does not know the request; is it an old broker?",
+    ResponseCode.MESSAGE_ILLEGAL: "check the size of the message and of its properties",
+    ResponseCode.SERVICE_NOT_AVAILABLE: "the broker takes no writes; look at its disk and role",
+    ResponseCode.NO_PERMISSION: "check the permission of the topic, of the group, and the credentials",
+    ResponseCode.TOPIC_NOT_EXIST: "create it with `twinlog admin updateTopic`",
+    ResponseCode.SUBSCRIPTION_NOT_EXIST: "the broker has not seen this group's heartbeat; is the consumer running?",
+    ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: "create it with `twinlog admin updateSubGroup`",
+    ResponseCode.CONSUMER_NOT_ONLINE: "start a consumer of the group first",
+}
+
+
+class ClientError(Exception):
+    """Base of everything the client raises on its own account (network errors are `NetError`s)."""
+
+
+class BrokerRefused(ClientError):
+    """A broker or name server answered with an error code."""
+
+    def __init__(self, request_code: int, code: int, remark: str | None, address: str) -> None:
+        hint = _HINTS.get(code)  # type: ignore[call-overload]
+        text = f"{address} refused {name_of(RequestCode, request_code)} with {name_of(ResponseCode, code)}"
+        super().__init__(f"{text}: {remark or 'no remark'}" + (f"; {hint}" if hint else ""))
+        self.request_code, self.code, self.remark, self.address = request_code, code, remark or "", address
+
+
+class NoRoute(ClientError):
+    """No broker is known for a topic."""
+
+    def __init__(self, topic: str, name_servers: str, why: str = "") -> None:
+        hint = f"create it with `twinlog admin updateTopic -t {topic} -c <cluster>`, or check that its broker is up"
+        super().__init__(f"name server {name_servers} knows no {why or 'route'} for topic {topic!r}: {hint}")
+        self.topic = topic
+
+
+class NoNameServer(ClientError):
+    """None of the configured name servers answers."""
+
+    def __init__(self, addresses: str, last: object) -> None:
+        super().__init__(f"no name server of {addresses} answers ({last}); is `twinlog namesrv` running there?")
+
+
+class SendFailed(ClientError):
+    """All attempts to send a message failed; `attempts` tells each of them."""
+
+    def __init__(self, topic: str, attempts: list[str]) -> None:
+        told = "; ".join(f"{i}. {text}" for i, text in enumerate(attempts, 1))
+        super().__init__(f"message for {topic!r} was not stored after {len(attempts)} attempts: {told}")
+        self.topic, self.attempts = topic, attempts
+
+
+class BadMessage(ClientError):
+    """A message that no broker would take; nothing was sent."""
+
+
+class BadArgument(ClientError):
+    """A call that cannot be carried out as asked; nothing was sent."""
+
+
+class ClientClosed(ClientError):
+    """The client was used before it was started or after it was closed."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} is not running: use it inside `async with`, or call start() first")
+
+
+def name_of(codes: type[RequestCode] | type[ResponseCode], code: int) -> str:
+    try:
+        return f"{codes(code).name} ({code})"
+    except ValueError:
+        return str(code)

@@ -1,0 +1,107 @@
+"""Calls the user's function for a message and reads what it means."""
+
+import asyncio
+import inspect
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from twinlog.telemetry.log import get_logger
+from twinlog.wire.message import Message
+
+log = get_logger(__name__)
+Listen = Callable[[Message], Any | Awaitable[Any]]
+RATE_SECONDS = 60
+
+
+class Consumed(Enum):
+    """What a listener may return; None means SUCCESS, an exception means RETRY."""
+
+    SUCCESS = "success"
+    RETRY = "retry"
+
+
+class RetryLater(Exception):
+    """Raise it in a listener to have the message again after a delay level; -1 means dead-letter it now."""
+
+    def __init__(self, delay_level: int = 0) -> None:
+        super().__init__(f"retry with delay level {delay_level}")
+        self.delay_level = delay_level
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    ok: bool
+    delay_level: int = 0  # 0: the broker decides by the number of attempts
+    error: Exception | None = None
+    spent_ms: int = 0
+
+
+class Listener:
+    """Runs coroutine functions on the loop and plain functions in threads, and keeps count."""
+
+    def __init__(self, listen: Listen, concurrency: int) -> None:
+        self._listen = listen
+        called = listen if inspect.isroutine(listen) else getattr(listen, "__call__", listen)  # noqa: B004
+        self._threads = (
+            None
+            if inspect.iscoroutinefunction(called)
+            else ThreadPoolExecutor(concurrency, thread_name_prefix="consume")
+        )
+        self.meters: dict[str, Meter] = {}
+
+    async def call(self, message: Message) -> Verdict:
+        started = time.monotonic()
+        verdict = await self._call(message)
+        spent_ms = int((time.monotonic() - started) * 1000)
+        self.meters.setdefault(message.topic, Meter()).add(verdict.ok, spent_ms, time.monotonic())
+        return Verdict(verdict.ok, verdict.delay_level, verdict.error, spent_ms)
+
+    def close(self) -> None:
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _call(self, message: Message) -> Verdict:
+        try:
+            if self._threads is None:
+                result = await self._listen(message)
+            else:
+                result = await asyncio.get_running_loop().run_in_executor(self._threads, self._listen, message)
+                if inspect.isawaitable(result):
+                    result = await result
+        except RetryLater as later:
+            return Verdict(False, later.delay_level)
+        except Exception as error:  # the user's code: whatever it is, the message comes again
+            log.warning("a listener failed; the message will come again", id=message.message_id, exc_info=error)
+            return Verdict(False, error=error)
+        return Verdict(result is not Consumed.RETRY)
+
+
+class Meter:
+    """Consumption of one topic in the last minute, second by second."""
+
+    def __init__(self) -> None:
+        self._seconds: deque[list[int]] = deque()  # [second, successes, failures, milliseconds]
+        self.failed_total = 0
+
+    def add(self, ok: bool, spent_ms: int, now: float) -> None:
+        if not self._seconds or self._seconds[-1][0] != int(now):
+            self._trim(now)
+            self._seconds.append([int(now), 0, 0, 0])
+        self._seconds[-1][1 if ok else 2] += 1
+        self._seconds[-1][3] += spent_ms
+        self.failed_total += not ok
+
+    def rates(self, now: float) -> tuple[float, float, float]:
+        """(successes a second, failures a second, average milliseconds)."""
+        self._trim(now)
+        good, bad, spent = (sum(second[i] for second in self._seconds) for i in (1, 2, 3))
+        return good / RATE_SECONDS, bad / RATE_SECONDS, spent / (good + bad) if good + bad else 0.0
+
+    def _trim(self, now: float) -> None:
+        while self._seconds and self._seconds[0][0] <= now - RATE_SECONDS:
+            self._seconds.popleft()

@@ -1,0 +1,108 @@
+"""Questions about one queue: its offsets, a group's place in it, its messages."""
+
+from twinlog.client.errors import NoRoute
+from twinlog.client.pulling import PULL_CODES, PullResult, pull_header, read_pull_answer
+from twinlog.client.session import Session
+from twinlog.wire.bodies import MessageQueue, SubscriptionData
+from twinlog.wire.codes import RequestCode, ResponseCode
+from twinlog.wire.command import Command
+from twinlog.wire.headers import QueryOffsetHeader, QueueHeader, SearchOffsetHeader, UpdateOffsetHeader
+
+PULL_GRACE_MS = 15_000  # how much later than asked a held pull may be answered
+
+
+class QueueCalls:
+    """Asks the broker that holds a queue."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._suggested: dict[MessageQueue, int] = {}  # broker id to pull from, as the last answer said
+
+    async def address_of(self, queue: MessageQueue, broker_id: int = 0) -> str:
+        route = await self._session.route(queue.topic)
+        address = route.address_of(queue.broker_name, broker_id)
+        if address is None:
+            raise NoRoute(queue.topic, ";".join(self._session.name_servers), f"broker {queue.broker_name!r}")
+        return address
+
+    async def pull(
+        self,
+        group: str,
+        queue: MessageQueue,
+        offset: int,
+        subscription: SubscriptionData,
+        *,
+        count_max: int = 32,
+        wait_ms: int = 0,
+        send_subscription: bool = True,
+    ) -> PullResult:
+        """Messages of `queue` from `offset` on, from the replica that the broker suggested if there is one."""
+        header = pull_header(
+            group,
+            queue,
+            offset,
+            subscription,
+            count_max=count_max,
+            wait_ms=wait_ms,
+            send_subscription=send_subscription,
+        )
+        address = await self.address_of(queue, self._suggested.get(queue, 0))
+        timeout_ms = max(wait_ms + PULL_GRACE_MS, self._session.options.request_timeout_ms)
+        try:
+            answer = await self._session.ask(
+                address, RequestCode.PULL_MESSAGE, header, timeout_ms=timeout_ms, accept=PULL_CODES
+            )
+        except Exception:
+            self._suggested.pop(queue, None)  # the master decides afresh
+            raise
+        result = read_pull_answer(answer, subscription)
+        self._suggested[queue] = result.suggested_broker_id
+        return result
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """The offset that the next message will get."""
+        return _offset(await self._ask(queue, RequestCode.GET_MAX_OFFSET))
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        """The offset of the oldest message that is still there."""
+        return _offset(await self._ask(queue, RequestCode.GET_MIN_OFFSET))
+
+    async def offset_at(self, queue: MessageQueue, timestamp_ms: int, *, upper: bool = False) -> int:
+        """The first offset stored at or after the time; with `upper` the last one at or before it."""
+        header = SearchOffsetHeader(
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            timestamp=timestamp_ms,
+            boundary_type="UPPER" if upper else "LOWER",
+        )
+        answer = await self._session.ask(await self.address_of(queue), RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+        return _offset(answer)
+
+    async def earliest_time_ms(self, queue: MessageQueue) -> int:
+        """When the oldest message was stored; -1 if there is none."""
+        answer = await self._ask(queue, RequestCode.GET_EARLIEST_MSG_STORETIME)
+        return int((answer.fields or {}).get("timestamp", "-1"))
+
+    async def committed(self, group: str, queue: MessageQueue) -> int | None:
+        """Where the group goes on in `queue`; None if it never committed there."""
+        header = QueryOffsetHeader(consumer_group=group, topic=queue.topic, queue_id=queue.queue_id)
+        accept = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
+        answer = await self._session.ask(
+            await self.address_of(queue), RequestCode.QUERY_CONSUMER_OFFSET, header, accept=accept
+        )
+        return _offset(answer) if answer.code == ResponseCode.SUCCESS else None
+
+    async def commit(self, group: str, queue: MessageQueue, offset: int) -> None:
+        """Note that the group has consumed everything before `offset`; returns once the broker has it."""
+        header = UpdateOffsetHeader(
+            consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
+        )
+        await self._session.ask(await self.address_of(queue), RequestCode.UPDATE_CONSUMER_OFFSET, header)
+
+    async def _ask(self, queue: MessageQueue, code: int) -> Command:
+        header = QueueHeader(topic=queue.topic, queue_id=queue.queue_id)
+        return await self._session.ask(await self.address_of(queue), code, header)
+
+
+def _offset(answer: Command) -> int:
+    return int((answer.fields or {})["offset"])

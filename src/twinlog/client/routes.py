@@ -1,0 +1,74 @@
+"""What a route means to a client: which queues to write, which to read, and at which address."""
+
+from dataclasses import dataclass, field
+
+from twinlog.wire.bodies import BrokerData, MessageQueue, TopicRouteData
+
+READ, WRITE = 4, 2
+MASTER_ID = 0
+DEFAULT_TOPIC = "TBW102"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRoute:
+    """A topic's queues and the addresses of their brokers, by broker name and broker id."""
+
+    topic: str
+    writable: tuple[MessageQueue, ...] = ()
+    readable: tuple[MessageQueue, ...] = ()
+    brokers: dict[str, dict[int, str]] = field(default_factory=dict)
+    clusters: dict[str, str] = field(default_factory=dict)  # broker name -> cluster name
+    is_default: bool = False  # borrowed from TBW102: the topic does not exist yet
+
+    def master_of(self, broker_name: str) -> str | None:
+        return self.brokers.get(broker_name, {}).get(MASTER_ID)
+
+    def address_of(self, broker_name: str, broker_id: int = MASTER_ID) -> str | None:
+        """The address of that broker, else of any broker of the same name."""
+        addresses = self.brokers.get(broker_name, {})
+        return addresses.get(broker_id) or next((addresses[each] for each in sorted(addresses)), None)
+
+
+def read_route(topic: str, route: TopicRouteData) -> TopicRoute:
+    """`route` as the name server told it, in the order in which all clients see the queues."""
+    brokers = {broker.broker_name: dict(broker.broker_addrs) for broker in route.broker_datas}
+    writable, readable = [], []
+    for queues in route.queue_datas:
+        # Producers need a master; consumers are content with any replica.
+        if queues.perm & WRITE and MASTER_ID in brokers.get(queues.broker_name, {}):
+            writable += [MessageQueue(topic, queues.broker_name, i) for i in range(queues.write_queue_nums)]
+        if queues.perm & READ and brokers.get(queues.broker_name):
+            readable += [MessageQueue(topic, queues.broker_name, i) for i in range(queues.read_queue_nums)]
+    ordered = ordered_queues(topic, route.order_topic_conf)
+    return TopicRoute(
+        topic,
+        tuple(ordered or sorted(writable)),
+        tuple(sorted(readable)),
+        brokers,
+        {broker.broker_name: broker.cluster for broker in route.broker_datas},
+    )
+
+
+def ordered_queues(topic: str, order_topic_conf: str | None) -> list[MessageQueue]:
+    """The fixed queue list of an order topic (`broker-a:4;broker-b:4`), which lasts while a broker is away."""
+    queues = []
+    for part in (order_topic_conf or "").split(";"):
+        name, _, count = part.partition(":")
+        if name and count.isdigit():
+            queues += [MessageQueue(topic, name, i) for i in range(int(count))]
+    return queues
+
+
+def borrowed_route(topic: str, template: TopicRouteData, queues_max: int) -> TopicRoute:
+    """The route a topic will get when its first message creates it from `template`."""
+    for queues in template.queue_datas:
+        count = min(queues_max, queues.read_queue_nums)
+        queues.read_queue_nums = queues.write_queue_nums = count
+    route = read_route(topic, template)
+    return TopicRoute(topic, route.writable, route.readable, route.brokers, route.clusters, is_default=True)
+
+
+def broker_addresses(brokers: list[BrokerData] | None = None, *, routes: list[TopicRoute] | None = None) -> set[str]:
+    """Every address in `brokers` or `routes`."""
+    found = {address for broker in brokers or [] for address in broker.broker_addrs.values()}
+    return found | {a for route in routes or [] for ids in route.brokers.values() for a in ids.values()}

@@ -1,0 +1,49 @@
+"""Tasks with an owner: none is forgotten, and none fails in silence."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from twinlog.telemetry.log import get_logger
+
+log = get_logger(__name__)
+
+
+class TaskSet:
+    """The running tasks of one object; `close` cancels them and waits for their end."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def start(self, work: Coroutine[Any, Any, Any], name: str, *, awaited: bool = False) -> asyncio.Task[Any]:
+        """Run `work`. Its error is logged, unless somebody awaits the task and gets it there."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard if awaited else self._done)
+        return task
+
+    async def close(self) -> None:
+        """Cancel everything. A task that closes its own set is left to finish by itself."""
+        tasks = [task for task in self._tasks if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("a background task failed", task=task.get_name(), exc_info=task.exception())
+
+
+async def wait_for_event(event: asyncio.Event, timeout_ms: float) -> bool:
+    """Whether `event` was set within the time; it is cleared for the next round."""
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            await event.wait()
+    except TimeoutError:
+        return False
+    event.clear()
+    return True
