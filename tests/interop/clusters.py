@@ -58,13 +58,15 @@ class Clusters:
         self._running: dict[str, Cluster] = {}
         self._stack = contextlib.ExitStack()
 
-    def get(self, name: str) -> Cluster:
-        if name not in self._running:
+    def get(self, name: str, *, use: str = "shared") -> Cluster:
+        """The cluster of an implementation; another `use` means another cluster of the same."""
+        key = f"{name}-{use}"
+        if key not in self._running:
             maker = implementation(name)
-            names = self._stack.enter_context(maker.name_server(self._home / name / "namesrv"))
-            broker = self._stack.enter_context(maker.broker(self._home / name / "broker", names.address))
-            self._running[name] = Cluster(maker, names, broker)
-        return self._running[name]
+            names = self._stack.enter_context(maker.name_server(self._home / key / "namesrv"))
+            broker = self._stack.enter_context(maker.broker(self._home / key / "broker", names.address))
+            self._running[key] = Cluster(maker, names, broker)
+        return self._running[key]
 
     def close(self) -> None:
         self._stack.close()

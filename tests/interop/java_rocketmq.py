@@ -16,6 +16,7 @@ By hand (until Ctrl-C), then any client or mqadmin against the printed address:
 from __future__ import annotations
 
 import argparse
+import signal
 import subprocess
 import sys
 import tempfile
@@ -116,13 +117,19 @@ class JavaRocketmq:
     def run(self, main: str, *args: str, stdin: str = "", seconds_max: float = 120, home: Path | None = None) -> str:
         """Run one of our own programs of tests/interop/java to its end; its standard output."""
         with tempfile.TemporaryDirectory() as folder:
-            command = self._command(main, *args, home=home or Path(folder), options=CLIENT_OPTIONS)
+            command = self.client_command(main, *args, home=home or Path(folder))
             done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=seconds_max)
         if done.returncode:
             raise RuntimeError(f"{main} against {self} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
         return done.stdout
 
-    def _command(self, main: str, *args: str, home: Path, heap_mb: int = 256, options: list[str] | None = None):
+    def client_command(self, main: str, *args: str, home: Path) -> list[str]:
+        """The command line of one of our own programs; its files go to `home`."""
+        return self._command(main, *args, home=home, options=CLIENT_OPTIONS)
+
+    def _command(
+        self, main: str, *args: str, home: Path, heap_mb: int = 256, options: list[str] | None = None
+    ) -> list[str]:
         for folder in ("conf", "tmp"):
             (home / folder).mkdir(parents=True, exist_ok=True)
         for name, shaded in LOGBACK_FILES.items():
@@ -163,6 +170,7 @@ def main(argv: list[str] | None = None) -> None:
     if options.command == "mqadmin":
         sys.stdout.write(rocketmq.mqadmin(*options.args))
         return
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit())  # so that both servers end with us
     with tempfile.TemporaryDirectory() as folder:
         home = (options.home or Path(folder)).absolute()
         extra = dict(line.split("=", 1) for line in options.set)

@@ -1,0 +1,175 @@
+"""The real mqadmin 5.5.0: each command runs on a Twinlog cluster and on a real one that were prepared alike.
+
+Outputs are compared after addresses, times, ids, versions and rates are taken out. What remains different is listed
+in DIFFERENCES, with the reason; nothing else may differ.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pytest
+from tests.interop.admin_session import AdminSession
+from tests.interop.clusters import Clusters, server_names
+from tests.interop.java_rocketmq import JavaRocketmq
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+
+Lines = list[str]
+View = Callable[[Lines], object]
+
+
+def as_printed(lines: Lines) -> Lines:
+    return lines
+
+
+def in_any_order(lines: Lines) -> Lines:
+    """Java prints hash maps in an order of its own."""
+    return sorted(lines)
+
+
+def names_only(lines: Lines) -> Lines:
+    """The left side of `name : value` and `name = value` lines."""
+    return sorted({re.split(r"\s*[:=]\s", f"{line} ")[0] for line in lines})
+
+
+def of_lasting_clients(lines: Lines) -> Lines:
+    """Without the clients of mqadmin itself, which come and go."""
+    return sorted(line for line in lines if re.search(r"@admin-|G_Admin|#Group", line))
+
+
+def first_words(lines: Lines) -> Lines:
+    return sorted(line.split(" ")[0] for line in lines)
+
+
+@dataclass(frozen=True)
+class Command:
+    """One mqadmin command line, and how its output is looked at."""
+
+    line: str
+    view: View = as_printed
+
+    @property
+    def name(self) -> str:
+        return self.line.split(" ")[0]
+
+
+# The order matters: later commands look at what earlier ones changed.
+COMMANDS = [
+    Command("updateTopic -b {broker} -t AdminNew -r 2 -w 2"),
+    Command("updateTopic -c DefaultCluster -t AdminOrdered -r 3 -w 3 -o true"),
+    Command("topicRoute -t T_Admin"),
+    Command("topicRoute -t NoSuchTopic"),
+    Command("topicStatus -t T_Admin"),
+    Command("topicClusterList -t T_Admin"),
+    Command("topicList", in_any_order),
+    Command("topicList -c", in_any_order),
+    Command("updateTopicPerm -t AdminNew -p 4 -b {broker}"),
+    Command("updateSubGroup -b {broker} -g AdminGroup -r 3 -q 2"),
+    Command("getConsumerConfig -g AdminGroup"),
+    Command("clusterList"),
+    Command("clusterList -m"),
+    Command("brokerStatus -b {broker}", names_only),
+    Command("updateBrokerConfig -b {broker} -k fileReservedTime -v 50"),
+    Command("getBrokerConfig -b {broker}", names_only),
+    Command("queryMsgById -t T_Admin -i {offset_id} -d {home}"),
+    Command("queryMsgByKey -t T_Admin -k admin-key-3"),
+    Command("queryMsgByKey -t T_Admin -k no-such-key"),
+    Command("queryMsgByUniqueKey -t T_Admin -i {id} -d {home}"),
+    Command("queryMsgByOffset -t T_Admin -b broker-a -i 0 -o 1"),
+    Command("printMsg -t T_Admin", in_any_order),
+    Command("printMsgByQueue -t T_Admin -a broker-a -i 1 -p true -d true"),
+    Command("consumeMessage -t T_Admin -b broker-a -i 2 -c 3 -g AdminPeek"),
+    Command("sendMessage -t AdminOrdered -p hello -k sendkey -c sendtag -b broker-a -i 1"),
+    Command("sendMsgStatus -b broker-a -s 128 -c 2"),
+    Command("checkMsgSendRT -t AdminOrdered -a 2 -s 128", first_words),
+    Command("producerConnection -g P_Admin -t T_Admin"),
+    Command("producerConnection -g NoSuchProducer -t T_Admin"),
+    Command("producer -b {broker}", of_lasting_clients),
+    Command("consumerConnection -g G_Admin"),
+    Command("consumerConnection -g NoSuchGroup"),
+    Command("consumerProgress -g G_Admin"),
+    Command("consumerProgress", of_lasting_clients),
+    Command("consumerStatus -g G_Admin"),
+    Command("brokerConsumeStats -b {broker}", in_any_order),
+    Command("statsAll -t T_Admin"),
+    Command("statsAll", in_any_order),
+    Command("updateSubGroup -b {broker} -g AdminClone"),
+    Command("cloneGroupOffset -s G_Admin -d AdminClone -t T_Admin"),
+    Command("resetOffsetByTime -g G_Admin -t T_Admin -s now", in_any_order),
+    Command("skipAccumulatedMessage -g G_Admin -t T_Admin", in_any_order),
+    Command("updateKvConfig -s AdminSpace -k akey -v avalue"),
+    Command("deleteKvConfig -s AdminSpace -k akey"),
+    Command("updateOrderConf -t AdminNew -m put -v broker-a:4"),
+    Command("updateOrderConf -t AdminNew -m get"),
+    Command("updateOrderConf -t AdminNew -m delete"),
+    Command("wipeWritePerm -b broker-a"),
+    Command("topicRoute -t T_Admin"),
+    Command("addWritePerm -b broker-a"),
+    Command("cleanExpiredCQ -b {broker}"),
+    Command("cleanUnusedTopic -b {broker}"),
+    Command("deleteExpiredCommitLog -b {broker}"),
+    Command("allocateMQ -t T_Admin -i 127.0.0.1,127.0.0.2"),
+    Command("updateNamesrvConfig -k scanNotActiveBrokerInterval -v 6000"),
+    Command("getNamesrvConfig", names_only),
+    Command("queryCq -t T_Admin -q 1 -i 0 -c 2 -b {broker}"),
+    Command("queryCq -t T_Admin -q 1 -i 0 -c 2 -b {broker} -g G_Admin"),
+    Command("haStatus -b {broker}"),
+    Command("setConsumeMode -b {broker} -t T_Admin -g AdminGroup -m PULL -q 0"),
+    Command("exportMetadata -c DefaultCluster -f {home}/export"),
+    Command("exportConfigs -c DefaultCluster -f {home}/export"),
+    Command("exportMetrics -c DefaultCluster -f {home}/export"),
+    Command("deleteSubGroup -b {broker} -g AdminGroup"),
+    Command("deleteTopic -c DefaultCluster -t AdminOrdered"),
+    Command("topicRoute -t AdminOrdered"),
+]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Lines that only one side prints, and why that is right."""
+
+    command: str
+    java_only: str
+    twinlog_only: str
+    reason: str
+
+
+DIFFERENCES: list[Difference] = []
+
+
+@pytest.fixture(scope="module")
+def sessions(
+    clusters: Clusters, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[AdminSession, AdminSession]]:
+    """The real cluster first, then ours. TWINLOG_INTEROP_SERVERS=java-5.5.0 compares two real ones: nothing differs."""
+    rocketmq = JavaRocketmq()
+    pair = [clusters.get(rocketmq.name, use="mqadmin"), clusters.get(server_names()[0], use="mqadmin-compared")]
+    with contextlib.ExitStack() as stack:
+        first, second = (
+            stack.enter_context(AdminSession(rocketmq, cluster, tmp_path_factory.mktemp("mqadmin"))) for cluster in pair
+        )
+        yield first, second
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.line)
+def test_mqadmin_prints_the_same_for_both(command: Command, sessions: tuple[AdminSession, AdminSession]):
+    with ThreadPoolExecutor(2) as threads:  # many of the commands wait for 3 s before they end
+        java, ours = threads.map(lambda session: session.steady(session.run(command.line.split(" "))), sessions)
+    for difference in DIFFERENCES:
+        if difference.command == command.name:
+            java = [line for line in java if not _matches(difference.java_only, line)]
+            ours = [line for line in ours if not _matches(difference.twinlog_only, line)]
+    assert command.view(ours) == command.view(java)
+
+
+def test_at_least_25_different_commands_are_compared():
+    assert len({command.name for command in COMMANDS}) >= 25
+
+
+def _matches(pattern: str, line: str) -> bool:
+    return bool(pattern) and bool(re.search(pattern, line))
