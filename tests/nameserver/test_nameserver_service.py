@@ -1,0 +1,133 @@
+import asyncio
+import contextlib
+from types import SimpleNamespace
+
+import pytest
+
+from twinlog.nameserver.nameserver_service import NameServerService
+from twinlog.net.pool import ConnectionPool
+from twinlog.net.server import Server
+from twinlog.settings.nameserver_conf import load_nameserver_conf
+from twinlog.telemetry.metrics import Metrics
+from twinlog.wire.codes import RequestCode
+
+MASTER = {"brokerName": "b", "brokerAddr": "127.0.0.1:1", "clusterName": "C", "brokerId": "0", "haServerAddr": "h:2"}
+TOPICS = b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"T":{"topicName":"T"},"U":{"topicName":"U"}}}}'
+
+
+@contextlib.asynccontextmanager
+async def running(tmp_path, text="", **more):
+    text = f"listenPort=0\nbindAddress=127.0.0.1\nkvConfigPath={tmp_path}/kv.json\n{text}"
+    ready = asyncio.Event()
+    conf = load_nameserver_conf(text=text)
+    service = NameServerService(conf, on_ready=lambda _: ready.set(), **more)
+    task = asyncio.create_task(service.run())
+    pool = ConnectionPool()
+    try:
+        await ready.wait()
+        yield SimpleNamespace(service=service, pool=pool, address=f"127.0.0.1:{service.port}", task=task)
+    finally:
+        await pool.close()
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def until(condition):
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+async def test_a_broker_registers_and_a_client_finds_its_topic(tmp_path):
+    async with running(tmp_path) as it:
+        answer = await it.pool.request(it.address, RequestCode.REGISTER_BROKER, MASTER, TOPICS)
+        assert answer.code == 0
+        route = await it.pool.request(it.address, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"})
+        assert b'"brokerAddrs":{"0":"127.0.0.1:1"}' in route.body
+
+
+async def test_an_unknown_request_is_told_so(tmp_path):
+    async with running(tmp_path) as it:
+        answer = await it.pool.request(it.address, 10)
+        assert (answer.code, answer.remark) == (3, " request type 10 not supported")
+
+
+async def test_a_broker_leaves_when_its_connection_closes_and_comes_back_by_registering(tmp_path):
+    async with running(tmp_path) as it:
+        table = it.service.handlers.table
+        for _ in range(2):
+            await it.pool.request(it.address, RequestCode.REGISTER_BROKER, MASTER, TOPICS)
+            assert list(table.topics) == ["T", "U"]
+            it.pool.drop(it.address)
+            await until(lambda: not table.live)
+            assert (table.topics, table.brokers) == ({}, {})
+
+
+async def test_a_client_that_leaves_takes_nobody_along(tmp_path):
+    async with running(tmp_path) as it:
+        await it.pool.request(it.address, RequestCode.REGISTER_BROKER, MASTER, TOPICS)
+        other = ConnectionPool()
+        await other.request(it.address, RequestCode.GET_BROKER_CLUSTER_INFO)
+        await other.close()
+        await until(lambda: len(it.service.server.connections) == 1)
+        assert list(it.service.handlers.table.topics) == ["T", "U"]
+
+
+async def test_a_silent_broker_leaves_and_its_connection_is_closed(tmp_path):
+    clock = SimpleNamespace(ms=0)
+    async with running(tmp_path, "scanNotActiveBrokerInterval=10", clock_ms=lambda: clock.ms) as it:
+        await it.pool.request(it.address, RequestCode.REGISTER_BROKER, MASTER, TOPICS)
+        connection = await it.pool.get(it.address)
+        clock.ms = 120_001
+        await until(lambda: connection.closed)
+        assert it.service.handlers.table.topics == {}
+
+
+async def test_a_replica_is_told_that_its_master_left(tmp_path):
+    told = asyncio.Queue()
+    replica = Server({RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: lambda request: told.put_nowait(request.fields)})
+    await replica.start("127.0.0.1", 0)
+    try:
+        async with running(tmp_path, "notifyMinBrokerIdChanged=true") as it:
+            address = f"127.0.0.1:{replica.port}"
+            await it.pool.request(it.address, RequestCode.REGISTER_BROKER, MASTER, TOPICS)
+            await it.pool.request(
+                it.address, RequestCode.REGISTER_BROKER, {**MASTER, "brokerId": "1", "brokerAddr": address}
+            )
+            await it.pool.request(it.address, RequestCode.UNREGISTER_BROKER, MASTER)
+            async with asyncio.timeout(5):
+                assert await told.get() == {
+                    "minBrokerId": "1",
+                    "minBrokerAddr": address,
+                    "offlineBrokerAddr": "127.0.0.1:1",
+                }
+    finally:
+        await replica.stop()
+
+
+async def test_a_broker_that_cannot_be_told_stops_nothing(tmp_path):
+    async with running(tmp_path, "notifyMinBrokerIdChanged=true") as it:
+        await it.pool.request(it.address, RequestCode.REGISTER_BROKER, MASTER, TOPICS)
+        await it.pool.request(it.address, RequestCode.REGISTER_BROKER, {**MASTER, "brokerId": "1", "brokerAddr": "bad"})
+        await it.pool.request(it.address, RequestCode.UNREGISTER_BROKER, MASTER)
+        answer = await it.pool.request(it.address, RequestCode.GET_BROKER_CLUSTER_INFO)
+        assert answer.code == 0 and not it.task.done()
+
+
+async def test_requests_are_counted(tmp_path):
+    metrics = Metrics()
+    async with running(tmp_path, metrics=metrics) as it:
+        await it.pool.request(it.address, RequestCode.REGISTER_BROKER, MASTER, TOPICS)
+        text = metrics.exposition().decode()
+        assert 'twinlog_namesrv_requests_total{request="REGISTER_BROKER"} 1.0' in text
+        assert "twinlog_namesrv_topics 2.0" in text
+
+
+async def test_a_port_in_use_is_named(tmp_path):
+    async with running(tmp_path) as it:
+        conf = load_nameserver_conf(
+            text=f"listenPort={it.service.port}\nbindAddress=127.0.0.1\nkvConfigPath={tmp_path}/k"
+        )
+        with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{it.service.port}"):
+            await NameServerService(conf).run()
