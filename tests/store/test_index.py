@@ -1,3 +1,4 @@
+import json
 import random
 
 import numpy as np
@@ -147,6 +148,16 @@ def test_a_full_file_is_followed_by_one_that_begins_at_its_end(tmp_path):
     assert second.read_bytes()[40 + 4000 + 20 :][12:16] == (0).to_bytes(4)
     assert [find(index, f"ID{number:030d}") for number in range(5)] == [[number * 100] for number in range(5)]
     assert index.full_timestamp == 1_001_000
+
+
+def test_a_row_of_full_files_is_byte_for_byte_what_java_writes(tmp_path):
+    java = json.loads((golden.VECTORS / "store-classes.json").read_text())["index"]
+    index = index_at(tmp_path, slot_count=java["slots"], entry_max=java["entries"])
+    for put in java["puts"]:
+        topic, _, key = put["key"].partition("#")
+        index.dispatch([DispatchRequest(topic, 0, put["phyOffset"], 100, 0, put["storeTimestamp"], 0, uniq_key=key)])
+    index.close()
+    assert [path.read_bytes().hex() for path in sorted((tmp_path / "index").iterdir())] == java["files"]
 
 
 def test_keys_of_one_record_may_span_two_files_and_are_not_entered_twice(tmp_path):
