@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from twinlog.broker.names import group_name_problem
 from twinlog.store.append import Appended, Draft
@@ -21,8 +21,10 @@ from twinlog.wire.properties import decode_properties, encode_properties
 if TYPE_CHECKING:
     from twinlog.broker.ack_desk import AckDesk
     from twinlog.broker.clients import ClientRegistry
+    from twinlog.broker.filters.consumer_filters import ConsumerFilters
     from twinlog.broker.hold import HoldTable
     from twinlog.broker.locks import QueueLocks
+    from twinlog.broker.stats import BrokerStats
     from twinlog.metadata.delay_offsets import DelayOffsetTable
     from twinlog.metadata.filters import FilterTable
     from twinlog.metadata.groups import GroupTable
@@ -44,23 +46,6 @@ Raises RequestRefused(code, remark) for a message that must not be stored (a tim
 """
 
 
-class Tally(Protocol):
-    """Running totals of one statistic; the hot paths add to the members directly."""
-
-    count: int
-    bytes: int
-
-
-class Stats(Protocol):
-    """What the send and pull paths tell the statistics; each returns the same object for the same names."""
-
-    def puts(self, topic: str) -> Tally: ...
-
-    def gets(self, topic: str, group: str) -> Tally: ...
-
-    def failed_put(self) -> None: ...
-
-
 def _wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
@@ -76,13 +61,15 @@ class BrokerContext:
     locks: QueueLocks
     holds: HoldTable
     acks: AckDesk
-    stats: Stats
+    stats: BrokerStats
+    consumer_filters: ConsumerFilters
     clock_ms: Callable[[], int] = _wall_clock_ms
     started_ms: int = 0
     unique_ids: UniqueIds = field(default_factory=UniqueIds)
     put_hooks: list[PutHook] = field(default_factory=list)  # delay levels, timer: run when DELAY or TIMER_* is there
     prepare: PutHook | None = None  # turns a message with TRAN_MSG=true into a half message
     topic_listeners: list[Callable[[tuple[str, ...]], None]] = field(default_factory=list)
+    conf_listeners: list[Callable[[BrokerConf, BrokerConf], None]] = field(default_factory=list)  # (before, now)
     master_address: str | None = None  # a replica's master, from the name server's last answer
     master_ha_address: str | None = None
 
@@ -127,8 +114,13 @@ class BrokerContext:
         """
         self.redirect(draft)
         appended = self.store.append(draft)
-        self.store.dispatch_pending()
+        self.settle()
         return appended
+
+    def settle(self) -> None:
+        """Let readers and the flush see what was appended; after one message, or after many."""
+        self.acks.appended()
+        self.store.dispatch_pending()
 
     def redirect(self, draft: Draft, properties: dict[str, str] | None = None) -> None:
         """Let the put hooks change `draft`; `properties` are its decoded ones when the caller has them."""
@@ -138,6 +130,15 @@ class BrokerContext:
         for hook in self.put_hooks:
             hook(draft, pairs)
         draft.properties = encode_properties(pairs)
+
+    # -- settings ------------------------------------------------------------------------------
+
+    def replace_conf(self, conf: BrokerConf) -> None:
+        """Go on with other settings; whoever needs to act on a difference listens in `conf_listeners`."""
+        before, self.conf = self.conf, conf
+        self.store.settings = conf.store
+        for listener in self.conf_listeners:
+            listener(before, conf)
 
     # -- topics and groups ---------------------------------------------------------------------
 

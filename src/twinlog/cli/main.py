@@ -19,6 +19,7 @@ class Lazy(NamedTuple):
 
 COMMANDS: dict[str, Lazy] = {
     "namesrv": Lazy("twinlog.cli.namesrv:namesrv", "Run a name server."),
+    "broker": Lazy("twinlog.cli.broker:broker", "Run a broker."),
 }
 
 

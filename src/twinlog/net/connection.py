@@ -51,7 +51,7 @@ class ConnectionOptions:
 
     handlers: Mapping[int, Handler] = field(default_factory=dict)
     header_type: int = JSON
-    after_batch: Callable[[], None] | None = None
+    after_batch: Callable[[], object] | None = None
     before_request: Callable[[Command], None] | None = None  # signs outgoing requests
     on_connect: Callable[["Connection"], None] | None = None
     on_close: Callable[["Connection"], None] | None = None

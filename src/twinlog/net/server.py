@@ -33,7 +33,7 @@ class Server:
         tls_enforced: bool = False,
         idle_ms_max: int = 120_000,
         header_type: int = JSON,
-        after_batch: Callable[[], None] | None = None,
+        after_batch: Callable[[], object] | None = None,
         on_connect: Callable[[Connection], None] | None = None,
         on_close: Callable[[Connection], None] | None = None,
     ) -> None:

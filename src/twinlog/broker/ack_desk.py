@@ -1,0 +1,133 @@
+"""Decides whether a send's answer must wait, and writes it when it need not wait any longer.
+
+What `flushDiskType` and `brokerRole` demand is looked up per send, so an operator can change both on a
+running broker. A message with the property WAIT=false never waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+from twinlog.broker.ack_gate import AckGate, Settled
+from twinlog.store.append import PutStatus
+from twinlog.wire.codes import ResponseCode
+
+if TYPE_CHECKING:
+    from twinlog.net.connection import Request
+    from twinlog.settings.broker_conf import BrokerConf
+    from twinlog.wire.command import Command
+
+CODES = {
+    PutStatus.PUT_OK: ResponseCode.SUCCESS,
+    PutStatus.FLUSH_DISK_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
+    PutStatus.FLUSH_SLAVE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
+    PutStatus.SLAVE_NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
+}
+
+
+class Demand(Enum):
+    """What a synchronous master needs of its replicas for one record."""
+
+    NOTHING = "enough replicas have it, or none need to"
+    WAIT = "a replica that keeps up will acknowledge it"
+    UNAVAILABLE = "no replica is near enough to wait for"
+
+
+class Replicas(Protocol):
+    """The master's view of its replicas; it calls `AckDesk.replicated` as their reports come in."""
+
+    def demand(self, end: int) -> Demand: ...
+
+
+class NoReplicas:
+    """A broker that nobody follows."""
+
+    def demand(self, end: int) -> Demand:
+        return Demand.UNAVAILABLE
+
+
+class AckDesk:
+    """Answers sends as soon as their records are as safe as the configuration demands."""
+
+    def __init__(self, conf: Callable[[], BrokerConf], clock_ms: Callable[[], int]) -> None:
+        self._conf = conf
+        self._clock_ms = clock_ms
+        self._gate: AckGate[tuple[Request, Command]] = AckGate()
+        self.replicas: Replicas = NoReplicas()
+        self.on_wait: list[Callable[[], None]] = []  # told when something waits for a flush, or to be answered
+
+    @property
+    def anything_waits(self) -> bool:
+        """Whether sends have anything to wait for at all: the fast path asks once per batch."""
+        conf = self._conf()
+        return conf.store.flush_disk_type == "SYNC_FLUSH" or conf.broker.broker_role == "SYNC_MASTER"
+
+    def answer(self, request: Request, response: Command, end: int, *, wait: bool = True) -> Command | None:
+        """`response` if it may leave now; None when the desk will send it, with its final code, later.
+
+        Call once per record, in the order of the log.
+        """
+        conf = self._conf()
+        if not wait or request.is_oneway:
+            self.appended()
+            return response
+        now_ms = self._clock_ms()
+        flush_deadline_ms = replica_deadline_ms = None
+        status = PutStatus.PUT_OK
+        if conf.store.flush_disk_type == "SYNC_FLUSH":
+            flush_deadline_ms = now_ms + conf.store.sync_flush_timeout_ms
+        if conf.broker.broker_role == "SYNC_MASTER":
+            demand = self.replicas.demand(end)
+            if demand is Demand.WAIT:
+                replica_deadline_ms = now_ms + conf.replication.ack_timeout_ms
+            elif demand is Demand.UNAVAILABLE:
+                status = PutStatus.SLAVE_NOT_AVAILABLE
+        if flush_deadline_ms is None and replica_deadline_ms is None:
+            response.code = CODES[status]
+            return response
+        self._gate.add(
+            end,
+            (request, response),
+            flush_deadline_ms=flush_deadline_ms,
+            replica_deadline_ms=replica_deadline_ms,
+            status=status,
+        )
+        self._tell()
+        return None
+
+    def appended(self) -> None:
+        """Something was stored that nobody waits for: with SYNC_FLUSH readers still see it only once it is durable."""
+        if self._conf().store.flush_disk_type == "SYNC_FLUSH":
+            self._tell()
+
+    def flushed(self, end: int) -> None:
+        """The log is durable before `end`."""
+        self._send(self._gate.flushed(end))
+
+    def replicated(self, end: int) -> None:
+        """Enough replicas have the log before `end`."""
+        self._send(self._gate.replicated(end))
+
+    def expire(self, now_ms: int) -> None:
+        """Answer what has waited too long."""
+        self._send(self._gate.expire(now_ms))
+
+    @property
+    def deadline_ms(self) -> int | None:
+        return self._gate.deadline_ms
+
+    @property
+    def waits_for_flush(self) -> bool:
+        return self._gate.waits_for_flush
+
+    def _tell(self) -> None:
+        for told in self.on_wait:
+            told()
+
+    def _send(self, settled: list[Settled[tuple[Request, Command]]]) -> None:
+        for one in settled:
+            request, response = one.answer
+            response.code = CODES[one.status]
+            request.connection.send(response)

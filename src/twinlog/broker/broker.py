@@ -1,0 +1,274 @@
+"""One broker, put together: an open store, the tables, two ports, and the services around them.
+
+Start: settings, metadata, recovery, services, ports, registration, in this order. A port opens only when
+recovery is over, and name servers hear of the broker only when its ports are open. The end is the reverse.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import gc
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Protocol
+
+from twinlog.broker import (
+    client_handlers,
+    group_handlers,
+    lock_handlers,
+    message_rules,
+    metadata_handlers,
+    offset_handlers,
+    pull,
+    query_handlers,
+    send,
+    topic_handlers,
+)
+from twinlog.broker.ack_desk import AckDesk
+from twinlog.broker.clients import ClientRegistry
+from twinlog.broker.context import BrokerContext
+from twinlog.broker.filters.bitmap_dispatcher import BitmapDispatcher
+from twinlog.broker.filters.bloom import BloomFilter
+from twinlog.broker.filters.consumer_filters import ConsumerFilters
+from twinlog.broker.flush_service import FlushService, QueueFlushService
+from twinlog.broker.hold import HoldTable
+from twinlog.broker.hold_service import HoldService
+from twinlog.broker.locks import QueueLocks
+from twinlog.broker.maintenance_service import MaintenanceService, save_service
+from twinlog.broker.register_service import RegisterService
+from twinlog.broker.stats import BrokerStats
+from twinlog.broker.stats_service import StatsService
+from twinlog.broker.topic_creation import seed_tables
+from twinlog.metadata.tables import MetadataTables, open_tables
+from twinlog.net.pool import ConnectionPool
+from twinlog.net.server import Server
+from twinlog.store.message_store import MessageStore
+from twinlog.telemetry.log import get_logger
+from twinlog.wire.codes import RequestCode
+from twinlog.wire.message_id import UniqueIds
+
+if TYPE_CHECKING:
+    from twinlog.net.connection import Connection, Handler
+    from twinlog.settings.broker_conf import BrokerConf
+
+log = get_logger(__name__)
+VIP_PORT_BELOW = 2  # the second port is listenPort - 2
+NOT_ON_VIP_PORT = frozenset(
+    {RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE, RequestCode.PEEK_MESSAGE, RequestCode.POP_MESSAGE}
+)
+REGISTRATION_S_MAX = 3.0  # a name server that does not answer does not keep the broker from being ready
+HANDLERS = (
+    send,
+    pull,
+    query_handlers,
+    client_handlers,
+    offset_handlers,
+    lock_handlers,
+    topic_handlers,
+    group_handlers,
+    metadata_handlers,
+)
+
+
+class Service(Protocol):
+    async def run(self) -> None: ...
+
+
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Broker:
+    """One broker: an open store and the services around it."""
+
+    def __init__(
+        self,
+        conf: BrokerConf,
+        *,
+        clock_ms: Callable[[], int] = wall_clock_ms,
+        on_ready: Callable[[Broker], None] | None = None,
+    ) -> None:
+        self.conf = with_port(conf)
+        self.context: BrokerContext | None = None
+        self._clock_ms = clock_ms
+        self._on_ready = on_ready
+
+    @property
+    def address(self) -> str:
+        """Where clients reach this broker."""
+        return self.conf.broker.address
+
+    async def run(self) -> None:
+        """Serve until cancelled. Recovery ends before any port opens; the store closes last."""
+        started = time.perf_counter()
+        tables = self._load_tables()
+        filters = ConsumerFilters(tables.filters, self._bloom(), self._clock_ms())
+        with self._open_store(tables, filters) as store, _saved_at_end(tables):
+            ctx = self.context = self._context(tables, store, filters)
+            message_rules.install(ctx)
+            pool = ConnectionPool(connect_timeout_ms=self.conf.net.connect_timeout_ms)
+            register = RegisterService(ctx, pool)
+            services = [*self._services(ctx), register]
+            try:
+                async with asyncio.TaskGroup() as tasks, self._servers(ctx):
+                    for service in services:
+                        tasks.create_task(service.run(), name=type(service).__name__)
+                    await self._announce(register)
+                    log.info("ready", address=self.address, seconds=round(time.perf_counter() - started, 3))
+                    if self._on_ready is not None:
+                        self._on_ready(self)
+                    try:
+                        await asyncio.get_running_loop().create_future()
+                    finally:
+                        await register.unregister()
+            finally:
+                await pool.close()
+
+    # -- parts ---------------------------------------------------------------------------------
+
+    def _load_tables(self) -> MetadataTables:
+        settings = self.conf.broker
+        tables = open_tables(
+            os.path.join(self.conf.store.root_dir, "config"),
+            self._clock_ms(),
+            offset_version_step=settings.offset_version_step,
+            delay_version_step=settings.delay_offset_version_step,
+        )
+        seed_tables(tables.topics, tables.groups, settings, self.conf.store)
+        for problem in tables.load():
+            log.warning(problem)
+        tables.offsets.follows_master = settings.is_replica
+        return tables
+
+    def _open_store(self, tables: MetadataTables, filters: ConsumerFilters) -> MessageStore:
+        def topic_kind(topic: str) -> str:
+            config = tables.topics.get(topic)
+            return config.attributes.get("queue.type", "SimpleCQ") if config is not None else "SimpleCQ"
+
+        settings = self.conf.broker
+        early = [BitmapDispatcher(filters)] if settings.filter_bitmap else []
+        store = MessageStore.open(
+            self.conf.store,
+            role=settings.broker_role,
+            store_host=(settings.broker_ip1, settings.listen_port),
+            clock_ms=self._clock_ms,
+            topic_kind=topic_kind,
+            early_dispatchers=early,
+        )
+        log.info("store open", directory=self.conf.store.root_dir, log_start=store.log_start, log_end=store.log_end)
+        return store
+
+    def _context(self, tables: MetadataTables, store: MessageStore, filters: ConsumerFilters) -> BrokerContext:
+        acks = AckDesk(lambda: ctx.conf, self._clock_ms)
+        ctx = BrokerContext(
+            conf=self.conf,
+            store=store,
+            tables=tables,
+            clients=ClientRegistry(),
+            locks=QueueLocks(),
+            holds=HoldTable(),
+            acks=acks,
+            stats=BrokerStats(self._clock_ms(), self.conf.broker.cluster_name),
+            consumer_filters=filters,
+            clock_ms=self._clock_ms,
+            started_ms=self._clock_ms(),
+            unique_ids=UniqueIds(_address_or_loopback(self.conf.broker.broker_ip1)),
+        )
+        return ctx
+
+    def _handlers(self, ctx: BrokerContext) -> dict[int, Handler]:
+        merged: dict[int, Handler] = {}
+        for module in HANDLERS:
+            merged.update(module.handlers(ctx))
+        return merged
+
+    def _services(self, ctx: BrokerContext) -> Iterator[Service]:
+        yield HoldService(ctx, pull.PullHandler(ctx))
+        yield FlushService(ctx)
+        yield QueueFlushService(ctx)
+        yield save_service(ctx)
+        yield MaintenanceService(ctx)
+        yield StatsService(ctx, ctx.stats)
+
+    @contextlib.asynccontextmanager
+    async def _servers(self, ctx: BrokerContext):
+        """Both ports; the second one answers everything but pulls."""
+        settings, net = ctx.settings, self.conf.net
+        handlers = self._handlers(ctx)
+
+        def closed(connection: Connection) -> None:
+            ctx.holds.drop(connection)
+            client_handlers.connection_closed(ctx, connection)
+
+        async with contextlib.AsyncExitStack() as stack:
+            for port in (settings.listen_port, settings.listen_port - VIP_PORT_BELOW):
+                server = Server(
+                    handlers,
+                    idle_ms_max=net.idle_seconds_max * 1000,
+                    after_batch=ctx.store.dispatch_pending,
+                    on_close=closed,
+                )
+                await server.start(settings.bind_address, port)
+                stack.push_async_callback(server.stop)
+                handlers = {code: handler for code, handler in handlers.items() if code not in NOT_ON_VIP_PORT}
+            gc.collect()
+            gc.freeze()  # what exists now lives as long as the broker; later collections need not look at it
+            yield
+
+    async def _announce(self, register: RegisterService) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(REGISTRATION_S_MAX):
+                await register.register_first()
+
+    def _bloom(self) -> BloomFilter:
+        settings = self.conf.broker
+        return BloomFilter(settings.filter_error_percent, settings.filter_groups_expected)
+
+
+@contextlib.contextmanager
+def _saved_at_end(tables: MetadataTables) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        tables.save()
+
+
+def with_port(conf: BrokerConf) -> BrokerConf:
+    """`conf` with a real port: 0 stands for any port that is free together with its neighbours."""
+    if conf.broker.listen_port:
+        return conf
+    port = free_port(conf.broker.bind_address)
+    broker = dataclasses.replace(conf.broker, listen_port=port)
+    replication = conf.replication
+    if not replication.listen_port:
+        replication = dataclasses.replace(replication, listen_port=port + 1)
+    return dataclasses.replace(conf, broker=broker, replication=replication)
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port that nobody listens on now, like port - 2 and port + 1."""
+    for _ in range(100):
+        with contextlib.ExitStack() as stack:
+            first = stack.enter_context(socket.socket())
+            first.bind((host, 0))
+            port = first.getsockname()[1]
+            try:
+                for other in (port - VIP_PORT_BELOW, port + 1):
+                    stack.enter_context(socket.socket()).bind((host, other))
+            except (OSError, OverflowError):
+                continue
+            return port
+    raise OSError(f"no three neighbouring ports are free on {host}")
+
+
+def _address_or_loopback(host: str) -> str:
+    """`host` if it is an address; a name is nothing an id could hold."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with contextlib.suppress(OSError):
+            socket.inet_pton(family, host)
+            return host
+    return "127.0.0.1"

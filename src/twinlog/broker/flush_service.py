@@ -1,0 +1,112 @@
+"""When the log and the queues reach the disk.
+
+ASYNC_FLUSH: every flushIntervalCommitLog, if enough pages are new or the last flush is long ago.
+SYNC_FLUSH: as soon as somebody waits; all who wait meanwhile share the next flush (group commit).
+Flushes block in a thread, so that the loop goes on appending what the next flush will cover.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from twinlog.store.errors import StoreError
+from twinlog.telemetry.log import get_logger
+
+if TYPE_CHECKING:
+    from twinlog.broker.context import BrokerContext
+
+log = get_logger(__name__)
+PAGE_BYTES = 4096
+QUEUE_UNITS_PER_PAGE = PAGE_BYTES // 20
+EXPIRE_TICK_S = 0.1
+
+
+class FlushService:
+    """Flushes the commit log, and tells the ack desk how far it is durable."""
+
+    def __init__(self, ctx: BrokerContext) -> None:
+        self._ctx = ctx
+        self._wake = asyncio.Event()
+        self._failed = False
+        ctx.acks.on_wait.append(self._wake.set)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._flush_log(), name="flush-log")
+            tasks.create_task(self._expire_answers(), name="expire-answers")
+
+    async def _flush_log(self) -> None:
+        loop = asyncio.get_running_loop()
+        thorough_at = loop.time()
+        while True:
+            settings = self._ctx.conf.store
+            try:
+                async with asyncio.timeout(settings.flush_interval_ms / 1000):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+            waited_for = self._wake.is_set()
+            self._wake.clear()
+            store = self._ctx.store
+            behind = store.log_end - store.flushed_end
+            thorough = loop.time() - thorough_at >= settings.flush_thorough_interval_ms / 1000
+            if thorough:
+                thorough_at = loop.time()
+            if behind and (waited_for or thorough or behind >= settings.flush_least_pages * PAGE_BYTES):
+                await self._flush_once()
+
+    async def _flush_once(self) -> None:
+        store = self._ctx.store
+        if self._failed:
+            # A second fdatasync may succeed without the pages that the first one lost: nothing is promised any more.
+            return
+        try:
+            flushed_end = await asyncio.to_thread(store.flush)
+        except (OSError, StoreError) as error:
+            self._failed = True
+            log.error("the commit log cannot be flushed; sends are refused until a restart", error=str(error))
+            return
+        store.dispatch_pending()  # with SYNC_FLUSH readers see a message only now
+        self._ctx.acks.flushed(flushed_end)
+
+    async def _expire_answers(self) -> None:
+        acks = self._ctx.acks
+        while True:
+            await asyncio.sleep(EXPIRE_TICK_S)
+            if acks.deadline_ms is not None:
+                acks.expire(self._ctx.clock_ms())
+
+
+class QueueFlushService:
+    """Writes queues, index and checkpoint to disk, so that a restart has little to do again."""
+
+    def __init__(self, ctx: BrokerContext) -> None:
+        self._ctx = ctx
+        self._flushed_end = ctx.store.dispatched_end
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        thorough_at = loop.time()
+        while True:
+            settings = self._ctx.conf.store
+            await asyncio.sleep(settings.queue_flush_interval_ms / 1000)
+            thorough = loop.time() - thorough_at >= settings.queue_flush_thorough_interval_ms / 1000
+            new_bytes = self._ctx.store.dispatched_end - self._flushed_end
+            # A record takes at least a hundred bytes of log and twenty of a queue.
+            enough = new_bytes // 100 >= settings.queue_flush_least_pages * QUEUE_UNITS_PER_PAGE
+            if new_bytes and (enough or thorough):
+                await self._flush()
+            if thorough:
+                thorough_at = loop.time()
+
+    async def _flush(self) -> None:
+        store = self._ctx.store
+        end = store.dispatched_end
+        try:
+            await asyncio.to_thread(store.flush_queues)
+            await asyncio.to_thread(store.save_checkpoint)
+        except (OSError, StoreError) as error:
+            log.error("queues or checkpoint cannot be written; trying again", error=str(error))
+            return
+        self._flushed_end = end

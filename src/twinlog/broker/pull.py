@@ -1,0 +1,178 @@
+"""Pulls: codes 11 and 361.
+
+A pull that finds nothing new, and allows it, is held until a message comes or its time is up; then it goes
+through all checks again, since the world may have changed, and is answered whatever it finds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+
+from twinlog.broker.hold import Hold
+from twinlog.broker.pull_checks import PullRefused, check_pull
+from twinlog.broker.send_checks import BUSY
+from twinlog.net.errors import RequestRefused
+from twinlog.store.read import ReadStatus
+from twinlog.wire.codes import VERSION, RequestCode, ResponseCode
+from twinlog.wire.command import RESPONSE_FLAG
+from twinlog.wire.frame import encode_prefix
+from twinlog.wire.sys_flag import PULL_COMMIT_OFFSET, PULL_SUSPEND
+
+if TYPE_CHECKING:
+    from twinlog.broker.context import BrokerContext
+    from twinlog.broker.pull_checks import PullPlan
+    from twinlog.net.connection import Answer, Handler, Request
+    from twinlog.store.read import ReadResult
+
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+OFFSET_RESET = "OFFSET_RESET"
+
+_CODES = {
+    ReadStatus.FOUND: ResponseCode.SUCCESS,
+    ReadStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ReadStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ReadStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    ReadStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    ReadStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    ReadStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+
+
+class PullFields(msgspec.Struct, rename="camel", gc=False):
+    """The request header; decoded in C, since a busy consumer sends one of these per batch."""
+
+    consumer_group: str
+    topic: str
+    queue_id: Int32
+    queue_offset: Int64
+    max_msg_nums: Int32
+    sys_flag: Int32 = 0
+    commit_offset: Int64 = 0
+    suspend_timeout_millis: Int64 = 0
+    subscription: str | None = None
+    sub_version: Int64 = 0
+    expression_type: str | None = None
+
+
+def handlers(ctx: BrokerContext) -> dict[int, Handler]:
+    pull = PullHandler(ctx)
+    return {RequestCode.PULL_MESSAGE: pull.handle, RequestCode.LITE_PULL_MESSAGE: pull.handle}
+
+
+def read_fields(request: Request) -> PullFields:
+    """The pull header; refused when a member is missing or is no number."""
+    try:
+        return msgspec.convert(request.fields or {}, PullFields, strict=False)
+    except msgspec.ValidationError as error:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"the pull header does not parse: {error}") from None
+
+
+class PullHandler:
+    """Answers pulls, or puts them on hold."""
+
+    def __init__(self, ctx: BrokerContext) -> None:
+        self._ctx = ctx
+
+    def handle(self, request: Request) -> Answer:
+        """The answer to a pull that came in; None when it is held."""
+        return self._answer(request, may_hold=True)
+
+    def finish(self, hold: Hold) -> None:
+        """Answer a pull that was held, with whatever there is now."""
+        request = hold.request
+        try:
+            answer = self._answer(request, may_hold=False)
+        except RequestRefused as refused:
+            answer = request.reply(refused.code, refused.remark, refused.fields)
+        request.connection.send(answer)
+
+    def _answer(self, request: Request, *, may_hold: bool) -> Answer:
+        ctx = self._ctx
+        settings = ctx.settings
+        if not ctx.is_master and not settings.replica_reads:
+            return request.reply(ResponseCode.SYSTEM_BUSY, BUSY)
+        pull = read_fields(request)
+        try:
+            plan = check_pull(ctx, request, pull)
+        except PullRefused as refused:
+            return request.reply(refused.code, refused.remark, refused.fields)
+        topic, queue_id, group = pull.topic, pull.queue_id, pull.consumer_group
+        reset = ctx.offsets.take_reset(group, topic, queue_id) if settings.resets_on_server else None
+        if reset is not None:
+            low, high = ctx.store.min_offset(topic, queue_id), ctx.store.max_offset(topic, queue_id)
+            moved = ResponseCode.PULL_OFFSET_MOVED
+            return self._reply(request, plan, moved, OFFSET_RESET, reset, low, high, suggested=0)
+        found = ctx.store.read(
+            topic,
+            queue_id,
+            pull.queue_offset,
+            count_max=max(pull.max_msg_nums, 1),
+            accept=plan.accept,
+            accept_record=plan.accept_record,
+        )
+        ctx.offsets.commit_pull(group, topic, queue_id, found.next_offset)
+        if may_hold and pull.sys_flag & PULL_COMMIT_OFFSET:
+            ctx.offsets.commit(group, topic, queue_id, pull.commit_offset, ctx.clock_ms())
+        code = self._code(found.status, pull.queue_offset)
+        if code == ResponseCode.PULL_NOT_FOUND and may_hold and pull.sys_flag & PULL_SUSPEND:
+            self._hold(request, pull, plan)
+            return None
+        return self._found(request, pull, plan, found, code)
+
+    def _code(self, status: ReadStatus, queue_offset: int) -> int:
+        code = _CODES.get(status)
+        if code is None:  # an empty queue
+            code = ResponseCode.PULL_NOT_FOUND if queue_offset == 0 else ResponseCode.PULL_OFFSET_MOVED
+        trusted = self._ctx.is_master or self._ctx.conf.store.offset_checked_on_replica
+        if code == ResponseCode.PULL_OFFSET_MOVED and not trusted:
+            # A replica may be behind its master: the consumer must not be sent back for that.
+            return ResponseCode.PULL_RETRY_IMMEDIATELY
+        return code
+
+    def _hold(self, request: Request, pull: PullFields, plan: PullPlan) -> None:
+        ctx, now_ms = self._ctx, self._ctx.clock_ms()
+        patience_ms = pull.suspend_timeout_millis if ctx.settings.long_polling else ctx.settings.short_polling_ms
+        ctx.holds.hold(
+            Hold(request, pull.topic, pull.queue_id, pull.queue_offset, now_ms + patience_ms, now_ms, plan.wakes)
+        )
+
+    def _found(self, request: Request, pull: PullFields, plan: PullPlan, found: ReadResult, code: int) -> Answer:
+        ctx = self._ctx
+        suggested = 0
+        if ctx.settings.replica_reads:
+            suggested = plan.group.which_broker_when_consume_slowly if found.far_behind else plan.group.broker_id
+        if code == ResponseCode.SUCCESS:
+            ctx.stats.pulls_found += 1
+            tally = ctx.stats.gets(pull.topic, pull.consumer_group)
+            tally.count += found.count
+            tally.bytes += found.size
+        else:
+            ctx.stats.pulls_missed += 1
+        remark, at = found.status.value, found.next_offset
+        answer = self._reply(request, plan, code, remark, at, found.min_offset, found.max_offset, suggested, found.size)
+        return answer + found.buffers if code == ResponseCode.SUCCESS else answer
+
+    def _reply(
+        self,
+        request: Request,
+        plan: PullPlan,
+        code: int,
+        remark: str,
+        next_offset: int,
+        min_offset: int,
+        max_offset: int,
+        suggested: int,
+        body_bytes: int = 0,
+    ) -> list:
+        """Prefix and header of the answer; all members are numbers or plain words, so the JSON is a template."""
+        body_bytes = body_bytes if code == ResponseCode.SUCCESS else 0
+        header = (
+            f'{{"code":{int(code)},"extFields":{{"suggestWhichBrokerId":"{suggested}","nextBeginOffset":"{next_offset}",'
+            f'"minOffset":"{min_offset}","maxOffset":"{max_offset}","topicSysFlag":"{plan.topic.topic_sys_flag}",'
+            f'"groupSysFlag":"{plan.group.group_sys_flag}"}},"flag":{RESPONSE_FLAG},"language":"JAVA",'
+            f'"opaque":{request.opaque},"remark":"{remark}","serializeTypeCurrentRPC":"JSON","version":{VERSION}}}'
+        ).encode()
+        return [encode_prefix(len(header), body_bytes), header]
