@@ -7,7 +7,7 @@ encodes and syncs, in any thread, and may take its time. Changes made meanwhile 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -45,6 +45,9 @@ class PersistedTable:
         self.revisions = Revisions(epoch)
         self.on_change: list[Callable[[], None]] = []  # called after each change that a save or a peer may care for
         self.file = file
+        self.saver: Callable[[PersistedTable], Awaitable[None]] | None = (
+            None  # set by the service that owns the writing
+        )
         self._edition = 0  # moves with every change that belongs in the file, the version's included
         self._saved_edition = 0
         self._write_lock = threading.Lock()
@@ -86,6 +89,13 @@ class PersistedTable:
         if pending is not None:
             pending.write()
         return pending is not None
+
+    async def saved(self) -> None:
+        """Return once everything in the table by now is on disk; OSError when it cannot be written."""
+        if self.saver is None:
+            self.save()
+        else:
+            await self.saver(self)
 
     def write_pending(self, pending: PendingSave) -> None:
         assert self.file is not None

@@ -29,6 +29,8 @@ class SaveService:
         self._on_error = on_error
         for table, wake in self._wakes.items():
             table.on_change.append(wake.set)
+        for table in self._locks:
+            table.saver = self.saved
 
     async def run(self) -> None:
         """Write until cancelled; a full disk is reported and tried again."""

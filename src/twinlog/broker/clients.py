@@ -1,0 +1,272 @@
+"""Which producers and consumers are connected, and what each consumer group subscribes to.
+
+Registration is per connection, not per client id: a client that reconnects is new until its old connection
+is gone. No socket is touched here; whoever calls sends the notices and closes the connections it gets back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from twinlog.wire.bodies import ConsumerData, SubscriptionData
+
+BROADCASTING = "BROADCASTING"
+CONSUME_TYPES = ("CONSUME_ACTIVELY", "CONSUME_PASSIVELY", "CONSUME_POP")
+MESSAGE_MODELS = (BROADCASTING, "CLUSTERING")
+CONSUME_FROM = (
+    "CONSUME_FROM_LAST_OFFSET",
+    "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST",
+    "CONSUME_FROM_MIN_OFFSET",
+    "CONSUME_FROM_MAX_OFFSET",
+    "CONSUME_FROM_FIRST_OFFSET",
+    "CONSUME_FROM_TIMESTAMP",
+)
+
+
+class Peer(Hashable, Protocol):
+    """What the registry needs of a connection."""
+
+    @property
+    def peer_text(self) -> str: ...
+
+
+@dataclass(slots=True)
+class Client:
+    """A client as it is known on one connection."""
+
+    connection: Peer
+    client_id: str
+    language: str = "JAVA"
+    version: int = 0
+    last_update_ms: int = 0
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """The online part of a consumer group; the settings are the last writer's."""
+
+    name: str
+    consume_type: str = "CONSUME_PASSIVELY"
+    message_model: str = "CLUSTERING"
+    consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
+    clients: dict[Peer, Client] = field(default_factory=dict)
+    subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
+
+    @property
+    def is_broadcasting(self) -> bool:
+        return self.message_model == BROADCASTING
+
+    def client_ids(self) -> list[str]:
+        return [client.client_id for client in self.clients.values()]
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Tell these connections that the members of `group` changed."""
+
+    group: str
+    connections: tuple[Peer, ...]
+
+
+@dataclass(slots=True)
+class Membership:
+    """Where one connection is registered."""
+
+    consumer_groups: set[str] = field(default_factory=set)
+    producer_groups: set[str] = field(default_factory=set)
+
+
+class ClientRegistry:
+    """All online clients. `on_group_gone` hears of a consumer group whose last connection left."""
+
+    def __init__(self) -> None:
+        self.consumers: dict[str, ConsumerGroup] = {}
+        self.producers: dict[str, dict[Peer, Client]] = {}
+        self.on_group_gone: list[Callable[[str], None]] = []
+        self._members: dict[Peer, Membership] = {}
+        self._groups_by_topic: dict[str, set[str]] = {}
+        self._fingerprints: dict[str, int] = {}
+        self._turns: dict[str, int] = {}
+
+    # -- coming ------------------------------------------------------------------------------------
+
+    def register_consumer(
+        self, client: Client, data: ConsumerData, now_ms: int, *, notify: bool = True, subscriptions: bool = True
+    ) -> Notice | None:
+        """Note a consumer's heartbeat; a notice when the group has a new member or another set of topics."""
+        group = self.consumers.get(data.group_name)
+        if group is None:
+            group = self.consumers[data.group_name] = ConsumerGroup(data.group_name)
+        group.consume_type = _name(data.consume_type, CONSUME_TYPES, group.consume_type)
+        group.message_model = _name(data.message_model, MESSAGE_MODELS, group.message_model)
+        group.consume_from_where = _name(data.consume_from_where, CONSUME_FROM, group.consume_from_where)
+        changed = self._join(group.clients, client, now_ms)
+        self._member(client.connection).consumer_groups.add(group.name)
+        if subscriptions:
+            changed |= self._subscribe(group, data.subscription_data_set)
+        if not changed or not notify or group.is_broadcasting:
+            return None
+        return Notice(group.name, tuple(group.clients))
+
+    def register_producer(self, client: Client, group: str, now_ms: int) -> None:
+        self._join(self.producers.setdefault(group, {}), client, now_ms)
+        self._member(client.connection).producer_groups.add(group)
+
+    def swap_fingerprint(self, group: str, fingerprint: int) -> bool:
+        """Remember the heartbeat fingerprint of a group; whether there was another one before."""
+        before = self._fingerprints.get(group)
+        self._fingerprints[group] = fingerprint
+        return before is not None and before != fingerprint
+
+    # -- going -------------------------------------------------------------------------------------
+
+    def unregister_consumer(self, connection: Peer, group: str, *, notify: bool = True) -> Notice | None:
+        """Take a connection out of a group; a notice for those who stay."""
+        membership = self._members.get(connection)
+        if membership is None or group not in membership.consumer_groups:
+            return None
+        membership.consumer_groups.discard(group)
+        self._forget_if_unused(connection)
+        return self._leave(self.consumers[group], connection, notify)
+
+    def unregister_producer(self, connection: Peer, group: str) -> None:
+        membership = self._members.get(connection)
+        if membership is not None and group in membership.producer_groups:
+            membership.producer_groups.discard(group)
+            self._leave_producers(group, connection)
+            self._forget_if_unused(connection)
+
+    def drop(self, connection: Peer) -> list[Notice]:
+        """Forget a closed connection everywhere; a notice for each group that has members left."""
+        membership = self._members.pop(connection, None)
+        if membership is None:
+            return []
+        for group in membership.producer_groups:
+            self._leave_producers(group, connection)
+        notices = [self._leave(self.consumers[group], connection, True) for group in sorted(membership.consumer_groups)]
+        return [notice for notice in notices if notice is not None]
+
+    def expire(self, now_ms: int, silence_ms_max: int) -> list[Peer]:
+        """Remove registrations without a heartbeat for too long; their connections, which are to be closed.
+
+        Java: nobody is notified on this path; the closing itself may tell other groups of that connection.
+        """
+        silent: dict[Peer, None] = {}
+        for group in list(self.consumers.values()):
+            for client in _silent(group.clients, now_ms, silence_ms_max):
+                silent[client.connection] = None
+                self.unregister_consumer(client.connection, group.name, notify=False)
+        for name, clients in list(self.producers.items()):
+            for client in _silent(clients, now_ms, silence_ms_max):
+                silent[client.connection] = None
+                self.unregister_producer(client.connection, name)
+        return list(silent)
+
+    # -- looking up --------------------------------------------------------------------------------
+
+    def subscription(self, group: str, topic: str) -> SubscriptionData | None:
+        found = self.consumers.get(group)
+        return found.subscriptions.get(topic) if found is not None else None
+
+    def find_consumer(self, group: str, client_id: str) -> Client | None:
+        found = self.consumers.get(group)
+        return _find(found.clients.values(), client_id) if found is not None else None
+
+    def find_producer(self, client_id: str) -> Client | None:
+        """The producer with this id in any group: who waits for a reply."""
+        return _find((client for clients in self.producers.values() for client in clients.values()), client_id)
+
+    def next_producer(self, group: str) -> Client | None:
+        """One live connection of a producer group, each in its turn."""
+        clients = list(self.producers.get(group, {}).values())
+        if not clients:
+            return None
+        turn = self._turns.get(group, 0)
+        self._turns[group] = turn + 1
+        return clients[turn % len(clients)]
+
+    def groups_of_topic(self, topic: str) -> set[str]:
+        """Online groups that subscribe to the topic."""
+        return set(self._groups_by_topic.get(topic, ()))
+
+    def connections(self) -> Iterator[Peer]:
+        yield from self._members
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _member(self, connection: Peer) -> Membership:
+        return self._members.setdefault(connection, Membership())
+
+    def _forget_if_unused(self, connection: Peer) -> None:
+        membership = self._members[connection]
+        if not membership.consumer_groups and not membership.producer_groups:
+            del self._members[connection]
+
+    @staticmethod
+    def _join(clients: dict[Peer, Client], client: Client, now_ms: int) -> bool:
+        known = clients.get(client.connection)
+        if known is None or known.client_id != client.client_id:
+            clients[client.connection] = Client(
+                client.connection, client.client_id, client.language, client.version, now_ms
+            )
+            return known is None
+        known.last_update_ms = now_ms
+        return False
+
+    def _subscribe(self, group: ConsumerGroup, wanted: Iterable[SubscriptionData]) -> bool:
+        """Make the group's subscriptions these; whether the set of topics changed."""
+        latest = {data.topic: data for data in wanted}
+        before = group.subscriptions.keys()
+        gone, new = before - latest.keys(), latest.keys() - before
+        for topic in gone:
+            del group.subscriptions[topic]
+            self._forget_topic(group.name, topic)
+        for topic, data in latest.items():
+            known = group.subscriptions.get(topic)
+            if known is None or data.sub_version > known.sub_version:
+                group.subscriptions[topic] = data
+                self._groups_by_topic.setdefault(topic, set()).add(group.name)
+        return bool(gone or new)
+
+    def _leave(self, group: ConsumerGroup, connection: Peer, notify: bool) -> Notice | None:
+        group.clients.pop(connection, None)
+        if not group.clients:
+            del self.consumers[group.name]
+            self._fingerprints.pop(group.name, None)
+            for topic in group.subscriptions:
+                self._forget_topic(group.name, topic)
+            for listener in self.on_group_gone:
+                listener(group.name)
+            return None
+        return Notice(group.name, tuple(group.clients)) if notify and not group.is_broadcasting else None
+
+    def _leave_producers(self, group: str, connection: Peer) -> None:
+        clients = self.producers[group]
+        clients.pop(connection, None)
+        if not clients:
+            del self.producers[group]
+            self._turns.pop(group, None)
+
+    def _forget_topic(self, group: str, topic: str) -> None:
+        groups = self._groups_by_topic.get(topic)
+        if groups is not None:
+            groups.discard(group)
+            if not groups:
+                del self._groups_by_topic[topic]
+
+
+def _silent(clients: Mapping[Peer, Client], now_ms: int, silence_ms_max: int) -> list[Client]:
+    return [client for client in clients.values() if now_ms - client.last_update_ms > silence_ms_max]
+
+
+def _find(clients: Iterable[Client], client_id: str) -> Client | None:
+    return next((client for client in clients if client.client_id == client_id), None)
+
+
+def _name(value: str | int, names: tuple[str, ...], default: str) -> str:
+    """An enum member by name or ordinal: some clients write the one, some the other."""
+    if isinstance(value, str):
+        return value
+    return names[value] if 0 <= value < len(names) else default

@@ -1,0 +1,63 @@
+"""Queue locks of orderly consumers: one client per group and queue at a time, for a minute after its last word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from twinlog.wire.bodies import MessageQueue
+
+LOCK_MS_MAX = 60_000
+
+
+@dataclass(slots=True)
+class _Lock:
+    client_id: str
+    renewed_ms: int
+
+
+class QueueLocks:
+    """Who holds which queue. In memory only: after a restart consumers lock again."""
+
+    def __init__(self, lock_ms_max: int = LOCK_MS_MAX) -> None:
+        self._lock_ms_max = lock_ms_max
+        self._groups: dict[str, dict[MessageQueue, _Lock]] = {}
+
+    def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue], now_ms: int) -> list[MessageQueue]:
+        """Take or renew what is free, expired or the client's own; the queues it now holds."""
+        locks = self._groups.setdefault(group, {})
+        held = []
+        for queue in queues:
+            lock = locks.get(queue)
+            if lock is None or lock.client_id == client_id or self._is_expired(lock, now_ms):
+                locks[queue] = _Lock(client_id, now_ms)
+                held.append(queue)
+        if not locks:
+            del self._groups[group]
+        return held
+
+    def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
+        """Let go of those of `queues` that the client holds."""
+        locks = self._groups.get(group, {})
+        for queue in queues:
+            lock = locks.get(queue)
+            if lock is not None and lock.client_id == client_id:
+                del locks[queue]
+        if not locks:
+            self._groups.pop(group, None)
+
+    def holds_any(self, group: str, now_ms: int) -> bool:
+        """Whether the group is consuming in order right now."""
+        return any(not self._is_expired(lock, now_ms) for lock in self._groups.get(group, {}).values())
+
+    def expire(self, now_ms: int) -> None:
+        """Forget locks nobody renews, so that groups that left cost nothing."""
+        for group, locks in list(self._groups.items()):
+            kept = {queue: lock for queue, lock in locks.items() if not self._is_expired(lock, now_ms)}
+            if kept:
+                self._groups[group] = kept
+            else:
+                del self._groups[group]
+
+    def _is_expired(self, lock: _Lock, now_ms: int) -> bool:
+        return now_ms - lock.renewed_ms > self._lock_ms_max

@@ -1,0 +1,149 @@
+"""What a replica asks of its master, in Java's shapes (21, 43, 45, 201, 402, 60, 61), and request modes (401).
+
+Topics and groups are paged for whoever asks in pages; an older replica, which says nothing, gets everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import msgspec
+
+from twinlog.broker.context import BrokerContext
+from twinlog.metadata.json_file import decode_json
+from twinlog.metadata.persisted import encode_object, encode_rows
+from twinlog.metadata.table import Table
+from twinlog.net.connection import Handler, Request
+from twinlog.net.errors import RequestRefused
+from twinlog.wire.bodies import DataVersion, MessageRequestMode, decode_body
+from twinlog.wire.codes import RequestCode, ResponseCode
+from twinlog.wire.command import Command
+from twinlog.wire.errors import WireError
+
+# A page must fit a frame with room to spare, whatever the names are like.
+PAGE_ROWS_MAX = 20_000
+
+
+class TimerState(Protocol):
+    """What the timer tells a replica."""
+
+    def checkpoint(self) -> bytes:
+        """56 bytes: read time, log position, queue offsets, version."""
+        ...
+
+    def metrics(self) -> bytes:
+        """JSON with dataVersion and timingCount."""
+        ...
+
+
+def handlers(ctx: BrokerContext, timer: Callable[[], TimerState | None] = lambda: None) -> dict[int, Handler]:
+    tables = MetadataHandlers(ctx, timer)
+    return {
+        RequestCode.GET_ALL_TOPIC_CONFIG: tables.topics,
+        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: tables.groups,
+        RequestCode.GET_ALL_CONSUMER_OFFSET: tables.offsets,
+        RequestCode.GET_ALL_DELAY_OFFSET: tables.delay_offsets,
+        RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: tables.request_modes,
+        RequestCode.SET_MESSAGE_REQUEST_MODE: tables.set_request_mode,
+        RequestCode.GET_TIMER_CHECK_POINT: tables.timer_checkpoint,
+        RequestCode.GET_TIMER_METRICS: tables.timer_metrics,
+    }
+
+
+class MetadataHandlers:
+    """Answers from the tables as they are at this moment."""
+
+    def __init__(self, ctx: BrokerContext, timer: Callable[[], TimerState | None]) -> None:
+        self._ctx = ctx
+        self._timer = timer
+        self._mapping_version = msgspec.json.encode(DataVersion(timestamp=ctx.started_ms))
+
+    def topics(self, request: Request) -> Command:
+        table = self._ctx.topics
+        rows = self._page(request, table, "topicSeq", "maxTopicNum")
+        body = encode_object(
+            [
+                ("dataVersion", msgspec.json.encode(table.version)),
+                ("mappingDataVersion", self._mapping_version),
+                ("topicConfigTable", encode_rows(rows)),
+                ("topicQueueMappingDetailMap", b"{}"),
+                ("topicQueueMappingInfoMap", b"{}"),
+            ]
+        )
+        return request.reply(fields={"totalTopicNum": str(len(table))}, body=b"".join(body))
+
+    def groups(self, request: Request) -> Command:
+        table = self._ctx.groups
+        rows = self._page(request, table, "groupSeq", "maxGroupNum")
+        forbidden = {
+            name: topics for name, topics in table.forbidden.items() if name in rows or len(rows) == len(table)
+        }
+        body = encode_object(
+            [
+                ("dataVersion", msgspec.json.encode(table.version)),
+                ("forbiddenTable", msgspec.json.encode(forbidden)),
+                ("subscriptionGroupTable", encode_rows(rows)),
+            ]
+        )
+        return request.reply(fields={"totalGroupNum": str(len(table))}, body=b"".join(body))
+
+    def _page(self, request: Request, table: Table, start_field: str, count_field: str) -> Mapping[str, object]:
+        """The rows a replica asked for. A page of an older version starts the paging anew, at 0."""
+        fields, settings = request.fields or {}, self._ctx.settings
+        asked = [name for name in (start_field, count_field, "dataVersion") if name in fields]
+        if not settings.metadata_split or not asked:
+            return dict(table.rows)
+        count = min(settings.metadata_split_rows, PAGE_ROWS_MAX)
+        wanted = _number(fields.get(count_field))
+        if wanted is not None and wanted >= 0:
+            count = min(count, wanted)
+        current = _version(fields.get("dataVersion")) == table.version
+        return table.page((_number(fields.get(start_field)) or 0) if current else 0, count)
+
+    def offsets(self, request: Request) -> Command:
+        return request.reply(body=b"".join(self._ctx.offsets.encode()))
+
+    def delay_offsets(self, request: Request) -> Command:
+        return request.reply(body=b"".join(self._ctx.delay_offsets.encode_file()))
+
+    def request_modes(self, request: Request) -> Command:
+        return request.reply(body=b"".join(self._ctx.request_modes.encode_file()))
+
+    async def set_request_mode(self, request: Request) -> Command:
+        mode = decode_body(MessageRequestMode, request.body)
+        if mode.mode not in ("PULL", "POP"):
+            remark = f"mode {mode.mode!r} is neither PULL nor POP; set one of them"
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
+        self._ctx.request_modes.set_mode(mode, self._ctx.clock_ms())
+        await self._ctx.request_modes.saved()
+        return request.reply()
+
+    def timer_checkpoint(self, request: Request) -> Command:
+        timer = self._timer()
+        if timer is None:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "The checkpoint is null")
+        return request.reply(body=timer.checkpoint())
+
+    def timer_metrics(self, request: Request) -> Command:
+        timer = self._timer()
+        if timer is None:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "The timer message store is null")
+        return request.reply(body=timer.metrics())
+
+
+def _number(text: str | None) -> int | None:
+    try:
+        return int(text) if text is not None else None
+    except ValueError:
+        return None
+
+
+def _version(text: str | None) -> DataVersion | None:
+    """The version a replica holds; None for none, or one we cannot read."""
+    if not text or not text.strip():
+        return None
+    try:
+        return decode_json(text.encode("utf-8", "surrogatepass"), DataVersion)
+    except (WireError, ValueError, RecursionError):
+        return None
