@@ -5,6 +5,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.wire.vectors import VECTORS
 
 from twinlog.replication.acks import AckTable, ReplicaAck, replicas_needed
 from twinlog.replication.errors import ReplicationError
@@ -13,8 +14,6 @@ from twinlog.replication.master_link import LogView, MasterLink
 from twinlog.replication.replica_link import ReplicaLink
 from twinlog.replication.transfer import REPORT, encode_pass, pass_number
 from twinlog.settings.replication import ReplicationSettings
-
-from tests.wire.vectors import VECTORS
 
 SETTINGS = ReplicationSettings(batch_bytes_max=4096)
 

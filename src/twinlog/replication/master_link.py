@@ -51,7 +51,7 @@ class MasterLink:
 
     def __init__(self, settings: ReplicationSettings, now_ms: int, *, whole_history: bool = False) -> None:
         self._settings = settings
-        self._whole_history = whole_history
+        self.whole_history = whole_history
         self._words = b""
         self._heard_ms = now_ms
         self._wrote_ms = now_ms
@@ -64,15 +64,15 @@ class MasterLink:
         self.next_offset = 0
         self.bytes_sent = 0
 
-    def receive(self, data: bytes, log: LogView, now_ms: int) -> bool:
-        """Take the replica's bytes; True when `acked` or `state` may have changed."""
+    def receive(self, data: bytes, log: LogView, now_ms: int) -> None:
+        """Take the replica's bytes. Stops behind a pass: call again with no bytes once its holder is known."""
         self._heard_ms = now_ms
-        words = self._words + data
-        whole = len(words) - len(words) % REPORT.size
-        self._words = words[whole:]
-        for (word,) in REPORT.iter_unpack(words[:whole]):
-            self._take(word, log)
-        return whole > 0
+        self._words += data
+        while len(self._words) >= REPORT.size:
+            (word,) = REPORT.unpack_from(self._words)
+            self._words = self._words[REPORT.size :]
+            if self._take(word, log):
+                return
 
     def next_transfer(self, log: LogView, now_ms: int) -> Transfer | None:
         """The next thing to send, or None while there is nothing; call again until it is None."""
@@ -102,11 +102,12 @@ class MasterLink:
     def is_silent(self, now_ms: int) -> bool:
         return now_ms - self._heard_ms > self._settings.silence_ms_max
 
-    def _take(self, word: int, log: LogView) -> None:
+    def _take(self, word: int, log: LogView) -> bool:
+        """Believe one word or refuse it; True when it was a pass."""
         if self.requested is None and self.pass_number is None:
             self.pass_number = pass_number(word)
             if self.pass_number is not None:
-                return
+                return True
         if word < 0:
             raise ReportError(f"a report of {word} is no log end; is this a replica?")
         if word > log.end:
@@ -123,6 +124,7 @@ class MasterLink:
         elif word > self.next_offset:
             raise ReportError(f"the replica acknowledges {word}, it was sent bytes up to {self.next_offset} only")
         self.acked = word
+        return False
 
     def _start(self, requested: int, log: LogView) -> None:
         self.requested = requested
@@ -131,7 +133,7 @@ class MasterLink:
         if requested == 0:
             # Java: a replica at 0 gets the newest segment only.
             newest = log.end - log.end % log.segment_bytes
-            self.next_offset = log.start if self._whole_history else max(newest, log.start)
+            self.next_offset = log.start if self.whole_history else max(newest, log.start)
         elif requested < log.start:
             self.state = State.STUCK
 

@@ -42,6 +42,7 @@ from twinlog.store.recovery import Recovery, RecoveryReport
 from twinlog.store.replica_tail import ReplicaTail
 from twinlog.store.retention import Cleaned, Retention
 from twinlog.store.run_flags import RunFlags
+from twinlog.store.set_aside import keep_range, keep_segments
 from twinlog.store.store_lock import StoreLock, clear_abort_marker, has_abort_marker, set_abort_marker
 from twinlog.wire.errors import RecordError
 from twinlog.wire.message import Message, decode_message
@@ -86,6 +87,7 @@ class MessageStore:
         self.on_arrival: list[Arrival] = []
         self.report = RecoveryReport(clean=True)
         self.dispatched_end = 0
+        self.last_record_offset: int | None = None  # of the newest record that was dispatched or recovered
         self._ops = ops
         self._on_damage = on_damage
         self._lock: StoreLock | None = None
@@ -219,12 +221,41 @@ class MessageStore:
         self._appender.last_timestamp = max(self._appender.last_timestamp, self._dispatched_timestamp)
         self.role = role
 
+    def drop_partial_record(self) -> None:
+        """Cut a record of which only a part has arrived, so that a replica asks for it whole."""
+        self.dispatch_pending()
+        if self.role == "SLAVE" and self._tail.end < self.log_end:
+            self.truncate(self._tail.end)
+
+    def set_log_aside(self, now_ms: int) -> Path:
+        """Keep the whole log under another name and begin with an empty store, for a replica that starts over."""
+        kept = keep_segments(self.root, self.commit_log, now_ms, self._ops)
+        self.commit_log.clear()
+        self.queues.delete_all()
+        if self.index is not None:
+            self.index.delete_all()
+        self._appender.pending = []
+        self._appender.forget()
+        self.dispatched_end, self.last_record_offset = 0, None
+        self._tail.start_at(0)
+        return kept
+
+    def cut_tail(self, log_end: int, now_ms: int) -> Path:
+        """Keep the bytes from `log_end` on in a file, then cut them off; returns the file."""
+        kept = keep_range(self.root, self.commit_log, log_end, self.log_end, now_ms, self._ops)
+        self.truncate(log_end)
+        return kept
+
     def truncate(self, log_end: int) -> None:
         """Cut the log and everything built from it at `log_end`, the start of a record or the log's end."""
         if log_end < self.commit_log.log_end:
             self._appender.pending = [one for one in self._appender.pending if _request_end(one) <= log_end]
             self.commit_log.truncate(log_end)
             self.queues.truncate_after(log_end)
+            if self.index is not None:
+                self.index.truncate_after(log_end)
+            if self.last_record_offset is not None and self.last_record_offset >= log_end:
+                self.last_record_offset = None
             if self.index is not None:
                 self.index.truncate_after(log_end)
         self.dispatched_end = min(self.dispatched_end, log_end)
@@ -244,6 +275,11 @@ class MessageStore:
     @property
     def flushed_end(self) -> int:
         return self.commit_log.flushed_end
+
+    @property
+    def whole_end(self) -> int:
+        """The end of the whole, checked records: what a replica may vouch for."""
+        return self._tail.end if self.role == "SLAVE" else self.commit_log.log_end
 
     @property
     def last_timestamp(self) -> int:
@@ -419,6 +455,7 @@ class MessageStore:
                 self.flags.set(RunFlags.LOGICS_QUEUE_ERROR)
                 log.error("queues cannot be written: %s; sends are refused until they can", error)
         last = batch[-1]
+        self.last_record_offset = last.physical_offset
         self.dispatched_end = last.physical_offset + last.size
         self._dispatched_timestamp = last.store_timestamp
         for tell in self.on_arrival:
@@ -448,6 +485,7 @@ class MessageStore:
         ).run()
         set_abort_marker(self.root, self._ops)
         self.checkpoint.confirm_offset = max(0, self.report.last_record)
+        self.last_record_offset = self.report.last_record if self.report.last_record >= 0 else None
         self.dispatched_end = self.log_end
         self._dispatched_timestamp = self._appender.last_timestamp = self.report.last_timestamp
         self._tail.start_at(self.log_end)

@@ -1,0 +1,89 @@
+"""Checksums of commit-log ranges, and the search for the first byte at which two logs differ."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+DIGEST_BYTES = 16
+RANGE_BYTES_MAX = 64 * 1024 * 1024  # what one request may ask a master to read
+_TAIL_BYTES = 256 * 1024
+_CHUNK_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ByteRange:
+    begin: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"{self.begin}-{self.end}"
+
+
+class Log(Protocol):
+    """What a digest needs of a commit log."""
+
+    def chunk(self, physical_offset: int, bytes_max: int) -> memoryview | None: ...
+
+
+def range_digest(log: Log, wanted: ByteRange) -> str | None:
+    """The digest of these bytes, or None when the log does not hold all of them."""
+    digest, at = hashlib.blake2b(digest_size=DIGEST_BYTES), wanted.begin
+    while at < wanted.end:
+        chunk = log.chunk(at, min(_CHUNK_BYTES, wanted.end - at))
+        if chunk is None or not chunk:
+            return None
+        digest.update(chunk)
+        at += len(chunk)
+    return digest.hexdigest()
+
+
+def parse_ranges(text: str | None) -> list[ByteRange]:
+    """Ranges as they travel, "0-1000,1000-2000"; ValueError names what is no range or too much at once."""
+    ranges = []
+    for part in (text or "").split(","):
+        begin, separator, end = part.partition("-")
+        if not separator or not begin.isdigit() or not end.isdigit() or int(begin) >= int(end):
+            raise ValueError(f"{part!r} is no byte range; write begin-end with begin below end")
+        ranges.append(ByteRange(int(begin), int(end)))
+    total = sum(one.end - one.begin for one in ranges)
+    if total > RANGE_BYTES_MAX:
+        raise ValueError(f"ranges of {total} bytes in one request; ask for at most {RANGE_BYTES_MAX} at a time")
+    return ranges
+
+
+def tail_search(begin: int, end: int) -> Generator[ByteRange, bool, int | None]:
+    """Find where two logs part, asking for as few bytes as possible.
+
+    Yields ranges and is sent whether both logs are equal there; returns the first offset from which they
+    differ, rounded down to a small block, or None when their common end is equal. Logs part at their tails:
+    once different, a replica gets no further bytes, so an equal tail means an equal log.
+    """
+    size, high = _TAIL_BYTES, end
+    low = max(begin, end - size)
+    if low >= end or (yield ByteRange(low, end)):
+        return None
+    while low > begin:  # step back until something is equal
+        high, size = low, size * 4
+        low = max(begin, high - min(size, RANGE_BYTES_MAX))
+        if (yield ByteRange(low, high)):
+            low, high = high, min(end, high + size)
+            break
+    else:
+        high = min(end, max(high, low + _TAIL_BYTES))
+    while high - low > 4096:  # the first difference lies in [low, high)
+        middle = (low + high) // 2
+        if (yield ByteRange(low, middle)):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def blocks(begin: int, end: int, size: int = RANGE_BYTES_MAX) -> Iterator[ByteRange]:
+    """The range cut into pieces that one request may ask for."""
+    while begin < end:
+        yield ByteRange(begin, min(end, begin + size))
+        begin += size

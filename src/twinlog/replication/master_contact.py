@@ -1,0 +1,115 @@
+"""What a replica asks its master on the remoting port before it follows it.
+
+A Twinlog master is greeted and compares checksums; a Java master is asked for its log's ends (its runtime
+information) and for the record that should be the replica's last one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from twinlog.net.pool import ConnectionPool
+from twinlog.replication.digests import ByteRange, range_digest, tail_search
+from twinlog.replication.errors import JoinRefused, ReplicationError
+from twinlog.replication.greeting import HelloAnswer, HelloHeader
+from twinlog.replication.join import LogRange
+from twinlog.store.message_store import MessageStore
+from twinlog.wire.bodies import KVTable, decode_body
+from twinlog.wire.codes import RequestCode, ResponseCode
+from twinlog.wire.errors import WireError
+from twinlog.wire.fastjson import loads
+from twinlog.wire.fields import decode_fields, encode_fields
+from twinlog.wire.twinlog_codes import TwinlogCode
+
+_TIMEOUT_MS = 3000
+_DIGEST_TIMEOUT_MS = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class MasterFacts:
+    """What the master said of itself."""
+
+    log: LogRange
+    pass_number: int | None = None  # a Twinlog master's
+    segment_bytes: int | None = None
+    differs_at: int | None = None
+
+    @property
+    def is_twinlog(self) -> bool:
+        return self.pass_number is not None
+
+
+class MasterContact:
+    """Questions to one master."""
+
+    def __init__(self, pool: ConnectionPool, address: str, store: MessageStore) -> None:
+        self._pool = pool
+        self._address = address
+        self._store = store
+
+    async def facts(self, hello: HelloHeader) -> MasterFacts:
+        """Greet the master; compare logs with it. JoinRefused when it does not want this replica."""
+        answer = await self._pool.request(
+            self._address, TwinlogCode.REPLICA_HELLO, encode_fields(hello), timeout_ms=_TIMEOUT_MS
+        )
+        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            return await self._java_facts()
+        if answer.code != ResponseCode.SUCCESS:
+            raise JoinRefused(f"{self._address} refuses this replica: {answer.remark}")
+        said = decode_fields(HelloAnswer, answer.fields)
+        if said.pass_number is None or said.log_start is None or said.log_end is None:
+            raise ReplicationError(f"{self._address} greeted back without pass or log ends: {answer.fields}")
+        log = LogRange(said.log_start, said.log_end)
+        differs_at = await self._first_difference(log)
+        return MasterFacts(log, said.pass_number, said.segment_bytes, differs_at)
+
+    async def record(self, physical_offset: int) -> bytes | None:
+        """The master's record at this offset, or None when it has none there."""
+        answer = await self._pool.request(
+            self._address,
+            RequestCode.VIEW_MESSAGE_BY_ID,
+            {"offset": str(physical_offset)},
+            timeout_ms=_TIMEOUT_MS,
+        )
+        return answer.body if answer.code == ResponseCode.SUCCESS else None
+
+    async def _java_facts(self) -> MasterFacts:
+        answer = await self._pool.request(self._address, RequestCode.GET_BROKER_RUNTIME_INFO, timeout_ms=_TIMEOUT_MS)
+        if answer.code != ResponseCode.SUCCESS:
+            raise ReplicationError(f"{self._address} does not tell its log's ends: {answer.remark}")
+        try:
+            table = decode_body(KVTable, answer.body).table
+            log = LogRange(int(table["commitLogMinOffset"]), int(table["commitLogMaxOffset"]))
+        except (WireError, KeyError, ValueError) as error:
+            raise ReplicationError(f"{self._address} tells its log's ends in an unknown form: {error}") from error
+        return MasterFacts(log, differs_at=await self._java_difference(log))
+
+    async def _java_difference(self, master: LogRange) -> int | None:
+        """Compare the replica's last whole record with the master's: Java keeps no checksums to ask for."""
+        last = self._store.last_record_offset
+        if last is None or not master.start <= last < master.end:
+            return None
+        ours = self._store.record_at(last)
+        theirs = await self.record(last)
+        return None if ours is not None and theirs == bytes(ours) else last
+
+    async def _first_difference(self, master: LogRange) -> int | None:
+        begin = max(master.start, self._store.log_start)
+        search = tail_search(begin, min(master.end, self._store.log_end))
+        try:
+            wanted = next(search)
+            while True:
+                wanted = search.send(await self._digests_equal(wanted))
+        except StopIteration as found:
+            return found.value
+
+    async def _digests_equal(self, wanted: ByteRange) -> bool:
+        ours = await asyncio.to_thread(range_digest, self._store.commit_log, wanted)
+        answer = await self._pool.request(
+            self._address, TwinlogCode.LOG_DIGESTS, {"ranges": str(wanted)}, timeout_ms=_DIGEST_TIMEOUT_MS
+        )
+        if answer.code != ResponseCode.SUCCESS:
+            raise ReplicationError(f"{self._address} gives no checksum of {wanted}: {answer.remark}")
+        theirs = loads(answer.body or b"[]")
+        return ours is not None and theirs == [ours]

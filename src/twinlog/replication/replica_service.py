@@ -1,0 +1,280 @@
+"""A replica that follows its master: finds it, joins it safely, copies its log, reports how far it is.
+
+    waiting --address known--> connecting --joined--> following --lost--> connecting ...
+                                   |
+                                   +-- must not join --> refused (looked at again now and then)
+
+Bytes are appended, their records checked and dispatched, and only then reported: a report never covers a
+record whose CRC, length or place in the log is wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from twinlog.net.errors import NetError
+from twinlog.net.pool import ConnectionPool, split_address
+from twinlog.replication.errors import JoinRefused, PeerSilent, ReplicationError
+from twinlog.replication.greeting import HelloHeader
+from twinlog.replication.join import Begin, LogRange, Refuse, Reseed, decide_join
+from twinlog.replication.master_contact import MasterContact, MasterFacts
+from twinlog.replication.replica_link import ReplicaLink
+from twinlog.replication.replica_status import ReplicaStatus
+from twinlog.replication.transfer import encode_pass
+from twinlog.settings.replication import ReplicationSettings
+from twinlog.store.message_store import MessageStore
+from twinlog.telemetry.log import get_logger
+
+log = get_logger(__name__)
+_RECEIVE_BYTES = 1024 * 1024
+_TURN_BYTES_MAX = 4 * 1024 * 1024  # appended per turn of the loop, before pulls get their turn
+_RETRY_MS_MIN, _RETRY_MS_MAX, _REFUSED_RETRY_MS = 100, 5_000, 10_000
+_CONNECT_SECONDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaIdentity:
+    cluster_name: str
+    broker_name: str
+    broker_id: int
+    instance: str
+
+
+@dataclass(frozen=True, slots=True)
+class MasterAddresses:
+    """Where the master is; either part may be unknown."""
+
+    ha: str | None = None
+    remoting: str | None = None
+
+
+class ReplicaService:
+    """Follows a master until cancelled."""
+
+    def __init__(
+        self,
+        settings: Callable[[], ReplicationSettings],
+        store: MessageStore,
+        identity: ReplicaIdentity,
+        pool: ConnectionPool,
+        *,
+        clock_ms: Callable[[], int],
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._identity = identity
+        self._pool = pool
+        self._clock_ms = clock_ms
+        self._addresses = MasterAddresses()
+        self._changed = asyncio.Event()
+        self._session: _Session | None = None
+        self.status = ReplicaStatus()
+
+    def master_is_at(self, addresses: MasterAddresses) -> None:
+        """Take the name server's word; a link to another master is given up, an unknown HA address keeps the old."""
+        ha = self._settings().master_address or addresses.ha or self._addresses.ha
+        addresses = MasterAddresses(ha, addresses.remoting)
+        if addresses == self._addresses:
+            return
+        moved = addresses.ha != self._addresses.ha
+        self._addresses = addresses
+        self._changed.set()
+        if moved and self._session is not None:
+            self._session.end(ReplicationError(f"the master is now at {addresses.ha}"))
+
+    async def run(self) -> None:
+        self.master_is_at(MasterAddresses())  # haMasterAddress needs no name server
+        retry_ms = _RETRY_MS_MIN
+        while True:
+            self._changed.clear()
+            wait_ms = retry_ms
+            if self._addresses.ha is None:
+                self.status.became("waiting", "no master is known yet")
+                wait_ms = _REFUSED_RETRY_MS
+            else:
+                try:
+                    await self._follow(self._addresses)
+                except JoinRefused as error:
+                    if str(error) != self.status.reason:
+                        log.error("this replica must not join its master", reason=str(error))
+                    self.status.became("refused", str(error))
+                    self.status.refusals += 1
+                    wait_ms = _REFUSED_RETRY_MS
+                except (OSError, NetError, ReplicationError) as error:
+                    log.warning("the master was lost", master=self._addresses.ha, reason=str(error))
+                    followed = self.status.state == "following"
+                    self.status.became("connecting", str(error))
+                    retry_ms = _RETRY_MS_MIN if followed else min(retry_ms * 2, _RETRY_MS_MAX)
+                    wait_ms = retry_ms
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_ms / 1000):
+                    await self._changed.wait()
+
+    async def _follow(self, addresses: MasterAddresses) -> None:
+        assert addresses.ha is not None
+        status, store = self.status, self._store
+        status.master_ha_address = addresses.ha
+        status.became("connecting", f"to {addresses.ha}")
+        store.drop_partial_record()
+        facts = await self._join(addresses)
+        status.master_is_twinlog = facts.is_twinlog if facts else None
+        status.master_end = facts.log.end if facts else None
+        host, port = split_address(addresses.ha)
+        connected = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        connected.setblocking(False)
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                await asyncio.get_running_loop().sock_connect(connected, (host, port))
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            greeting = encode_pass(facts.pass_number) if facts and facts.pass_number is not None else b""
+            self._session = _Session(connected, store, self._settings, status, self._clock_ms, greeting)
+            status.reconnects += 1
+            status.became("following", "")
+            log.info("following", master=addresses.ha, log_end=store.log_end, twinlog=status.master_is_twinlog)
+            await self._session.over
+        finally:
+            if self._session is not None:
+                self._session.stop()
+                self._session = None
+            connected.close()
+
+    async def _join(self, addresses: MasterAddresses) -> MasterFacts | None:
+        """Make sure that joining is safe, and prepare the log for it; None when the master cannot be asked."""
+        if addresses.remoting is None:
+            return None
+        store, settings = self._store, self._settings()
+        ours = LogRange(store.log_start, store.log_end)
+        contact = MasterContact(self._pool, addresses.remoting, store)
+        identity = self._identity
+        facts = await contact.facts(
+            HelloHeader(
+                cluster_name=identity.cluster_name,
+                broker_name=identity.broker_name,
+                broker_id=identity.broker_id,
+                instance=identity.instance,
+                log_start=ours.start,
+                log_end=ours.end,
+                segment_bytes=store.settings.segment_bytes,
+                whole_history=settings.copy_whole_history,
+            )
+        )
+        plan = decide_join(
+            ours,
+            facts.log,
+            segment_bytes=store.settings.segment_bytes,
+            master_segment_bytes=facts.segment_bytes,
+            differs_at=facts.differs_at,
+            whole_history=settings.copy_whole_history,
+            reseed_allowed=settings.reseed_allowed,
+        )
+        if isinstance(plan, Refuse):
+            raise JoinRefused(plan.reason)
+        if isinstance(plan, Reseed):
+            log.warning(
+                "the log is set aside and begun anew", missing_from=plan.missing.start, missing_to=plan.missing.end
+            )
+            store.set_log_aside(self._clock_ms())
+        if isinstance(plan, Begin | Reseed) and settings.copy_whole_history and not facts.is_twinlog:
+            await self._begin_java_history(contact, facts.log)
+        return facts
+
+    async def _begin_java_history(self, contact: MasterContact, master: LogRange) -> None:
+        """Give an empty log a beginning, since a Java master that is asked for offset 0 starts at its last file."""
+        if master.is_empty:
+            return
+        first = await contact.record(master.start)
+        if first is None:
+            raise ReplicationError(f"the master does not give the record at its log's beginning, {master.start}")
+        self._store.append_raw(master.start, first)
+        self._store.dispatch_pending()
+
+
+class _Session:
+    """One connection to a master's HA port, driven by the loop's readiness callbacks."""
+
+    def __init__(
+        self,
+        connected: socket.socket,
+        store: MessageStore,
+        settings: Callable[[], ReplicationSettings],
+        status: ReplicaStatus,
+        clock_ms: Callable[[], int],
+        greeting: bytes,
+    ) -> None:
+        self._socket = connected
+        self._store = store
+        self._settings = settings
+        self._status = status
+        self._clock_ms = clock_ms
+        self._loop = asyncio.get_running_loop()
+        self._buffer = bytearray(_RECEIVE_BYTES)
+        self._link = ReplicaLink(settings(), store.log_end, clock_ms())
+        self._unsent = greeting
+        self.over: asyncio.Future[None] = self._loop.create_future()
+        self._report()
+        self._loop.add_reader(connected.fileno(), self._readable)
+        self._ticking = self._loop.create_task(self._tick())
+
+    def end(self, reason: Exception) -> None:
+        if not self.over.done():
+            self.over.set_exception(reason)
+
+    def stop(self) -> None:
+        self._ticking.cancel()
+        self._loop.remove_reader(self._socket.fileno())
+        if not self.over.done():
+            self.over.cancel()
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(1)
+            now_ms = self._clock_ms()
+            self._status.measure(now_ms)
+            if self._link.is_silent(now_ms):
+                self.end(PeerSilent("the master", self._settings().silence_ms_max))
+                return
+            try:
+                self._report()
+            except OSError as error:
+                self.end(error)
+
+    def _readable(self) -> None:
+        try:
+            self._take()
+        except Exception as error:
+            self._loop.remove_reader(self._socket.fileno())
+            self.end(error)
+
+    def _take(self) -> None:
+        """Append everything that has arrived, dispatch its whole records, then report."""
+        taken = 0
+        while taken < _TURN_BYTES_MAX:
+            try:
+                count = self._socket.recv_into(self._buffer)
+            except BlockingIOError:
+                break
+            if count == 0:
+                raise ConnectionError("the master closed the connection")
+            taken += count
+            for append in self._link.receive(memoryview(self._buffer)[:count], self._clock_ms()):
+                self._store.append_raw(append.physical_offset, append.data)
+            if count < _RECEIVE_BYTES:
+                break
+        self._status.bytes_received += taken
+        self._status.last_read_ms = self._clock_ms()
+        self._store.dispatch_pending()
+        self._report()
+
+    def _report(self) -> None:
+        report = self._link.appended(self._store.whole_end, self._clock_ms())
+        if report is None and not self._unsent:
+            return
+        data = self._unsent + (report or b"")
+        with contextlib.suppress(BlockingIOError):
+            data = data[self._socket.send(data) :]
+            self._status.last_write_ms = self._clock_ms()
+        self._unsent = data

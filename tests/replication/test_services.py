@@ -1,0 +1,192 @@
+"""A master's and a replica's services on real sockets and stores, in one process."""
+
+import asyncio
+import contextlib
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from twinlog.net.pool import ConnectionPool
+from twinlog.replication.master_service import MasterService
+from twinlog.replication.replica_service import MasterAddresses, ReplicaIdentity, ReplicaService
+from twinlog.settings.replication import ReplicationSettings
+from twinlog.settings.store import StoreSettings
+from twinlog.store.append import Draft
+from twinlog.store.message_store import MessageStore
+
+SEGMENT = 64 * 1024
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def open_store(path: Path, role: str) -> MessageStore:
+    settings = StoreSettings(
+        root_dir=str(path), segment_bytes=SEGMENT, queue_file_bytes_given=20_000, index_slots=100, index_entries=1000
+    )
+    return MessageStore.open(settings, role=role)
+
+
+def send(store: MessageStore, count: int, size: int = 100) -> None:
+    for number in range(count):
+        draft = Draft(topic="T", queue_id=number % 2, body=b"%d" % number * size, born_host=("127.0.0.1", 1))
+        store.append(draft)
+    store.dispatch_pending()
+
+
+async def until(condition, seconds: float = 10) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.002)
+
+
+def log_bytes(store: MessageStore, begin: int, end: int) -> bytes:
+    parts, at = [], begin
+    while at < end:
+        chunk = store.commit_log.chunk(at, end - at)
+        assert chunk is not None
+        parts.append(bytes(chunk))
+        at += len(chunk)
+    return b"".join(parts)
+
+
+class Pair:
+    """A master store with its service, and a replica store with its."""
+
+    def __init__(self, tmp_path: Path, **settings) -> None:
+        self.settings = ReplicationSettings(listen_port=0, heartbeat_ms=200, **settings)
+        self.master = open_store(tmp_path / "master", "ASYNC_MASTER")
+        self.replica = open_store(tmp_path / "replica", "SLAVE")
+        self.acked = 0
+        self.tasks: list[asyncio.Task] = []
+
+    def start_master(self) -> None:
+        self.master_service = MasterService(
+            lambda: self.settings,
+            self.master.commit_log,
+            bind_address="127.0.0.1",
+            clock_ms=now_ms,
+            on_acks=lambda: setattr(self, "acked", self.master_service.acks.safe_end(1, self.master.log_end)),
+        )
+        self.master_service.listen()
+        self.tasks.append(asyncio.create_task(self.master_service.run()))
+
+    def start_replica(self) -> None:
+        self.pool = ConnectionPool()
+        identity = ReplicaIdentity("C", "b", 1, "instance-1")
+        self.replica_service = ReplicaService(lambda: self.settings, self.replica, identity, self.pool, clock_ms=now_ms)
+        self.replica_service.master_is_at(MasterAddresses(ha=f"127.0.0.1:{self.master_service.port}"))
+        self.tasks.append(asyncio.create_task(self.replica_service.run()))
+
+    def send(self, count: int, size: int = 100) -> None:
+        send(self.master, count, size)
+        self.master_service.wake()
+
+    async def joined(self) -> None:
+        """The replica has made its first report."""
+        await until(lambda: any(view.state == "sending" for view in self.master_service.views()))
+
+    async def caught_up(self) -> None:
+        await until(lambda: self.replica.whole_end == self.master.log_end and self.acked == self.master.log_end)
+
+    async def stop(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        with contextlib.suppress(AttributeError):
+            await self.pool.close()
+        self.master.close()
+        self.replica.close()
+
+
+@pytest.fixture
+async def pair(tmp_path):
+    pair = Pair(tmp_path)
+    yield pair
+    await pair.stop()
+
+
+async def test_a_replica_is_its_masters_twin_in_bytes_and_queues(pair):
+    pair.start_master()
+    pair.start_replica()
+    await pair.joined()
+    for _ in range(5):
+        pair.send(100)
+        await asyncio.sleep(0)
+    pair.send(1, size=20_000)
+    await pair.caught_up()
+    assert pair.replica.log_start == 0
+    assert log_bytes(pair.replica, 0, pair.replica.log_end) == log_bytes(pair.master, 0, pair.master.log_end)
+    assert [pair.replica.max_offset("T", queue) for queue in (0, 1)] == [251, 250]
+    assert pair.replica.read("T", 0, 200).count == pair.master.read("T", 0, 200).count > 0
+
+
+async def test_an_empty_replica_of_an_old_master_starts_at_the_newest_segment(pair):
+    pair.start_master()
+    pair.send(1000)
+    assert pair.master.log_end > 2 * SEGMENT
+    pair.start_replica()
+    await pair.caught_up()
+    begin = pair.replica.log_start
+    assert begin == pair.master.log_end - pair.master.log_end % SEGMENT
+    assert log_bytes(pair.replica, begin, pair.replica.log_end) == log_bytes(pair.master, begin, pair.master.log_end)
+
+
+async def test_an_empty_replica_may_take_the_whole_history(tmp_path):
+    pair = Pair(tmp_path, copy_whole_history=True)
+    pair.start_master()
+    pair.send(1000)
+    pair.start_replica()
+    await pair.caught_up()
+    assert pair.replica.log_start == 0 and pair.replica.max_offset("T", 0) == 500
+    await pair.stop()
+
+
+async def test_a_lost_connection_is_made_again_and_nothing_is_missing(pair):
+    pair.start_master()
+    pair.start_replica()
+    pair.send(10)
+    await pair.caught_up()
+    for _ in range(3):
+        pair.master_service.drop_all("test")
+        pair.send(50)
+        await pair.caught_up()
+    assert log_bytes(pair.replica, 0, pair.replica.log_end) == log_bytes(pair.master, 0, pair.master.log_end)
+    assert pair.replica_service.status.reconnects >= 4
+
+
+async def test_acknowledgement_follows_the_replica_and_ends_with_it(pair):
+    pair.start_master()
+    pair.start_replica()
+    pair.send(10)
+    await pair.caught_up()
+    safe = pair.master_service.acks.safe_end(1, pair.master.log_end)
+    assert safe == pair.master.log_end
+    pair.master_service.drop_all("test")
+    assert pair.master_service.acks.safe_end(1, pair.master.log_end) == 0
+
+
+@pytest.mark.parametrize("words", [b"\xff" * 8, b"\x7f" * 8, b"\x00" * 7 + b"\x01" + b"\x00" * 8])
+async def test_garbage_on_the_ha_port_is_closed_counted_and_acknowledges_nothing(pair, words):
+    pair.start_master()
+    pair.send(10)
+    reader, writer = await asyncio.open_connection("127.0.0.1", pair.master_service.port)
+    writer.write(words)
+    async with asyncio.timeout(5):
+        while await reader.read(65536):
+            pass
+    writer.close()
+    assert pair.master_service.refused == 1 and pair.master_service.acks.acks() == []
+
+
+async def test_a_silent_peer_is_dropped(tmp_path):
+    pair = Pair(tmp_path)
+    pair.settings = replace(pair.settings, silence_ms_max=300)
+    pair.start_master()
+    reader, _ = await asyncio.open_connection("127.0.0.1", pair.master_service.port)
+    async with asyncio.timeout(5):
+        assert await reader.read() == b""
+    await pair.stop()
