@@ -1,0 +1,47 @@
+from twinlog.client.routes import borrowed_route, read_route
+from twinlog.wire.bodies import BrokerData, MessageQueue, QueueData, TopicRouteData
+
+
+def route_data(perm: int = 6, addresses: dict[int, str] | None = None, order: str | None = None) -> TopicRouteData:
+    return TopicRouteData(
+        queue_datas=[QueueData(broker_name="a", read_queue_nums=3, write_queue_nums=2, perm=perm)],
+        broker_datas=[BrokerData(cluster="C", broker_name="a", broker_addrs=addresses or {0: "h:1", 1: "h:2"})],
+        order_topic_conf=order,
+    )
+
+
+def test_writers_and_readers_see_their_own_queues():
+    route = read_route("T", route_data())
+    assert [q.queue_id for q in route.writable] == [0, 1]
+    assert [q.queue_id for q in route.readable] == [0, 1, 2]
+
+
+def test_permissions_hide_queues():
+    assert read_route("T", route_data(perm=4)).writable == ()
+    assert read_route("T", route_data(perm=2)).readable == ()
+
+
+def test_without_a_master_a_topic_can_be_read_and_not_written():
+    route = read_route("T", route_data(addresses={1: "h:2"}))
+    assert route.writable == ()
+    assert len(route.readable) == 3
+    assert route.address_of("a") == "h:2"
+    assert route.master_of("a") is None
+
+
+def test_the_suggested_replica_is_used_while_it_is_there():
+    route = read_route("T", route_data())
+    assert route.address_of("a", 1) == "h:2"
+    assert route.address_of("a", 5) == "h:1"
+    assert route.address_of("unknown") is None
+
+
+def test_an_order_topic_keeps_its_queues_while_a_broker_is_away():
+    route = read_route("T", route_data(order="a:2;gone:1"))
+    assert route.writable == (MessageQueue("T", "a", 0), MessageQueue("T", "a", 1), MessageQueue("T", "gone", 0))
+
+
+def test_a_new_topic_borrows_the_default_route_with_fewer_queues():
+    route = borrowed_route("New", route_data(perm=7), 2)
+    assert route.is_default
+    assert [(q.topic, q.queue_id) for q in route.writable] == [("New", 0), ("New", 1)]
