@@ -14,6 +14,7 @@ bytes or a bad topic name give a status, never an exception and never a byte in 
 from __future__ import annotations
 
 import enum
+import mmap
 import struct
 import zlib
 from collections.abc import Callable, Sequence
@@ -139,7 +140,10 @@ class Appender:
         self._store_host = encode_host(store_host)
         self._hosts: dict[tuple[str, int], bytes] = {}
         self._lanes: dict[tuple[str, int], _Lane] = {}
-        self._populated_end = 0
+        # The part of the last segment that is mapped, populated and free for records: up to `_ready_end`.
+        self._memory: mmap.mmap | None = None
+        self._base = 0
+        self._ready_end = -1
 
     def append(self, draft: Draft) -> Appended:
         """Store one message."""
@@ -183,17 +187,11 @@ class Appender:
             return Appended(PutStatus.MESSAGE_ILLEGAL)
 
         log = self._log
-        segment = log.tail()
-        if log.log_end + size + BLANK_BYTES > segment.base + segment.size:
-            if size + BLANK_BYTES > segment.size:
-                return Appended(PutStatus.MESSAGE_ILLEGAL)
-            segment = log.roll()
+        if log.log_end + size > self._ready_end and not self._make_ready(size):
+            return Appended(PutStatus.MESSAGE_ILLEGAL)
         physical_offset = log.log_end
-        position = physical_offset - segment.base
+        position = physical_offset - self._base
         end = position + size
-        if physical_offset + size > self._populated_end:
-            self._populated_end = segment.base + segment.populate(end)
-            log.allocate_ahead()
 
         transaction = sys_flag & TRANSACTION_MASK
         counted = transaction != TRANSACTION_PREPARED and transaction != TRANSACTION_ROLLBACK
@@ -203,7 +201,8 @@ class Appender:
             timestamp = self.last_timestamp
         length = _SHORTS[properties_length] if properties_length < 4096 else _SHORT.pack(properties_length)
 
-        memory = segment.map
+        memory = self._memory
+        assert memory is not None
         memory[position + head.size : end - crc_bytes] = b"".join((body, lane.topic_bytes, length, properties))
         try:
             head.pack_into(
@@ -270,6 +269,7 @@ class Appender:
             return Appended(PutStatus.MESSAGE_ILLEGAL)
         if self._log.log_end + room + BLANK_BYTES > self._log.tail().end:
             self._log.roll()
+            self._ready_end = -1
         now = max(self._clock_ms(), self.last_timestamp)
         clock, self._clock_ms = self._clock_ms, lambda: now
         try:
@@ -287,12 +287,26 @@ class Appender:
         else:
             for key in [key for key in self._lanes if key[0] == topic]:
                 del self._lanes[key]
-        self._populated_end = 0
+        self._memory, self._ready_end = None, -1
 
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
         """The offset the next message of this queue will get."""
         lane = self._lanes.get((topic, queue_id))
         return self._next_offset(topic, queue_id) if lane is None else lane.next_offset
+
+    def _make_ready(self, size: int) -> bool:
+        """Prepare room for a record at the log's end, in a new segment if need be; False if none is large enough."""
+        log = self._log
+        segment = log.tail()
+        if log.log_end + size + BLANK_BYTES > segment.end:
+            if size + BLANK_BYTES > segment.size:
+                return False
+            segment = log.roll()
+        self._memory, self._base = segment.map, segment.base
+        populated = segment.populate(log.log_end - segment.base + size)
+        self._ready_end = min(segment.base + populated, segment.end - BLANK_BYTES)
+        log.allocate_ahead()
+        return True
 
     def _open_lane(self, topic: str, queue_id: int) -> _Lane | None:
         try:

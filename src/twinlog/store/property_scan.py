@@ -1,32 +1,46 @@
 """The three properties every record is dispatched by, found without decoding the others.
 
-What it trades: the byte patterns of TAGS, KEYS and UNIQ_KEY are looked up directly, which costs a third
-of a full decode. Rare shapes (an empty value, an undecodable one) fall back to the plain decoder, and a
-property test holds both equal.
+What it trades: the byte patterns of TAGS, KEYS and UNIQ_KEY are looked up directly, and the look-up is
+written out three times, which costs a quarter of a full decode. Rare shapes (an empty value) fall back to
+the plain decoder, and a property test holds both equal.
 """
 
 from __future__ import annotations
 
 from twinlog.wire.properties import KEYS, TAGS, UNIQ_KEY, decode_properties
 
-_SEPARATOR = b"\x02"
-_TAGS = (b"TAGS\x01", b"\x02TAGS\x01", 5, TAGS)
-_KEYS = (b"KEYS\x01", b"\x02KEYS\x01", 5, KEYS)
-_UNIQ_KEY = (b"UNIQ_KEY\x01", b"\x02UNIQ_KEY\x01", 9, UNIQ_KEY)
-
 
 def dispatch_properties(data: bytes) -> tuple[str, str, str | None]:
-    """(tags, keys, unique key) of a properties text; empty, empty and None when absent."""
-    return _find(data, _TAGS) or "", _find(data, _KEYS) or "", _find(data, _UNIQ_KEY)
+    """(tags, keys, unique key) of a properties text; empty, empty and None when absent.
+
+    The last pair of a name wins, hence `rfind`; -1, found by nobody, stands for the separator that the
+    first pair of the text does not have in front of it.
+    """
+    tags, keys, uniq_key = "", "", None
+    at = data.rfind(b"\x02UNIQ_KEY\x01")
+    if at >= 0 or data.startswith(b"UNIQ_KEY\x01"):
+        end = data.find(b"\x02", at + 10)
+        value = data[at + 10 : end] if end >= 0 else data[at + 10 :]
+        if not value:
+            return _decode(data)
+        uniq_key = value.decode("utf-8", "replace")
+    at = data.rfind(b"\x02TAGS\x01")
+    if at >= 0 or data.startswith(b"TAGS\x01"):
+        end = data.find(b"\x02", at + 6)
+        value = data[at + 6 : end] if end >= 0 else data[at + 6 :]
+        if not value:
+            return _decode(data)
+        tags = value.decode("utf-8", "replace")
+    at = data.rfind(b"\x02KEYS\x01")
+    if at >= 0 or data.startswith(b"KEYS\x01"):
+        end = data.find(b"\x02", at + 6)
+        value = data[at + 6 : end] if end >= 0 else data[at + 6 :]
+        if not value:
+            return _decode(data)
+        keys = value.decode("utf-8", "replace")
+    return tags, keys, uniq_key
 
 
-def _find(data: bytes, what: tuple[bytes, bytes, int, str]) -> str | None:
-    first, later, length, name = what
-    at = data.rfind(later) + 1  # the last pair of a name wins
-    if not at and not data.startswith(first):
-        return None
-    end = data.find(_SEPARATOR, at + length)
-    value = data[at + length :] if end < 0 else data[at + length : end]
-    if not value:  # an empty value does not count, an earlier one of the same name may
-        return decode_properties(data).get(name)
-    return value.decode("utf-8", "replace")
+def _decode(data: bytes) -> tuple[str, str, str | None]:
+    pairs = decode_properties(data)
+    return pairs.get(TAGS, ""), pairs.get(KEYS, ""), pairs.get(UNIQ_KEY)

@@ -39,6 +39,7 @@ from twinlog.store.segment import Segment
 
 log = logging.getLogger(__name__)
 _EDGE_BYTES = 8  # the magic of a record may stand in the next data range
+_RELEASE_BYTES = 32 * 1024 * 1024
 TORN_BYTES_MAX = 8 * 1024 * 1024  # of a torn tail this much is kept in quarantine, more than any record
 
 
@@ -172,11 +173,14 @@ class Recovery:
     def _walk_segment(self, segment: Segment, position: int) -> Stop:
         """Take the records of one segment; returns where and why they end."""
         batches = scan(segment.map, position, segment.size, segment.base, **self._crc)
-        last = next(batches)
+        last, released = next(batches), position
         for batch in batches:  # one behind, as a last record is looked at twice
             if len(batch):
                 self._take(last)
                 last = batch
+                if (here := int(batch.position[0])) - released > _RELEASE_BYTES:
+                    segment.release_pages(released, here)
+                    released = here
             else:
                 last.stop = batch.stop
         assert last.stop is not None

@@ -23,6 +23,7 @@ SEGMENT_NAME = re.compile(r"[0-9]{20}\Z")
 PAGE = mmap.PAGESIZE
 _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE, Linux 5.14: maps pages for writing, many at a time
 _POPULATE_BYTES = 256 * 1024
+_RELEASE_BYTES = 16 * 1024 * 1024
 _ZEROS = bytes(1024 * 1024)
 
 
@@ -93,26 +94,33 @@ class Segment:
             raise AllocationFailed(self.path, self.size, error) from error
 
     def populate(self, position: int) -> int:
-        """Map the pages after `position` for writing in one call; returns where the mapped part ends.
+        """Map the pages around `position` for writing in one call; returns where the mapped part ends.
 
         One page fault per 4 KiB costs as much as encoding five messages. Kernels without this call
-        simply fault page by page.
+        simply fault page by page. Pages far behind are let go on the way.
         """
-        if position >= self._populated:
-            begin = position - position % PAGE
-            length = min(_POPULATE_BYTES, self.size - begin)
+        if position > self._populated:
+            begin = self._populated
+            if position - begin > _POPULATE_BYTES:
+                begin = position - position % PAGE
+            end = min(max(begin + _POPULATE_BYTES, position), self.size)
             try:
-                self.map.madvise(_POPULATE_WRITE, begin, length)
-                self._populated = begin + length
+                self.map.madvise(_POPULATE_WRITE, begin, end - begin)
             except (OSError, ValueError):
-                self._populated = self.size
+                end = self.size
+            if begin // _RELEASE_BYTES != end // _RELEASE_BYTES:
+                self.release_pages(end - 3 * _RELEASE_BYTES, end - _RELEASE_BYTES)
+            self._populated = end
         return self._populated
 
-    def release_pages(self) -> None:
-        """Give the pages back to the page cache: they stop counting as this process's memory."""
-        if self._map is not None:
-            self._map.madvise(mmap.MADV_DONTNEED)
-            self._populated = 0
+    def release_pages(self, begin: int = 0, end: int | None = None) -> None:
+        """Give pages back to the page cache: they stop counting as this process's memory, and lose nothing."""
+        begin = max(0, begin - begin % PAGE)
+        end = self.size if end is None else end
+        if self._map is not None and begin < end:
+            self._map.madvise(mmap.MADV_DONTNEED, begin, end - begin)
+            if end == self.size:
+                self._populated = 0
 
     def data_ranges(self, position: int) -> list[tuple[int, int]]:
         """The ranges from `position` on that may hold something other than zeros."""
