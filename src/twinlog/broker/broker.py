@@ -42,6 +42,7 @@ from twinlog.broker.maintenance_service import MaintenanceService, save_service
 from twinlog.broker.register_service import RegisterService
 from twinlog.broker.stats import BrokerStats
 from twinlog.broker.stats_service import StatsService
+from twinlog.broker.task_errors import single_error
 from twinlog.broker.topic_creation import seed_tables
 from twinlog.metadata.tables import MetadataTables, open_tables
 from twinlog.net.pool import ConnectionPool
@@ -112,21 +113,27 @@ class Broker:
             message_rules.install(ctx)
             pool = ConnectionPool(connect_timeout_ms=self.conf.net.connect_timeout_ms)
             register = RegisterService(ctx, pool)
-            services = [*self._services(ctx), register]
+            services: list[Service] = [*self._services(ctx), register]
             try:
-                async with asyncio.TaskGroup() as tasks, self._servers(ctx):
-                    for service in services:
-                        tasks.create_task(service.run(), name=type(service).__name__)
-                    await self._announce(register)
-                    log.info("ready", address=self.address, seconds=round(time.perf_counter() - started, 3))
-                    if self._on_ready is not None:
-                        self._on_ready(self)
-                    try:
-                        await asyncio.get_running_loop().create_future()
-                    finally:
-                        await register.unregister()
+                with single_error():
+                    await self._serve(ctx, services, register, started)
             finally:
                 await pool.close()
+
+    async def _serve(
+        self, ctx: BrokerContext, services: list[Service], register: RegisterService, started: float
+    ) -> None:
+        async with asyncio.TaskGroup() as tasks, self._servers(ctx):
+            for service in services:
+                tasks.create_task(service.run(), name=type(service).__name__)
+            await self._announce(register)
+            log.info("ready", address=self.address, seconds=round(time.perf_counter() - started, 3))
+            if self._on_ready is not None:
+                self._on_ready(self)
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                await register.unregister()
 
     # -- parts ---------------------------------------------------------------------------------
 

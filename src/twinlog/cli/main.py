@@ -20,6 +20,7 @@ class Lazy(NamedTuple):
 COMMANDS: dict[str, Lazy] = {
     "namesrv": Lazy("twinlog.cli.namesrv:namesrv", "Run a name server."),
     "broker": Lazy("twinlog.cli.broker:broker", "Run a broker."),
+    "dev": Lazy("twinlog.cli.dev:dev", "Run a name server and a broker together, for development."),
 }
 
 
