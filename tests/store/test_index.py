@@ -242,9 +242,9 @@ def test_a_failed_write_loses_and_doubles_nothing(allowed, tmp_path):
     index.dispatch(requests)
     with pytest.raises(OSError, match="No space"):
         for _ in range(10):
-            index.flush()
+            index.close()
             index._files[-1]._dirty_blocks[:] = True
-    index.flush()
+    index.close()
     assert find(index, "a") == [300, 200, 100, 0]
     assert [find(index, f"ID{number:030d}") for number in range(4)] == [[0], [100], [200], [300]]
     again = index_at(tmp_path, entry_max=6)

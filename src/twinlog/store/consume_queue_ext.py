@@ -16,7 +16,9 @@ from typing import NamedTuple
 from twinlog.store.unit_queue import QueueFiles, UnitQueue
 
 _HEAD = struct.Struct(">hqqh")
-_FILE_END = struct.pack(">h", -1)
+_SIZE = struct.Struct(">h")
+_FILE_END = _SIZE.pack(-1)
+_CHUNK_BYTES = 64 * 1024
 _END_BYTES = 4
 ADDRESS_MAX = -0x80000001  # every address is at most this, every hash above it
 _ADDRESS_BASE = -0x8000_0000_0000_0000
@@ -76,16 +78,17 @@ class ConsumeQueueExt(UnitQueue):
 
     def _count_good(self, start: int) -> int:
         """The bytes of whole units at the front of one file; a file with its end mark counts as full."""
-        self.end = self.written = start + self.file_units
-        at = start
-        while at <= start + self.file_units - _HEAD.size:
-            (size,) = struct.unpack(">h", self.read(at, 2))
+        path, at, base, chunk = self.path_of(start), 0, 0, b""
+        while at + 2 <= self.file_units:
+            if at + 2 > base + len(chunk):
+                base, chunk = at, self.files.read(path, _CHUNK_BYTES, at)
+            (size,) = _SIZE.unpack_from(chunk, at - base)
             if size == -1:
                 return self.file_units
-            if size < _HEAD.size:
+            if size < _HEAD.size or at + size > self.file_units:
                 break
             at += size
-        return at - start
+        return at
 
     def _append(self, data: bytes) -> None:
         self.tail += data

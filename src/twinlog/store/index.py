@@ -3,6 +3,8 @@
 Indexing is deferred: `dispatch` only remembers the records, and `drain` enters them in one batch, when many
 have gathered, on a timer of the store, before a query and before a flush. A crash loses what was not entered,
 so recovery dispatches the log again from `end_physical` on; records that are in the index are left out.
+
+The thread that dispatches never waits for one that flushes: it leaves the entering to it.
 """
 
 from __future__ import annotations
@@ -62,7 +64,8 @@ class Index:
         self._io = QueueFiles(ops, _OPEN_FILES_MAX)
         self._files: list[IndexFile] = []
         self._pending: list[DispatchRequest] = []
-        self._lock = threading.RLock()
+        self._gathering = threading.Lock()  # around `_pending`, always brief
+        self._lock = threading.RLock()  # around the files
 
     def load(self, *, clean: bool, trusted_timestamp: int = 0) -> None:
         """Open the files. After a crash, those that end after `trusted_timestamp` are repaired, not deleted.
@@ -88,24 +91,31 @@ class Index:
 
     def dispatch(self, batch: Sequence[DispatchRequest]) -> None:
         """Remember the records; they enter the index when there are many, or at the next `drain`."""
-        with self._lock:
+        with self._gathering:
             self._pending += batch
-            if len(self._pending) >= PENDING_MAX:
+        if len(self._pending) >= PENDING_MAX and self._lock.acquire(blocking=False):
+            try:
                 self.drain()
+            finally:
+                self._lock.release()
 
     def drain(self) -> None:
         """Enter what is pending. On failure it stays pending."""
         with self._lock:
-            if self._pending:
-                self._enter(self._pending)
-                self._pending = []
+            with self._gathering:
+                requests, self._pending = self._pending, []
+            if requests:
+                try:
+                    self._enter(requests)
+                except OSError:
+                    with self._gathering:
+                        self._pending = requests + self._pending
+                    raise
 
     def flush(self) -> None:
-        """Enter what is pending and make all files durable, slot tables included."""
+        """Enter what is pending and make it durable; the slot table of the last file can wait for `close`."""
         with self._lock:
             self.drain()
-            for file in self._files:
-                file.write_slots()
             full = max((file.end_timestamp for file in self._files[:-1]), default=0)
         self._io.flush()
         self.full_timestamp = full
@@ -128,7 +138,8 @@ class Index:
     def truncate_after(self, log_end: int) -> None:
         """Remove what points at or beyond `log_end`."""
         with self._lock:
-            self._pending = [request for request in self._pending if request.physical_offset < log_end]
+            with self._gathering:
+                self._pending = [request for request in self._pending if request.physical_offset < log_end]
             while self._files and self._files[-1].end_physical >= log_end:
                 file = self._files[-1]
                 file.truncate_after(log_end)
@@ -148,14 +159,19 @@ class Index:
     def delete_all(self) -> None:
         """Remove every file: the log is empty, or the index is to be built anew."""
         with self._lock:
-            self._pending = []
+            with self._gathering:
+                self._pending = []
             while self._files:
                 self._io.remove(self._files.pop().path)
 
     def close(self) -> None:
-        """Make everything durable and close the files."""
-        self.flush()
-        self._io.close()
+        """Make everything durable, slot tables included, and close the files."""
+        with self._lock:
+            self.drain()
+            for file in self._files:
+                file.write_slots()
+            self.flush()
+            self._io.close()
 
     def _enter(self, requests: list[DispatchRequest]) -> None:
         known = 0  # keys of the first record that are in the index already

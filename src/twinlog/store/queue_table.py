@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -68,6 +69,7 @@ class QueueTable:
         self._topic_kind = topic_kind
         self._topics: dict[str, dict[int, Queue]] = {}
         self._dirty: list[Queue] = []
+        self._flushing = threading.RLock()
         self._taken_end = self._taken_timestamp = 0
 
     def load(self, *, clean: bool) -> None:
@@ -119,7 +121,7 @@ class QueueTable:
 
     def write_pending(self) -> None:
         """Write all tails to their files, so that they outlive the process."""
-        with self.files.writing:
+        with self._flushing:
             with self.files.lock:
                 dirty, self._dirty = self._dirty, []
                 end, timestamp = self._taken_end, self._taken_timestamp
@@ -135,10 +137,10 @@ class QueueTable:
 
     def flush(self) -> None:
         """Write all tails and make the files durable, so that they outlive the machine."""
-        self.write_pending()
-        end, timestamp = self.written_end, self.written_timestamp
-        self.files.flush()
-        self.flushed_end, self.flushed_timestamp = end, timestamp
+        with self._flushing:
+            self.write_pending()
+            self.files.flush()
+            self.flushed_end, self.flushed_timestamp = self.written_end, self.written_timestamp
 
     def get(self, topic: str, queue_id: int) -> Queue | None:
         queues = self._topics.get(topic)
@@ -174,7 +176,12 @@ class QueueTable:
             queue.truncate_after(log_end)
 
     def delete_expired(self, log_start: int) -> int:
-        """Delete queue files that only point below `log_start`; returns how many went."""
+        """Delete queue files that only point below `log_start`; returns how many went.
+
+        Tails are written first: the log cannot dispatch again what it has deleted, and a queue's offset must
+        outlive its messages.
+        """
+        self.write_pending()
         return sum(queue.delete_expired(log_start) for queue in self.queues())
 
     def delete_topic(self, topic: str) -> None:
