@@ -53,7 +53,7 @@ def namesrv(
             metrics=metrics,
             on_ready=lambda service: ready(f"twinlog namesrv ready on {settings.bind_address}:{service.port}"),
         ),
-        expected=(NameServerError,),
+        expected=(NameServerError, SettingsError),
         metrics_port=settings.metrics_port,
         metrics_host=settings.bind_address,
     )

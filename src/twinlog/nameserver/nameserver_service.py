@@ -14,6 +14,8 @@ from twinlog.net.connection import Connection, Handler, Request
 from twinlog.net.errors import NetError
 from twinlog.net.pool import ConnectionPool
 from twinlog.net.server import Server
+from twinlog.net.tls import ServerTls, client_context
+from twinlog.settings.errors import SettingsError
 from twinlog.settings.nameserver_conf import NameServerConf
 from twinlog.telemetry.log import get_logger
 from twinlog.telemetry.metrics import Metrics
@@ -45,6 +47,7 @@ class NameServerService:
         kv = KvConfig(conf.nameserver.kv_path)
         self.handlers = NameServerHandlers(conf, kv, clock_ms=clock_ms, notify=self._notices.put_nowait)
         self._metrics = metrics
+        self._tls = ServerTls(conf.net.tls)
         self.server: Server | None = None
 
     @property
@@ -56,6 +59,8 @@ class NameServerService:
         settings = self._conf.nameserver
         server = Server(
             self._counted(self.handlers.handlers()),
+            tls=self._tls.context,
+            tls_enforced=self._tls.enforced,
             idle_ms_max=self._conf.net.idle_seconds_max * 1000,
             on_close=self._connection_closed,
         )
@@ -74,6 +79,14 @@ class NameServerService:
         while True:
             await asyncio.sleep(self.handlers.conf.nameserver.scan_interval_ms / 1000)
             self.drop_silent_brokers()
+            self._refresh_tls()
+
+    def _refresh_tls(self) -> None:
+        try:
+            if self._tls.refresh():
+                log.info("TLS files were read again")
+        except SettingsError as problem:  # half-written files: the next scan tries again
+            log.warning("TLS files have changed and cannot be used yet", error=str(problem))
 
     def drop_silent_brokers(self) -> None:
         silent = self.handlers.table.silent(self._clock_ms())
@@ -88,7 +101,7 @@ class NameServerService:
             self.handlers.unregister(left, "its connection closed")
 
     async def _send_notices(self) -> None:
-        pool = ConnectionPool(connect_timeout_ms=_NOTICE_TIMEOUT_MS)
+        pool = ConnectionPool(tls=client_context(self._conf.net.tls), connect_timeout_ms=_NOTICE_TIMEOUT_MS)
         try:
             while True:
                 notice = await self._notices.get()

@@ -13,7 +13,7 @@ class TlsSettings:
     """TLS under Java's system-property names; they may stand in the main file or in the one `tls.config.file` names."""
 
     server_mode: Literal["disabled", "permissive", "enforcing"] = conf("tls.server.mode", "permissive")
-    test_mode: bool = conf("tls.test.mode.enable", False)  # a self-signed certificate made at start-up
+    test_mode: bool = conf("tls.test.mode.enable", True)  # a self-signed certificate made at start-up
     config_file: str | None = conf("tls.config.file", None)
     server_cert_path: str | None = conf("tls.server.certPath", None)
     server_key_path: str | None = conf("tls.server.keyPath", None)

@@ -1,0 +1,108 @@
+"""TLS contexts from settings, with Java's rules.
+
+A server takes TLS and clear text on the same port; the mode says which it refuses. Without key files, test mode makes a
+self-signed certificate at start. Clients trust anybody unless `tls.client.authServer` names what to trust.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import tempfile
+
+from twinlog.net.self_signed import self_signed_pem
+from twinlog.settings.errors import SettingsError
+from twinlog.settings.net import TlsSettings
+
+_CLIENT_AUTH = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require": ssl.CERT_REQUIRED}
+
+
+class ServerTls:
+    """The context of a listening port, and the files behind it."""
+
+    def __init__(self, settings: TlsSettings) -> None:
+        self._settings = settings
+        self._seen: tuple[float, ...] = ()
+        self.enforced = settings.server_mode == "enforcing"
+        self.context = self._make()
+
+    def refresh(self) -> bool:
+        """Read certificate, key and trust files again if they changed; connections that are open stay as they are."""
+        if self.context is None or not self._files() or (now := self._times()) == self._seen:
+            return False
+        self._load(self.context)
+        self._seen = now
+        return True
+
+    def _make(self) -> ssl.SSLContext | None:
+        settings = self._settings
+        if settings.server_mode == "disabled":
+            return None
+        has_files = settings.server_cert_path is not None and settings.server_key_path is not None
+        if not has_files and not settings.test_mode:
+            if self.enforced:
+                raise SettingsError(
+                    "tls.server.mode=enforcing without a key; set tls.server.certPath and tls.server.keyPath"
+                )
+            return None
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if has_files:
+            self._load(context)
+            self._seen = self._times()
+        else:
+            _load_self_signed(context)
+        return context
+
+    def _load(self, context: ssl.SSLContext) -> None:
+        settings = self._settings
+        assert settings.server_cert_path is not None
+        try:
+            context.load_cert_chain(
+                settings.server_cert_path, settings.server_key_path, settings.server_key_password or ""
+            )
+            if settings.server_checks_client and settings.server_trust_path is not None:
+                context.load_verify_locations(settings.server_trust_path)
+                context.verify_mode = _CLIENT_AUTH[settings.server_client_auth]
+        except (OSError, ssl.SSLError) as error:
+            raise SettingsError(f"TLS files {', '.join(self._files())} cannot be used: {error}; check them") from error
+
+    def _files(self) -> list[str]:
+        settings = self._settings
+        found = (settings.server_cert_path, settings.server_key_path, settings.server_trust_path)
+        return [path for path in found if path is not None]
+
+    def _times(self) -> tuple[float, ...]:
+        return tuple(os.stat(path).st_mtime if os.path.exists(path) else 0 for path in self._files())
+
+
+def client_context(settings: TlsSettings) -> ssl.SSLContext | None:
+    """The context of outgoing connections, None for clear text."""
+    if not settings.client_enabled:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = False  # brokers are known by address
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        if settings.client_checks_server:
+            if settings.client_trust_path is not None:
+                context.load_verify_locations(settings.client_trust_path)
+            else:
+                context.load_default_certs()
+            context.verify_mode = ssl.CERT_REQUIRED
+        if settings.client_cert_path is not None:
+            context.load_cert_chain(
+                settings.client_cert_path, settings.client_key_path, settings.client_key_password or ""
+            )
+    except (OSError, ssl.SSLError) as error:
+        raise SettingsError(f"TLS files of outgoing connections cannot be used: {error}; check tls.client.*") from error
+    return context
+
+
+def _load_self_signed(context: ssl.SSLContext) -> None:
+    certificate, key = self_signed_pem()
+    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # readable by this user only
+        file.write(key + certificate)
+        file.flush()
+        context.load_cert_chain(file.name)
