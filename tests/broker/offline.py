@@ -1,0 +1,102 @@
+"""A broker context without sockets, and requests to its handlers, from golden frames or made up."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from types import SimpleNamespace
+from typing import Any, cast
+
+from tests.broker.running import broker_conf
+from tests.wire import vectors
+
+from twinlog.broker.clients import ClientRegistry
+from twinlog.broker.context import BrokerContext
+from twinlog.broker.filters.bloom import BloomFilter
+from twinlog.broker.filters.consumer_filters import ConsumerFilters
+from twinlog.broker.locks import QueueLocks
+from twinlog.metadata.tables import open_tables
+from twinlog.net.connection import Connection, Handler, Request, answer_for_error
+from twinlog.wire.bodies import SubscriptionGroupConfig, TopicConfig
+from twinlog.wire.command import Command, decode_command
+from twinlog.wire.frame import take_frame
+
+
+class Wire:
+    """Stands for a client's connection; `sent` is what the broker wrote to it on its own."""
+
+    def __init__(self, name: str = "client") -> None:
+        self.peer_text = f"{name}:1"
+        self.sent: list[tuple[int, dict[str, str] | None]] = []
+        self.close_reason: object = None
+
+    def oneway(self, code: int, fields: dict[str, str] | None = None, body: bytes | None = None) -> None:
+        self.sent.append((code, fields))
+
+    def close(self, reason: object = None) -> None:
+        self.close_reason = reason
+
+
+class Clock:
+    def __init__(self, now_ms: int = 1_000_000) -> None:
+        self.now_ms = now_ms
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+def context(root, *, store: object = None, **settings: object) -> BrokerContext:
+    """A broker with a topic T of four queues and a group G; its tables live below `root`."""
+    clock = Clock()
+    tables = open_tables(root / "config", clock())
+    nothing = cast(Any, None)
+    ctx = BrokerContext(
+        conf=broker_conf(root, **settings),
+        store=cast(Any, store or SimpleNamespace(delete_topic=lambda topic: None)),
+        tables=tables,
+        clients=ClientRegistry(),
+        locks=QueueLocks(),
+        holds=nothing,
+        acks=nothing,
+        stats=nothing,
+        consumer_filters=ConsumerFilters(tables.filters, BloomFilter(20, 32), clock()),
+        clock_ms=clock,
+        started_ms=clock(),
+    )
+    tables.topics.seed("T", TopicConfig(topic_name="T", read_queue_nums=4, write_queue_nums=4))
+    tables.groups.seed("G", SubscriptionGroupConfig(group_name="G"))
+    return ctx
+
+
+def golden(name: str) -> Command:
+    """A command that a real Java peer sent."""
+    frame = take_frame(bytearray(vectors.data(name)))
+    assert frame is not None
+    return decode_command(frame)
+
+
+def ask(
+    handlers: dict[int, Handler],
+    command: Command | int,
+    fields: dict[str, str] | None = None,
+    body: bytes | None = None,
+    wire: Wire | None = None,
+) -> Command:
+    """The answer to a request, errors included, as `net` would give it."""
+    asked = command if isinstance(command, Command) else Command(command, 7, fields=fields, body=body)
+    members = {name: getattr(asked, name) for name in Command.__slots__}
+    request = Request(**members, connection=cast(Connection, wire or Wire()))
+    try:
+        answer = handlers[asked.code](request)
+        if inspect.isawaitable(answer):
+            answer = asyncio.run(_wait(answer))
+    except Exception as error:
+        answer = answer_for_error(request, error)
+    assert isinstance(answer, Command)
+    assert answer.is_response
+    assert answer.opaque == asked.opaque
+    return answer
+
+
+async def _wait(answer):
+    return await answer
