@@ -22,7 +22,11 @@ def open_log(path, size=1 << 16):
 
 
 def appender(log, **options):
-    options = {"store_host": ("10.0.0.1", 10911), "clock_ms": lambda: NOW, "next_offset": lambda topic, queue_id: 5} | options
+    options = {
+        "store_host": ("10.0.0.1", 10911),
+        "clock_ms": lambda: NOW,
+        "next_offset": lambda topic, queue_id: 5,
+    } | options
     return Appender(log, delay_levels=DelayLevels(), **options)
 
 
@@ -31,9 +35,7 @@ def record_of(log, stored):
 
 
 text = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), min_size=1, max_size=12)
-hosts = st.tuples(
-    st.one_of(st.ip_addresses(v=4).map(str), st.ip_addresses(v=6).map(str)), st.integers(0, 65535)
-)
+hosts = st.tuples(st.one_of(st.ip_addresses(v=4).map(str), st.ip_addresses(v=6).map(str)), st.integers(0, 65535))
 int32 = st.integers(-(2**31), 2**31 - 1)
 drafts = st.builds(
     Draft,

@@ -133,8 +133,7 @@ class Appender:
         self._clock_ms = clock_ms
         self._next_offset = next_offset
         self._delay_levels = delay_levels
-        self._body_max = message_size_max
-        self._record_max = message_size_max + RECORD_SLACK
+        self.limit_messages(message_size_max)
         self._append_crc = append_crc
         self._long_topics = long_topics
         self._store_host = encode_host(store_host)
@@ -288,6 +287,11 @@ class Appender:
             for key in [key for key in self._lanes if key[0] == topic]:
                 del self._lanes[key]
         self._memory, self._ready_end = None, -1
+
+    def limit_messages(self, message_size_max: int) -> None:
+        """Take bodies up to this size from now on."""
+        self._body_max = message_size_max
+        self._record_max = message_size_max + RECORD_SLACK
 
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
         """The offset the next message of this queue will get."""

@@ -19,9 +19,10 @@ import os
 import shutil
 import struct
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 from twinlog.store.errors import ForeignFile, OffsetGap, SegmentGap, StoreClosed
 from twinlog.store.file_ops import FILE_OPS, FileOps
@@ -31,6 +32,7 @@ from twinlog.wire.message import MAGIC_BLANK
 BLANK = struct.Struct(">iI")  # free bytes of the file, magic
 BLANK_BYTES = BLANK.size
 _INT = struct.Struct(">i")
+Made = TypeVar("Made")
 
 
 class CommitLog:
@@ -166,9 +168,7 @@ class CommitLog:
         last = self.segments[-1]
         if self.log_end - last.base < self.segment_size // 2:
             return
-        if self._worker is None:
-            self._worker = ThreadPoolExecutor(1, thread_name_prefix="allocate-segment")
-        self._next = self._worker.submit(self._create, last.end)
+        self._next = self._in_background(self._create, last.end)
 
     # ---- shrinking
 
@@ -188,7 +188,11 @@ class CommitLog:
         """Delete the oldest segment; never the last one, nor one that a flush may be working on."""
         if len(self.segments) < 2 or self.segments[0].end > self.flushed_end:
             return None
-        return self._remove(0)
+        segment = self.segments.pop(0)
+        del self._bases[0]
+        segment.close()
+        self._in_background(self._ops.remove, segment.path)  # freeing a large file's blocks takes a while
+        return segment
 
     def clear(self) -> None:
         """Delete every segment, for a replica that starts over."""
@@ -222,6 +226,11 @@ class CommitLog:
                 self._worker.shutdown()
             for segment in self.segments:
                 segment.close()
+
+    def _in_background(self, function: Callable[..., Made], *arguments: object) -> Future[Made]:
+        if self._worker is None:
+            self._worker = ThreadPoolExecutor(1, thread_name_prefix="segment-files")
+        return self._worker.submit(function, *arguments)
 
     def _extend(self) -> None:
         if self._next is None:

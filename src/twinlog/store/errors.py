@@ -67,6 +67,15 @@ class OffsetGap(StoreError):
         super().__init__(f"log ends at {log_end}, replicated bytes begin at {data_begins}: ask the master again")
 
 
+class DamagedTransfer(StoreError, OSError):
+    """A record that came from the master does not check out; also an OSError, as a broken link would be."""
+
+    def __init__(self, physical_offset: int, reason: str) -> None:
+        super().__init__(
+            f"the record at {physical_offset} arrived damaged ({reason}): reconnecting asks the master for it again"
+        )
+
+
 class StoreClosed(StoreError):
     """The store was used after `close`."""
 

@@ -24,48 +24,34 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import msgspec
-
 from twinlog.settings.store import StoreSettings
 from twinlog.store.append import Appended, Appender, Draft, PutStatus
 from twinlog.store.checkpoint import load_checkpoint, save_checkpoint
-from twinlog.store.commit_log import CommitLog
 from twinlog.store.delay import DelayLevels
 from twinlog.store.dispatch import Dispatcher, DispatchRequest
 from twinlog.store.errors import AllocationFailed, FlushFailed
 from twinlog.store.file_ops import FILE_OPS, FileOps
-from twinlog.store.index import Index
 from twinlog.store.quarantine import Damage
-from twinlog.store.queue_table import QueueTable
-from twinlog.store.read import Accept, AcceptRecord, ReadLimits, ReadResult, read_queue, search_offset, store_time_at
 from twinlog.store.recovery import Recovery, RecoveryReport
 from twinlog.store.replica_tail import ReplicaTail
 from twinlog.store.retention import Cleaned, Retention
 from twinlog.store.run_flags import RunFlags
 from twinlog.store.set_aside import keep_range, keep_segments
 from twinlog.store.store_lock import StoreLock, clear_abort_marker, has_abort_marker, set_abort_marker
-from twinlog.wire.errors import RecordError
-from twinlog.wire.message import Message, decode_message
-from twinlog.wire.properties import UNIQ_KEY
+from twinlog.store.store_reader import StoreReader, read_limits
 
 log = logging.getLogger(__name__)
 Arrival = Callable[[Sequence[DispatchRequest]], None]
-
-
-class QueryResult(msgspec.Struct):
-    """What a query by key found, and how far the index reaches."""
-
-    buffers: list[memoryview] = []
-    last_update_timestamp: int = 0
-    last_update_offset: int = 0
 
 
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class MessageStore:
+class MessageStore(StoreReader):
     """One open store directory. Make it with `MessageStore.open`, and close it."""
+
+    keeps_delay_offsets = True  # a foreign store in its place may not; request 45 then gets a remark of its own
 
     def __init__(
         self,
@@ -80,54 +66,21 @@ class MessageStore:
         on_damage: Callable[[Damage], None] | None = None,
         ops: FileOps = FILE_OPS,
     ) -> None:
-        self.settings = settings
-        self.root = Path(settings.root_dir)
+        super().__init__(settings, topic_kind=topic_kind, clock_ms=clock_ms, ops=ops)
         self.role = role
         self.flags = RunFlags()
         self.on_arrival: list[Arrival] = []
         self.report = RecoveryReport(clean=True)
         self.dispatched_end = 0
         self.last_record_offset: int | None = None  # of the newest record that was dispatched or recovered
+        self.delay_levels = DelayLevels(settings.delay_levels)
         self._ops = ops
         self._on_damage = on_damage
         self._lock: StoreLock | None = None
         self._closed = False
-        self.delay_levels = DelayLevels(settings.delay_levels)
-        self.commit_log = CommitLog(
-            [Path(part.strip()) for part in settings.commit_log_dir.split(",")],
-            settings.segment_bytes,
-            disk_ratio_max=settings.disk_percent_forcible / 100,
-            ops=ops,
-        )
-        self.queues = QueueTable(
-            self.root,
-            queue_file_bytes=settings.queue_file_bytes,
-            batch_file_bytes=settings.batch_queue_file_bytes,
-            ext_file_bytes=settings.queue_ext_file_bytes,
-            ext_enabled=settings.queue_ext_enabled,
-            topic_kind=topic_kind,
-            ops=ops,
-        )
-        self.index: Index | None = None
-        if settings.index_enabled:
-            self.index = Index(
-                self.root,
-                slot_count=settings.index_slots,
-                entry_max=settings.index_entries,
-                clock_ms=clock_ms,
-                ops=ops,
-            )
         index: list[Dispatcher] = [self.index] if self.index is not None else []
         self.dispatchers: list[Dispatcher] = [*early_dispatchers, self.queues, *index, *dispatchers]
         self.checkpoint = load_checkpoint(self.root / "checkpoint")
-        self._limits = ReadLimits.of_machine(
-            settings.memory_percent,
-            bytes_in_memory_max=settings.transfer_bytes_in_memory,
-            count_in_memory_max=settings.transfer_count_in_memory,
-            bytes_on_disk_max=settings.transfer_bytes_on_disk,
-            count_on_disk_max=settings.transfer_count_on_disk,
-            units_examined_max=settings.filter_scan_bytes_max // 20,
-        )
         self._appender = Appender(
             self.commit_log,
             store_host=store_host,
@@ -149,11 +102,21 @@ class MessageStore:
         try:
             store = cls(settings, **options)  # type: ignore[arg-type]
             store._lock = lock
-            store._recover()
+            try:
+                store._recover()
+            except BaseException:
+                store.commit_log.close()
+                raise
         except BaseException:
             lock.release()
             raise
         return store
+
+    def update_settings(self, settings: StoreSettings) -> None:
+        """Take over what may change while the store is open: limits, flush mode, retention."""
+        self.settings = self._retention.settings = settings
+        self.limits = read_limits(settings)
+        self._appender.limit_messages(settings.message_bytes_max)
 
     # ---- writing
 
@@ -256,25 +219,13 @@ class MessageStore:
                 self.index.truncate_after(log_end)
             if self.last_record_offset is not None and self.last_record_offset >= log_end:
                 self.last_record_offset = None
-            if self.index is not None:
-                self.index.truncate_after(log_end)
         self.dispatched_end = min(self.dispatched_end, log_end)
         self._tail.start_at(self.dispatched_end)
         self._appender.forget()
 
-    # ---- reading
-
     @property
-    def log_start(self) -> int:
-        return self.commit_log.log_start
-
-    @property
-    def log_end(self) -> int:
-        return self.commit_log.log_end
-
-    @property
-    def flushed_end(self) -> int:
-        return self.commit_log.flushed_end
+    def corrects_offsets(self) -> bool:
+        return self.role != "SLAVE" or self.settings.offset_checked_on_replica
 
     @property
     def whole_end(self) -> int:
@@ -285,81 +236,6 @@ class MessageStore:
     def last_timestamp(self) -> int:
         """Store timestamp of the newest record."""
         return max(self._appender.last_timestamp, self._dispatched_timestamp)
-
-    def read(
-        self,
-        topic: str,
-        queue_id: int,
-        queue_offset: int,
-        *,
-        count_max: int = 32,
-        bytes_max: int = 1 << 62,
-        accept: Accept | None = None,
-        accept_record: AcceptRecord | None = None,
-    ) -> ReadResult:
-        """Messages of a queue from `queue_offset` on, as windows on the mapped log."""
-        return read_queue(
-            self.queues.get(topic, queue_id),
-            self.commit_log,
-            queue_offset,
-            count_max=count_max,
-            limits=self._limits,
-            bytes_max=bytes_max,
-            accept=accept,
-            accept_record=accept_record,
-            correct_offset=self.role != "SLAVE" or self.settings.offset_checked_on_replica,
-        )
-
-    def min_offset(self, topic: str, queue_id: int) -> int:
-        return self.queues.min_offset(topic, queue_id)
-
-    def max_offset(self, topic: str, queue_id: int) -> int:
-        return self.queues.max_offset(topic, queue_id)
-
-    def search_offset(self, topic: str, queue_id: int, timestamp_ms: int, *, upper: bool = False) -> int:
-        return search_offset(self.queues.get(topic, queue_id), self.commit_log, timestamp_ms, upper=upper)
-
-    def store_time_of(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """When the message was stored; -1 when it is not there."""
-        return store_time_at(self.queues.get(topic, queue_id), self.commit_log, queue_offset)
-
-    def unit(self, topic: str, queue_id: int, queue_offset: int) -> tuple[int, int, int] | None:
-        """(physical offset, record size, tags code) of one message."""
-        queue = self.queues.get(topic, queue_id)
-        unit = queue.unit(queue_offset) if queue is not None else None
-        return None if unit is None else (unit.physical_offset, unit.size, unit.tags_code or 0)
-
-    def record_at(self, physical_offset: int) -> memoryview | None:
-        """The bytes of the record that begins there."""
-        return self.commit_log.record(physical_offset)
-
-    def message_at(self, physical_offset: int, size: int | None = None) -> Message | None:
-        """The message whose record begins there; None when there is none."""
-        record = (
-            self.commit_log.record(physical_offset) if size is None else self.commit_log.slice(physical_offset, size)
-        )
-        if record is None:
-            return None
-        try:
-            message = decode_message(record)
-        except RecordError:
-            return None
-        return message if message.physical_offset == physical_offset else None
-
-    def query(self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int) -> QueryResult:
-        """Records of a topic with this unique key or user key, newest first, as windows on the mapped log."""
-        if self.index is None:
-            return QueryResult()
-        found = self.index.query(topic, key, count_max, begin_ms, end_ms)
-        buffers = []
-        for physical_offset in found.physical_offsets:
-            message, record = self.message_at(physical_offset), self.record_at(physical_offset)
-            # The index knows hashes only, and an entry may outlive its record.
-            if message is None or record is None or message.topic != topic:
-                continue
-            if key == message.properties.get(UNIQ_KEY) or key in message.keys:
-                buffers.append(record)
-        return QueryResult(buffers, found.last_update_timestamp, found.last_update_offset)
 
     # ---- durability
 

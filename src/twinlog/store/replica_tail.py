@@ -1,8 +1,9 @@
 """Following a log that grows by foreign bytes: whole records become dispatch requests, in order.
 
-A transfer may end inside a record, so the tail waits where the last whole record ended. Bytes that will
-never be a record (damage on the master) would hold up the queues for good: the tail reports them once, and
-steps over them as soon as a valid record that belongs where it stands has arrived behind them.
+A transfer may end inside a record, so the tail waits where the last whole record ended. Java dispatches what
+it received without a look at its CRC; here a damaged record raises, so that the link is opened again and the
+bytes are asked for once more. If they come back the same, the master itself has them so: the tail says so,
+and steps over them as soon as a valid record has arrived behind them. The bytes stay equal to the master's.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from twinlog.store.commit_log import CommitLog
 from twinlog.store.delay import DelayLevels
 from twinlog.store.dispatch import DispatchRequest
+from twinlog.store.errors import DamagedTransfer
 from twinlog.store.replay import requests_of
 from twinlog.store.scan import Stop, StopReason, find_record, scan
 
@@ -64,7 +66,8 @@ class ReplicaTail:
             return None
         if self._reported != self.end:
             self._reported = self.end
-            log.error("damaged record from the master physical_offset=%d reason=%s", self.end, stop.reason.value)
+            raise DamagedTransfer(self.end, stop.reason.value)
+        log.error("the master's record is damaged physical_offset=%d reason=%r", self.end, stop.reason.value)
         found = find_record(segment.map, stop.position + 1, written, written, segment.base)
         if found is not None:
             return segment.base + found
