@@ -7,6 +7,7 @@ Producer sends; PushConsumer hands messages to a function, together with its gro
 where it is told to; Admin asks and changes. Errors are ClientError (with what to do next) or NetError.
 """
 
+from twinlog.client.admin import Admin
 from twinlog.client.errors import (
     BadArgument,
     BadMessage,
@@ -35,6 +36,7 @@ from twinlog.wire.message import Message
 __all__ = [
     "SQL92",
     "TAG",
+    "Admin",
     "BadArgument",
     "BadMessage",
     "BrokerRefused",

@@ -1,0 +1,17 @@
+"""Asks about and changes a cluster: everything `twinlog admin` does, for programs."""
+
+from twinlog.client.admin_groups import AdminGroups
+from twinlog.client.admin_messages import AdminMessages
+from twinlog.client.admin_servers import AdminServers
+from twinlog.client.admin_topics import AdminTopics
+
+
+class Admin(AdminTopics, AdminGroups, AdminMessages, AdminServers):
+    """One administrator's session.
+
+        async with Admin("127.0.0.1:9876") as admin:
+            await admin.create_topic("Orders", queues=8)
+            print(await admin.topics())
+
+    Calls that take an `address` talk to that one broker; the others find their brokers by route.
+    """

@@ -1,0 +1,79 @@
+"""The waiting client, against a broker that runs in another thread's loop."""
+
+import asyncio
+import threading
+
+import pytest
+from tests.client.fake_cluster import FakeCluster
+
+from twinlog.client import ClientClosed, ConsumerOptions, NoRoute, Outcome, Outgoing, StartFrom
+from twinlog.client.sync import Admin, Producer, PullConsumer, PushConsumer
+
+
+@pytest.fixture
+def address():
+    """A fake cluster in a thread of its own, so that the test itself may wait."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    async def start() -> FakeCluster:
+        return await FakeCluster().__aenter__()
+
+    cluster = asyncio.run_coroutine_threadsafe(start(), loop).result()
+    yield cluster.address
+    asyncio.run_coroutine_threadsafe(cluster.__aexit__(), loop).result()
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+def test_what_a_producer_sends_a_pull_consumer_reads(address):
+    with Producer(address, "g") as producer, PullConsumer(address, "audit") as consumer:
+        sent = [producer.send(Outgoing("T", f"{i}"), queue=producer.queues("T")[0]) for i in range(3)]
+        producer.send_batch([Outgoing("T", "3")], queue=sent[0].queue)
+        queue = sent[0].queue
+        assert consumer.max_offset(queue) == 4
+        assert [m.body for m in consumer.messages(queue, 1, 3)] == [b"1", b"2"]
+        consumer.assign({queue: 2})
+        assert [m.body for m in consumer.poll()] == [b"2", b"3"]
+        consumer.commit()
+        assert consumer.committed(queue) == 4
+
+
+def test_a_push_consumer_calls_its_listener_in_threads(address):
+    got: list[bytes] = []
+    arrived = threading.Event()
+
+    def listen(message):
+        got.append(message.body)
+        arrived.set()
+
+    consumer = PushConsumer(address, "g", listen, consumer_options=ConsumerOptions(start_from=StartFrom.FIRST))
+    consumer.subscribe("T")
+    with Producer(address, "p") as producer, consumer:
+        producer.send(Outgoing("T", "x"))
+        assert arrived.wait(10)
+    assert got == [b"x"]
+
+
+def test_a_local_transaction_may_block(address):
+    with Producer(address, "g") as producer:
+        result = producer.send_in_transaction(Outgoing("T", "x"), lambda message: Outcome.COMMIT)
+    assert result.outcome is Outcome.COMMIT
+
+
+def test_errors_reach_the_caller_and_a_closed_client_says_so(address):
+    consumer = PullConsumer(address, "g")
+    with consumer, pytest.raises(NoRoute):
+        consumer.queues("Nowhere")
+    with pytest.raises(ClientClosed):
+        consumer.queues("T")
+    consumer.close()
+
+
+def test_admin_offers_the_asynchronous_methods_and_no_others(address):
+    with Admin(address) as admin:
+        assert admin.topic_masters("TBW102")
+        with pytest.raises(AttributeError, match="no method 'nonsense'"):
+            admin.nonsense()
