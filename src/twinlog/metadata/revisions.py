@@ -51,9 +51,23 @@ class Revisions:
 
     def since(self, epoch: str, revision: int) -> tuple[list[str], list[str]] | None:
         """Keys (changed, removed) after `revision`; None when only the whole table can tell."""
-        if epoch != self.epoch or not self._floor <= revision <= self.current:
+        if not self.knows(epoch, revision):
             return None
         return _newer(self._changed, revision), _newer(self._removed, revision)
+
+    def page(self, revision: int, count_max: int) -> tuple[list[str], list[str], int]:
+        """Up to `count_max` keys (changed, removed) after `revision`, oldest first, and the revision they reach."""
+        newer = sorted(
+            [(self._changed[key], key, True) for key in _newer(self._changed, revision)]
+            + [(self._removed[key], key, False) for key in _newer(self._removed, revision)]
+        )
+        reached = newer[count_max - 1][0] if len(newer) > count_max else self.current
+        rows = newer[:count_max]
+        return [key for _, key, there in rows if there], [key for _, key, there in rows if not there], reached
+
+    def knows(self, epoch: str, revision: int) -> bool:
+        """Whether a peer at this point can be told everything it lacks, removals too."""
+        return epoch == self.epoch and self._floor <= revision <= self.current
 
     def touch_all(self, keys: Iterable[str]) -> None:
         for key in keys:

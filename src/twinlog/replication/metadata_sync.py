@@ -1,0 +1,90 @@
+"""Which metadata a replica asks of its master, and what became of each kind.
+
+A Java master is asked for whole tables, one request a kind, in Java's order. A kind that fails does not
+keep the others from being asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from twinlog.metadata.errors import MetadataError
+from twinlog.wire.bodies import DataVersion
+from twinlog.wire.codes import RequestCode
+
+BODY_BYTES_MAX = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class KindOfMetadata:
+    """One table of a Java master: its request, whether it is asked on the second port, and its pages."""
+
+    name: str
+    code: int
+    on_vip_port: bool = False
+    page_fields: tuple[str, str, str] | None = None  # start, count, total
+
+
+# Java's order. 4.9 masters know the first four only.
+KINDS = (
+    KindOfMetadata("topics", RequestCode.GET_ALL_TOPIC_CONFIG, True, ("topicSeq", "maxTopicNum", "totalTopicNum")),
+    KindOfMetadata("offsets", RequestCode.GET_ALL_CONSUMER_OFFSET),
+    KindOfMetadata("delayOffsets", RequestCode.GET_ALL_DELAY_OFFSET),
+    KindOfMetadata(
+        "groups",
+        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+        page_fields=("groupSeq", "maxGroupNum", "totalGroupNum"),
+    ),
+    KindOfMetadata("requestModes", RequestCode.GET_ALL_MESSAGE_REQUEST_MODE),
+)
+
+
+class MasterRefused(MetadataError):
+    """The master answered a metadata request with an error."""
+
+    def __init__(self, kind: str, code: int, remark: str | None) -> None:
+        super().__init__(f"the master does not give its {kind}: code {code}, {remark}")
+        self.code = code
+
+
+@dataclass(slots=True)
+class KindStatus:
+    """How the last synchronisations of one kind went."""
+
+    synced_ms: int = 0  # last success
+    failed_ms: int = 0
+    failures: int = 0
+    changes: int = 0  # syncs that changed something here
+    bytes_received: int = 0
+    error: str = ""
+    version: DataVersion | None = None
+
+    def succeeded(self, now_ms: int, version: DataVersion | None, *, changed: bool, received: int) -> None:
+        self.synced_ms, self.version, self.error = now_ms, version, ""
+        self.changes += changed
+        self.bytes_received += received
+
+    def failed(self, now_ms: int, error: object) -> None:
+        self.failed_ms, self.error = now_ms, str(error)
+        self.failures += 1
+
+
+@dataclass(slots=True)
+class SyncStatus:
+    """What an operator sees of metadata synchronisation."""
+
+    kinds: dict[str, KindStatus] = field(default_factory=dict)
+    rounds: int = 0
+    skipped: str = "no master is known yet"
+
+    def kind(self, name: str) -> KindStatus:
+        return self.kinds.setdefault(name, KindStatus())
+
+
+def reason_to_skip(master_address: str | None, own_address: str) -> str | None:
+    """Why this round asks nobody; None when the master is to be asked."""
+    if master_address is None:
+        return "no master is known yet"
+    if master_address == own_address:
+        return f"the master's address {master_address} is this broker's own"
+    return None

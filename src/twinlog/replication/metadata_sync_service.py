@@ -1,0 +1,250 @@
+"""The replica's timed task: every ten seconds its metadata becomes the master's.
+
+A Twinlog master is asked in one request for what changed; an idle round moves a few hundred bytes whatever
+the size of the tables. A Java master is asked for its tables as a Java replica asks. A round that finds
+nothing new writes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from twinlog.metadata.errors import BrokenSnapshot, MetadataError
+from twinlog.metadata.persisted import PersistedTable
+from twinlog.metadata.tables import MetadataTables
+from twinlog.net.connection import Connection
+from twinlog.net.errors import ConnectionLost, NetError
+from twinlog.net.pool import ConnectionPool, split_address
+from twinlog.replication.metadata_delta import ROW_TYPES, Follower, decode_changes, table_of
+from twinlog.replication.metadata_sync import KINDS, KindOfMetadata, MasterRefused, SyncStatus, reason_to_skip
+from twinlog.settings.replication import ReplicationSettings
+from twinlog.telemetry.log import get_logger
+from twinlog.wire.codes import ResponseCode
+from twinlog.wire.errors import WireError
+from twinlog.wire.twinlog_codes import TwinlogCode
+
+log = get_logger(__name__)
+_TIMEOUT_MS = 3000
+_PAGE_ROWS = 2000
+_VIP_PORT_BELOW = 2
+_SyncErrors = (NetError, OSError, MetadataError, WireError)
+
+
+@dataclass(frozen=True, slots=True)
+class ExtraKind:
+    """A kind of metadata that is no table, such as the timer's: what comes is given to `adopt`."""
+
+    name: str
+    code: int
+    adopt: Callable[[bytes], bool]
+    on_vip_port: bool = True
+
+
+class MetadataSyncService:
+    """Follows the master's metadata until cancelled."""
+
+    def __init__(
+        self,
+        settings: Callable[[], ReplicationSettings],
+        tables: MetadataTables,
+        pool: ConnectionPool,
+        *,
+        own_address: str,
+        clock_ms: Callable[[], int],
+        extra_kinds: Sequence[ExtraKind] = (),
+        on_changed: Callable[[str], None] = lambda kind: None,
+    ) -> None:
+        self._settings = settings
+        self._tables = tables
+        self._pool = pool
+        self._own_address = own_address
+        self._clock_ms = clock_ms
+        self._extra_kinds = extra_kinds
+        self._on_changed = on_changed
+        self._master: str | None = None
+        self._wake = asyncio.Event()
+        self._followers = {kind: Follower(kind) for kind in ROW_TYPES}
+        self.status = SyncStatus()
+
+    def master_is_at(self, address: str | None) -> None:
+        """Follow this master from now on; None pauses."""
+        if address == self._master:
+            return
+        self._master = address
+        for follower in self._followers.values():
+            follower.forget()
+        self._wake.set()
+
+    def wake(self) -> None:
+        """Do not wait for the next tick: the master says that something changed."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        first = True
+        while True:
+            self._wake.clear()
+            skipped = reason_to_skip(self._master, self._own_address)
+            if skipped is not None:
+                self.status.skipped, first = skipped, True
+                await self._wake.wait()
+                continue
+            if first:
+                await asyncio.sleep(self._settings().metadata_first_delay_ms / 1000)
+                first = False
+                continue  # the master may have changed meanwhile
+            await self.sync()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._settings().metadata_interval_ms / 1000):
+                    await self._wake.wait()
+
+    async def sync(self) -> None:
+        """One round over all kinds; failures are noted and logged, never raised."""
+        master = self._master
+        if reason_to_skip(master, self._own_address) is not None or master is None:
+            return
+        self.status.rounds += 1
+        self.status.skipped = ""
+        try:
+            connection = await self._pool.get(master)
+            if not await self._sync_with_twinlog(connection):
+                await self._sync_with_java(master, connection)
+        except _SyncErrors as error:
+            for kind in KINDS:
+                self.status.kind(kind.name).failed(self._clock_ms(), error)
+            log.warning("metadata was not synchronised", master=master, error=str(error))
+
+    # -- a Twinlog master --------------------------------------------------------------------------
+
+    async def _sync_with_twinlog(self, connection: Connection) -> bool:
+        """Take over what changed; False when the master is Java."""
+        if connection.attributes.get("is_java"):
+            return False
+        while True:
+            fields = {kind: str(follower.held) for kind, follower in self._followers.items()}
+            if self._settings().metadata_pushed:
+                fields["push"] = "true"
+            answer = await connection.request(TwinlogCode.METADATA_CHANGES, fields, timeout_ms=_TIMEOUT_MS)
+            if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                connection.attributes["is_java"] = True
+                return False
+            if answer.code != ResponseCode.SUCCESS:
+                raise MasterRefused("changes", answer.code, answer.remark)
+            deltas = decode_changes(answer.body)
+            for kind in ROW_TYPES:
+                changed, size = False, 0
+                if kind in deltas:
+                    size = len(answer.body or b"")
+                    changed = self._followers[kind].take(deltas[kind], table_of(self._tables, kind))
+                await self._taken(kind, changed, size)
+            if not any(delta.more for delta in deltas.values()):
+                break
+        await self._carry_back(connection)
+        return True
+
+    async def _carry_back(self, connection: Connection) -> None:
+        """Tell a master that was away how far its consumers have come meanwhile."""
+        ahead = self._tables.offsets.ahead()
+        if not ahead:
+            return
+        body = msgspec.json.encode(ahead)
+        answer = await connection.request(TwinlogCode.OFFSETS_CARRIED_BACK, body=body, timeout_ms=_TIMEOUT_MS)
+        if answer.code != ResponseCode.SUCCESS:
+            raise MasterRefused("acceptance of carried offsets", answer.code, answer.remark)
+        log.info("offsets were carried back to the master", groups=len(ahead))
+
+    # -- a Java master -----------------------------------------------------------------------------
+
+    async def _sync_with_java(self, master: str, connection: Connection) -> None:
+        for kind in KINDS:
+            await self._kind_from_java(kind, master, connection)
+        for extra in self._extra_kinds:
+            await self._extra_from_java(extra, master)
+
+    async def _kind_from_java(self, kind: KindOfMetadata, master: str, connection: Connection) -> None:
+        """One kind, with its own success or failure."""
+        table = table_of(self._tables, kind.name)
+        try:
+            asked = await self._pool.get(_vip_address(master)) if kind.on_vip_port else connection
+            loaded, size = await self._pages_from_java(kind, asked, table)
+            await self._taken(kind.name, table.adopt_loaded(loaded), size)
+        except ConnectionLost:
+            raise
+        except _SyncErrors as error:
+            if isinstance(error, MasterRefused) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                return  # a 4.9 master has no such kind
+            self.status.kind(kind.name).failed(self._clock_ms(), error)
+            log.warning("metadata was not synchronised", kind=kind.name, master=master, error=str(error))
+
+    async def _pages_from_java(
+        self, kind: KindOfMetadata, connection: Connection, table: PersistedTable
+    ) -> tuple[Any, int]:
+        """The whole table in Java's shape, gathered from pages where the master has them.
+
+        A master that knows no pages sends everything and no total. When its version changes between two
+        pages, the paging starts anew, as rows may have moved across it.
+        """
+        gathered: Any = None
+        start, size = 0, 0
+        while True:
+            fields = None
+            if kind.page_fields is not None:
+                version = "" if gathered is None else msgspec.json.encode(gathered.data_version).decode()
+                fields = {kind.page_fields[0]: str(start), kind.page_fields[1]: str(_PAGE_ROWS), "dataVersion": version}
+            answer = await connection.request(kind.code, fields, timeout_ms=_TIMEOUT_MS)
+            if answer.code != ResponseCode.SUCCESS:
+                raise MasterRefused(kind.name, answer.code, answer.remark)
+            size += len(answer.body or b"")
+            page = _decode_page(table, kind.name, answer.body)
+            total = (answer.fields or {}).get(kind.page_fields[2]) if kind.page_fields else None
+            if total is None or not total.isdigit():
+                return page, size
+            if gathered is not None and gathered.data_version == page.data_version:
+                _rows(gathered, kind.name).update(_rows(page, kind.name))
+            else:
+                gathered = page
+            start = len(_rows(gathered, kind.name))
+            if start >= int(total) or not _rows(page, kind.name):
+                return gathered, size
+
+    async def _extra_from_java(self, extra: ExtraKind, master: str) -> None:
+        try:
+            address = _vip_address(master) if extra.on_vip_port else master
+            answer = await self._pool.request(address, extra.code, timeout_ms=_TIMEOUT_MS)
+            if answer.code == ResponseCode.SUCCESS:
+                self.status.kind(extra.name).succeeded(
+                    self._clock_ms(), None, changed=extra.adopt(answer.body or b""), received=len(answer.body or b"")
+                )
+        except (*_SyncErrors, ValueError) as error:
+            self.status.kind(extra.name).failed(self._clock_ms(), error)
+
+    async def _taken(self, kind: str, changed: bool, size: int) -> None:
+        table = table_of(self._tables, kind)
+        if changed:
+            await table.saved()
+            self._on_changed(kind)
+        self.status.kind(kind).succeeded(self._clock_ms(), table.version, changed=changed, received=size)
+
+
+def _vip_address(address: str) -> str:
+    host, port = split_address(address)
+    return f"[{host}]:{port - _VIP_PORT_BELOW}" if ":" in host else f"{host}:{port - _VIP_PORT_BELOW}"
+
+
+def _decode_page(table: PersistedTable, kind: str, body: bytes | None) -> Any:
+    try:
+        return table.decode_file(body or b"")
+    except (WireError, ValueError, RecursionError) as error:
+        raise BrokenSnapshot(kind, str(error)) from error
+
+
+def _rows(page: Any, kind: str) -> dict[str, Any]:
+    rows = page.topic_config_table if kind == "topics" else page.subscription_group_table
+    if rows is None:
+        raise BrokenSnapshot(kind, "its table is missing")
+    return rows

@@ -1,0 +1,254 @@
+"""A replica's metadata becomes its master's, from Twinlog's changes and from Java's tables."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.wire.vectors import VECTORS
+
+from twinlog.metadata.tables import MetadataTables, open_tables
+from twinlog.net.pool import ConnectionPool
+from twinlog.net.server import Server
+from twinlog.replication.metadata_delta import Follower, Held, decode_changes, encode_changes, table_of
+from twinlog.replication.metadata_sync import reason_to_skip
+from twinlog.replication.metadata_sync_service import MetadataSyncService
+from twinlog.settings.replication import ReplicationSettings
+from twinlog.wire.bodies import SubscriptionGroupConfig, TopicConfig
+from twinlog.wire.errors import BodyError
+from twinlog.wire.fastjson import loads
+
+KINDS = ("topics", "offsets", "delayOffsets", "groups", "requestModes")
+
+
+def topic(name: str, queues: int = 4) -> TopicConfig:
+    return TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues)
+
+
+class Twin:
+    """Two sets of tables, and the rounds that make the second one follow the first."""
+
+    def __init__(self) -> None:
+        self.master, self.replica = open_tables(None, 1), open_tables(None, 2)
+        self.replica.offsets.follows_master = True
+        self.followers = {kind: Follower(kind) for kind in KINDS}
+        self.bytes_moved = 0
+
+    def round(self, rows_max: int = 10_000) -> int:
+        """How many answers it took until nothing was left to tell."""
+        answers = 0
+        while True:
+            held = {kind: str(follower.held) for kind, follower in self.followers.items()}
+            body = encode_changes(self.master, held, rows_max)
+            self.bytes_moved += len(body or b"")
+            if body is None:
+                return answers
+            answers += 1
+            deltas = decode_changes(body)
+            for kind, delta in deltas.items():
+                self.followers[kind].take(delta, table_of(self.replica, kind))
+
+    def assert_equal(self) -> None:
+        for kind in KINDS:
+            ours, theirs = table_of(self.master, kind), table_of(self.replica, kind)
+            assert ours.rows == theirs.rows, kind
+            if kind != "requestModes":
+                assert ours.version == theirs.version, kind
+        assert self.master.groups.forbidden == self.replica.groups.forbidden
+
+
+def test_a_first_round_brings_everything_and_the_next_nothing():
+    twin = Twin()
+    for number in range(25):
+        twin.master.topics.put(f"T{number}", topic(f"T{number}"), 10 + number)
+    twin.master.groups.put("G", SubscriptionGroupConfig(group_name="G"), 40)
+    twin.master.groups.set_readable("G", "T1", False, 41)
+    twin.master.offsets.commit("G", "T1", 0, 7, 42)
+    twin.master.delay_offsets.update(3, 9, 43)
+    assert twin.round(rows_max=10) > 2
+    twin.assert_equal()
+    before = twin.bytes_moved
+    assert twin.round() == 0 and twin.bytes_moved == before
+
+
+def test_one_change_among_many_costs_one_row():
+    twin = Twin()
+    twin.master.topics.put_all({f"T{n}": topic(f"T{n}") for n in range(5000)}, 10)
+    twin.round()
+    before = twin.bytes_moved
+    twin.master.topics.put("T77", topic("T77", 8), 20)
+    assert twin.round() == 1 and twin.bytes_moved - before < 600
+    twin.assert_equal()
+
+
+def test_what_the_master_no_longer_has_goes_also_after_its_restart():
+    twin = Twin()
+    twin.master.topics.put_all({name: topic(name) for name in "ABC"}, 10)
+    twin.round()
+    twin.master.topics.remove("B", 11)
+    twin.round()
+    twin.assert_equal()
+    reborn = open_tables(None, 1)
+    reborn.topics.put("C", topic("C"), 12)
+    twin.master = reborn
+    twin.round()
+    assert set(twin.replica.topics.rows) == {"C"}
+
+
+def test_readers_never_see_a_half_filled_table_while_pages_arrive():
+    twin = Twin()
+    twin.replica.topics.put("OLD", topic("OLD"), 1)
+    twin.master.topics.put_all({f"T{n}": topic(f"T{n}") for n in range(30)}, 10)
+    sizes = {len(twin.replica.topics)}
+    twin.replica.topics.on_change.append(lambda: sizes.add(len(twin.replica.topics)))
+    twin.round(rows_max=7)
+    assert sizes == {1, 30}
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["put", "remove", "commit", "delay", "round", "reborn"]), st.integers(0, 5), st.integers(1, 9)
+    ),
+    max_size=40,
+)
+
+
+@given(steps, st.integers(1, 7))
+def test_any_history_of_changes_leaves_the_replica_equal(history, rows_max):
+    twin, now_ms = Twin(), 100
+    for what, number, value in history:
+        now_ms += 1
+        master: MetadataTables = twin.master
+        if what == "put":
+            master.topics.put(f"T{number}", topic(f"T{number}", value), now_ms)
+        elif what == "remove":
+            master.topics.remove(f"T{number}", now_ms)
+        elif what == "commit":
+            master.offsets.commit(f"G{number}", "T", 0, value, now_ms)
+        elif what == "delay":
+            master.delay_offsets.update(number + 1, value, now_ms)
+        elif what == "round":
+            twin.round(rows_max)
+        else:  # the master restarts with what it had on disk
+            again = open_tables(None, now_ms)
+            again.topics.adopt(dict(master.topics.rows), master.topics.version)
+            again.offsets.adopt(dict(master.offsets.rows), master.offsets.version)
+            again.delay_offsets.adopt(dict(master.delay_offsets.rows), master.delay_offsets.version)
+            twin.master = again
+    twin.round(rows_max)
+    assert twin.replica.topics.rows == twin.master.topics.rows
+    assert twin.replica.topics.version == twin.master.topics.version
+    assert twin.replica.offsets.rows == twin.master.offsets.rows
+    assert twin.replica.delay_offsets.rows == twin.master.delay_offsets.rows
+
+
+@pytest.mark.parametrize("text", ["", "x", "e:", "e:-1", "e:1x"])
+def test_a_holding_that_says_no_revision_is_refused(text):
+    with pytest.raises(BodyError, match="revision"):
+        encode_changes(open_tables(None, 1), {"topics": text})
+
+
+@pytest.mark.parametrize("body", [b"[]", b"{", b'{"topics":{"epoch":1}}', b"\xff"])
+def test_changes_that_are_none_are_refused(body):
+    with pytest.raises(BodyError):
+        decode_changes(body)
+
+
+def test_a_master_that_is_this_broker_is_not_asked():
+    assert reason_to_skip(None, "a:1") == "no master is known yet"
+    assert "a:1" in (reason_to_skip("a:1", "a:1") or "")
+    assert reason_to_skip("b:1", "a:1") is None
+
+
+# -- a Java master, from recorded answers ------------------------------------------------------------
+
+RECORDED = {21: "21", 43: "43", 45: "45", 201: "201", 402: "402"}
+
+
+def recorded(code: int) -> bytes:
+    (path,) = (VECTORS / "ha" / "metadata").glob(f"{code}*.body.json.txt")
+    return path.read_bytes()
+
+
+class JavaMaster:
+    """Answers metadata requests with what a real 5.3.3 master sent."""
+
+    def __init__(self) -> None:
+        self.bodies = {code: recorded(code) for code in RECORDED}
+        self.asked: list[tuple[str, int]] = []
+
+    async def start(self) -> None:
+        self.main = Server({code: self._answer("main", code) for code in RECORDED})
+        self.vip = Server({code: self._answer("vip", code) for code in RECORDED})
+        for _ in range(50):  # the second port is two below the first
+            await self.main.start("127.0.0.1", 0)
+            try:
+                await self.vip.start("127.0.0.1", self.main.port - 2)
+                return
+            except OSError:
+                await self.main.stop()
+
+    def _answer(self, port: str, code: int):
+        def answer(request):
+            self.asked.append((port, code))
+            body = self.bodies[code]
+            return request.reply(body=body) if body else request.reply(1, "No such thing in this broker")
+
+        return answer
+
+    async def stop(self) -> None:
+        await self.main.stop()
+        await self.vip.stop()
+
+
+@pytest.fixture
+async def java(tmp_path):
+    master = JavaMaster()
+    await master.start()
+    master.tables = open_tables(tmp_path, 5)
+    master.pool = ConnectionPool()
+    master.sync = MetadataSyncService(
+        lambda: ReplicationSettings(), master.tables, master.pool, own_address="127.0.0.1:1", clock_ms=lambda: 99
+    )
+    master.sync.master_is_at(f"127.0.0.1:{master.main.port}")
+    yield master
+    await master.pool.close()
+    await master.stop()
+
+
+async def test_a_java_master_is_asked_on_the_ports_and_in_the_order_of_a_java_slave(java, tmp_path):
+    await java.sync.sync()
+    assert java.asked == [("vip", 21), ("main", 43), ("main", 45), ("main", 201), ("main", 402)]
+    said = loads(java.bodies[21])
+    assert (
+        json.loads((tmp_path / "topics.json").read_text())["topicConfigTable"].keys() == said["topicConfigTable"].keys()
+    )
+    assert java.tables.topics.version.counter == said["dataVersion"]["counter"]
+    assert {str(k): v for k, v in java.tables.delay_offsets.rows.items()} == loads(java.bodies[45])["offsetTable"]
+
+
+async def test_an_unchanged_java_master_costs_no_write(java, tmp_path):
+    await java.sync.sync()
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    await java.sync.sync()
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b'{"offsetTable":[]}', b'{"topicConfigTable":{}}', b"null"])
+async def test_one_broken_kind_is_counted_and_the_others_go_on(java, body):
+    java.bodies[43] = body
+    await java.sync.sync()
+    assert java.sync.status.kind("offsets").failures == 1 and java.sync.status.kind("offsets").error
+    assert java.sync.status.kind("groups").synced_ms == 99 and len(java.tables.topics) > 0
+
+
+async def test_a_master_that_is_gone_is_counted_for_every_kind(java):
+    await java.stop()
+    java.sync.master_is_at("127.0.0.1:9")
+    await java.sync.sync()
+    assert {status.failures for status in java.sync.status.kinds.values()} == {1}
+    await java.main.start("127.0.0.1", 0)
+
+
+def test_a_holding_reads_back_from_its_text():
+    assert str(Held("e", 4, whole=True)) == "e:4:whole" and str(Held("e", 4)) == "e:4"
