@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.nameserver import registration
-from twinlog.nameserver.registration import body_crc32, decode_registration
+from twinlog.nameserver.registration import RegisteredTopic, body_crc32, decode_registration
 from twinlog.wire.bodies import DataVersion
 from twinlog.wire.errors import BodyError, WireError
 
@@ -39,9 +39,7 @@ def test_the_body_of_a_real_broker_gives_its_topics_and_version():
 
 def test_the_compressed_body_of_the_real_class_is_read():
     body = decode_registration(vectors.data("class-register-body-compressed"), version=479, compressed=True)
-    (topic,) = body.topic_config_serialize_wrapper.topic_config_table.values()
-    assert (topic.topic_name, topic.read_queue_nums, topic.write_queue_nums, topic.perm) == ("TopicTest", 4, 4, 6)
-    assert topic.attributes == {"message.type": "FIFO"}
+    assert body.topic_config_serialize_wrapper.topic_config_table == {"TopicTest": RegisteredTopic(4, 4, 6, 0)}
     assert body.topic_config_serialize_wrapper.data_version == DataVersion(0, 1700000000000, 3)
 
 

@@ -3,6 +3,7 @@ import time
 import pytest
 
 from twinlog.nameserver.errors import RegistrationRefused
+from twinlog.nameserver.registration import RegisteredTopic
 from twinlog.nameserver.route_table import (
     SILENCE_MS_MAX,
     Identity,
@@ -12,13 +13,13 @@ from twinlog.nameserver.route_table import (
     RouteTable,
     keep_zone,
 )
-from twinlog.wire.bodies import DataVersion, QueueData, TopicConfig
+from twinlog.wire.bodies import DataVersion, QueueData
 
 V1, V2 = DataVersion(0, 1, 1), DataVersion(0, 2, 2)
 
 
 def topics(*names, **more):
-    return {name: TopicConfig(topic_name=name, read_queue_nums=4, write_queue_nums=4, **more) for name in names}
+    return {name: RegisteredTopic(read_queue_nums=4, write_queue_nums=4, **more) for name in names}
 
 
 def said(broker_id=0, address=None, *, name="broker-a", **more):

@@ -12,7 +12,7 @@ import msgspec
 
 from twinlog.nameserver.errors import NameServerError, RegistrationRefused
 from twinlog.nameserver.kv_config import ORDER_TOPICS, KvConfig, replace_file
-from twinlog.nameserver.registration import body_crc32, decode_registration
+from twinlog.nameserver.registration import RegistrationBody, body_crc32, decode_registration
 from twinlog.nameserver.route_body import encode_route
 from twinlog.nameserver.route_table import (
     Identity,
@@ -33,7 +33,6 @@ from twinlog.wire.bodies import (
     BrokerMemberGroupBody,
     DataVersion,
     KVTable,
-    RegisterBrokerBody,
     TopicList,
     TopicRouteData,
     decode_body,
@@ -114,7 +113,7 @@ class NameServerHandlers:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "crc32 not match")
         digest = hashlib.blake2b(request.body or b"", digest_size=16).digest()
         is_known = self.table.holds(cluster, name, address, broker_id, digest)
-        body = RegisterBrokerBody() if is_known else _decode_registration(request, header.compressed)
+        body = RegistrationBody() if is_known else _decode_registration(request, header.compressed)
         wrapper = body.topic_config_serialize_wrapper
         said = Registration(
             cluster=cluster,
@@ -326,7 +325,7 @@ class NameServerHandlers:
             raise NameServerError(f"settings cannot be written to {path}: {error}; nothing was changed") from error
 
 
-def _decode_registration(request: Request, compressed: bool) -> RegisterBrokerBody:
+def _decode_registration(request: Request, compressed: bool) -> RegistrationBody:
     try:
         return decode_registration(request.body, version=request.version, compressed=compressed)
     except WireError as error:

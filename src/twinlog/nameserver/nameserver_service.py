@@ -56,12 +56,15 @@ class NameServerService:
         return self.server.port if self.server is not None else 0
 
     async def run(self) -> None:
-        settings = self._conf.nameserver
+        settings, net = self._conf.nameserver, self._conf.net
         server = Server(
             self._counted(self.handlers.handlers()),
             tls=self._tls.context,
             tls_enforced=self._tls.enforced,
-            idle_ms_max=self._conf.net.idle_seconds_max * 1000,
+            idle_ms_max=net.idle_seconds_max * 1000,
+            backlog=net.backlog,
+            send_buffer_bytes=net.send_buffer_bytes,
+            receive_buffer_bytes=net.receive_buffer_bytes,
             on_close=self._connection_closed,
         )
         await server.start(settings.bind_address, settings.listen_port)

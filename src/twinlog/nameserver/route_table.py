@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from twinlog.nameserver.errors import RegistrationRefused
-from twinlog.wire.bodies import BrokerData, ClusterInfo, DataVersion, QueueData, TopicConfig, TopicRouteData
+from twinlog.nameserver.registration import RegisteredTopic
+from twinlog.wire.bodies import BrokerData, ClusterInfo, DataVersion, QueueData, TopicRouteData
 
 MASTER_ID = 0
 PERM_WRITE, PERM_READ = 2, 4
@@ -39,7 +40,7 @@ class Registration:
     silence_ms_max: int | None = None
     acting_master: bool | None = None  # None: a 4.x broker, which does not know the mode
     zone: str | None = None
-    topics: Mapping[str, TopicConfig] | None = field(default_factory=dict)
+    topics: Mapping[str, RegisteredTopic] | None = field(default_factory=dict)
     version: DataVersion = field(default_factory=DataVersion)
     mappings: Mapping[str, Any] = field(default_factory=dict)
     filter_servers: list[str] | None = None

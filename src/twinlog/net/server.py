@@ -19,7 +19,6 @@ from twinlog.wire.frame import JSON
 
 log = get_logger(__name__)
 _TLS_HANDSHAKE = 0x16
-_BACKLOG = 1024
 
 
 class Server:
@@ -32,6 +31,9 @@ class Server:
         tls: ssl.SSLContext | None = None,
         tls_enforced: bool = False,
         idle_ms_max: int = 120_000,
+        backlog: int = 1024,
+        send_buffer_bytes: int = 0,
+        receive_buffer_bytes: int = 0,
         header_type: int = JSON,
         after_batch: Callable[[], object] | None = None,
         on_connect: Callable[[Connection], None] | None = None,
@@ -46,6 +48,9 @@ class Server:
         )
         self._tls, self._tls_enforced = tls, tls_enforced
         self._idle_ms_max = idle_ms_max
+        self._backlog = backlog
+        # 0 leaves the size to the system, which is usually better at it.
+        self._buffers = {socket.SO_SNDBUF: send_buffer_bytes, socket.SO_RCVBUF: receive_buffer_bytes}
         self._told_connect, self._told_close = on_connect, on_close
         self._tasks: set[asyncio.Task[None]] = set()
         self._listener: socket.socket | None = None
@@ -59,9 +64,12 @@ class Server:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        for option, size in self._buffers.items():
+            if size:
+                listener.setsockopt(socket.SOL_SOCKET, option, size)  # accepted sockets inherit it
         try:
             listener.bind((host, port))
-            listener.listen(_BACKLOG)
+            listener.listen(self._backlog)
         except OSError as error:
             listener.close()
             raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from error
