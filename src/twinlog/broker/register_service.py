@@ -165,6 +165,8 @@ class RegisterService:
         if not ctx.is_master:
             header = decode_fields(RegisterBrokerResponseHeader, answer.fields)
             ctx.master_address, ctx.master_ha_address = header.master_addr, header.ha_server_addr
+            for listener in ctx.master_listeners:
+                listener()
         if not whole or not answer.body:
             return
         try:

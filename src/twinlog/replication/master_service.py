@@ -55,12 +55,16 @@ class MasterService:
         *,
         bind_address: str,
         clock_ms: Clock,
+        accepts: Callable[[], bool] = lambda: True,
+        on_join: Callable[[], None] = lambda: None,
         on_acks: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings = settings
         self._log = commit_log
         self._bind_address = bind_address
         self._clock_ms = clock_ms
+        self._accepts = accepts
+        self._on_join = on_join
         self._on_acks = on_acks
         self._links: dict[int, _Link] = {}
         self._numbers = itertools.count(1)
@@ -123,11 +127,17 @@ class MasterService:
         return [link.view() for link in self._links.values()]
 
     def _admit(self, accepted: socket.socket, peer: str) -> None:
+        if not self._accepts():
+            accepted.close()
+            self.refused += 1
+            log.warning("a replica was refused", peer=peer, reason="this broker is a replica itself; ask its master")
+            return
         accepted.setblocking(False)
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         number = next(self._numbers)
         self._links[number] = _Link(self, number, accepted, peer)
         log.info("a replica has connected", peer=peer)
+        self._on_join()
 
     async def _tick(self) -> None:
         while True:

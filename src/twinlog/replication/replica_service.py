@@ -72,6 +72,7 @@ class ReplicaService:
         self._addresses = MasterAddresses()
         self._changed = asyncio.Event()
         self._session: _Session | None = None
+        self.broker_id = identity.broker_id  # a change of role may give another
         self.status = ReplicaStatus()
 
     def master_is_at(self, addresses: MasterAddresses) -> None:
@@ -154,7 +155,7 @@ class ReplicaService:
             HelloHeader(
                 cluster_name=identity.cluster_name,
                 broker_name=identity.broker_name,
-                broker_id=identity.broker_id,
+                broker_id=self.broker_id,
                 instance=identity.instance,
                 log_start=ours.start,
                 log_end=ours.end,

@@ -1,0 +1,211 @@
+"""Requests about replication: greetings, checksums, metadata changes, status, change of role."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from twinlog.net.connection import Connection, Handler, Request
+from twinlog.net.errors import RequestRefused
+from twinlog.replication.digests import parse_ranges, range_digest
+from twinlog.replication.errors import ReplicationError
+from twinlog.replication.greeting import HelloAnswer, HelloHeader
+from twinlog.replication.metadata_delta import encode_changes
+from twinlog.wire.bodies import HaClientInfo, HaConnectionInfo, HaRuntimeInfo, encode_body
+from twinlog.wire.codes import RequestCode, ResponseCode
+from twinlog.wire.command import Command
+from twinlog.wire.fields import decode_fields, encode_fields
+from twinlog.wire.twinlog_codes import TwinlogCode
+
+if TYPE_CHECKING:
+    from twinlog.broker.context import BrokerContext
+    from twinlog.broker.replication_service import ReplicationService
+
+_PUSH_DELAY_S = 0.05  # changes within this time are told together
+
+
+def handlers(ctx: BrokerContext, replication: ReplicationService) -> dict[int, Handler]:
+    requests = ReplicationHandlers(ctx, replication)
+    return {
+        RequestCode.GET_BROKER_HA_STATUS: requests.ha_status,
+        TwinlogCode.REPLICA_HELLO: requests.hello,
+        TwinlogCode.LOG_DIGESTS: requests.digests,
+        TwinlogCode.METADATA_CHANGES: requests.metadata_changes,
+        TwinlogCode.OFFSETS_CARRIED_BACK: requests.offsets_carried_back,
+        TwinlogCode.REPLICATION_STATUS: requests.status,
+        TwinlogCode.CHANGE_ROLE: requests.change_role,
+    }
+
+
+class ReplicationHandlers:
+    def __init__(self, ctx: BrokerContext, replication: ReplicationService) -> None:
+        self._ctx = ctx
+        self._replication = replication
+        self._pushes = _Pushes()
+        for table in ctx.tables:
+            table.on_change.append(self._pushes.soon)
+
+    def hello(self, request: Request) -> Command:
+        """A Twinlog replica introduces itself."""
+        ctx, store = self._ctx, self._ctx.store
+        self._must_be_master("serves no replicas")
+        hello = decode_fields(HelloHeader, request.fields)
+        settings = ctx.settings
+        try:
+            number = self._replication.master.passes.greet(
+                hello, settings.broker_name, settings.cluster_name, ctx.clock_ms()
+            )
+        except ReplicationError as error:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        answer = HelloAnswer(
+            pass_number=number,
+            log_start=store.log_start,
+            log_end=store.log_end,
+            segment_bytes=store.commit_log.segment_size,
+        )
+        return request.reply(fields=encode_fields(answer))
+
+    async def digests(self, request: Request) -> Command:
+        """Checksums of ranges of this broker's log; null for a range it does not hold."""
+        try:
+            ranges = parse_ranges((request.fields or {}).get("ranges"))
+        except ValueError as error:
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, str(error)) from error
+        log = self._ctx.store.commit_log
+        digests = [await asyncio.to_thread(range_digest, log, one) for one in ranges]
+        return request.reply(body=msgspec.json.encode(digests))
+
+    def metadata_changes(self, request: Request) -> Command:
+        """What changed in the tables since the revisions that the replica holds."""
+        fields = dict(request.fields or {})
+        if fields.pop("push", None) == "true":
+            self._pushes.add(request.connection)
+        return request.reply(body=encode_changes(self._ctx.tables, fields))
+
+    def offsets_carried_back(self, request: Request) -> Command:
+        """A replica tells how far consumers came there while this master was away."""
+        self._must_be_master("takes no offsets from a replica")
+        try:
+            rows = msgspec.json.decode(request.body or b"", type=dict[str, dict[int, int]])
+        except msgspec.DecodeError as error:
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"no offsets: {error}") from error
+        raised = self._ctx.offsets.raise_to(rows, self._ctx.clock_ms())
+        return request.reply(fields={"raised": str(raised)})
+
+    async def change_role(self, request: Request) -> Command:
+        fields = request.fields or {}
+        broker_id = fields.get("brokerId", "")
+        try:
+            steps = await self._replication.change_role(
+                fields.get("brokerRole", ""), int(broker_id) if broker_id.isdigit() else None
+            )
+        except ReplicationError as error:
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, str(error)) from error
+        return request.reply(body=msgspec.json.encode([step.name for step in steps]))
+
+    def ha_status(self, request: Request) -> Command:
+        """GET_BROKER_HA_STATUS, as Java shows it."""
+        ctx, replication = self._ctx, self._replication
+        info = HaRuntimeInfo(master=ctx.is_master)
+        if ctx.is_master:
+            end, gap = ctx.store.log_end, ctx.conf.replication.gap_bytes_max
+            info.master_commit_log_max_offset = end
+            info.in_sync_slave_nums = replication.master.acks.in_sync(end, gap)
+            info.ha_connection_info = [
+                HaConnectionInfo(
+                    addr=view.peer,
+                    slave_ack_offset=view.acked,
+                    diff=end - view.acked,
+                    in_sync=view.state == "sending" and end - view.acked < gap,
+                    transferred_byte_in_second=view.bytes_per_second,
+                    transfer_from_where=view.next_offset,
+                )
+                for view in replication.master.views()
+                if not view.observer
+            ]
+        else:
+            status = replication.replica.status
+            info.ha_client_runtime_info = HaClientInfo(
+                master_addr=status.master_ha_address,
+                transferred_byte_in_second=status.bytes_per_second,
+                max_offset=ctx.store.log_end,
+                last_read_timestamp=status.last_read_ms,
+                last_write_timestamp=status.last_write_ms,
+                master_flush_offset=0,
+            )
+        return request.reply(body=encode_body(info))
+
+    def status(self, request: Request) -> Command:
+        """Everything an operator may want to know, for `twinlog replication status`."""
+        ctx, replication = self._ctx, self._replication
+        status: dict[str, object] = {
+            "brokerName": ctx.settings.broker_name,
+            "brokerId": ctx.settings.broker_id,
+            "role": ctx.settings.broker_role,
+            "nowMs": ctx.clock_ms(),
+            "logStart": ctx.store.log_start,
+            "logEnd": ctx.store.log_end,
+            "flushedEnd": ctx.store.flushed_end,
+            "dispatchedEnd": ctx.store.dispatched_end,
+            "lastStoreTimestamp": ctx.store.last_timestamp,
+            "replicas": [msgspec.to_builtins(view) for view in replication.master.views()],
+            "refusedConnections": replication.master.refused,
+        }
+        if not ctx.is_master:
+            replica = replication.replica.status
+            status["following"] = {name: getattr(replica, name) for name in _FOLLOWING}
+            status["metadata"] = {
+                name: msgspec.to_builtins(kind) for name, kind in replication.sync.status.kinds.items()
+            }
+            status["metadataRounds"] = replication.sync.status.rounds
+            status["metadataSkipped"] = replication.sync.status.skipped
+        return request.reply(body=msgspec.json.encode(status))
+
+    def _must_be_master(self, what: str) -> None:
+        if not self._ctx.is_master:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR,
+                f"{self._ctx.settings.address} is a replica itself and {what}; ask the master of "
+                f"{self._ctx.settings.broker_name}",
+            )
+
+
+_FOLLOWING = (
+    "state",
+    "reason",
+    "master_ha_address",
+    "master_is_twinlog",
+    "master_end",
+    "last_read_ms",
+    "bytes_received",
+    "bytes_per_second",
+    "reconnects",
+    "refusals",
+    "damaged_transfers",
+)
+
+
+class _Pushes:
+    """Replicas that want to hear of changes at once."""
+
+    def __init__(self) -> None:
+        self._connections: set[Connection] = set()
+        self._due: asyncio.TimerHandle | None = None
+
+    def add(self, connection: Connection) -> None:
+        if connection not in self._connections:
+            self._connections.add(connection)
+            connection.on_close.append(self._connections.discard)
+
+    def soon(self) -> None:
+        """Something changed; tell it a moment later, together with what else changes until then."""
+        if self._connections and self._due is None:
+            self._due = asyncio.get_running_loop().call_later(_PUSH_DELAY_S, self._tell)
+
+    def _tell(self) -> None:
+        self._due = None
+        for connection in list(self._connections):
+            if not connection.closed:
+                connection.oneway(TwinlogCode.METADATA_CHANGED)

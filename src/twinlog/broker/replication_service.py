@@ -1,0 +1,244 @@
+"""Replication within a broker: what runs in which role, and how the role changes while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import secrets
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from twinlog.broker.ack_desk import Demand
+from twinlog.net.errors import NetError
+from twinlog.replication.acks import replicas_needed
+from twinlog.replication.errors import ReplicationError
+from twinlog.replication.master_service import MasterService
+from twinlog.replication.metadata_sync_service import MetadataSyncService
+from twinlog.replication.replica_service import MasterAddresses, ReplicaIdentity, ReplicaService
+from twinlog.replication.role_plan import Step, plan_role_change
+from twinlog.telemetry.log import get_logger
+from twinlog.wire.bodies import BrokerMemberGroupBody, decode_body
+from twinlog.wire.codes import RequestCode, ResponseCode
+from twinlog.wire.errors import WireError
+
+if TYPE_CHECKING:
+    from twinlog.broker.context import BrokerContext
+    from twinlog.broker.register_service import RegisterService
+    from twinlog.net.pool import ConnectionPool
+
+log = get_logger(__name__)
+_MEMBERS_PERIOD_S = 10.0
+_SETTLE_S_MAX = 10.0
+
+
+class RoleChangeRefused(ReplicationError):
+    """A role that this broker cannot take as it is configured."""
+
+
+class ReplicationService:
+    """Serves replicas as a master, follows the master as a replica, and changes between the two."""
+
+    def __init__(self, ctx: BrokerContext, pool: ConnectionPool, register: RegisterService) -> None:
+        self._ctx = ctx
+        self._pool = pool
+        self._register = register
+        settings = ctx.settings
+        self.master = MasterService(
+            lambda: ctx.conf.replication,
+            ctx.store.commit_log,
+            bind_address=settings.bind_address,
+            clock_ms=ctx.clock_ms,
+            accepts=lambda: ctx.is_master,
+            on_join=self._look_for_members,
+            on_acks=self._acknowledged,
+        )
+        self.instance = _instance(Path(ctx.conf.store.root_dir))
+        identity = ReplicaIdentity(settings.cluster_name, settings.broker_name, settings.broker_id, self.instance)
+        self.replica = ReplicaService(lambda: ctx.conf.replication, ctx.store, identity, pool, clock_ms=ctx.clock_ms)
+        self.sync = MetadataSyncService(
+            lambda: ctx.conf.replication,
+            ctx.tables,
+            pool,
+            own_address=settings.address,
+            clock_ms=ctx.clock_ms,
+        )
+        self._following: list[asyncio.Task[None]] = []
+        self._changing = asyncio.Lock()
+        self._members_wanted = asyncio.Event()
+        ctx.acks.replicas = self
+        ctx.master_listeners.append(self._master_is_known)
+        ctx.store.on_arrival.append(lambda batch: self.master.wake())
+
+    def listen(self) -> None:
+        self.master.listen()
+
+    async def run(self) -> None:
+        self._announce_demand()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self.master.run(), name="MasterService")
+                tasks.create_task(self._count_members(), name="MemberCount")
+                if not self._ctx.is_master:
+                    self._start_following()
+        finally:
+            await self._stop_following()
+
+    # -- what a SYNC master's sends wait for -----------------------------------------------------
+
+    def demand(self, end: int) -> Demand:
+        """What the record that ends at `end` needs of the replicas."""
+        ctx, settings = self._ctx, self._ctx.conf.replication
+        needed = replicas_needed(ctx.settings.broker_role, settings.in_sync_replicas)
+        log_end = ctx.store.log_end
+        if needed == 0 or self.master.acks.safe_end(needed, log_end) >= end:
+            return Demand.NOTHING
+        near = self.master.acks.in_sync(end, settings.gap_bytes_max)
+        return Demand.WAIT if near >= needed else Demand.UNAVAILABLE
+
+    def _acknowledged(self) -> None:
+        ctx = self._ctx
+        needed = replicas_needed(ctx.settings.broker_role, ctx.conf.replication.in_sync_replicas)
+        if needed:
+            ctx.acks.replicated(self.master.acks.safe_end(needed, ctx.store.log_end))
+
+    def _announce_demand(self) -> None:
+        role, given = self._ctx.settings.broker_role, self._ctx.conf.replication.in_sync_replicas
+        if role == "SYNC_MASTER":
+            needed = replicas_needed(role, given)
+            why = "inSyncReplicas is not set" if given is None else f"inSyncReplicas={given} counts the master"
+            log.info("a send is acknowledged when replicas hold it", replicas=needed, because=why)
+
+    # -- how many replicas there are at all ------------------------------------------------------
+
+    def _look_for_members(self) -> None:
+        self._members_wanted.set()
+
+    async def _count_members(self) -> None:
+        """Ask the name server how many replicas this broker has: Java connections count no further than that."""
+        while True:
+            self._members_wanted.clear()
+            if self._ctx.is_master and self.master.acks.rows():
+                with contextlib.suppress(NetError, WireError, OSError):
+                    await self._ask_for_members()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_MEMBERS_PERIOD_S):
+                    await self._members_wanted.wait()
+
+    async def _ask_for_members(self) -> None:
+        settings = self._ctx.settings
+        fields = {"clusterName": settings.cluster_name, "brokerName": settings.broker_name}
+        counts = []
+        for name_server in self._register.name_servers:
+            answer = await self._pool.request(name_server, RequestCode.GET_BROKER_MEMBER_GROUP, fields)
+            if answer.code == ResponseCode.SUCCESS:
+                group = decode_body(BrokerMemberGroupBody, answer.body).broker_member_group
+                counts.append(sum(broker_id > 0 for broker_id in group.broker_addrs))
+        if counts:
+            self.master.acks.registered_replicas = max(counts)
+            self._acknowledged()
+
+    # -- following -------------------------------------------------------------------------------
+
+    def _master_is_known(self) -> None:
+        if self._ctx.is_master:
+            return
+        address = self._ctx.master_address
+        self.replica.master_is_at(MasterAddresses(self._ctx.master_ha_address, address))
+        self.sync.master_is_at(address)
+
+    def _start_following(self) -> None:
+        for service in (self.replica, self.sync):
+            task = asyncio.create_task(service.run(), name=type(service).__name__)
+            task.add_done_callback(_fail_loudly)
+            self._following.append(task)
+        self._master_is_known()
+
+    async def _stop_following(self) -> None:
+        for task in self._following:
+            task.cancel()
+        await asyncio.gather(*self._following, return_exceptions=True)
+        self._following.clear()
+
+    # -- changing the role -----------------------------------------------------------------------
+
+    async def change_role(self, role: str, broker_id: int | None = None) -> list[Step]:
+        """Become `role` while running; returns the steps that were taken.
+
+        A master has broker id 0; a replica needs one above it.
+        """
+        if role not in ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE"):
+            raise RoleChangeRefused(f"{role!r} is no role; use ASYNC_MASTER, SYNC_MASTER or SLAVE")
+        new_id = 0 if role != "SLAVE" else (broker_id if broker_id is not None else self._ctx.settings.broker_id)
+        if role == "SLAVE" and new_id <= 0:
+            raise RoleChangeRefused(f"a replica needs a brokerId above 0, not {new_id}; give one with the new role")
+        async with self._changing:
+            steps = plan_role_change(self._ctx.settings.broker_role, role)
+            for step in steps:
+                log.info("changing role", to=role, step=step.name, meaning=step.value)
+                await self._carry_out(step, role, new_id)
+            return list(steps)
+
+    async def _carry_out(self, step: Step, role: str, broker_id: int) -> None:
+        actions: dict[Step, Callable[[], Awaitable[None] | None]] = {
+            Step.STOP_METADATA_SYNC: self._forget_master,
+            Step.STOP_FOLLOWING: self._stop_following,
+            Step.LEAD_OFFSETS: self._ctx.tables.offsets.lead,
+            Step.STORE_AS_MASTER: lambda: self._ctx.store.change_role(role),
+            Step.ACCEPT_SENDS: lambda: self._take_role(role, broker_id),
+            Step.REFUSE_SENDS: lambda: self._take_role(role, broker_id),
+            Step.SETTLE_ANSWERS: self._settle_answers,
+            Step.FLUSH: lambda: asyncio.to_thread(self._ctx.store.flush),  # type: ignore[dict-item, return-value]
+            Step.DROP_REPLICAS: lambda: self.master.drop_all("this broker becomes a replica"),
+            Step.STORE_AS_REPLICA: lambda: self._ctx.store.change_role("SLAVE"),
+            Step.FOLLOW_OFFSETS: self._follow_offsets,
+            Step.START_FOLLOWING: self._start_following,
+            Step.REGISTER: self._register.register_soon,
+        }
+        pending = actions[step]()
+        if pending is not None:
+            await pending
+
+    def _forget_master(self) -> None:
+        self._ctx.master_address = self._ctx.master_ha_address = None
+        self.sync.master_is_at(None)
+
+    def _take_role(self, role: str, broker_id: int) -> None:
+        ctx = self._ctx
+        broker = dataclasses.replace(ctx.conf.broker, broker_role=role, broker_id=broker_id)  # type: ignore[arg-type]
+        ctx.conf = dataclasses.replace(ctx.conf, broker=broker)
+        if role != "SLAVE":
+            ctx.store.role = role
+        self.replica.broker_id = broker_id
+
+    async def _settle_answers(self) -> None:
+        """Let sends that wait get their answer; whoever waits longer than its patience gets the timeout's."""
+        ctx = self._ctx
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_SETTLE_S_MAX):
+                while (deadline_ms := ctx.acks.deadline_ms) is not None:
+                    await asyncio.sleep(min(0.01, max(0.0, (deadline_ms - ctx.clock_ms()) / 1000)))
+                    ctx.acks.expire(ctx.clock_ms())
+        ctx.acks.expire(1 << 62)
+
+    def _follow_offsets(self) -> None:
+        self._ctx.tables.offsets.follows_master = True
+
+
+def _fail_loudly(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("following the master ended", task=task.get_name(), exc_info=error)
+
+
+def _instance(root: Path) -> str:
+    """An id of this store directory, made once: by it a master knows its replica again."""
+    path = root / "config" / "twinlogInstance"
+    with contextlib.suppress(FileNotFoundError):
+        text = path.read_text().strip()
+        if text:
+            return text
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = secrets.token_hex(16)
+    path.write_text(text + "\n")
+    return text

@@ -1,0 +1,64 @@
+"""How a running broker changes its role: the steps, and why in this order.
+
+To master: the link to the old master is cut before anything is written here, and what consumers
+committed here becomes the truth before they are served as by a master; only then sends are accepted.
+
+To replica: sends are refused first, and answers that still wait for replicas are settled before the log
+may be overwritten by a new master's bytes: a message is acknowledged once, by the broker that keeps it.
+
+Whatever step fails, stopping there is safe: no broker both accepts sends and follows a master.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Step(Enum):
+    STOP_METADATA_SYNC = "stop taking over the master's metadata, and forget its address"
+    STOP_FOLLOWING = "close the link to the master"
+    LEAD_OFFSETS = "make this broker's consumer offsets the truth"
+    STORE_AS_MASTER = "drop a partly received record and let the store append"
+    ACCEPT_SENDS = "take the new role: sends, delayed delivery and transaction checks begin"
+    REFUSE_SENDS = "take the new role: sends, delayed delivery and transaction checks end"
+    SETTLE_ANSWERS = "answer or time out every send that still waits for replicas or disk"
+    FLUSH = "make the log durable"
+    DROP_REPLICAS = "close the links of replicas"
+    STORE_AS_REPLICA = "let the store take a master's bytes, and append nothing itself"
+    FOLLOW_OFFSETS = "let consumer offsets follow the master's"
+    START_FOLLOWING = "look for the master, and follow its log and metadata"
+    REGISTER = "tell the name servers"
+
+
+_TO_MASTER = (
+    Step.STOP_METADATA_SYNC,
+    Step.STOP_FOLLOWING,
+    Step.LEAD_OFFSETS,
+    Step.STORE_AS_MASTER,
+    Step.ACCEPT_SENDS,
+    Step.REGISTER,
+)
+_TO_REPLICA = (
+    Step.REFUSE_SENDS,
+    Step.SETTLE_ANSWERS,
+    Step.FLUSH,
+    Step.DROP_REPLICAS,
+    Step.STORE_AS_REPLICA,
+    Step.FOLLOW_OFFSETS,
+    Step.START_FOLLOWING,
+    Step.REGISTER,
+)
+
+
+def plan_role_change(old_role: str, new_role: str) -> tuple[Step, ...]:
+    """The steps from one role to another; none when nothing changes.
+
+    Between ASYNC_MASTER and SYNC_MASTER only what an acknowledgement means changes, from the next send on.
+    """
+    if old_role == new_role:
+        return ()
+    if new_role == "SLAVE":
+        return _TO_REPLICA
+    if old_role == "SLAVE":
+        return _TO_MASTER
+    return (Step.ACCEPT_SENDS,)
