@@ -75,7 +75,7 @@ def test_timers_that_are_switched_off_say_so():
 
 def test_a_recall_handle_is_read_back():
     pairs = {"TIMER_OUT_MS": "1800000005000", "REAL_TOPIC": "T1", "UNIQ_KEY": "ABC"}
-    handle = recall_handle("broker-a", pairs)
+    handle = recall_handle("broker-a", pairs) or ""
     assert parse_recall_handle(handle) == RecallHandle("T1", "broker-a", 1_800_000_005_001, "ABC")
     assert parse_recall_handle("?") is None and parse_recall_handle("djEgYSBi") is None
     assert recall_handle("broker-a", {"TIMER_OUT_MS": "x", "REAL_TOPIC": "T", "UNIQ_KEY": "K"}) is None
@@ -92,7 +92,7 @@ def test_every_timer_is_delivered_once_and_never_before_its_time(wishes):
             pairs = {"TIMER_DELIVER_MS": str(NOW + now_ms + delay_ms)}
             if place_timer(pairs, RULES, NOW + now_ms):
                 wanted[table.queue_offset] = NOW + now_ms + delay_ms
-                table.add(table.queue_offset, out_time(pairs))
+                table.add(table.queue_offset, out_time(pairs) or 0)
                 table.queue_offset += 1
         while (offset := table.first_due(NOW + now_ms)) is not None:
             assert offset not in delivered
@@ -136,7 +136,9 @@ def test_old_messages_are_taken_out_to_be_parked_anew():
     table = TimerTable(1_000, queue_offset=4)
     for offset, out_ms in enumerate((50_000, 40_000, 50_000, 60_000)):
         table.add(offset, out_ms)
-    assert table.take_before(2) == [0, 1]
+    assert table.before(2) == [0, 1]
+    table.drop_before(2)
+    assert table.before(2) == []
     assert table.low_offset == 2 and table.wake_ms == 51_000 and len(table) == 2
 
 

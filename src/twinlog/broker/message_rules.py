@@ -9,7 +9,7 @@ Each remembers the true place in REAL_TOPIC and REAL_QID. A half message is not 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from twinlog.broker.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
@@ -29,21 +29,30 @@ if TYPE_CHECKING:
 _TIMER_WISHES = (names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)
 
 
-def install(ctx: BrokerContext) -> None:
-    """Make `ctx` park delayed, timed and half messages by these rules."""
+Parked = Callable[[str, int], None]  # told the topic a message waits in, and the earliest time it can be due
+
+
+def install(ctx: BrokerContext, on_parked: Parked = lambda topic, due_ms: None) -> None:
+    """Make `ctx` park delayed, timed and half messages by these rules, and say so to who delivers them."""
     levels = DelayLevels(ctx.conf.store.delay_levels)
 
     def park_delayed(draft: Draft, pairs: dict[str, str]) -> None:
-        park(draft, pairs, levels, TimerRules.of(ctx.conf.store), ctx.clock_ms())
+        now_ms = ctx.clock_ms()
+        delay_ms = park(draft, pairs, levels, TimerRules.of(ctx.conf.store), now_ms)
+        if delay_ms is not None:
+            on_parked(draft.topic, now_ms + delay_ms)
 
     ctx.put_hooks.append(park_delayed)
     ctx.prepare = prepare_half
 
 
-def park(draft: Draft, pairs: dict[str, str], levels: DelayLevels, timers: TimerRules, now_ms: int) -> None:
-    """Redirect `draft` when its properties ask for a delay; RequestRefused when they ask for the impossible."""
+def park(draft: Draft, pairs: dict[str, str], levels: DelayLevels, timers: TimerRules, now_ms: int) -> int | None:
+    """Redirect `draft` when its properties ask for a delay, and say how long it waits at least.
+
+    None when it need not wait; RequestRefused when it asks for the impossible.
+    """
     if draft.topic == HALF_TOPIC or draft.sys_flag & TRANSACTION_MASK not in (TRANSACTION_NONE, TRANSACTION_COMMIT):
-        return
+        return None
     level = delay_level(pairs)
     if level > 0:
         for name in _TIMER_WISHES:  # Java: a level wins over a time
@@ -51,8 +60,11 @@ def park(draft: Draft, pairs: dict[str, str], levels: DelayLevels, timers: Timer
         level = min(level, levels.level_max)
         pairs[names.DELAY] = str(level)
         move(draft, pairs, SCHEDULE_TOPIC, level - 1)
-    elif wants_timer(draft.topic, pairs) and place_timer(pairs, timers, now_ms):
+        return levels.ms[level]
+    if wants_timer(draft.topic, pairs) and place_timer(pairs, timers, now_ms):
         move(draft, pairs, TIMER_TOPIC, 0)
+        return int(pairs[names.TIMER_OUT_MS]) + timers.precision_ms - now_ms
+    return None
 
 
 def delay_level(pairs: Mapping[str, str]) -> int:

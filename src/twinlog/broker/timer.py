@@ -207,21 +207,24 @@ class TimerTable:
         self._drop_taken()
         return min(offsets[0] for offsets in self._slots.values())
 
-    def take_before(self, queue_offset: int) -> list[int]:
-        """Remove the pending messages before `queue_offset`; the caller parks them anew at the end of the queue."""
+    def before(self, queue_offset: int) -> list[int]:
+        """The pending messages before `queue_offset`, in order."""
+        if not self._times:
+            return []
         self._drop_taken()
-        taken: list[int] = []
+        return sorted(offset for offsets in self._slots.values() for offset in offsets if offset < queue_offset)
+
+    def drop_before(self, queue_offset: int) -> None:
+        """Forget the pending messages before `queue_offset`: they are parked anew at the end of the queue."""
+        self._drop_taken()
         for slot in [slot for slot, offsets in self._slots.items() if offsets[0] < queue_offset]:
-            offsets = self._slots[slot]
-            kept = array("q", (offset for offset in offsets if offset >= queue_offset))
-            taken += (offset for offset in offsets if offset < queue_offset)
+            kept = array("q", (offset for offset in self._slots[slot] if offset >= queue_offset))
             if kept:
                 self._slots[slot] = kept
             else:
                 del self._slots[slot]
                 self._times.remove(slot)
         heapq.heapify(self._times)
-        return sorted(taken)
 
     def _drop_taken(self) -> None:
         if self._taken:

@@ -55,6 +55,7 @@ class BrokerSettings:
     # Sending
     send_accepted_from_ms: int = conf("startAcceptSendRequestTimeStamp", 0, bits=64, updatable=True)
     reply_messages_stored: bool = conf("storeReplyMessageEnable", True, updatable=True)
+    recalls_allowed: bool = conf("recallMessageEnable", False, updatable=True)
 
     # Consuming
     replica_reads: bool = conf("slaveReadEnable", True, updatable=True)  # Java: false

@@ -1,0 +1,44 @@
+"""Everything by which a message waits, comes again or is decided on later, put together for one broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from twinlog.broker import message_rules, metadata_handlers, timer_handlers, transaction_handlers
+from twinlog.broker.delay_service import DelayService
+from twinlog.broker.names import SCHEDULE_TOPIC
+from twinlog.broker.timer_service import TimerService
+from twinlog.broker.transaction_service import TransactionService
+
+if TYPE_CHECKING:
+    from twinlog.broker.context import BrokerContext
+    from twinlog.net.connection import Handler
+
+
+class MessageServices:
+    """Delayed messages, timers and transactions of one broker; making it installs their rules in `ctx`."""
+
+    def __init__(self, ctx: BrokerContext) -> None:
+        self._ctx = ctx
+        self.delays = DelayService(ctx)
+        self.timers = TimerService(ctx)
+        self.transactions = TransactionService(ctx)
+        message_rules.install(ctx, self._parked)
+
+    def __iter__(self) -> Iterator[DelayService | TimerService | TransactionService]:
+        """The services to run."""
+        yield from (self.delays, self.timers, self.transactions)
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            **transaction_handlers.handlers(self._ctx, self.transactions),
+            **timer_handlers.handlers(self._ctx),
+            **metadata_handlers.handlers(self._ctx, self._timer_state),
+        }
+
+    def _timer_state(self) -> TimerService | None:
+        return self.timers if self._ctx.conf.store.timer_enabled else None
+
+    def _parked(self, topic: str, due_ms: int) -> None:
+        (self.delays if topic == SCHEDULE_TOPIC else self.timers).parked(due_ms)

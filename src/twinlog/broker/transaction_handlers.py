@@ -1,0 +1,102 @@
+"""Ending a transaction (37), and taking a given-up one back (323)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from twinlog.broker import half
+from twinlog.broker.message_rules import real_place
+from twinlog.net.errors import RequestRefused
+from twinlog.store.append import PutStatus
+from twinlog.wire.codes import RequestCode, ResponseCode
+from twinlog.wire.errors import WireError
+from twinlog.wire.fields import decode_fields
+from twinlog.wire.headers import EndTransactionHeader
+from twinlog.wire.message_id import parse_offset_message_id
+from twinlog.wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
+
+if TYPE_CHECKING:
+    from twinlog.broker.context import BrokerContext
+    from twinlog.broker.transaction_service import TransactionService
+    from twinlog.net.connection import Handler, Request
+    from twinlog.store.append import Appended
+    from twinlog.wire.command import Command
+    from twinlog.wire.message import Message
+
+NOT_SET = "not set any response code"
+
+
+def handlers(ctx: BrokerContext, transactions: TransactionService) -> dict[int, Handler]:
+    ends = TransactionHandlers(ctx, transactions)
+    return {RequestCode.END_TRANSACTION: ends.end, RequestCode.RESUME_CHECK_HALF_MESSAGE: ends.resume}
+
+
+class TransactionHandlers:
+    """Commits and rolls back what producers decided."""
+
+    def __init__(self, ctx: BrokerContext, transactions: TransactionService) -> None:
+        self._ctx = ctx
+        self._transactions = transactions
+
+    def end(self, request: Request) -> Command | None:
+        ctx = self._ctx
+        if not ctx.is_master:
+            return request.reply(ResponseCode.SLAVE_NOT_AVAILABLE, NOT_SET)
+        header = decode_fields(EndTransactionHeader, request.fields)
+        if header.commit_or_rollback not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
+            return None  # the producer does not know yet; Java does not answer either
+        offset = header.commit_log_offset
+        message = ctx.store.message_at(offset) if offset is not None and offset >= 0 else None
+        problem = half.end_problem(message, header)
+        if problem is not None or message is None:
+            return request.reply(ResponseCode.SYSTEM_ERROR, problem)
+        if half.came_too_late(message, header, ctx.settings.transaction_timeout_ms, ctx.clock_ms()):
+            return request.reply(ResponseCode.ILLEGAL_OPERATION)
+        if self._transactions.is_ended(message):
+            return request.reply()
+        if header.commit_or_rollback == TRANSACTION_COMMIT:
+            self._commit(message)
+        self._transactions.ended(message)
+        return request.reply()
+
+    def _commit(self, message: Message) -> None:
+        place = real_place(message)
+        if place is None:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
+        check_final(self._ctx, self._ctx.put(half.committed(message, *place)))
+
+    def resume(self, request: Request) -> Command:
+        text = (request.fields or {}).get("msgId", "")
+        try:
+            offset = parse_offset_message_id(text)[2]
+        except WireError as error:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        message = self._ctx.store.message_at(offset) if offset >= 0 else None
+        if message is None or real_place(message) is None:
+            remark = f"no half message with the id {text}; give the offsetMsgId of a message that was given up"
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
+        if not self._transactions.resume(message):
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed.")
+        return request.reply()
+
+
+def check_final(ctx: BrokerContext, appended: Appended) -> None:
+    """Raise what a producer is told when its committed message was not stored."""
+    if appended.ok:
+        return
+    limit = ctx.conf.store.message_bytes_max
+    illegal = (
+        "The message is illegal, maybe msg body or properties length not matched. "
+        f"msg body length limit {limit}B, msg properties length limit 32KB."
+    )
+    code, remark = {
+        PutStatus.MESSAGE_ILLEGAL: (ResponseCode.MESSAGE_ILLEGAL, illegal),
+        PutStatus.PROPERTIES_SIZE_EXCEEDED: (ResponseCode.MESSAGE_ILLEGAL, illegal),
+        PutStatus.SERVICE_NOT_AVAILABLE: (ResponseCode.SERVICE_NOT_AVAILABLE, "Service not available now."),
+        PutStatus.CREATE_SEGMENT_FAILED: (
+            ResponseCode.SYSTEM_ERROR,
+            "Create mapped file failed, server is busy or broken.",
+        ),
+        PutStatus.PAGE_CACHE_BUSY: (ResponseCode.SYSTEM_ERROR, "OS page cache busy, please try another machine"),
+    }.get(appended.status, (ResponseCode.SYSTEM_ERROR, "UNKNOWN_ERROR DEFAULT"))
+    raise RequestRefused(code, remark)
