@@ -324,15 +324,22 @@ def convert_body(cls: type[S], value: Any) -> S:
     object_maps = cls.object_maps
     wire_names = dict(zip(cls.__struct_fields__, cls.__struct_encode_fields__, strict=True))
     skipped = {wire_names[name] for name in object_maps}
-    plain = {k: v for k, v in value.items() if v is not None and k not in skipped} if isinstance(value, dict) else value
     try:
+        plain = _without_nulls({k: v for k, v in value.items() if k not in skipped})
         body = msgspec.convert(plain, cls, strict=False)
         for attribute, kind in object_maps.items():
             rows = value.get(wire_names[attribute]) or {}
             setattr(body, attribute, {_queue(k): msgspec.convert(v, kind, strict=False) for k, v in rows.items()})
-    except (msgspec.ValidationError, TypeError, ValueError, AttributeError) as error:
+    except (msgspec.ValidationError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise BodyError(f"{cls.__name__}: {error}") from error
     return body
+
+
+def _without_nulls(value: Any) -> Any:
+    """`value` without null members at any depth: to Java, null and absent are the same."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(member) for key, member in value.items() if member is not None}
+    return [_without_nulls(member) for member in value] if isinstance(value, list) else value
 
 
 def _queue(key: Any) -> MessageQueue:
