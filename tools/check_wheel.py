@@ -18,7 +18,7 @@ def main() -> None:
         twinlog = install(wheel, folder / "venv")
         version = run(twinlog, "--version", cwd=folder).strip()
         print(f"{wheel.name}: {version}")
-        ready = start_and_stop(twinlog, "dev", "--port", "0", cwd=folder)
+        ready = start_and_stop(twinlog, "dev", "--port", "0", "--namesrv-port", "0", cwd=folder)
         print(f"{wheel.name}: {ready}")
 
 
