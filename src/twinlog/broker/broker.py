@@ -20,12 +20,14 @@ from twinlog.broker import (
     client_handlers,
     group_handlers,
     lock_handlers,
-    message_rules,
     metadata_handlers,
     offset_handlers,
     pull,
     query_handlers,
+    replication_handlers,
+    reply,
     send,
+    send_back,
     topic_handlers,
 )
 from twinlog.broker.ack_desk import AckDesk
@@ -39,7 +41,10 @@ from twinlog.broker.hold import HoldTable
 from twinlog.broker.hold_service import HoldService
 from twinlog.broker.locks import QueueLocks
 from twinlog.broker.maintenance_service import MaintenanceService, save_service
+from twinlog.broker.message_services import MessageServices
 from twinlog.broker.register_service import RegisterService
+from twinlog.broker.replication_service import ReplicationService
+from twinlog.broker.send_fast import FastSend
 from twinlog.broker.stats import BrokerStats
 from twinlog.broker.stats_service import StatsService
 from twinlog.broker.task_errors import single_error
@@ -51,6 +56,7 @@ from twinlog.store.message_store import MessageStore
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.codes import RequestCode
 from twinlog.wire.message_id import UniqueIds
+from twinlog.wire.twinlog_codes import TwinlogCode
 
 if TYPE_CHECKING:
     from twinlog.net.connection import Connection, Handler
@@ -64,6 +70,8 @@ NOT_ON_VIP_PORT = frozenset(
 REGISTRATION_S_MAX = 3.0  # a name server that does not answer does not keep the broker from being ready
 HANDLERS = (
     send,
+    send_back,
+    reply,
     pull,
     query_handlers,
     client_handlers,
@@ -95,6 +103,8 @@ class Broker:
     ) -> None:
         self.conf = with_port(conf)
         self.context: BrokerContext | None = None
+        self.servers: list[Server] = []
+        self.replication: ReplicationService | None = None
         self._clock_ms = clock_ms
         self._on_ready = on_ready
 
@@ -110,20 +120,28 @@ class Broker:
         filters = ConsumerFilters(tables.filters, self._bloom(), self._clock_ms())
         with self._open_store(tables, filters) as store, _saved_at_end(tables):
             ctx = self.context = self._context(tables, store, filters)
-            message_rules.install(ctx)
-            pool = ConnectionPool(connect_timeout_ms=self.conf.net.connect_timeout_ms)
+            messages = MessageServices(ctx)
+            from_masters: dict[int, Handler] = {}
+            pool = ConnectionPool(from_masters, connect_timeout_ms=self.conf.net.connect_timeout_ms)
             register = RegisterService(ctx, pool)
-            services: list[Service] = [*self._services(ctx), register]
+            replication = self.replication = ReplicationService(ctx, pool, register)
+            from_masters[TwinlogCode.METADATA_CHANGED] = lambda request: replication.sync.wake()
+            services: list[Service] = [*self._services(ctx), *messages, replication, register]
             try:
                 with single_error():
-                    await self._serve(ctx, services, register, started)
+                    await self._serve(ctx, messages, services, register, started)
             finally:
                 await pool.close()
 
     async def _serve(
-        self, ctx: BrokerContext, services: list[Service], register: RegisterService, started: float
+        self,
+        ctx: BrokerContext,
+        messages: MessageServices,
+        services: list[Service],
+        register: RegisterService,
+        started: float,
     ) -> None:
-        async with asyncio.TaskGroup() as tasks, self._servers(ctx):
+        async with asyncio.TaskGroup() as tasks, self._servers(ctx, messages):
             for service in services:
                 tasks.create_task(service.run(), name=type(service).__name__)
             await self._announce(register)
@@ -202,25 +220,38 @@ class Broker:
         yield StatsService(ctx, ctx.stats)
 
     @contextlib.asynccontextmanager
-    async def _servers(self, ctx: BrokerContext):
+    async def _servers(self, ctx: BrokerContext, messages: MessageServices):
         """Both ports; the second one answers everything but pulls."""
         settings, net = ctx.settings, self.conf.net
-        handlers = self._handlers(ctx)
+        replication = self.replication
+        assert replication is not None
+        handlers = {
+            **self._handlers(ctx),
+            **messages.handlers(),
+            **replication_handlers.handlers(ctx, replication),
+        }
+
+        def after_batch() -> None:
+            ctx.store.dispatch_pending()
+            replication.master.wake()
 
         def closed(connection: Connection) -> None:
             ctx.holds.drop(connection)
             client_handlers.connection_closed(ctx, connection)
 
         async with contextlib.AsyncExitStack() as stack:
+            replication.listen()
             for port in (settings.listen_port, settings.listen_port - VIP_PORT_BELOW):
                 server = Server(
                     handlers,
                     idle_ms_max=net.idle_seconds_max * 1000,
-                    after_batch=ctx.store.dispatch_pending,
+                    after_batch=after_batch,
+                    fast=FastSend(ctx).take,
                     on_close=closed,
                 )
                 await server.start(settings.bind_address, port)
                 stack.push_async_callback(server.stop)
+                self.servers.append(server)
                 handlers = {code: handler for code, handler in handlers.items() if code not in NOT_ON_VIP_PORT}
             gc.collect()
             gc.freeze()  # what exists now lives as long as the broker; later collections need not look at it

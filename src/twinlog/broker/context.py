@@ -70,6 +70,7 @@ class BrokerContext:
     prepare: PutHook | None = None  # turns a message with TRAN_MSG=true into a half message
     topic_listeners: list[Callable[[tuple[str, ...]], None]] = field(default_factory=list)
     conf_listeners: list[Callable[[BrokerConf, BrokerConf], None]] = field(default_factory=list)  # (before, now)
+    master_listeners: list[Callable[[], None]] = field(default_factory=list)  # told after each registration
     master_address: str | None = None  # a replica's master, from the name server's last answer
     master_ha_address: str | None = None
 
