@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any
 
-from twinlog.net.connection import Connection, ConnectionOptions, Handler
+from twinlog.net.connection import Connection, ConnectionOptions, FastPath, Handler
 from twinlog.net.proxy_protocol import PREAMBLE_BYTES_MAX, ProxyError, take_preamble
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.frame import JSON
@@ -36,6 +36,7 @@ class Server:
         receive_buffer_bytes: int = 0,
         header_type: int = JSON,
         after_batch: Callable[[], object] | None = None,
+        fast: FastPath | None = None,
         on_connect: Callable[[Connection], None] | None = None,
         on_close: Callable[[Connection], None] | None = None,
     ) -> None:
@@ -43,6 +44,7 @@ class Server:
             handlers=handlers,
             header_type=header_type,
             after_batch=after_batch,
+            fast=fast,
             on_connect=self._connected,
             on_close=self._closed,
         )

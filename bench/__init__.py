@@ -1,0 +1,1 @@
+"""Twinlog and Java side by side: the same bytes, alternating rounds, medians and ratios."""

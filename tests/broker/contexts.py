@@ -1,0 +1,64 @@
+"""A broker's context over a store of its own, without ports or tasks, and connections without sockets."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.broker.running import broker_conf
+
+from twinlog.broker import message_rules
+from twinlog.broker.broker import Broker
+from twinlog.broker.context import BrokerContext
+from twinlog.broker.filters.consumer_filters import ConsumerFilters
+from twinlog.net.connection import Connection, ConnectionOptions
+from twinlog.wire.command import Command, decode_command
+from twinlog.wire.frame import take_frame
+from twinlog.wire.message_id import UniqueIds
+
+NOW_MS = 1_700_000_000_000
+
+
+@contextlib.contextmanager
+def open_context(root: Path, now_ms: int = NOW_MS, **settings: object) -> Iterator[BrokerContext]:
+    """The context of a broker at a fixed time, listening nowhere."""
+    broker = Broker(broker_conf(root, **{"listenPort": 20911, **settings}), clock_ms=lambda: now_ms)
+    tables = broker._load_tables()
+    filters = ConsumerFilters(tables.filters, broker._bloom(), now_ms)
+    with broker._open_store(tables, filters) as store:
+        ctx = broker._context(tables, store, filters)
+        ctx.unique_ids = UniqueIds(seed=1)
+        message_rules.install(ctx)
+        yield ctx
+
+
+class Written:
+    """A transport that keeps what is written."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.closed = False
+
+    def write(self, data: bytes) -> None:
+        self.data += data
+
+    def close(self) -> None:
+        self.closed = True
+
+    def get_extra_info(self, name: str) -> Any:
+        return ("127.0.0.1", 5555)
+
+    def take_answers(self) -> list[Command]:
+        answers = []
+        while frame := take_frame(self.data):
+            answers.append(decode_command(frame))
+        return answers
+
+
+def wired(options: ConnectionOptions) -> tuple[Connection, Written]:
+    """A connection whose peer is the test; needs a running loop."""
+    connection, transport = Connection(options), Written()
+    connection.connection_made(transport)  # type: ignore[arg-type]
+    return connection, transport
