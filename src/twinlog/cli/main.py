@@ -21,6 +21,7 @@ COMMANDS: dict[str, Lazy] = {
     "namesrv": Lazy("twinlog.cli.namesrv:namesrv", "Run a name server."),
     "broker": Lazy("twinlog.cli.broker:broker", "Run a broker."),
     "dev": Lazy("twinlog.cli.dev:dev", "Run a name server and a broker together, for development."),
+    "store": Lazy("twinlog.cli.store:store", "Look into a store directory: dump and verify."),
 }
 
 

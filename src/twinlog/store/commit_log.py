@@ -66,8 +66,10 @@ class CommitLog:
     def load(self) -> None:
         """Open every segment file; until recovery says otherwise, all of them count as full."""
         paths = sorted(_segment_paths([*self.directories, *self.read_only_directories]), key=lambda path: path.name)
-        if self.writable and paths and paths[-1].stat().st_size == 0:  # a file whose allocation never happened
-            self._ops.remove(paths.pop())
+        if paths and paths[-1].stat().st_size == 0:  # a file whose allocation never happened
+            empty = paths.pop()
+            if self.writable:
+                self._ops.remove(empty)
         for path in paths:
             writable = self.writable and path.parent not in self.read_only_directories
             segment = Segment.open(path, self.segment_size, writable=writable, ops=self._ops)

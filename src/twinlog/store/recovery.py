@@ -34,11 +34,11 @@ from twinlog.store.index import Index
 from twinlog.store.quarantine import Damage, redirect_units, replace_bytes, save_bytes
 from twinlog.store.queue_table import SKIPPED_TRANSACTION_BIT, QueueTable
 from twinlog.store.replay import requests_of
-from twinlog.store.scan import RecordBatch, Stop, StopReason, find_record, scan
+from twinlog.store.scan import RecordBatch, Stop, StopReason, scan
 from twinlog.store.segment import Segment
+from twinlog.store.walk import describe, next_record
 
 log = logging.getLogger(__name__)
-_EDGE_BYTES = 8  # the magic of a record may stand in the next data range
 _RELEASE_BYTES = 32 * 1024 * 1024
 TORN_BYTES_MAX = 8 * 1024 * 1024  # of a torn tail this much is kept in quarantine, more than any record
 
@@ -162,7 +162,7 @@ class Recovery:
                 number, position = number + 1, 0
                 continue
             here = segment.base + stop.position
-            resume = self._resume_after(number, stop.position)
+            resume = next_record(segments, number, stop.position, self._report.last_timestamp)
             if resume is None:
                 self._report_torn(here, stop)
                 return here
@@ -221,23 +221,8 @@ class Recovery:
             missing |= indexed & (batch.physical_offset >= self._index_end)
         return missing
 
-    def _resume_after(self, number: int, position: int) -> tuple[int, int] | None:
-        """(segment number, position) of the next valid record behind a place that is none."""
-        begin = position + 1
-        for later in range(number, len(self._log.segments)):
-            segment = self._log.segments[later]
-            oldest = self._report.last_timestamp
-            for first, last in segment.data_ranges(begin):
-                first = max(begin, first - _EDGE_BYTES)
-                found = find_record(segment.map, first, last, segment.size, segment.base, oldest)
-                if found is not None:
-                    return later, found
-            segment.release_pages()
-            begin = 0
-        return None
-
     def _replace(self, begin: int, end: int, stop: Stop) -> None:
-        damage = self._keep(Damage(begin, end, _reason(stop)))
+        damage = self._keep(Damage(begin, end, describe(stop)))
         timestamp = self._report.last_timestamp
         if timestamp == 0:
             timestamp = first_timestamp_at(self._log, end)
@@ -253,7 +238,7 @@ class Recovery:
         if stop.reason is StopReason.END or not ranges:
             return
         last = _last_nonzero(segment, first, min(ranges[-1][1], first + TORN_BYTES_MAX))
-        self._keep(Damage(end, segment.base + last, _reason(stop), torn_tail=True))
+        self._keep(Damage(end, segment.base + last, describe(stop), torn_tail=True))
 
     def _keep(self, damage: Damage) -> Damage:
         path = save_bytes(self._root, self._log, damage, self._ops)
@@ -308,7 +293,3 @@ def _last_nonzero(segment: Segment, first: int, last: int) -> int:
             return begin + int(found[-1]) + 1
         last = begin
     return first
-
-
-def _reason(stop: Stop) -> str:
-    return f"{stop.reason.value}: {stop.detail}" if stop.detail else stop.reason.value

@@ -35,7 +35,7 @@ _V6_BITS = BORN_HOST_V6 | STORE_HOST_V6
 _MAGIC_PREFIX = MAGIC_V1.to_bytes(4, "big")[:3]
 
 # The fixed part of a record with IPv4 hosts; every byte of a file is a possible start of it.
-_HEAD = np.dtype(
+HEAD_TYPE = np.dtype(
     [
         ("size", ">i4"),
         ("magic", ">u4"),
@@ -55,7 +55,7 @@ _HEAD = np.dtype(
     ]
 )
 _BEHIND_HOSTS = ("store_timestamp", "reconsume_times", "prepared_transaction_offset", "body_length")
-_FIELD_AT = {name: field[1] for name, field in (_HEAD.fields or {}).items()}
+_FIELD_AT = {name: field[1] for name, field in (HEAD_TYPE.fields or {}).items()}
 
 
 class StopReason(enum.Enum):
@@ -140,7 +140,7 @@ def scan(
     view = memoryview(buffer)
     while True:
         positions, stop = _walk(view, begin, end, batch_records)
-        batch, bad = _columns(view, positions, end, base, check_offset)
+        batch, bad = columns_at(view, positions, end, base, check_offset)
         bad = _first_bad_crc(batch, check_crc and not check_record_crc, check_record_crc) or bad
         if bad is not None:
             keep = int(np.searchsorted(batch.position, bad.position)) if len(batch) else 0
@@ -200,15 +200,19 @@ def _walk(view: memoryview, at: int, end: int, count: int) -> tuple[np.ndarray, 
     return np.array(positions, np.int64), stop
 
 
-def _columns(
+def columns_at(
     view: memoryview, position: np.ndarray, end: int, base: int, check_offset: bool
 ) -> tuple[RecordBatch, Stop | None]:
-    """The columns of the records at `position`, and the first of them whose fields do not agree."""
-    starts = max(0, end - _HEAD.itemsize + 1)
-    heads = np.ndarray((starts,), _HEAD, buffer=view, strides=(1,))[position] if len(position) else np.zeros(0, _HEAD)
+    """The columns of the records at these positions, up to the first whose fields do not agree, and that one."""
+    starts = max(0, end - HEAD_TYPE.itemsize + 1)
+    heads = (
+        np.ndarray((starts,), HEAD_TYPE, buffer=view, strides=(1,))[position]
+        if len(position)
+        else np.zeros(0, HEAD_TYPE)
+    )
     fields = {
         name: heads[name].astype(heads[name].dtype.newbyteorder("="))
-        for name in _HEAD.names or ()
+        for name in HEAD_TYPE.names or ()
         if "host" not in name
     }
     size, sys_flag = fields["size"].astype(np.int64), fields["sys_flag"]
@@ -219,7 +223,7 @@ def _columns(
     record_end = position + size
     version = np.where(fields["magic"] == MAGIC_V2, 2, 1)
     body_length = fields["body_length"].astype(np.int64)
-    body_at = position + _HEAD.itemsize + extra
+    body_at = position + HEAD_TYPE.itemsize + extra
     topic_length_at = body_at + body_length
     good = (body_length >= 0) & (topic_length_at + version + 2 <= record_end)
     safe = np.where(good, topic_length_at, position)  # rows that failed are read somewhere harmless
@@ -285,7 +289,7 @@ def _shift_behind_v6(
         fits = size[row] >= RECORD_BYTES_MIN + born[row] + store[row]
         for name in _BEHIND_HOSTS:
             shift = born[row] + (store[row] if name != "store_timestamp" else 0)
-            dtype = _HEAD[name]
+            dtype = HEAD_TYPE[name]
             at = int(position[row] + _FIELD_AT[name] + shift)
             data = bytes(view[at : at + dtype.itemsize])
             fields[name][row] = int.from_bytes(data, "big", signed=True) if fits else -1

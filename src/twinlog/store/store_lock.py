@@ -48,6 +48,24 @@ class StoreLock:
             self._descriptor = -1
 
 
+def is_locked(root: Path) -> bool:
+    """Whether a broker, of this process or another, has the store open."""
+    path = root.resolve() / "lock"
+    if str(path) in _held:  # closing a second descriptor of the file would give up this process's lock
+        return True
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def has_abort_marker(root: Path) -> bool:
     return (root / "abort").exists()
 
