@@ -1,0 +1,108 @@
+"""When a send is answered, and when its message can be read, under SYNC_FLUSH and SYNC_MASTER."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+from tests.broker.running import broker_conf, connected, pull, running_broker, send
+
+from twinlog.broker.ack_desk import Demand
+from twinlog.store.errors import FlushFailed
+
+
+async def test_with_sync_flush_an_answered_message_is_on_disk_and_readable(tmp_path):
+    conf = broker_conf(tmp_path, flushDiskType="SYNC_FLUSH")
+    async with running_broker(conf) as broker, connected(broker) as client:
+        for _ in range(5):
+            assert (await send(client)).code == 0
+            assert broker.context.store.flushed_end == broker.context.store.log_end
+        assert (await pull(client)).fields["maxOffset"] == "5"
+
+
+async def test_sends_that_wait_together_share_a_flush(tmp_path):
+    conf = broker_conf(tmp_path, flushDiskType="SYNC_FLUSH")
+    async with running_broker(conf) as broker, connected(broker) as client:
+        store, flushes, gate = broker.context.store, [], threading.Event()
+        flush = store.flush
+
+        def slow_flush() -> int:
+            gate.wait(5)
+            flushes.append(store.log_end)
+            return flush()
+
+        store.flush = slow_flush
+        sends = [asyncio.create_task(send(client)) for _ in range(20)]
+        while broker.context.store.max_offset("T", 0) or store.log_end == 0:
+            await asyncio.sleep(0)
+        gate.set()
+        assert {answer.code for answer in await asyncio.gather(*sends)} == {0}
+        assert len(flushes) <= 3
+
+
+async def test_a_flush_that_takes_too_long_is_told(tmp_path):
+    conf = broker_conf(tmp_path, flushDiskType="SYNC_FLUSH", syncFlushTimeout=1)
+    async with running_broker(conf) as broker, connected(broker) as client:
+        gate = threading.Event()
+        store, flush = broker.context.store, broker.context.store.flush
+        store.flush = lambda: gate.wait(5) and flush()
+        answer = await send(client)
+        assert answer.code == 10
+        assert answer.fields["queueOffset"] == "0"
+        gate.set()
+
+
+async def test_a_message_that_does_not_want_to_wait_is_answered_at_once(tmp_path):
+    conf = broker_conf(tmp_path, flushDiskType="SYNC_FLUSH")
+    async with running_broker(conf) as broker, connected(broker) as client:
+        gate = threading.Event()
+        store, flush = broker.context.store, broker.context.store.flush
+        store.flush = lambda: gate.wait(5) and flush()
+        assert (await send(client, i="WAIT\x01false\x02")).code == 0
+        gate.set()
+
+
+async def test_after_a_failed_flush_nothing_is_promised(tmp_path):
+    conf = broker_conf(tmp_path, flushDiskType="SYNC_FLUSH", syncFlushTimeout=1)
+    async with running_broker(conf) as broker, connected(broker) as client:
+        store, flush = broker.context.store, broker.context.store.flush
+
+        def failing() -> int:
+            raise FlushFailed(tmp_path, OSError(5, "Input/output error"))
+
+        store.flush = failing
+        assert (await send(client)).code == 10
+        store.flush = flush
+        assert (await send(client)).code == 10
+
+
+async def test_a_synchronous_master_without_replicas_says_so(tmp_path):
+    async with running_broker(broker_conf(tmp_path, brokerRole="SYNC_MASTER")) as broker, connected(broker) as client:
+        answer = await send(client)
+        assert answer.code == 11
+        assert answer.fields["queueOffset"] == "0"
+
+
+async def test_a_synchronous_master_answers_when_its_replica_has_the_message(tmp_path):
+    async with running_broker(broker_conf(tmp_path, brokerRole="SYNC_MASTER")) as broker, connected(broker) as client:
+        acks = broker.context.acks
+
+        class KeepsUp:
+            def demand(self, end: int) -> Demand:
+                return Demand.WAIT
+
+        acks.replicas = KeepsUp()
+        acks.on_wait.append(lambda: acks.replicated(broker.context.store.log_end))
+        assert (await send(client)).code == 0
+
+
+async def test_a_replica_that_is_too_slow_is_told(tmp_path):
+    conf = broker_conf(tmp_path, brokerRole="SYNC_MASTER", slaveTimeout=1)
+    async with running_broker(conf) as broker, connected(broker) as client:
+
+        class Slow:
+            def demand(self, end: int) -> Demand:
+                return Demand.WAIT
+
+        broker.context.acks.replicas = Slow()
+        assert (await send(client)).code == 12
