@@ -94,17 +94,21 @@ def test_files_that_cannot_be_used_are_named(tmp_path):
         client_context(TlsSettings(client_enabled=True, client_cert_path="/no/cert"))
 
 
-async def test_changed_files_are_read_again(tmp_path):
+async def test_changed_files_are_read_again_at_the_next_handshake(tmp_path):
     cert, key = write_pair(tmp_path)
     tls = ServerTls(TlsSettings(server_cert_path=cert, server_key_path=key))
-    assert not tls.refresh()
     server = Server({}, tls=tls.context)
     await server.start("127.0.0.1", 0)
+
+    async def shown():
+        return await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", server.port))
+
     try:
-        first = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", server.port))
+        first = await shown()
+        (tmp_path / "server.pem").write_text("half")
+        assert await shown() == first
         write_pair(tmp_path)
         os.utime(cert, (1, 1))
-        assert tls.refresh()
-        assert await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", server.port)) != first
+        assert await shown() == (tmp_path / "server.pem").read_text() != first
     finally:
         await server.stop()

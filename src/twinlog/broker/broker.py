@@ -52,6 +52,7 @@ from twinlog.broker.topic_creation import seed_tables
 from twinlog.metadata.tables import MetadataTables, open_tables
 from twinlog.net.pool import ConnectionPool
 from twinlog.net.server import Server
+from twinlog.net.tls import ServerTls, client_context
 from twinlog.store.message_store import MessageStore
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.codes import RequestCode
@@ -122,7 +123,9 @@ class Broker:
             ctx = self.context = self._context(tables, store, filters)
             messages = MessageServices(ctx)
             from_masters: dict[int, Handler] = {}
-            pool = ConnectionPool(from_masters, connect_timeout_ms=self.conf.net.connect_timeout_ms)
+            net = self.conf.net
+            tls = client_context(net.tls)
+            pool = ConnectionPool(from_masters, tls=tls, connect_timeout_ms=net.connect_timeout_ms)
             register = RegisterService(ctx, pool)
             replication = self.replication = ReplicationService(ctx, pool, register)
             from_masters[TwinlogCode.METADATA_CHANGED] = lambda request: replication.sync.wake()
@@ -223,6 +226,7 @@ class Broker:
     async def _servers(self, ctx: BrokerContext, messages: MessageServices):
         """Both ports; the second one answers everything but pulls."""
         settings, net = ctx.settings, self.conf.net
+        tls = ServerTls(net.tls)
         replication = self.replication
         assert replication is not None
         handlers = {
@@ -244,7 +248,12 @@ class Broker:
             for port in (settings.listen_port, settings.listen_port - VIP_PORT_BELOW):
                 server = Server(
                     handlers,
+                    tls=tls.context,
+                    tls_enforced=tls.enforced,
                     idle_ms_max=net.idle_seconds_max * 1000,
+                    backlog=net.backlog,
+                    send_buffer_bytes=net.send_buffer_bytes,
+                    receive_buffer_bytes=net.receive_buffer_bytes,
                     after_batch=after_batch,
                     fast=FastSend(ctx).take,
                     on_close=closed,

@@ -15,7 +15,6 @@ from twinlog.net.errors import NetError
 from twinlog.net.pool import ConnectionPool
 from twinlog.net.server import Server
 from twinlog.net.tls import ServerTls, client_context
-from twinlog.settings.errors import SettingsError
 from twinlog.settings.nameserver_conf import NameServerConf
 from twinlog.telemetry.log import get_logger
 from twinlog.telemetry.metrics import Metrics
@@ -82,14 +81,6 @@ class NameServerService:
         while True:
             await asyncio.sleep(self.handlers.conf.nameserver.scan_interval_ms / 1000)
             self.drop_silent_brokers()
-            self._refresh_tls()
-
-    def _refresh_tls(self) -> None:
-        try:
-            if self._tls.refresh():
-                log.info("TLS files were read again")
-        except SettingsError as problem:  # half-written files: the next scan tries again
-            log.warning("TLS files have changed and cannot be used yet", error=str(problem))
 
     def drop_silent_brokers(self) -> None:
         silent = self.handlers.table.silent(self._clock_ms())

@@ -13,26 +13,37 @@ import tempfile
 from twinlog.net.self_signed import self_signed_pem
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.net import TlsSettings
+from twinlog.telemetry.log import get_logger
 
+log = get_logger(__name__)
 _CLIENT_AUTH = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require": ssl.CERT_REQUIRED}
 
 
 class ServerTls:
-    """The context of a listening port, and the files behind it."""
+    """The context of a listening port. Files that change are read again at the next handshake."""
 
     def __init__(self, settings: TlsSettings) -> None:
         self._settings = settings
-        self._seen: tuple[float, ...] = ()
+        self._seen = self._times()
         self.enforced = settings.server_mode == "enforcing"
-        self.context = self._make()
+        self.context = self._current = self._make()
+        if self.context is not None and self._files():
+            self.context.sni_callback = self._choose  # called with and without a server name
 
-    def refresh(self) -> bool:
-        """Read certificate, key and trust files again if they changed; connections that are open stay as they are."""
-        if self.context is None or not self._files() or (now := self._times()) == self._seen:
-            return False
-        self._load(self.context)
-        self._seen = now
-        return True
+    def _choose(self, handshake: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
+        self._refresh()
+        if self._current is not context and self._current is not None:
+            handshake.context = self._current
+
+    def _refresh(self) -> None:
+        if (now := self._times()) == self._seen:
+            return
+        try:
+            self._current = self._make()
+            self._seen = now
+            log.info("TLS files were read again", files=", ".join(self._files()))
+        except SettingsError as problem:  # half-written: the next handshake tries again
+            log.warning("TLS files have changed and cannot be used yet", error=str(problem))
 
     def _make(self) -> ssl.SSLContext | None:
         settings = self._settings
@@ -49,7 +60,6 @@ class ServerTls:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if has_files:
             self._load(context)
-            self._seen = self._times()
         else:
             _load_self_signed(context)
         return context
