@@ -21,6 +21,9 @@ COMMANDS: dict[str, Lazy] = {
     "namesrv": Lazy("twinlog.cli.namesrv:namesrv", "Run a name server."),
     "broker": Lazy("twinlog.cli.broker:broker", "Run a broker."),
     "dev": Lazy("twinlog.cli.dev:dev", "Run a name server and a broker together, for development."),
+    "admin": Lazy("twinlog.cli.admin.app:admin_app", "Administer a cluster, with mqadmin's commands and flags."),
+    "send": Lazy("twinlog.cli.send:send_app", "Send lines of standard input as messages."),
+    "consume": Lazy("twinlog.cli.consume:consume_app", "Print messages as lines."),
     "store": Lazy("twinlog.cli.store:store", "Look into a store directory: dump and verify."),
 }
 

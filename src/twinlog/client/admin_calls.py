@@ -2,14 +2,14 @@
 
 from typing import Any, Self, TypeVar
 
-from twinlog.client.errors import BadArgument
+from twinlog.client.errors import BadArgument, BrokerRefused, NoRoute
 from twinlog.client.options import ClientOptions
 from twinlog.client.queue_calls import QueueCalls
 from twinlog.client.session import Session
 from twinlog.net.errors import NetError
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import Body, ClusterInfo, TopicRouteData, decode_body
-from twinlog.wire.codes import RequestCode
+from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.command import Command
 from twinlog.wire.errors import BodyError
 from twinlog.wire.fastjson import loads
@@ -61,7 +61,12 @@ class AdminCalls:
     async def route_data(self, topic: str) -> TopicRouteData:
         """The topic's route as the name server tells it."""
         fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
-        return await self._names(TopicRouteData, RequestCode.GET_ROUTEINFO_BY_TOPIC, fields)
+        try:
+            return await self._names(TopicRouteData, RequestCode.GET_ROUTEINFO_BY_TOPIC, fields)
+        except BrokerRefused as error:
+            if error.code != ResponseCode.TOPIC_NOT_EXIST:
+                raise
+        raise NoRoute(topic, ";".join(self.session.name_servers))
 
     async def topic_masters(self, topic: str) -> dict[str, str]:
         """Broker name -> address of its master (else of any replica) for the brokers that have the topic."""

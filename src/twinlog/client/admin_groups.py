@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from twinlog.client.admin_calls import AdminCalls
-from twinlog.client.errors import BadArgument, BrokerRefused
+from twinlog.client.errors import BadArgument, BrokerRefused, NoRoute
 from twinlog.wire.bodies import (
     ConsumerConnection,
     ConsumeStats,
@@ -166,4 +166,9 @@ class AdminGroups(AdminCalls):
         """The brokers that know a group: those of its retry topic, which its first heartbeat creates."""
         if address is not None:
             return [address]
-        return list((await self.topic_masters(topic or RETRY_PREFIX + group)).values())
+        try:
+            return list((await self.topic_masters(topic or RETRY_PREFIX + group)).values())
+        except NoRoute:
+            if topic is not None:
+                raise
+        raise BadArgument(f"no broker knows consumer group {group!r}; its first consumer or updateSubGroup creates it")

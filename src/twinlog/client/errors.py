@@ -25,7 +25,8 @@ class BrokerRefused(ClientError):
     def __init__(self, request_code: int, code: int, remark: str | None, address: str) -> None:
         hint = _HINTS.get(code)  # type: ignore[call-overload]
         text = f"{address} refused {name_of(RequestCode, request_code)} with {name_of(ResponseCode, code)}"
-        super().__init__(f"{text}: {remark or 'no remark'}" + (f"; {hint}" if hint else ""))
+        told = (remark or "no remark").partition("\nSee http")[0]  # Java appends where to read on
+        super().__init__(f"{text}: {told}" + (f"; {hint}" if hint else ""))
         self.request_code, self.code, self.remark, self.address = request_code, code, remark or "", address
 
 

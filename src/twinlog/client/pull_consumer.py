@@ -33,6 +33,7 @@ class PullConsumer:
         self.session = Session(name_servers, options, heartbeat=self._heartbeat if register else None)
         self._calls = QueueCalls(self.session)
         self._subscriptions: dict[str, SubscriptionData] = {}
+        self._selected: dict[str, tuple[str, str]] = {}
         self._positions: dict[MessageQueue, int] = {}
         self._pulls: dict[MessageQueue, asyncio.Task[PullResult]] = {}
         self._tasks = TaskSet()
@@ -89,6 +90,10 @@ class PullConsumer:
             await self._calls.commit(self.group, each, position)
 
     # -- reading -------------------------------------------------------------------------------
+
+    def select(self, topic: str, expression: str = "*", expression_type: str = TAG) -> None:
+        """Let polls of `topic` give only messages that match tags (`a || b`) or an SQL92 expression."""
+        self._selected[topic] = (expression, expression_type)
 
     async def pull(
         self,
@@ -148,13 +153,19 @@ class PullConsumer:
         while True:
             for queue, offset in self._positions.items():
                 if queue not in self._pulls:
-                    pull = self.pull(queue, offset, count_max=count_max, wait_ms=max(timeout_ms, 1_000))
+                    pull = self._pull_selected(queue, offset, count_max, max(timeout_ms, 1_000))
                     self._pulls[queue] = self._tasks.start(pull, f"pull {queue.topic}", awaited=True)
             left = max(0.0, deadline - time.monotonic())
             done, _ = await asyncio.wait(self._pulls.values(), timeout=left, return_when=asyncio.FIRST_COMPLETED)
             found = self._take(queue for queue, task in list(self._pulls.items()) if task in done)
             if found or not done:
                 return found
+
+    async def _pull_selected(self, queue: MessageQueue, offset: int, count_max: int, wait_ms: int) -> PullResult:
+        expression, kind = self._selected.get(queue.topic, ("*", TAG))
+        return await self.pull(
+            queue, offset, count_max=count_max, wait_ms=wait_ms, expression=expression, expression_type=kind
+        )
 
     def _take(self, queues: Iterable[MessageQueue]) -> list[Message]:
         found: list[Message] = []

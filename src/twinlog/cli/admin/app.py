@@ -1,0 +1,95 @@
+"""Parses `twinlog admin COMMAND ...` and runs the command."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from twinlog.cli.admin.command import COMMANDS, AdminCommand
+from twinlog.cli.admin.report import Report, show
+from twinlog.cli.connecting import Failures, Parser, add_connection_options, client_options, leave_pipe, words_app
+from twinlog.client import Admin
+from twinlog.telemetry.log import setup_logging
+
+SUBJECTS = ("clusters", "topics", "groups", "offsets", "messages", "sending", "names", "exports")
+
+
+def run(words: Sequence[str]) -> int:
+    """Run one command; 0 when it worked, 1 when it failed, 2 when it was not understood."""
+    load_commands()
+    if not words or (words[0] in ("-h", "--help", "help") and len(words) == 1):
+        sys.stdout.write(overview())
+        return 0
+    name, rest = (words[1], ["--help"]) if words[0] == "help" else (words[0], list(words[1:]))
+    found = find(name)
+    if found is None:
+        print(f"twinlog admin: there is no command {name!r}; `twinlog admin help` lists them", file=sys.stderr)
+        return 2
+    args = parser_of(found).parse_args(rest)
+    setup_logging(args.log_level)
+    try:
+        report = asyncio.run(_run(found, args))
+        show(report, sys.stdout, as_json=args.json)
+    except BrokenPipeError:  # the reader has seen enough
+        leave_pipe()
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    except Failures as error:
+        print(f"twinlog admin {found.name}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+admin_app = words_app("admin", "Administer a cluster, with mqadmin's commands and flags.", run)
+
+
+def load_commands() -> None:
+    for subject in SUBJECTS:
+        import_module(f"twinlog.cli.admin.{subject}")
+
+
+def find(name: str) -> AdminCommand | None:
+    """The command, in whatever case it was written."""
+    return COMMANDS.get(name) or next((c for n, c in COMMANDS.items() if n.lower() == name.lower()), None)
+
+
+def overview() -> str:
+    width = max(map(len, COMMANDS))
+    lines = ["Usage: twinlog admin COMMAND [options]; `twinlog admin help COMMAND` shows the options.", ""]
+    for subject in SUBJECTS:
+        lines.append(f"{subject}:")
+        lines += [f"  {c.name:{width}}  {c.summary}" for c in COMMANDS.values() if c.subject == subject]
+    return "\n".join(lines) + "\n"
+
+
+def parser_of(found: AdminCommand) -> argparse.ArgumentParser:
+    parser = Parser(prog=f"twinlog admin {found.name}", description=found.summary, allow_abbrev=False)
+    either = parser.add_mutually_exclusive_group(required=True) if any(o.only_one for o in found.options) else None
+    for option in found.options:
+        target = either if option.only_one and either is not None else parser
+        names = [f"-{option.short}", f"--{option.long}"] if option.short else [f"--{option.long}"]
+        if option.flag:
+            target.add_argument(*names, dest=option.long, help=option.help, action="store_true")
+            continue
+        target.add_argument(
+            *names,
+            dest=option.long,
+            help=option.help,
+            default=option.default,
+            type=option.kind,
+            metavar=option.long.upper(),
+            required=option.required,
+        )
+    add_connection_options(parser)
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument("--timeout-ms", type=int, default=5_000, help="how long to wait for each answer")
+    return parser
+
+
+async def _run(found: AdminCommand, args: argparse.Namespace) -> Report:
+    async with Admin(args.namesrvAddr, options=client_options(args), timeout_ms=args.timeout_ms) as running:
+        return await found.run(running, args)

@@ -1,0 +1,223 @@
+"""Clusters and brokers: what runs where, how it is set up, how it is."""
+
+from __future__ import annotations
+
+import time
+from argparse import Namespace
+from typing import Any
+
+from twinlog.cli.admin.command import boolean, broker_or_cluster, command, flag, masters, need, opt
+from twinlog.cli.admin.report import Report, joined, pairs, says, table, when
+from twinlog.client import Admin, BadArgument, ClientError, NetError
+from twinlog.wire.codes import RequestCode
+
+
+@command(
+    "clusterList",
+    "List all clusters and their brokers",
+    flag("m", "moreStats", "messages in and out, yesterday and today"),
+    opt("c", "clusterName", "only this cluster"),
+)
+async def cluster_list(admin: Admin, args: Namespace) -> Report:
+    info = await admin.cluster_info()
+    if args.clusterName is not None and args.clusterName not in info.cluster_addr_table:
+        raise BadArgument(f"there is no cluster {args.clusterName!r}; known: {', '.join(info.cluster_addr_table)}")
+    rows = []
+    for cluster in sorted(info.cluster_addr_table):
+        if args.clusterName not in (None, cluster):
+            continue
+        for name in sorted(info.cluster_addr_table[cluster]):
+            for broker_id, address in sorted(info.broker_addr_table[name].broker_addrs.items()):
+                try:
+                    state = await admin.runtime_info(address)
+                except (ClientError, NetError):
+                    state = {}  # shown as a broker without state: it is registered and does not answer
+                shown = _more(state) if args.moreStats else _state(broker_id, address, state)
+                rows.append((cluster, name, *shown))
+    if args.moreStats:
+        return table("Cluster Name,Broker Name,InTotalYest,OutTotalYest,InTotalToday,OutTotalToday", rows)
+    return table(
+        "Cluster Name,Broker Name,BID,Addr,Version,InTPS(LOAD),OutTPS(LOAD),PCWait(ms),Hour,SPACE,ACTIVATED", rows
+    )
+
+
+@command("brokerStatus", "Fetch a broker's runtime state", *broker_or_cluster())
+async def broker_status(admin: Admin, args: Namespace) -> Report:
+    found = {address: await admin.runtime_info(address) for address in await masters(admin, args)}
+    return _per_broker(found)
+
+
+@command(
+    "getBrokerConfig",
+    "Get a broker's configuration",
+    *broker_or_cluster(),
+    opt("k", "keyPattern", "only keys that contain this text"),
+)
+async def get_broker_config(admin: Admin, args: Namespace) -> Report:
+    found = {}
+    for address in await masters(admin, args):
+        config = await admin.broker_config(address)
+        found[address] = {k: v for k, v in sorted(config.items()) if (args.keyPattern or "").lower() in k.lower()}
+    return _per_broker(found)
+
+
+@command(
+    "updateBrokerConfig",
+    "Update a broker's configuration",
+    *broker_or_cluster(),
+    need("k", "key", "configuration key"),
+    need("v", "value", "its new value"),
+    opt("a", "updateAllBroker", "with -c: replicas too", kind=boolean, default=False),
+)
+async def update_broker_config(admin: Admin, args: Namespace) -> Report:
+    whole = args.updateAllBroker and args.clusterName
+    addresses = await admin.addresses(args.clusterName) if whole else await masters(admin, args)
+    for address in addresses:
+        await admin.update_broker_config(address, {args.key: args.value})
+    return says(*(f"update broker config success, {address}: {args.key}={args.value}" for address in addresses))
+
+
+@command(
+    "haStatus",
+    "Fetch the state of replication",
+    *broker_or_cluster(),
+)
+async def ha_status(admin: Admin, args: Namespace) -> Report:
+    reports, data = [], {}
+    for address in await masters(admin, args):
+        info = await admin.ha_status(address)
+        data[address] = info
+        if info.master:
+            title = (
+                f"master {address}: commit log ends at {info.master_commit_log_max_offset},"
+                f" {len(info.ha_connection_info)} replicas, {info.in_sync_slave_nums} in sync"
+            )
+            rows = [
+                (
+                    *(c.addr, c.slave_ack_offset, c.diff, c.transferred_byte_in_second / 1024),
+                    *("OK" if c.in_sync else "Fall Behind", c.transfer_from_where),
+                )
+                for c in info.ha_connection_info
+            ]
+            columns = "SlaveAddr,SlaveAckOffset,Diff,TransferSpeed(KB/s),Status,TransferFromWhere"
+            reports.append(table(columns, rows, title=title))
+        else:
+            client = info.ha_client_runtime_info
+            state = {
+                "MasterAddr": client.master_addr,
+                "CommitLogMaxOffset": client.max_offset,
+                "TransferSpeed(KB/s)": client.transferred_byte_in_second / 1024,
+                "LastReadTime": when(client.last_read_timestamp),
+                "LastWriteTime": when(client.last_write_timestamp),
+                "MasterFlushOffset": client.master_flush_offset,
+            }
+            reports.append(pairs(state, title=f"replica {address}"))
+    return joined(reports, data)
+
+
+def _clean(name: str, summary: str, code: RequestCode) -> None:
+    @command(name, summary, *broker_or_cluster("brokerAddr", "cluster", required=False))
+    async def clean(admin: Admin, args: Namespace) -> Report:
+        if args.brokerAddr or args.cluster:
+            addresses = await masters(admin, args)
+        else:
+            clusters = (await admin.cluster_info()).cluster_addr_table
+            addresses = [address for cluster in sorted(clusters) for address in await admin.masters(cluster)]
+        for address in addresses:
+            await admin.clean(address, code)
+        return says(*(f"success {address}" for address in addresses), data=addresses)
+
+
+_clean("cleanExpiredCQ", "Clean expired consume queues", RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
+_clean("cleanUnusedTopic", "Clean topics that nobody uses", RequestCode.CLEAN_UNUSED_TOPIC)
+_clean("deleteExpiredCommitLog", "Delete expired commit log files", RequestCode.DELETE_EXPIRED_COMMITLOG)
+
+
+@command("getColdDataFlowCtrInfo", "Get the state of cold data flow control", *broker_or_cluster())
+async def get_cold_data(admin: Admin, args: Namespace) -> Report:
+    return _per_broker({address: await admin.cold_data_info(address) for address in await masters(admin, args)})
+
+
+@command(
+    "updateColdDataFlowCtrGroupConfig",
+    "Set a group's threshold for cold reads",
+    *broker_or_cluster(),
+    need("g", "consumerGroup", "consumer group"),
+    need("v", "threshold", "bytes a second", kind=int),
+)
+async def set_cold_data(admin: Admin, args: Namespace) -> Report:
+    addresses = await masters(admin, args)
+    for address in addresses:
+        await admin.set_cold_data_threshold(address, args.consumerGroup, args.threshold)
+    return says(*(f"updateColdDataFlowCtrGroupConfig success, {address}" for address in addresses))
+
+
+@command(
+    "removeColdDataFlowCtrGroupConfig",
+    "Remove a group's threshold for cold reads",
+    *broker_or_cluster(),
+    need("g", "consumerGroup", "consumer group"),
+)
+async def remove_cold_data(admin: Admin, args: Namespace) -> Report:
+    addresses = await masters(admin, args)
+    for address in addresses:
+        await admin.remove_cold_data_threshold(address, args.consumerGroup)
+    return says(*(f"remove broker cold read threshold success, {address}" for address in addresses))
+
+
+@command(
+    "setCommitLogReadAheadMode",
+    "Set how the commit log is read ahead",
+    *broker_or_cluster(),
+    need("m", "commitLogReadAheadMode", "0 normal, 1 random"),
+)
+async def set_read_ahead(admin: Admin, args: Namespace) -> Report:
+    remarks = {a: await admin.set_read_ahead(a, args.commitLogReadAheadMode) for a in await masters(admin, args)}
+    return says(*(f"{address}: {remark or 'success'}" for address, remark in remarks.items()), data=remarks)
+
+
+@command(
+    "resetMasterFlushOffset",
+    "Tell a replica how far its master has flushed",
+    need("b", "brokerAddr", "the replica, host:port"),
+    need("o", "offset", "byte in the commit log", kind=int),
+)
+async def reset_flush_offset(admin: Admin, args: Namespace) -> Report:
+    await admin.reset_master_flush_offset(args.brokerAddr, args.offset)
+    return says(f"reset master flush offset to {args.offset} success, {args.brokerAddr}")
+
+
+def _state(broker_id: int, address: str, state: dict[str, str]) -> tuple[Any, ...]:
+    def first(name: str) -> float:
+        words = state.get(name, "").split()
+        return float(words[0]) if words else 0.0
+
+    earliest = int(state.get("earliestMessageTimeStamp", "-1"))
+    hours = (time.time() * 1000 - earliest) / 3_600_000 if earliest > 0 else 0.0
+    sending = f"{state.get('sendThreadPoolQueueSize', '')},{state.get('sendThreadPoolQueueHeadWaitTimeMills', '')}ms"
+    pulling = f"{state.get('pullThreadPoolQueueSize', '')},{state.get('pullThreadPoolQueueHeadWaitTimeMills', '')}ms"
+    return (
+        broker_id,
+        address,
+        state.get("brokerVersionDesc", "no answer"),
+        f"{first('putTps'):.2f}({sending})",
+        f"{first('getTransferredTps'):.2f}({pulling})",
+        state.get("pageCacheLockTimeMills", ""),
+        f"{hours:.2f}",
+        state.get("commitLogDiskRatio", ""),
+        state.get("brokerActive", ""),
+    )
+
+
+def _more(state: dict[str, str]) -> tuple[int, ...]:
+    def total(direction: str, until: str) -> int:
+        return int(state.get(f"msg{direction}Total{until}", "0"))
+
+    yesterday = [total(d, "TodayMorning") - total(d, "YesterdayMorning") for d in ("Put", "Get")]
+    today = [total(d, "TodayNow") - total(d, "TodayMorning") for d in ("Put", "Get")]
+    return (*yesterday, *today)
+
+
+def _per_broker(found: dict[str, dict[str, Any]]) -> Report:
+    reports = [pairs(dict(sorted(values.items())), title=address) for address, values in found.items()]
+    return joined(reports, next(iter(found.values())) if len(found) == 1 else found)

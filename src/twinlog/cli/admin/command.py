@@ -1,0 +1,104 @@
+"""How an admin command is declared: its name, its options, and the coroutine that does it."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from twinlog.cli.admin.report import Report
+from twinlog.client import Admin, BadArgument
+
+Run = Callable[[Admin, Namespace], Awaitable[Report]]
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option. Flags take no value; `only_one` options of a command exclude each other, and one is needed."""
+
+    short: str
+    long: str
+    help: str
+    required: bool = False
+    flag: bool = False
+    only_one: bool = False
+    default: Any = None
+    kind: Callable[[str], Any] = str
+
+
+@dataclass(frozen=True, slots=True)
+class AdminCommand:
+    name: str
+    summary: str
+    options: tuple[Option, ...]
+    run: Run
+    subject: str  # the module it is in, and its heading in the overview
+
+
+COMMANDS: dict[str, AdminCommand] = {}
+
+
+def command(name: str, summary: str, *options: Option) -> Callable[[Run], Run]:
+    """Declare the decorated coroutine as `twinlog admin NAME`."""
+
+    def declare(run: Run) -> Run:
+        subject = run.__module__.rpartition(".")[2]
+        COMMANDS[name] = AdminCommand(name, summary, options, run, subject)
+        return run
+
+    return declare
+
+
+def opt(short: str, long: str, help: str, **details: Any) -> Option:
+    return Option(short, long, help, **details)
+
+
+def need(short: str, long: str, help: str, **details: Any) -> Option:
+    """An option that must be given."""
+    return Option(short, long, help, required=True, **details)
+
+
+def flag(short: str, long: str, help: str) -> Option:
+    return Option(short, long, help, flag=True, default=False)
+
+
+def broker_or_cluster(
+    broker: str = "brokerAddr", cluster: str = "clusterName", *, required: bool = True
+) -> tuple[Option, Option]:
+    """`-b ADDRESS` or `-c CLUSTER`, which most broker commands take."""
+    return (
+        Option("b", broker, "one broker, host:port", only_one=required),
+        Option("c", cluster, "all masters of this cluster", only_one=required),
+    )
+
+
+async def masters(admin: Admin, args: Namespace) -> list[str]:
+    """The brokers that -b or -c names."""
+    address = _given(args, "brokerAddr", "broker")
+    if address:
+        return [address]
+    cluster = _given(args, "clusterName", "cluster")
+    if not cluster:
+        raise BadArgument("name a broker with -b host:port or a cluster with -c")
+    return await admin.masters(cluster)
+
+
+def boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError(f"{text!r} is neither true nor false")
+    return text.lower() == "true"
+
+
+def moment_ms(text: str) -> int:
+    """Milliseconds of `now`, a number of milliseconds, or yyyy-MM-dd#HH:mm:ss:SSS."""
+    if text == "now":
+        return int(datetime.now().timestamp() * 1000)
+    if text.lstrip("-").isdigit():
+        return int(text)
+    return int(datetime.strptime(text, "%Y-%m-%d#%H:%M:%S:%f").timestamp() * 1000)
+
+
+def _given(args: Namespace, *names: str) -> str | None:
+    return next((getattr(args, name) for name in names if getattr(args, name, None)), None)

@@ -1,0 +1,68 @@
+"""What the client commands share: which name server, which account, TLS, and how they are entered."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+import typer
+
+from twinlog.client import BadArgument, ClientError, ClientOptions, Credentials, NetError, tls_context
+from twinlog.wire.errors import WireError
+
+DEFAULT_NAME_SERVER = "127.0.0.1:9876"
+Failures = (ClientError, NetError, WireError, OSError)
+
+
+def words_app(name: str, summary: str, run: Callable[[Sequence[str]], int]) -> typer.Typer:
+    """A command that reads its own words: mqadmin's flags are not Typer's."""
+    app = typer.Typer(add_completion=False)
+    settings = {"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False}
+
+    def command(context: typer.Context) -> None:
+        raise typer.Exit(run(context.args))
+
+    command.__doc__ = summary
+    app.command(name, add_help_option=False, context_settings={**settings, "help_option_names": []})(command)
+    return app
+
+
+class Parser(argparse.ArgumentParser):
+    """Says where its options are explained when it does not understand."""
+
+    def error(self, message: str) -> NoReturn:
+        print(f"{self.prog}: {message}; `{self.prog} --help` explains the options", file=sys.stderr)
+        raise SystemExit(2)
+
+
+def add_connection_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("connection")
+    group.add_argument(
+        "-n",
+        "--namesrvAddr",
+        default=os.environ.get("NAMESRV_ADDR") or DEFAULT_NAME_SERVER,
+        metavar="HOST:PORT;...",
+        help="name servers; default: $NAMESRV_ADDR, else %(default)s",
+    )
+    group.add_argument("--access-key", default=os.environ.get("ROCKETMQ_ACCESS_KEY"), help="or $ROCKETMQ_ACCESS_KEY")
+    group.add_argument("--secret-key", default=os.environ.get("ROCKETMQ_SECRET_KEY"), help="or $ROCKETMQ_SECRET_KEY")
+    group.add_argument("--tls", action="store_true", help="connect with TLS; certificates are checked")
+    group.add_argument("--tls-insecure", action="store_true", help="connect with TLS to anybody (test certificates)")
+    levels = ("debug", "info", "warning", "error")
+    group.add_argument("--log-level", default="error", choices=levels, help="what to tell on standard error")
+
+
+def client_options(args: argparse.Namespace) -> ClientOptions:
+    if bool(args.access_key) != bool(args.secret_key):
+        raise BadArgument("an access key and a secret key go together; give both or none")
+    credentials = Credentials(args.access_key, args.secret_key) if args.access_key else None
+    tls = tls_context(verify=not args.tls_insecure) if args.tls or args.tls_insecure else None
+    return ClientOptions(credentials=credentials, tls=tls)
+
+
+def leave_pipe() -> None:
+    """The reader of standard output has gone: write nowhere from now on, so that exiting does not complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

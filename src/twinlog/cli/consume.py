@@ -1,0 +1,176 @@
+"""`twinlog consume`: messages as lines on standard output, until Ctrl-C.
+
+With --group it is a member of that group: it shares the queues and commits what was printed. Without,
+it reads all queues on its own and leaves no trace.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+from collections.abc import Sequence
+
+from twinlog.cli.admin.command import moment_ms
+from twinlog.cli.connecting import Failures, Parser, add_connection_options, client_options, leave_pipe, words_app
+from twinlog.cli.message_text import message_data
+from twinlog.client import SQL92, TAG, ConsumerOptions, Message, PullConsumer, PushConsumer, StartFrom
+from twinlog.client.admin_messages import TOOLS_GROUP
+from twinlog.telemetry.log import setup_logging
+
+IDLE_POLL_MS = 1_000
+
+
+def run(words: Sequence[str]) -> int:
+    args = parser().parse_args(words)
+    setup_logging(args.log_level)
+    printer = Printer(args.max, args.json)
+    try:
+        asyncio.run(consume(args, printer))
+    except BrokenPipeError:
+        leave_pipe()
+    except KeyboardInterrupt:
+        return 130
+    except Failures as error:
+        print(f"twinlog consume: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+consume_app = words_app("consume", "Print messages as lines.", run)
+
+
+def parser() -> argparse.ArgumentParser:
+    made = Parser(prog="twinlog consume", description="Print messages as lines, until Ctrl-C.")
+    made.add_argument("-t", "--topic", required=True, help="topic")
+    made.add_argument("-g", "--group", help="join this consumer group, and commit what was printed")
+    made.add_argument("--from", dest="start", default="first", type=start_of, help="first (default), last, or a time")
+    made.add_argument("--max", type=int, default=0, metavar="N", help="end after N messages")
+    made.add_argument("--idle", type=float, default=0, metavar="SECONDS", help="end when nothing came for this long")
+    choice = made.add_mutually_exclusive_group()
+    choice.add_argument("--tags", default="*", help="only these tags, such as 'a || b'")
+    choice.add_argument("--sql", help="only messages that match this SQL92 expression")
+    made.add_argument("--json", action="store_true", help="whole messages as JSON, one a line")
+    add_connection_options(made)
+    return made
+
+
+def start_of(text: str) -> str | int:
+    if text in ("first", "last"):
+        return text
+    try:
+        return moment_ms(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is none of first, last, milliseconds, yyyy-MM-dd#HH:mm:ss:SSS"
+        ) from None
+
+
+class Printer:
+    """Writes messages until enough are written or nobody reads them any more."""
+
+    def __init__(self, count_max: int, as_json: bool) -> None:
+        self._left = count_max or -1
+        self._as_json = as_json
+        self.done = asyncio.Event()
+        self.moved = asyncio.Event()  # something was printed
+        self.error: BaseException | None = None
+
+    def print(self, message: Message) -> bool:
+        """Whether `message` was printed."""
+        if self._left == 0 or self.done.is_set():
+            return False
+        try:
+            line = json.dumps(message_data(message), ensure_ascii=False).encode() if self._as_json else message.body
+            sys.stdout.buffer.write(line + b"\n")
+            sys.stdout.buffer.flush()
+        except BrokenPipeError as error:
+            self.error = error
+            self.done.set()
+            return False
+        self._left -= 1
+        self.moved.set()
+        if self._left == 0:
+            self.done.set()
+        return True
+
+    async def wait(self, idle_seconds: float) -> None:
+        """Return when there is nothing more to do; raise what went wrong with the output."""
+        while not self.done.is_set():
+            try:
+                async with asyncio.timeout(idle_seconds or None):
+                    await self._something()
+            except TimeoutError:
+                break
+        if self.error is not None:
+            raise self.error
+
+    async def _something(self) -> None:
+        self.moved.clear()
+        waits = [asyncio.ensure_future(event.wait()) for event in (self.done, self.moved)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+
+async def consume(args: argparse.Namespace, printer: Printer) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):  # not in the main thread
+            loop.add_signal_handler(number, printer.done.set)
+    await (_as_member(args, printer) if args.group else _alone(args, printer))
+
+
+async def _as_member(args: argparse.Namespace, printer: Printer) -> None:
+    async def listen(message: Message) -> None:
+        if not printer.print(message):
+            await asyncio.Event().wait()  # not printed, so not to be committed: closing cancels this
+
+    start = {"first": StartFrom.FIRST, "last": StartFrom.LAST}.get(args.start, StartFrom.TIME)
+    time_ms = args.start if isinstance(args.start, int) else None
+    settings = ConsumerOptions(start_from=start, start_time_ms=time_ms, concurrency=1, close_ms_max=100)
+    consumer = PushConsumer(
+        args.namesrvAddr, args.group, listen, options=client_options(args), consumer_options=settings
+    )
+    consumer.subscribe(args.topic, args.sql or args.tags, SQL92 if args.sql else TAG)
+    async with consumer:
+        await printer.wait(args.idle)
+
+
+async def _alone(args: argparse.Namespace, printer: Printer) -> None:
+    options = client_options(args)
+    async with PullConsumer(args.namesrvAddr, TOOLS_GROUP, options=options, register=False) as consumer:
+        consumer.select(args.topic, args.sql or args.tags, SQL92 if args.sql else TAG)
+        positions = {}
+        for queue in await consumer.queues(args.topic):
+            if args.start == "first":
+                positions[queue] = await consumer.min_offset(queue)
+            elif args.start == "last":
+                positions[queue] = await consumer.max_offset(queue)
+            else:
+                positions[queue] = await consumer.offset_at(queue, args.start)
+        consumer.assign(positions)
+        polling = asyncio.create_task(_poll(consumer, printer))
+        waiting = asyncio.create_task(printer.wait(args.idle))
+        try:
+            await asyncio.wait([polling, waiting], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            polling.cancel()
+            results = await asyncio.gather(polling, waiting, return_exceptions=True)
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+
+
+async def _poll(consumer: PullConsumer, printer: Printer) -> None:
+    try:
+        while not printer.done.is_set():
+            for message in await consumer.poll(IDLE_POLL_MS):
+                printer.print(message)
+    finally:
+        printer.done.set()

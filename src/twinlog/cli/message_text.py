@@ -1,0 +1,41 @@
+"""A message as people and programs read it."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from twinlog.wire.message import Message
+
+
+def body_text(body: bytes) -> str:
+    """The body as text; what is not UTF-8 or not printable is shown escaped."""
+    text = body.decode("utf-8", "backslashreplace")
+    return "".join(c if c.isprintable() or c in "\t" else c.encode("unicode_escape").decode() for c in text)
+
+
+def message_data(message: Message, *, with_body: bool = True) -> dict[str, Any]:
+    """The message for JSON: `body` as text, or `bodyBase64` when it is none."""
+    data: dict[str, Any] = {
+        "messageId": message.message_id,
+        "offsetMessageId": message.offset_message_id,
+        "topic": message.topic,
+        "tags": message.tags,
+        "keys": message.keys,
+        "queueId": message.queue_id,
+        "queueOffset": message.queue_offset,
+        "physicalOffset": message.physical_offset,
+        "bornTimestamp": message.born_timestamp,
+        "storeTimestamp": message.store_timestamp,
+        "bornHost": f"{message.born_host[0]}:{message.born_host[1]}",
+        "storeHost": f"{message.store_host[0]}:{message.store_host[1]}",
+        "reconsumeTimes": message.reconsume_times,
+        "sysFlag": message.sys_flag,
+        "properties": message.properties,
+    }
+    if with_body:
+        try:
+            data["body"] = message.body.decode()
+        except UnicodeDecodeError:
+            data["bodyBase64"] = base64.b64encode(message.body).decode()
+    return data

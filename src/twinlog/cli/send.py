@@ -1,0 +1,159 @@
+"""`twinlog send`: every line of standard input becomes a message."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import re
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+
+from twinlog.cli.connecting import Failures, Parser, add_connection_options, client_options, words_app
+from twinlog.client import BadArgument, Outgoing, Producer
+from twinlog.telemetry.log import setup_logging
+
+CHUNK_BYTES = 1 << 16
+
+
+def run(words: Sequence[str]) -> int:
+    args = parser().parse_args(words)
+    setup_logging(args.log_level)
+    counts = Counts()
+    try:
+        asyncio.run(send_lines(args, counts))
+    except KeyboardInterrupt:
+        pass
+    except Failures as error:
+        counts.tell()
+        print(f"twinlog send: {error}", file=sys.stderr)
+        return 1
+    counts.tell()
+    return 0
+
+
+send_app = words_app("send", "Send lines of standard input as messages.", run)
+
+
+@dataclass(slots=True)
+class Counts:
+    """What was sent; the clock starts with the first line."""
+
+    sent: int = 0
+    skipped: int = 0
+    started: float = field(default_factory=time.monotonic)
+
+    def tell(self) -> None:
+        seconds = max(time.monotonic() - self.started, 1e-9)
+        text = f"sent {self.sent} messages in {seconds:.2f} s, {self.sent / seconds:.0f}/s"
+        skipped = f", skipped {self.skipped} empty lines" if self.skipped else ""
+        print(text + skipped, file=sys.stderr)
+
+
+def parser() -> argparse.ArgumentParser:
+    made = Parser(prog="twinlog send", description="Every line of standard input becomes a message.")
+    made.add_argument("-t", "--topic", required=True, help="topic")
+    made.add_argument("--tags", default="", help="tag of all messages")
+    made.add_argument("--keys", default="", help="keys of all messages")
+    source = "word:N (N-th word), json:NAME (member of a JSON object), or regex:PATTERN (its first group)"
+    made.add_argument("--key-from", metavar="HOW", type=reader_of, help=f"key of each message: {source}")
+    made.add_argument(
+        "--sharding-from", metavar="HOW", type=reader_of, help="lines with the same key stay in order, in one queue"
+    )
+    made.add_argument("--property", action="append", default=[], metavar="NAME=VALUE", help="may be repeated")
+    made.add_argument("--delay-level", type=int, default=0, help="1 to 18")
+    made.add_argument("-g", "--group", default="TWINLOG_SEND", help="producer group (default %(default)s)")
+    made.add_argument("--in-flight", type=int, default=64, help="sends at the same time; 1 keeps the order of lines")
+    add_connection_options(made)
+    return made
+
+
+async def send_lines(args: argparse.Namespace, counts: Counts) -> None:
+    properties = dict(_pair(text) for text in args.property)
+    in_flight = 1 if args.sharding_from else max(1, args.in_flight)
+    room = asyncio.Semaphore(in_flight)
+    async with Producer(args.namesrvAddr, args.group, options=client_options(args)) as producer:
+        queue = None
+        if in_flight == 1 and not args.sharding_from:
+            queue = (await producer.queues(args.topic))[0]  # one queue, so that the lines stay in order
+
+        async def send(line: bytes) -> None:
+            try:
+                text = line.decode("utf-8", "replace")
+                message = Outgoing(
+                    args.topic,
+                    line,
+                    tags=args.tags,
+                    keys=args.key_from(text) if args.key_from else args.keys,
+                    properties=dict(properties),
+                    sharding_key=args.sharding_from(text) if args.sharding_from else "",
+                    delay_level=args.delay_level,
+                )
+                await producer.send(message, queue=queue)
+                counts.sent += 1
+            finally:
+                room.release()
+
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                async for line in lines_of(sys.stdin.buffer):
+                    if not line:
+                        counts.skipped += 1
+                        continue
+                    await room.acquire()
+                    tasks.create_task(send(line))
+        except* Failures as group:
+            raise group.exceptions[0] from None
+
+
+async def lines_of(stream) -> AsyncIterator[bytes]:
+    """The lines of a blocking stream without their ends, as they arrive."""
+    loop, rest = asyncio.get_running_loop(), b""
+    while chunk := await loop.run_in_executor(None, stream.read1, CHUNK_BYTES):
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            yield line.removesuffix(b"\r")
+    if rest:
+        yield rest
+
+
+def reader_of(how: str) -> Callable[[str], str]:
+    """What takes a key out of a line, by `word:N`, `json:NAME` or `regex:PATTERN`."""
+    kind, _, detail = how.partition(":")
+    if kind == "word" and detail.isdigit() and int(detail) > 0:
+        return lambda line: _nth(line.split(), int(detail) - 1, line, how)
+    if kind == "json" and detail:
+        return lambda line: _member(line, detail)
+    if kind == "regex" and detail:
+        pattern = re.compile(detail)
+        return lambda line: _matched(pattern, line)
+    raise argparse.ArgumentTypeError(f"{how!r} is none of word:N, json:NAME, regex:PATTERN")
+
+
+def _nth(words: list[str], at: int, line: str, how: str) -> str:
+    if at >= len(words):
+        raise BadArgument(f"line {line[:80]!r} has {len(words)} words, {how} needs {at + 1}")
+    return words[at]
+
+
+def _member(line: str, name: str) -> str:
+    try:
+        return str(json.loads(line)[name])
+    except (ValueError, KeyError, TypeError):
+        raise BadArgument(f"line {line[:80]!r} is no JSON object with a member {name!r}") from None
+
+
+def _matched(pattern: re.Pattern[str], line: str) -> str:
+    found = pattern.search(line)
+    if found is None:
+        raise BadArgument(f"line {line[:80]!r} does not match {pattern.pattern!r}")
+    return found[1] if pattern.groups else found[0]
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise BadArgument(f"property {text!r} is not NAME=VALUE")
+    return name, value
