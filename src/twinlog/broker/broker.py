@@ -18,16 +18,21 @@ from typing import TYPE_CHECKING, Protocol
 
 from twinlog.broker import (
     client_handlers,
+    config_handlers,
+    connection_handlers,
     group_handlers,
     lock_handlers,
     metadata_handlers,
     offset_handlers,
+    operation_handlers,
     pull,
     query_handlers,
     replication_handlers,
     reply,
+    reset_handlers,
     send,
     send_back,
+    stats_handlers,
     topic_handlers,
 )
 from twinlog.broker.ack_desk import AckDesk
@@ -81,6 +86,11 @@ HANDLERS = (
     topic_handlers,
     group_handlers,
     metadata_handlers,
+    config_handlers,
+    connection_handlers,
+    stats_handlers,
+    reset_handlers,
+    operation_handlers,
 )
 
 

@@ -137,7 +137,7 @@ class BrokerContext:
     def replace_conf(self, conf: BrokerConf) -> None:
         """Go on with other settings; whoever needs to act on a difference listens in `conf_listeners`."""
         before, self.conf = self.conf, conf
-        self.store.settings = conf.store
+        self.store.update_settings(conf.store)
         for listener in self.conf_listeners:
             listener(before, conf)
 

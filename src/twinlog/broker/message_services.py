@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from twinlog.broker import message_rules, metadata_handlers, timer_handlers, transaction_handlers
+from twinlog.broker import message_rules, metadata_handlers, runtime_info, timer_handlers, transaction_handlers
 from twinlog.broker.delay_service import DelayService
 from twinlog.broker.names import SCHEDULE_TOPIC
 from twinlog.broker.timer_service import TimerService
@@ -35,6 +35,7 @@ class MessageServices:
             **transaction_handlers.handlers(self._ctx, self.transactions),
             **timer_handlers.handlers(self._ctx),
             **metadata_handlers.handlers(self._ctx, self._timer_state),
+            **runtime_info.handlers(self._ctx, self.timers),
         }
 
     def _timer_state(self) -> TimerService | None:

@@ -19,6 +19,12 @@ class StatsService:
     def __init__(self, ctx: BrokerContext, stats: BrokerStats) -> None:
         self._ctx = ctx
         self._stats = stats
+        ctx.topic_listeners.append(self._topics_changed)
+
+    def _topics_changed(self, names: tuple[str, ...]) -> None:
+        for name in names:
+            if name not in self._ctx.topics:
+                self._stats.forget_topic(name)
 
     async def run(self) -> None:
         day = local_day(self._ctx.clock_ms())

@@ -244,6 +244,14 @@ class ResetOffsetBody(Body):
     offset_table: dict[MessageQueue, int] = {}
 
 
+class ConsumerStatus(Body):
+    """Queues that consumers hold and how far they are: one consumer's own, or by client id."""
+
+    object_maps = {"message_queue_table": int}
+    message_queue_table: dict[MessageQueue, int] = {}
+    consumer_table: dict[str, Any] = {}
+
+
 class ConnectionInfo(Body):
     client_id: str = ""
     client_addr: str = ""

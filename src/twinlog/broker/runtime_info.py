@@ -1,0 +1,173 @@
+"""The broker's state as a table of texts (28), which mqadmin brokerStatus and clusterList show."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+from twinlog.broker.delay import schedule_rows
+from twinlog.broker.names import SCHEDULE_TOPIC
+from twinlog.wire.bodies import KVTable, encode_body
+from twinlog.wire.codes import VERSION, VERSION_NAME, RequestCode
+
+if TYPE_CHECKING:
+    from twinlog.broker.context import BrokerContext
+    from twinlog.broker.stats import Totals
+    from twinlog.broker.timer_service import TimerService
+    from twinlog.net.connection import Handler, Request
+    from twinlog.wire.command import Command
+
+# Java's brokers have thread pools with queues in front; here every request is handled when it arrives.
+POOLS = {"send": 10_000, "pull": 100_000, "litePull": 100_000, "query": 20_000, "ack": 100_000}
+TRANSACTION_CAPACITY = 100_000
+BYTE_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
+LATENCY_BUCKETS = (
+    "<=0ms", "0~10ms", "10~50ms", "50~100ms", "100~200ms", "200~500ms", "500ms~1s", "1~2s", "2~3s", "3~4s", "4~5s",
+    "5~10s", "10s~",
+)  # fmt: skip
+
+
+def handlers(ctx: BrokerContext, timers: TimerService) -> dict[int, Handler]:
+    def show(request: Request) -> Command:
+        return request.reply(body=encode_body(KVTable(table=runtime_table(ctx, timers))))
+
+    return {RequestCode.GET_BROKER_RUNTIME_INFO: show}
+
+
+def runtime_table(ctx: BrokerContext, timers: TimerService) -> dict[str, str]:
+    """Every key that Java's broker shows, sorted."""
+    now_ms = ctx.clock_ms()
+    table = {
+        "brokerVersionDesc": VERSION_NAME,
+        "brokerVersion": str(VERSION),
+        "brokerActive": _boolean(ctx.is_master),
+        "bootTimestamp": str(ctx.started_ms),
+        "runtime": running_time(now_ms - ctx.started_ms),
+        "startAcceptSendRequestTimeStamp": str(ctx.settings.send_accepted_from_ms),
+        **_rates(ctx),
+        **_totals(ctx, now_ms),
+        **_log(ctx),
+        **_disks(ctx),
+        **_pools(),
+        **_waiting(ctx, timers),
+    }
+    return dict(sorted(table.items()))
+
+
+def _rates(ctx: BrokerContext) -> dict[str, str]:
+    def rates(*members: str) -> str:
+        return " ".join(f"{sum(ctx.stats.per_second(m, seconds) for m in members):.2f}" for seconds in (10, 60, 600))
+
+    return {
+        "putTps": rates("puts") + " ",
+        "getTransferredTps": rates("gets") + " ",
+        "getFoundTps": rates("found") + " ",
+        "getMissTps": rates("missed") + " ",
+        "getTotalTps": rates("found", "missed"),
+    }
+
+
+def _totals(ctx: BrokerContext, now_ms: int) -> dict[str, str]:
+    now: Totals = ctx.stats.totals(now_ms)
+    before, morning = ctx.stats.yesterday_morning, ctx.stats.today_morning
+    return {
+        "putMessageTimesTotal": str(now.puts),
+        "putMessageSizeTotal": str(now.put_bytes),
+        "putMessageAverageSize": str(now.put_bytes / now.puts if now.puts else 0.0),
+        "putMessageFailedTimes": str(ctx.stats.failed_puts),
+        # A store runs on the thread that reads the socket, so no message waits to be stored.
+        "putMessageEntireTimeMax": "0",
+        "getMessageEntireTimeMax": "0",
+        "putLatency99": "0.00",
+        "putLatency999": "0.00",
+        "putMessageDistributeTime": "".join(f"[{bucket}]:0 " for bucket in LATENCY_BUCKETS),
+        "msgPutTotalYesterdayMorning": str(before.puts),
+        "msgPutTotalTodayMorning": str(morning.puts),
+        "msgPutTotalTodayNow": str(now.puts),
+        "msgGetTotalYesterdayMorning": str(before.gets),
+        "msgGetTotalTodayMorning": str(morning.gets),
+        "msgGetTotalTodayNow": str(now.gets),
+    }
+
+
+def _log(ctx: BrokerContext) -> dict[str, str]:
+    store = ctx.store
+    return {
+        "commitLogMinOffset": str(store.log_start),
+        "commitLogMaxOffset": str(store.log_end),
+        "earliestMessageTimeStamp": str(earliest_message_ms(ctx)),
+        "dispatchBehindBytes": str(max(store.log_end - store.dispatched_end, 0)),
+        "dispatchMaxBuffer": "0",
+        "pageCacheLockTimeMills": "0",
+        "remainTransientStoreBufferNumbs": str(2**31 - 1),  # Java's word for "no such buffers in use"
+        "remainHowManyDataToCommit": "0 B",
+        "remainHowManyDataToFlush": readable_bytes(max(store.log_end - store.flushed_end, 0)),
+    }
+
+
+def earliest_message_ms(ctx: BrokerContext) -> int:
+    """When the oldest message in the log was stored; -1 without any."""
+    first = ctx.store.message_at(ctx.store.log_start) if ctx.store.log_end > ctx.store.log_start else None
+    return first.store_timestamp if first is not None else -1
+
+
+def _disks(ctx: BrokerContext) -> dict[str, str]:
+    settings = ctx.conf.store
+    directories = [part.strip() for part in settings.commit_log_dir.split(",")]
+    usage = {path: shutil.disk_usage(path) for path in directories if os.path.isdir(path)}
+    total, free = sum(one.total for one in usage.values()), sum(one.free for one in usage.values())
+    ratios = {f"commitLogDiskRatio_{path}": str(_used(path)) for path in usage}
+    return {
+        **ratios,
+        "commitLogDiskRatio": str(min(map(float, ratios.values()), default=-1)),
+        "consumeQueueDiskRatio": str(_used(settings.root_dir)),
+        "commitLogDirCapacity": f"Total : {readable_bytes(total)}, Free : {readable_bytes(free)}.",
+    }
+
+
+def _used(path: str) -> float:
+    usage = shutil.disk_usage(path)
+    return round(1 - usage.free / usage.total, 4) if usage.total else 0.0
+
+
+def _pools() -> dict[str, str]:
+    table = {}
+    for name, capacity in POOLS.items():
+        table[f"{name}ThreadPoolQueueSize"] = "0"
+        table[f"{name}ThreadPoolQueueCapacity"] = str(capacity)
+        table[f"{name}ThreadPoolQueueHeadWaitTimeMills"] = "0"
+    table["EndTransactionQueueSize"] = "0"
+    table["EndTransactionThreadPoolQueueCapacity"] = str(TRANSACTION_CAPACITY)
+    return table
+
+
+def _waiting(ctx: BrokerContext, timers: TimerService) -> dict[str, str]:
+    offsets = ctx.delay_offsets.rows
+    ends = {level: ctx.store.max_offset(SCHEDULE_TOPIC, level - 1) for level in offsets}
+    seconds = max((ctx.clock_ms() - ctx.started_ms) / 1000, 1.0)
+    return {
+        **schedule_rows(offsets, ends),
+        "timerReadBehind": str(timers.read_behind_ms // 1000),
+        "timerOffsetBehind": str(timers.offset_behind),
+        "timerCongestNum": str(timers.pending),
+        "timerEnqueueTps": f"{timers.enqueued / seconds:.2f}",
+        "timerDequeueTps": f"{timers.dequeued / seconds:.2f}",
+    }
+
+
+def running_time(elapsed_ms: int) -> str:
+    seconds = max(elapsed_ms, 0) // 1000
+    days, hours, minutes = seconds // 86_400, seconds // 3_600 % 24, seconds // 60 % 60
+    return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds % 60} seconds ]"
+
+
+def readable_bytes(count: int) -> str:
+    if count < 1024:
+        return f"{count} B"
+    power = min((count.bit_length() - 1) // 10, len(BYTE_UNITS))
+    return f"{count / 1024**power:.1f} {BYTE_UNITS[power - 1]}"
+
+
+def _boolean(value: bool) -> str:
+    return "true" if value else "false"

@@ -1,0 +1,193 @@
+"""What mqadmin asks about topics, groups and queues: 202, 208, 317, 300, 303, 343, 345, 315, 321, 308."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from twinlog.broker.consume_stats import (
+    consume_stats,
+    consumed_topics,
+    correction_offsets,
+    inflight,
+    lag,
+    queue_of,
+    topic_consume_stats,
+    topic_stats,
+)
+from twinlog.net.errors import RequestRefused
+from twinlog.wire.bodies import GroupList, TopicList, encode_body
+from twinlog.wire.codes import RequestCode, ResponseCode
+from twinlog.wire.fields import decode_fields
+from twinlog.wire.headers import ConsumeQueueHeader, ConsumerGroupHeader, GroupHeader, StatsHeader, TopicHeader
+
+if TYPE_CHECKING:
+    from twinlog.broker.context import BrokerContext
+    from twinlog.broker.stats import Growth
+    from twinlog.net.connection import Handler, Request
+    from twinlog.wire.bodies import SubscriptionData, TopicConfig
+    from twinlog.wire.command import Command
+
+QUEUE_UNITS_MAX = 10_000  # shown in one answer
+
+
+def handlers(ctx: BrokerContext) -> dict[int, Handler]:
+    stats = StatsHandlers(ctx)
+    return {
+        RequestCode.GET_TOPIC_STATS_INFO: stats.topic,
+        RequestCode.GET_CONSUME_STATS: stats.consume,
+        RequestCode.GET_BROKER_CONSUME_STATS: stats.consume_all,
+        RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: stats.groups_of_topic,
+        RequestCode.QUERY_CONSUME_TIME_SPAN: stats.time_span,
+        RequestCode.QUERY_TOPICS_BY_CONSUMER: stats.topics_of_group,
+        RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: stats.subscription,
+        RequestCode.VIEW_BROKER_STATS_DATA: stats.view,
+        RequestCode.QUERY_CONSUME_QUEUE: stats.queue,
+        RequestCode.QUERY_CORRECTION_OFFSET: stats.correction,
+    }
+
+
+class StatsHandlers:
+    """Answers from the tables, the queues and the statistics."""
+
+    def __init__(self, ctx: BrokerContext) -> None:
+        self._ctx = ctx
+
+    def topic(self, request: Request) -> Command:
+        config = self._known_topic(decode_fields(TopicHeader, request.fields).topic)
+        return request.reply(body=encode_body(topic_stats(self._ctx, config)))
+
+    def consume(self, request: Request) -> Command:
+        header = decode_fields(ConsumerGroupHeader, request.fields)
+        group = header.consumer_group or ""
+        if header.topic:
+            topics = [header.topic]
+        elif header.topic_list:
+            topics = [topic for topic in header.topic_list.split(";") if topic]
+        else:
+            topics = sorted(self._ctx.offsets.topics_of(group))
+        return request.reply(body=encode_body(consume_stats(self._ctx, group, topics)))
+
+    def consume_all(self, request: Request) -> Command:
+        ctx = self._ctx
+        orderly_only = (request.fields or {}).get("isOrder", "").lower() == "true"
+        rows, total, flying = [], 0, 0
+        for group in ctx.groups.sorted_names():
+            topics = consumed_topics(ctx, group, sorted(ctx.offsets.topics_of(group)))
+            stats = [topic_consume_stats(ctx, group, one) for one in topics if one.order or not orderly_only]
+            if stats:
+                rows.append({group: stats})
+                total += sum(map(lag, stats))
+                flying += sum(map(inflight, stats))
+        body = {
+            "brokerAddr": ctx.settings.address,
+            "consumeStatsList": rows,
+            "totalDiff": total,
+            "totalInflightDiff": flying,
+        }
+        return request.reply(body=encode_body(body))
+
+    def groups_of_topic(self, request: Request) -> Command:
+        topic = decode_fields(TopicHeader, request.fields).topic or ""
+        groups = self._ctx.clients.groups_of_topic(topic) | self._ctx.offsets.groups_of(topic)
+        return request.reply(body=encode_body(GroupList(group_list=sorted(groups))))
+
+    def time_span(self, request: Request) -> Command:
+        header = decode_fields(GroupHeader, request.fields)
+        config = self._known_topic(header.topic)
+        spans = [self._span(header.group or "", config, queue_id) for queue_id in range(config.write_queue_nums)]
+        return request.reply(body=encode_body({"consumeTimeSpanSet": spans}))
+
+    def _span(self, group: str, config: TopicConfig, queue_id: int) -> dict[str, object]:
+        ctx, store, topic = self._ctx, self._ctx.store, config.topic_name
+        high = store.max_offset(topic, queue_id)
+        first_ms = store.store_time_of(topic, queue_id, store.min_offset(topic, queue_id))
+        last_ms = store.store_time_of(topic, queue_id, high - 1)
+        consumed = ctx.offsets.get(group, topic, queue_id) or 0
+        consumed_ms = store.store_time_of(topic, queue_id, consumed - 1) if consumed > 0 else first_ms
+        delay_ms = 0
+        if consumed < high:
+            delay_ms = max(ctx.clock_ms() - store.store_time_of(topic, queue_id, consumed), 0)
+        return {
+            "consumeTimeStamp": consumed_ms,
+            "consumeTimeStampStr": java_date(consumed_ms),
+            "delayTime": delay_ms,
+            "maxTimeStamp": last_ms,
+            "maxTimeStampStr": java_date(last_ms),
+            "messageQueue": queue_of(ctx, topic, queue_id),
+            "minTimeStamp": first_ms,
+            "minTimeStampStr": java_date(first_ms),
+        }
+
+    def topics_of_group(self, request: Request) -> Command:
+        group = decode_fields(GroupHeader, request.fields).group or ""
+        topics = sorted(self._ctx.offsets.topics_of(group))
+        return request.reply(body=encode_body(TopicList(topic_list=topics, broker_addr=self._ctx.settings.address)))
+
+    def subscription(self, request: Request) -> Command:
+        header = decode_fields(GroupHeader, request.fields)
+        found = self._ctx.clients.subscription(header.group or "", header.topic or "")
+        body: dict[str, object] = {"group": header.group or ""}
+        if found is not None:
+            body["subscriptionData"] = found
+        return request.reply(body=encode_body({**body, "topic": header.topic or ""}))
+
+    def view(self, request: Request) -> Command:
+        header = decode_fields(StatsHeader, request.fields)
+        found = self._ctx.stats.view(header.stats_name or "", header.stats_key or "", self._ctx.clock_ms())
+        if found is None:
+            remark = f"The stats <{header.stats_name}> <{header.stats_key}> not exist"
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
+        body = {"statsDay": _grown(found.day), "statsHour": _grown(found.hour), "statsMinute": _grown(found.minute)}
+        return request.reply(body=encode_body(body))
+
+    def queue(self, request: Request) -> Command:
+        header = decode_fields(ConsumeQueueHeader, request.fields)
+        topic, queue_id, store = header.topic or "", header.queue_id or 0, self._ctx.store
+        if store.queues.get(topic, queue_id) is None:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"{queue_id}@{topic} is not exist!")
+        low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
+        subscription = None
+        if header.consumer_group:
+            subscription = self._ctx.clients.subscription(header.consumer_group, topic)
+        first = max(header.index or 0, low)
+        rows = []
+        for offset in range(first, min(high, first + min(max(header.count or 0, 0), QUEUE_UNITS_MAX))):
+            unit = store.unit(topic, queue_id, offset)
+            if unit is not None:
+                physical_offset, size, tags_code = unit
+                matches = header.consumer_group is not None and _matches(subscription, tags_code)
+                row = {"eval": matches, "physicOffset": physical_offset, "physicSize": size, "tagsCode": tags_code}
+                rows.append(row)
+        body: dict[str, object] = {"maxQueueIndex": high, "minQueueIndex": low, "queueData": rows}
+        if subscription is not None:
+            body["subscriptionData"] = subscription
+        return request.reply(body=encode_body(body))
+
+    def correction(self, request: Request) -> Command:
+        fields = request.fields or {}
+        without = {group for group in fields.get("filterGroups", "").split(",") if group}
+        found = correction_offsets(self._ctx, fields.get("topic", ""), fields.get("compareGroup", ""), without)
+        return request.reply(body=encode_body({"correctionOffsets": found}))
+
+    def _known_topic(self, topic: str | None) -> TopicConfig:
+        config = self._ctx.topics.get(topic or "")
+        if config is None:
+            raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
+        return config
+
+
+def java_date(time_ms: int) -> str:
+    """A time as mqadmin prints it, in the broker's time zone."""
+    at = datetime.fromtimestamp(time_ms / 1000)
+    return f"{at:%Y-%m-%d#%H:%M:%S}:{time_ms % 1000:03d}"
+
+
+def _grown(growth: Growth) -> dict[str, object]:
+    return {"avgpt": round(growth.average, 2), "sum": growth.sum, "tps": growth.tps}
+
+
+def _matches(subscription: SubscriptionData | None, tags_code: int) -> bool:
+    if subscription is None or subscription.expression_type not in ("", "TAG"):
+        return subscription is not None
+    return not subscription.code_set or tags_code in subscription.code_set
