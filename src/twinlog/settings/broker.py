@@ -37,7 +37,6 @@ class BrokerSettings:
     register_timeout_ms: int = conf("registerBrokerTimeoutMills", 24_000, minimum=1, updatable=True)
     register_always: bool = conf("forceRegister", True, updatable=True)
     register_compressed: bool = conf("compressedRegister", False, updatable=True)
-    register_single_topics: bool = conf("enableSingleTopicRegister", False, updatable=True)
     register_split: bool = conf("enableSplitRegistration", False, updatable=True)
     register_split_topics: int = conf("splitRegistrationSize", 800, minimum=1, updatable=True)
     disappear_ms_after_start: int = conf("disappearTimeAfterStart", -1)
@@ -61,11 +60,8 @@ class BrokerSettings:
     replica_reads: bool = conf("slaveReadEnable", True, updatable=True)  # Java: false
     long_polling: bool = conf("longPollingEnable", True, updatable=True)
     short_polling_ms: int = conf("shortPollingTimeMills", 1_000, bits=64, minimum=0, updatable=True)
-    consumer_ids_notified: bool = conf("notifyConsumerIdsChangedEnable", True, updatable=True)
     client_expiry_ms: int = conf("channelExpiredTimeout", 120_000, bits=64, minimum=1)
     resets_on_server: bool = conf("useServerSideResetOffset", True, updatable=True)
-    slow_groups_stopped: bool = conf("disableConsumeIfConsumerReadSlowly", False, updatable=True)
-    slow_group_bytes: int = conf("consumerFallbehindThreshold", 16 << 30, bits=64, minimum=1, updatable=True)
 
     # Filters
     property_filter: bool = conf("enablePropertyFilter", False, updatable=True)
@@ -73,7 +69,6 @@ class BrokerSettings:
     filter_groups_expected: int = conf("expectConsumerNumUseFilter", 32, minimum=1)
     filter_error_percent: int = conf("maxErrorRateOfBloomFilter", 20, minimum=1, maximum=99)
     filter_expiry_ms: int = conf("filterDataCleanTimeSpan", 24 * 3600 * 1000, bits=64, minimum=1)
-    filter_retries: bool = conf("filterSupportRetry", False, updatable=True)
 
     # Transactions
     transactions_rejected: bool = conf("rejectTransactionMessage", False, updatable=True)

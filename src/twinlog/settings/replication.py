@@ -27,10 +27,6 @@ class ReplicationSettings:
     ack_timeout_ms: int = conf("slaveTimeout", 3_000, minimum=1, updatable=True)
     # None: not set, so SYNC_MASTER waits for one replica. Java's default of 1 counts the master and waits for nobody.
     in_sync_replicas: int | None = conf("inSyncReplicas", None, minimum=1, updatable=True)
-    in_sync_replicas_min: int = conf("minInSyncReplicas", 1, minimum=1, updatable=True)
-    replicas_total: int = conf("totalReplicas", 1, minimum=1, updatable=True)
-    in_sync_replicas_auto: bool = conf("enableAutoInSyncReplicas", False, updatable=True)
-    all_in_sync_acks: bool = conf("allAckInSyncStateSet", False, updatable=True)
 
     # Joining; these keys are Twinlog's own
     copy_whole_history: bool = conf("haCopyWholeHistory", False)

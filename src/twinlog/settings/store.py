@@ -27,7 +27,6 @@ class StoreSettings:
     batch_queue_file_bytes: int = conf("mapperFileSizeBatchConsumeQueue", 300_000 * 46, minimum=46)
     queue_ext_enabled: bool = conf("enableConsumeQueueExt", False)
     queue_ext_file_bytes: int = conf("mappedFileSizeConsumeQueueExt", 48 * MIB, minimum=1024)
-    queue_ext_bitmap_bits: int = conf("bitMapLengthConsumeQueueExt", 64, minimum=0)
     index_enabled: bool = conf("messageIndexEnable", True, updatable=True)
     index_safe: bool = conf("messageIndexSafe", False)
     index_slots: int = conf("maxHashSlotNum", 5_000_000, minimum=1)
@@ -57,7 +56,6 @@ class StoreSettings:
     filter_scan_bytes_max: int = conf("maxFilterMessageSize", 16_000, minimum=20, updatable=True)
     query_count_max: int = conf("defaultQueryMaxNum", 32, minimum=1, updatable=True)
     memory_percent: int = conf("accessMessageInMemoryMaxRatio", 40, minimum=0, maximum=100, updatable=True)
-    disk_fall_recorded: bool = conf("diskFallRecorded", True)
     offset_checked_on_replica: bool = conf("offsetCheckInSlave", False, updatable=True)
 
     # Deleting
@@ -68,7 +66,6 @@ class StoreSettings:
     disk_percent_full: int = conf("diskSpaceWarningLevelRatio", 90, minimum=10, maximum=100, updatable=True)
     forcible_cleaning: bool = conf("cleanFileForciblyEnable", True, updatable=True)
     clean_interval_ms: int = conf("cleanResourceInterval", 10_000, minimum=100)
-    delete_files_interval_ms: int = conf("deleteCommitLogFilesInterval", 100, minimum=0, updatable=True)
     delete_files_max: int = conf("deleteFileBatchMax", 10, minimum=1, updatable=True)
 
     # Delayed messages
