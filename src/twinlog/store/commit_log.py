@@ -26,7 +26,7 @@ from typing import TypeVar
 
 from twinlog.store.errors import ForeignFile, OffsetGap, SegmentGap, StoreClosed
 from twinlog.store.file_ops import FILE_OPS, FileOps
-from twinlog.store.segment import SEGMENT_NAME, Segment, segment_name
+from twinlog.store.segment import SEGMENT_NAME, Segment
 from twinlog.wire.message import MAGIC_BLANK
 
 BLANK = struct.Struct(">iI")  # free bytes of the file, magic
@@ -124,7 +124,10 @@ class CommitLog:
             raise StoreClosed
         if not self.segments or self.log_end == self.segments[-1].end:
             self._extend()
-        return self.segments[-1]
+        last = self.segments[-1]
+        if not last.has_blocks:
+            last.secure()
+        return last
 
     def roll(self) -> Segment:
         """Declare the last segment full with a blank record, and start the next one."""
@@ -246,10 +249,6 @@ class CommitLog:
 
     def _create(self, base: int) -> Segment:
         directory = self._choose_directory(base // self.segment_size)
-        directory.mkdir(parents=True, exist_ok=True)
-        path = directory / segment_name(base)
-        if path.exists():  # left over by a crash, beyond the end: its bytes mean nothing
-            self._ops.remove(path)
         return Segment.create(directory, base, self.segment_size, self._ops)
 
     def _choose_directory(self, number: int) -> Path:

@@ -43,7 +43,7 @@ class SegmentGap(StoreError):
         )
 
 
-class AllocationFailed(StoreError):
+class AllocationFailed(StoreError, OSError):
     """The next segment could not be given its blocks: most often the disk is full."""
 
     def __init__(self, path: Path, size: int, cause: OSError) -> None:

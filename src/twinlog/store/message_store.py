@@ -16,6 +16,7 @@ before the flush began. `abort` disappears only at a close that leaves every rec
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from bisect import bisect_right
@@ -29,7 +30,7 @@ from twinlog.store.append import Appended, Appender, Draft, PutStatus
 from twinlog.store.checkpoint import load_checkpoint, save_checkpoint
 from twinlog.store.delay import DelayLevels
 from twinlog.store.dispatch import Dispatcher, DispatchRequest
-from twinlog.store.errors import AllocationFailed, FlushFailed
+from twinlog.store.errors import AllocationFailed, DamagedTransfer, FlushFailed
 from twinlog.store.file_ops import FILE_OPS, FileOps
 from twinlog.store.quarantine import Damage
 from twinlog.store.recovery import Recovery, RecoveryReport
@@ -94,6 +95,7 @@ class MessageStore(StoreReader):
         self._tail = ReplicaTail(self.commit_log, self.delay_levels)
         self._retention = Retention(settings, self.commit_log, self.flags, queue_directory=self.root)
         self._dispatched_timestamp = 0
+        self._refused_at = -1
 
     @classmethod
     def open(cls, settings: StoreSettings, **options: object) -> Self:
@@ -127,8 +129,7 @@ class MessageStore(StoreReader):
         try:
             return self._appender.append(draft)
         except AllocationFailed as error:
-            log.error("append refused: %s", error)
-            return Appended(PutStatus.CREATE_SEGMENT_FAILED)
+            return self._without_space(error)
 
     def append_batch(self, drafts: Sequence[Draft]) -> Appended:
         """Store several messages next to each other, all or none."""
@@ -137,8 +138,7 @@ class MessageStore(StoreReader):
         try:
             return self._appender.append_batch(drafts)
         except AllocationFailed as error:
-            log.error("append refused: %s", error)
-            return Appended(PutStatus.CREATE_SEGMENT_FAILED)
+            return self._without_space(error)
 
     def append_raw(self, physical_offset: int, data: bytes | bytearray | memoryview) -> int:
         """Take a master's bytes, which must begin at the log's end; returns the new end.
@@ -174,9 +174,8 @@ class MessageStore(StoreReader):
         """Become master or replica. A replica that takes over first drops a record of which it has only a part."""
         if role == self.role:
             return
-        self.dispatch_pending()
         if self.role == "SLAVE":
-            self.truncate(self._tail.end)
+            self.drop_partial_record()
         else:
             self._dispatch_rest()
             self._tail.start_at(self.commit_log.log_end)
@@ -186,7 +185,8 @@ class MessageStore(StoreReader):
 
     def drop_partial_record(self) -> None:
         """Cut a record of which only a part has arrived, so that a replica asks for it whole."""
-        self.dispatch_pending()
+        with contextlib.suppress(DamagedTransfer):  # cut off together with what follows it
+            self.dispatch_pending()
         if self.role == "SLAVE" and self._tail.end < self.log_end:
             self.truncate(self._tail.end)
 
@@ -305,8 +305,7 @@ class MessageStore(StoreReader):
 
     def _close_files(self) -> None:
         if self.role == "SLAVE":
-            self.dispatch_pending()
-            self.truncate(self._tail.end)
+            self.drop_partial_record()
         else:
             self._dispatch_rest()
         self.flush()
@@ -317,6 +316,12 @@ class MessageStore(StoreReader):
         self.save_checkpoint()
         if self.flags.writable and self.dispatched_end == self.log_end:
             clear_abort_marker(self.root, self._ops)
+
+    def _without_space(self, error: AllocationFailed) -> Appended:
+        if self._refused_at != self.log_end:  # once, not for every message that is refused
+            self._refused_at = self.log_end
+            log.error("sends are refused: %s", error)
+        return Appended(PutStatus.CREATE_SEGMENT_FAILED)
 
     def _dispatch_rest(self) -> None:
         batch, self._appender.pending = self._appender.pending, []

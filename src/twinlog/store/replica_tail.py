@@ -28,10 +28,13 @@ class ReplicaTail:
         self.end = 0
         self._log = commit_log
         self._delay_levels = delay_levels
-        self._reported = -1
+        self._damaged_at = -1
+        self._asked_again = False
 
     def start_at(self, physical_offset: int) -> None:
+        """Go on at this offset; the bytes from there on are new."""
         self.end = physical_offset
+        self._asked_again = physical_offset == self._damaged_at
 
     def requests(self) -> Iterator[list[DispatchRequest]]:
         """Requests for every whole record that has arrived since the last call."""
@@ -64,8 +67,8 @@ class ReplicaTail:
             return None
         if stop.reason is StopReason.SHORT and written < segment.size:
             return None
-        if self._reported != self.end:
-            self._reported = self.end
+        if self._damaged_at != self.end or not self._asked_again:
+            self._damaged_at = self.end
             raise DamagedTransfer(self.end, stop.reason.value)
         log.error("the master's record is damaged physical_offset=%d reason=%r", self.end, stop.reason.value)
         found = find_record(segment.map, stop.position + 1, written, written, segment.base)

@@ -35,7 +35,7 @@ def segment_name(base: int) -> str:
 class Segment:
     """`size` bytes of the log, from physical offset `base`."""
 
-    __slots__ = ("_map", "_ops", "_populated", "base", "descriptor", "path", "size", "writable")
+    __slots__ = ("_map", "_ops", "_populated", "base", "descriptor", "has_blocks", "path", "size", "writable")
 
     def __init__(self, path: Path, base: int, size: int, descriptor: int, *, writable: bool, ops: FileOps) -> None:
         self.path = path
@@ -43,6 +43,7 @@ class Segment:
         self.size = size
         self.descriptor = descriptor
         self.writable = writable
+        self.has_blocks = False  # nobody knows of a file that was there before
         self._ops = ops
         self._map: mmap.mmap | None = None
         self._populated = 0
@@ -52,11 +53,19 @@ class Segment:
         """A new segment of zeros, with every block allocated."""
         path = directory / segment_name(base)
         try:
-            descriptor = ops.allocate(path, size)
-            ops.flush_directory(directory)
+            directory.mkdir(parents=True, exist_ok=True)
+            if path.exists():  # left over by a crash, beyond the log's end: its bytes mean nothing
+                ops.remove(path)
+            segment = cls(path, base, size, ops.allocate(path, size), writable=True, ops=ops)
+            segment.has_blocks = True
+            try:
+                ops.flush_directory(directory)
+            except OSError:
+                segment.remove()
+                raise
         except OSError as error:
             raise AllocationFailed(path, size, error) from error
-        return cls(path, base, size, descriptor, writable=True, ops=ops)
+        return segment
 
     @classmethod
     def open(cls, path: Path, size: int, *, writable: bool, ops: FileOps = FILE_OPS) -> Segment:
@@ -92,6 +101,7 @@ class Segment:
             self._ops.secure(self.descriptor, self.size)
         except OSError as error:
             raise AllocationFailed(self.path, self.size, error) from error
+        self.has_blocks = True
 
     def populate(self, position: int) -> int:
         """Map the pages around `position` for writing in one call; returns where the mapped part ends.

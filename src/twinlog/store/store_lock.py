@@ -1,7 +1,8 @@
 """Two marker files of a store: `lock` keeps a second broker out, `abort` tells that the last one crashed.
 
-The lock is a POSIX record lock on byte 0, which is what Java takes; `flock` would not conflict with it.
-Record locks belong to the process, so a second store in the same process is kept out by a table here.
+The lock is a record lock on byte 0, as Java takes it; `flock` would not conflict with that. It belongs to
+the open file (F_OFD_SETLK) rather than to the process: so it also keeps out a second store in this
+process, and is not lost when somebody else here opens and closes the file.
 """
 
 from __future__ import annotations
@@ -9,61 +10,52 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import struct
 from pathlib import Path
 
 from twinlog.store.errors import StoreLocked
 from twinlog.store.file_ops import FILE_OPS, FileOps
 
-_held: set[str] = set()
+_FLOCK = struct.Struct("hhqqi")  # type, whence, start, length, process: struct flock of 64-bit Linux
 
 
 class StoreLock:
     """The exclusive right to change a store directory."""
 
-    def __init__(self, path: Path, descriptor: int) -> None:
-        self._path = path
+    def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     @classmethod
     def acquire(cls, root: Path) -> StoreLock:
         """Take the lock of the store in `root`, or raise StoreLocked."""
         root.mkdir(parents=True, exist_ok=True)
-        path = root.resolve() / "lock"
-        if str(path) in _held:
-            raise StoreLocked(path)
+        path = root / "lock"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
             os.pwrite(descriptor, b"lock", 0)
         except OSError as error:
             os.close(descriptor)
             raise StoreLocked(path) from error
-        _held.add(str(path))
-        return cls(path, descriptor)
+        return cls(descriptor)
 
     def release(self) -> None:
         if self._descriptor >= 0:
-            _held.discard(str(self._path))
             os.close(self._descriptor)
             self._descriptor = -1
 
 
 def is_locked(root: Path) -> bool:
     """Whether a broker, of this process or another, has the store open."""
-    path = root.resolve() / "lock"
-    if str(path) in _held:  # closing a second descriptor of the file would give up this process's lock
-        return True
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = os.open(root / "lock", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return False
     try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
-    except OSError:
-        return True
+        found = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
     finally:
         os.close(descriptor)
-    return False
+    return _FLOCK.unpack(found)[0] != fcntl.F_UNLCK
 
 
 def has_abort_marker(root: Path) -> bool:
