@@ -96,7 +96,7 @@ class TransactionService:
                 self._ops.written(queue_id)
             else:
                 self._alarm.set(now_ms + RETRY_MS)
-        self._ctx.store.dispatch_pending()
+        self._ctx.settle()
 
     # -- checking back -------------------------------------------------------------------------
 
@@ -127,9 +127,9 @@ class TransactionService:
             self._progress[queue_id] = at
             looked += 1
             if looked % SLICE_MESSAGES == 0:
-                store.dispatch_pending()
+                self._ctx.settle()
                 await asyncio.sleep(0)
-        store.dispatch_pending()
+        self._ctx.settle()
         if at == before and tracker.settled_offset == self._saved(OP_TOPIC, queue_id):
             return
         with contextlib.suppress(TimeoutError):
@@ -215,7 +215,7 @@ class TransactionService:
         pairs = {**message.properties, names.TRANSACTION_CHECK_TIMES: "0"}
         pairs.pop(names.TRAN_PREPARED_QUEUE_OFFSET, None)
         stored = self._ctx.store.append(redelivery(message, HALF_TOPIC, 0, pairs))
-        self._ctx.store.dispatch_pending()
+        self._ctx.settle()
         return stored.ok
 
     # -- inside --------------------------------------------------------------------------------
