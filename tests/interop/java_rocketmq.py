@@ -120,7 +120,8 @@ class JavaRocketmq:
             command = self.client_command(main, *args, home=home or Path(folder))
             done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=seconds_max)
         if done.returncode:
-            raise RuntimeError(f"{main} against {self} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
+            printed = "\n".join([*done.stdout.splitlines()[-2:], *done.stderr.splitlines()[:20]])
+            raise RuntimeError(f"{main} with the client of {self} ended with {done.returncode}:\n{printed}")
         return done.stdout
 
     def client_command(self, main: str, *args: str, home: Path) -> list[str]:

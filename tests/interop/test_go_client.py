@@ -9,7 +9,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
 from tests.interop.clusters import Cluster
 from tests.interop.toolchain import cache_directory, find_tool, unavailable
 
