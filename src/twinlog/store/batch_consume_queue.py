@@ -35,6 +35,7 @@ class BatchConsumeQueue(UnitQueue):
 
     kind = "BatchCQ"
     is_plain = False
+    UNIT = _UNIT
     UNIT_BYTES = 46
     UNIT_TYPE = np.dtype(
         [
@@ -120,6 +121,9 @@ class BatchConsumeQueue(UnitQueue):
         super().delete()
         self.min_unit = self.min_offset = self.max_offset = self.end_physical = 0
         self.last_physical = -1
+
+    def _is_good(self, unit: tuple[int, ...]) -> bool:
+        return unit[0] >= 0 and unit[1] > 0 and unit[4] >= 0 and unit[5] > 0
 
     def _good(self, units: np.ndarray) -> np.ndarray:
         return super()._good(units) & (units["base_offset"] >= 0) & (units["batch_size"] > 0)

@@ -52,7 +52,7 @@ class ConsumeQueue(UnitQueue):
     before it is in the queue already. So the log may dispatch the same records again.
     """
 
-    __slots__ = ("end_physical", "ext", "is_plain", "min", "queue_id", "topic")
+    __slots__ = ("end_physical", "ext", "is_plain", "min", "min_physical", "queue_id", "topic")
 
     kind = "SimpleCQ"
 
@@ -65,6 +65,7 @@ class ConsumeQueue(UnitQueue):
         self.ext = ext
         self.is_plain = ext is None
         self.min = 0
+        self.min_physical = -1  # where the record at `min` begins; -1 until somebody looks
         self.end_physical = 0
 
     @property
@@ -144,14 +145,17 @@ class ConsumeQueue(UnitQueue):
 
     def delete(self) -> None:
         super().delete()
-        self.min = self.end_physical = 0
+        self.min, self.min_physical, self.end_physical = 0, -1, 0
         if self.ext is not None:
             self.ext.delete()
 
     def correct_min(self, log_start: int) -> None:
         """Raise `min` to the first unit whose record the log still has; with none left, min = max."""
-        if self.min < self.end and self.physical_offset(self.min) < log_start:
-            self.min = self.find(log_start, self.min)
+        if self.min_physical >= log_start or self.min == self.end:
+            return
+        self.min_physical = self.physical_offset(self.min)
+        if self.min_physical < log_start:
+            self.min, self.min_physical = self.find(log_start, self.min), -1
             if self.ext is not None and (data := self.read(self.min, 1)):
                 self.ext.delete_files_below(_UNIT.unpack(data)[2])
 
@@ -207,9 +211,13 @@ class ConsumeQueue(UnitQueue):
         self.end_physical = physical_offset + size if size != FILL_SIZE else 0
         if not self.first <= self.min <= self.end:
             self.min = self.first
-        file_end = min(self.end, self.next_file(self.min))
-        if self.min < self.end and self.physical_offset(self.min) < 0:
-            self.min = bisect_left(range(file_end), 0, lo=self.min, key=self.physical_offset)
+        self.min_physical = -1
+        if self.min < self.end:
+            self.min_physical = self.physical_offset(self.min) if self.end - self.min > 1 else physical_offset
+            if self.min_physical < 0 or size == FILL_SIZE:
+                file_end = min(self.end, self.next_file(self.min))
+                self.min = bisect_left(range(file_end), 0, lo=self.min, key=self.physical_offset)
+                self.min_physical = -1
 
     def _cut_ext(self) -> None:
         """End the extension behind the unit that the newest address in the queue points to."""

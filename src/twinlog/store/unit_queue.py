@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import struct
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ from twinlog.store.errors import ForeignFile, SegmentSizeMismatch
 from twinlog.store.file_ops import FILE_OPS, FileOps
 
 OPEN_FILES_MAX = 256
-_PROBE_BYTES = 4096
+_PROBE_BYTES = 1280
 _CHUNK_BYTES = 1 << 20
 
 
@@ -64,11 +65,8 @@ class QueueFiles:
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
         except FileNotFoundError:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            descriptor = _create(path, file_bytes)
         try:
-            if os.fstat(descriptor).st_size != file_bytes:
-                os.ftruncate(descriptor, file_bytes)
             self.ops.write(descriptor, data, at)
         finally:
             os.close(descriptor)
@@ -115,11 +113,27 @@ class QueueFiles:
         return len(self._descriptors)
 
 
+def _create(path: str, file_bytes: int) -> int:
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        os.ftruncate(descriptor, file_bytes)
+    except BaseException:
+        os.close(descriptor)
+        os.unlink(path)  # a short file would stop the next start
+        raise
+    return descriptor
+
+
 class UnitQueue:
     """A queue of equal units; `first` is where its oldest file begins, `end` the number of the next unit."""
 
     __slots__ = ("directory", "end", "file_units", "files", "first", "tail", "written")
 
+    UNIT = struct.Struct(">qiq")
     UNIT_BYTES = 20
     UNIT_TYPE = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
     SIZE_SETTING = "mappedFileSizeConsumeQueue"
@@ -227,21 +241,27 @@ class UnitQueue:
         self.first = starts[0]
         self.written = self.end = starts[at] + good
 
+    def _is_good(self, unit: tuple[int, ...]) -> bool:
+        return unit[0] >= 0 and unit[1] > 0
+
     def _good(self, units: np.ndarray) -> np.ndarray:
         return (units["physical_offset"] >= 0) & (units["size"] > 0)
 
     def _count_good(self, start: int) -> int:
         """How many units at the front of the file that begins at `start` hold data."""
         path, size = self.path_of(start), self.UNIT_BYTES
-        good, chunk = 0, _PROBE_BYTES
-        while good < self.file_units:
-            data = self.files.read(path, min(self.file_units - good, chunk // size) * size, good * size)
-            units = np.frombuffer(data, self.UNIT_TYPE, len(data) // size)
-            bad = np.flatnonzero(~self._good(units))
-            good += int(bad[0]) if len(bad) else len(units)
-            if len(bad) or not len(units):
-                break
-            chunk = _CHUNK_BYTES
+        data = self.files.read(path, min(self.file_units, _PROBE_BYTES // size) * size, 0)
+        good = 0
+        for unit in self.UNIT.iter_unpack(data):  # most queues are short, and numpy takes its time to begin
+            if not self._is_good(unit):
+                return good
+            good += 1
+        while good < self.file_units and data:
+            data = self.files.read(path, min(self.file_units - good, _CHUNK_BYTES // size) * size, good * size)
+            bad = np.flatnonzero(~self._good(np.frombuffer(data, self.UNIT_TYPE)))
+            if len(bad):
+                return good + int(bad[0])
+            good += len(data) // size
         return good
 
     def _load_starts(self) -> list[int]:
