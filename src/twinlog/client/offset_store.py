@@ -23,7 +23,7 @@ class RemoteOffsets:
         self._calls, self._group = calls, group
 
     async def load(self, queue: MessageQueue) -> int | None:
-        return await self._calls.committed(self._group, queue)
+        return await self._calls.committed(self._group, queue, exact=False)
 
     async def save(self, queue: MessageQueue, offset: int) -> None:
         await self._calls.commit(self._group, queue, offset)

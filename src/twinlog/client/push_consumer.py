@@ -203,6 +203,7 @@ class PushConsumer:
         while True:
             missing = any(self.session.known_route(topic) is None for topic in self.subscriptions)
             await wait_for_event(self._rebalance_wanted, _MISSING_ROUTE_MS if missing else _REBALANCE_MS)
+            await self.commit()  # a member that takes over a queue now starts after what is done
             await self._rebalance()
 
     async def _rebalance(self) -> None:

@@ -83,9 +83,18 @@ class QueueCalls:
         answer = await self._ask(queue, RequestCode.GET_EARLIEST_MSG_STORETIME)
         return int((answer.fields or {}).get("timestamp", "-1"))
 
-    async def committed(self, group: str, queue: MessageQueue) -> int | None:
-        """Where the group goes on in `queue`; None if it never committed there."""
-        header = QueryOffsetHeader(consumer_group=group, topic=queue.topic, queue_id=queue.queue_id)
+    async def committed(self, group: str, queue: MessageQueue, *, exact: bool = True) -> int | None:
+        """Where the group goes on in `queue`; None if it never committed there.
+
+        Without `exact` a broker says 0 for a new group while the queue's first message is still in
+        memory: consumers of a topic that is being created then miss nothing.
+        """
+        header = QueryOffsetHeader(
+            consumer_group=group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            set_zero_if_not_found=False if exact else None,
+        )
         accept = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
         answer = await self._session.ask(
             await self.address_of(queue), RequestCode.QUERY_CONSUMER_OFFSET, header, accept=accept
