@@ -1,0 +1,260 @@
+"""Record bytes to Arrow columns, thousands of records at a time and no Python per record.
+
+What it trades: `wire.message.decode_message` is the definition of a record, and `store.scan` finds the records. This
+module lays numpy and Arrow arrays over the same bytes; a property test holds the rows equal to decoded messages. Only
+what is rare runs per record: compressed bodies, inner batches, IPv6 hosts, ids of messages without a unique key.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from twinlog.spark.errors import BadRecord
+from twinlog.spark.property_columns import PropertyColumns, spans
+from twinlog.spark.schema import Columns, arrow_schema, batch_of
+from twinlog.store.scan import HEAD_TYPE, RecordBatch, scan
+from twinlog.wire import sys_flag
+from twinlog.wire.batch import decode_batch
+from twinlog.wire.compression import decompress
+from twinlog.wire.errors import WireError
+from twinlog.wire.message import decode_message, encode_message
+from twinlog.wire.properties import KEYS, TAGS, UNIQ_KEY, decode_properties
+
+BATCH_ROWS_MAX = 8192
+BATCH_BYTES_MAX = 8 * 1024 * 1024
+_INNER = sys_flag.INNER_BATCH | sys_flag.NEED_UNWRAP
+_COMPRESSION = sys_flag.COMPRESSED | sys_flag.COMPRESSION_MASK
+_MICROS_MAX = (1 << 63) // 1000 - 1
+_V6_EXTRA = 12
+_AT = {name: field[1] for name, field in (HEAD_TYPE.fields or {}).items()}
+_PLAIN_INTS = {
+    "queueId": "queue_id",
+    "queueOffset": "queue_offset",
+    "flag": "flag",
+    "bodyCRC": "body_crc",
+    "storeSize": "size",
+    "reconsumeTimes": "reconsume_times",
+    "preparedTransactionOffset": "prepared_transaction_offset",
+}
+_HEX = np.frombuffer("".join(f"{n:02X}" for n in range(256)).encode(), np.uint8).reshape(256, 2)
+
+
+class Decoder:
+    """Makes batches of `columns` from scanned records; one for each partition."""
+
+    def __init__(self, columns: Columns, *, broker_name: str, segment: str = "", inflates: bool = True) -> None:
+        self.schema = arrow_schema(columns)
+        self._columns = columns
+        self._constants = {"brokerName": broker_name, "segment": segment}
+        self._broker_name = broker_name
+        self._inflates = inflates
+
+    def decode(self, records: RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The records as batches that are not too large; messages of an inner batch become rows of their own."""
+        if len(records) and bool((records.sys_flag & _INNER == _INNER).any()):
+            records = self._unwrapped(records)
+        for part in _parts(records):
+            yield self._decode_part(part)
+
+    def _decode_part(self, records: RecordBatch) -> pa.RecordBatch:
+        one = _Part(records)
+        arrays = []
+        for name in self._columns:
+            if name in _PLAIN_INTS:
+                column = getattr(records, _PLAIN_INTS[name])
+                kind = self.schema.field(name).type
+                arrays.append(pa.array(column.astype(kind.to_pandas_dtype(), copy=False), kind))
+            elif name in self._constants:
+                arrays.append(pa.repeat(pa.scalar(self._constants[name], pa.string()), len(records)))
+            elif name == "body":
+                arrays.append(self._bodies(one))
+            elif name == "sysFlag":
+                arrays.append(pa.array(self._flags(records).astype(np.int32, copy=False)))
+            else:
+                arrays.append(one.column(name))
+        return batch_of(arrays, self.schema)
+
+    def _flags(self, records: RecordBatch) -> np.ndarray:
+        flags = records.sys_flag
+        if not self._inflates:
+            return flags
+        return np.where(flags & sys_flag.COMPRESSED, flags & ~_COMPRESSION, flags)
+
+    def _bodies(self, part: _Part) -> pa.Array:
+        records = part.records
+        stored = part.spans(records.body_at, records.body_length, pa.binary())
+        packed = np.flatnonzero(records.sys_flag & sys_flag.COMPRESSED) if self._inflates else ()
+        if not len(packed):
+            return stored
+        inflated = pa.array([self._inflate(records, int(row), stored) for row in packed], pa.binary())
+        place = np.arange(len(records))
+        place[packed] = len(records) + np.arange(len(packed))
+        return pa.concat_arrays([stored, inflated]).take(pa.array(place))
+
+    def _inflate(self, records: RecordBatch, row: int, stored: pa.Array) -> bytes:
+        try:
+            return decompress(stored[row].as_py(), int(records.sys_flag[row]))
+        except WireError as error:
+            hint = "read with decompress=false to get the bytes as they are stored"
+            raise BadRecord(f"{self._where(records, row)}: the body does not inflate: {error}; {hint}") from error
+
+    def _where(self, records: RecordBatch, row: int) -> str:
+        topic = records.topics[int(records.topic_number[row])]
+        place = f"topic {topic} broker {self._broker_name} queue {records.queue_id[row]}"
+        return f"{place} offset {records.queue_offset[row]}"
+
+    def _unwrapped(self, records: RecordBatch) -> RecordBatch:
+        """The same messages with every inner batch taken apart, encoded anew as records of one message each."""
+        pieces: list[bytes] = []
+        for row, (at, size) in enumerate(zip(records.position.tolist(), records.size.tolist(), strict=True)):
+            data = bytes(records.buffer[at : at + size])
+            if int(records.sys_flag[row]) & _INNER != _INNER:
+                pieces.append(data)
+                continue
+            message = decode_message(data, check_crc=False)
+            try:
+                elements = decode_batch(message.decoded_body)
+            except WireError as error:
+                raise BadRecord(f"{self._where(records, row)}: an inner batch cannot be read: {error}") from error
+            message.sys_flag &= ~(_INNER | _COMPRESSION)
+            for element in elements:
+                message.body, message.flag = element.body, element.flag
+                message.properties = decode_properties(element.properties)
+                pieces.append(encode_message(message))
+                message.queue_offset += 1
+        joined = b"".join(pieces)
+        (found,) = scan(joined, 0, len(joined), 0, check_crc=False, check_offset=False, batch_records=len(pieces) + 1)
+        return found
+
+
+class _Part:
+    """A few megabytes of records, with what several columns share."""
+
+    def __init__(self, records: RecordBatch) -> None:
+        self.records = records
+        begin, end = 0, 0
+        if len(records):
+            begin = int(records.position[0])
+            end = int(records.position[-1] + records.size[-1])
+        self._begin = begin
+        self._view = records.buffer[begin:end]
+        self._data = pa.py_buffer(self._view)
+        self._position = records.position - begin
+        self._born_v6 = (records.sys_flag & sys_flag.BORN_HOST_V6) != 0
+        self._store_v6 = (records.sys_flag & sys_flag.STORE_HOST_V6) != 0
+        self._store_host_at = self._position + _AT["store_host"] + np.where(self._born_v6, _V6_EXTRA, 0)
+        self._pairs: PropertyColumns | None = None
+
+    def column(self, name: str) -> pa.Array:
+        records = self.records
+        match name:
+            case "topic":
+                return pa.array(records.topics, pa.string()).take(pa.array(records.topic_number))
+            case "commitLogOffset":
+                return pa.array(self._physical_offsets())
+            case "bornTimestamp":
+                return _timestamps(records.born_timestamp)
+            case "storeTimestamp":
+                return _timestamps(records.store_timestamp)
+            case "bornHost":
+                return self._hosts(self._position + _AT["born_host"], self._born_v6)
+            case "storeHost":
+                return self._hosts(self._store_host_at, self._store_v6)
+            case "msgId":
+                return self._ids()
+            case "keys":
+                return self.pairs.column(KEYS)
+            case "tags":
+                return self.pairs.column(TAGS)
+            case "properties":
+                return self.pairs.map_column()
+        raise AssertionError(name)
+
+    @property
+    def pairs(self) -> PropertyColumns:
+        if self._pairs is None:
+            records = self.records
+            self._pairs = PropertyColumns(self.spans(records.properties_at, records.properties_length, pa.binary()))
+        return self._pairs
+
+    def spans(self, at: np.ndarray, length: np.ndarray, kind: pa.DataType) -> pa.Array:
+        return spans(self._data, at - self._begin, at - self._begin + length, kind)
+
+    def _gather(self, at: np.ndarray, kind: str) -> np.ndarray:
+        """What stands at each of these bytes; every byte may be the beginning of a value."""
+        if not len(at):
+            return np.zeros(0, kind)
+        starts = len(self._view) - np.dtype(kind).itemsize + 1
+        return np.ndarray((starts,), kind, buffer=self._view, strides=(1,))[at]
+
+    def _physical_offsets(self) -> np.ndarray:
+        return self._gather(self._position + _AT["physical_offset"], ">i8").astype(np.int64)
+
+    def _hosts(self, at: np.ndarray, is_v6: np.ndarray) -> pa.Array:
+        """`host:port` of each row; there are few different ones."""
+        hosts = self._gather(at, ">u8").astype(np.uint64)
+        if len(hosts) and not is_v6.any() and (hosts == hosts[0]).all():
+            return pa.repeat(pa.scalar(_host_v4(int(hosts[0])), pa.string()), len(hosts))
+        distinct, numbers = np.unique(hosts, return_inverse=True)
+        texts = [_host_v4(int(host)) for host in distinct]
+        numbers = numbers.reshape(-1)
+        for row in np.flatnonzero(is_v6):
+            numbers[row] = len(texts)
+            texts.append(_host_v6(bytes(self._view[int(at[row]) : int(at[row]) + 20])))
+        return pa.array(texts, pa.string()).take(pa.array(numbers))
+
+    def _ids(self) -> pa.Array:
+        """The senders' unique keys, and offset ids for messages without one."""
+        ids = self.pairs.column(UNIQ_KEY)
+        if not ids.null_count:
+            return ids
+        rows = np.flatnonzero(ids.is_null().to_numpy(zero_copy_only=False))
+        made: list[str] | pa.Array
+        if self._store_v6[rows].any():
+            made = pa.array([self._offset_id(int(row)) for row in rows], pa.string())
+        else:
+            raw = np.empty((len(rows), 16), np.uint8)
+            raw[:, :8] = self._gather(self._store_host_at[rows], "V8").view(np.uint8).reshape(-1, 8)
+            raw[:, 8:] = self._gather(self._position[rows] + _AT["physical_offset"], "V8").view(np.uint8).reshape(-1, 8)
+            bounds = np.arange(0, 32 * len(rows) + 1, 32, dtype=np.int32)
+            digits = pa.py_buffer(_HEX[raw].tobytes())
+            made = pa.Array.from_buffers(pa.string(), len(rows), [None, pa.py_buffer(bounds), digits])
+        place = np.arange(len(ids))
+        place[rows] = len(ids) + np.arange(len(rows))
+        return pa.concat_arrays([ids, made]).take(pa.array(place))
+
+    def _offset_id(self, row: int) -> str:
+        at, size = int(self._store_host_at[row]), 20 if self._store_v6[row] else 8
+        offset_at = int(self._position[row]) + _AT["physical_offset"]
+        return (bytes(self._view[at : at + size]) + bytes(self._view[offset_at : offset_at + 8])).hex().upper()
+
+
+def _parts(records: RecordBatch) -> Iterator[RecordBatch]:
+    """`records` in pieces of a size that Spark likes; a single large record is a piece of its own."""
+    begin = 0
+    ends = np.cumsum(records.size)
+    while begin < len(records):
+        before = int(ends[begin - 1]) if begin else 0
+        fits = int(np.searchsorted(ends, before + BATCH_BYTES_MAX, side="right"))
+        end = min(max(fits, begin + 1), begin + BATCH_ROWS_MAX)
+        yield records if end - begin == len(records) else records.select(slice(begin, end))
+        begin = end
+
+
+def _timestamps(milliseconds: np.ndarray) -> pa.Array:
+    # A client may send any number as its time; what Spark cannot hold becomes its first or last moment.
+    micros = np.clip(milliseconds.astype(np.int64, copy=False), -_MICROS_MAX, _MICROS_MAX) * 1000
+    return pa.array(micros).view(pa.timestamp("us", tz="UTC"))
+
+
+def _host_v4(packed: int) -> str:
+    port = packed & 0xFFFFFFFF
+    return f"{ipaddress.IPv4Address(packed >> 32)}:{port - (1 << 32) if port >> 31 else port}"
+
+
+def _host_v6(packed: bytes) -> str:
+    return f"[{ipaddress.IPv6Address(packed[:16])}]:{int.from_bytes(packed[16:], 'big', signed=True)}"
