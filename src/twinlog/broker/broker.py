@@ -36,6 +36,7 @@ from twinlog.broker import (
     topic_handlers,
 )
 from twinlog.broker.ack_desk import AckDesk
+from twinlog.broker.broker_metrics import watch_broker
 from twinlog.broker.clients import ClientRegistry
 from twinlog.broker.context import BrokerContext
 from twinlog.broker.filters.bitmap_dispatcher import BitmapDispatcher
@@ -67,6 +68,7 @@ from twinlog.wire.twinlog_codes import TwinlogCode
 if TYPE_CHECKING:
     from twinlog.net.connection import Connection, Handler
     from twinlog.settings.broker_conf import BrokerConf
+    from twinlog.telemetry.metrics import Metrics
 
 log = get_logger(__name__)
 VIP_PORT_BELOW = 2  # the second port is listenPort - 2
@@ -110,9 +112,11 @@ class Broker:
         conf: BrokerConf,
         *,
         clock_ms: Callable[[], int] = wall_clock_ms,
+        metrics: Metrics | None = None,
         on_ready: Callable[[Broker], None] | None = None,
     ) -> None:
         self.conf = with_port(conf)
+        self._metrics = metrics
         self.context: BrokerContext | None = None
         self.servers: list[Server] = []
         self.replication: ReplicationService | None = None
@@ -131,13 +135,15 @@ class Broker:
         filters = ConsumerFilters(tables.filters, self._bloom(), self._clock_ms())
         with self._open_store(tables, filters) as store, _saved_at_end(tables):
             ctx = self.context = self._context(tables, store, filters)
+            if self._metrics is not None:
+                watch_broker(self._metrics, ctx, self.servers)
             messages = MessageServices(ctx)
             from_masters: dict[int, Handler] = {}
             net = self.conf.net
             tls = client_context(net.tls)
             pool = ConnectionPool(from_masters, tls=tls, connect_timeout_ms=net.connect_timeout_ms)
             register = RegisterService(ctx, pool)
-            replication = self.replication = ReplicationService(ctx, pool, register)
+            replication = self.replication = ReplicationService(ctx, pool, register, messages.synchronised)
             from_masters[TwinlogCode.METADATA_CHANGED] = lambda request: replication.sync.wake()
             services: list[Service] = [*self._services(ctx), *messages, replication, register]
             try:

@@ -17,6 +17,8 @@ from twinlog.settings.nameserver_conf import load_nameserver_conf
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from twinlog.telemetry.metrics import Metrics
+
 MIB = 1024 * 1024
 # Small files: a laptop has other uses for a gigabyte, and the first segment is allocated before the first send.
 DEV_SETTINGS = {
@@ -40,8 +42,10 @@ class DevService:
         port: int = 0,
         namesrv_port: int = 0,
         settings: Mapping[str, str] | None = None,
+        metrics: Metrics | None = None,
         on_ready: Callable[[DevService], None] | None = None,
     ) -> None:
+        self._metrics = metrics
         self._directory = directory
         self._port = port
         self._namesrv_port = namesrv_port
@@ -67,7 +71,7 @@ class DevService:
             "configStorePath": str(self._directory / "namesrv" / "namesrv.properties"),
         }
         conf = load_nameserver_conf(None, overrides=overrides)
-        self._name_server = NameServerService(conf, on_ready=lambda _: listening.set())
+        self._name_server = NameServerService(conf, metrics=self._metrics, on_ready=lambda _: listening.set())
         with single_error():
             await self._serve(listening)
 
@@ -90,7 +94,7 @@ class DevService:
             "namesrvAddr": self.namesrv_address,
         }
         conf = load_broker_conf(text="", overrides=overrides, environment={})
-        self.broker = Broker(dataclasses.replace(conf, path=None), on_ready=self._tell)
+        self.broker = Broker(dataclasses.replace(conf, path=None), metrics=self._metrics, on_ready=self._tell)
         await self.broker.run()
 
     def _tell(self, broker: Broker) -> None:

@@ -48,7 +48,7 @@ def broker(
         typer.echo(format_properties(conf.properties()), nl=False)
         return
     run_service(
-        lambda metrics: Broker(conf, on_ready=tell_ready),
+        lambda metrics: Broker(conf, metrics=metrics, on_ready=tell_ready),
         expected=(StoreError, MetadataError),
         metrics_port=conf.broker.metrics_port,
         metrics_host=conf.broker.bind_address,

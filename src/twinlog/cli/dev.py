@@ -35,7 +35,9 @@ def dev(
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="twinlog-dev-")))
         where = directory
         run_service(
-            lambda metrics: DevService(where, port=port, namesrv_port=namesrv_port, on_ready=tell_ready),
+            lambda metrics: DevService(
+                where, port=port, namesrv_port=namesrv_port, metrics=metrics, on_ready=tell_ready
+            ),
             expected=(StoreError, MetadataError, SettingsError),
             metrics_port=metrics_port,
             metrics_host="127.0.0.1",

@@ -1,0 +1,228 @@
+"""`make bench`: Twinlog and Java 5.5.0 in alternating rounds; medians, ratios, and Java against itself for the noise.
+
+    python -m bench                 everything, about ten minutes
+    python -m bench --quick         short rounds, to see that it works
+    python -m bench --only sends    one part: sends, pulls, start, recovery
+
+The table goes to the terminal, the numbers to bench/results/<date>.json and bench/results/latest.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from tests.interop.twinlog_servers import Twinlog
+
+from bench import recovery
+from bench.servers import JAVA_VERSION, cpu_seconds, rss_mb, running
+
+RESULTS = Path(__file__).parent / "results"
+ROOT = Path(__file__).parent.parent
+PARTS = ("sends", "pulls", "start", "recovery")
+console = Console()
+
+
+@dataclass
+class Row:
+    """One measured quantity for both, round by round."""
+
+    name: str
+    unit: str
+    goal: str
+    higher_is_better: bool = True
+    twinlog: list[float] = field(default_factory=list)
+    java: list[float] = field(default_factory=list)
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times better Twinlog is: above 1 is better, whatever the unit."""
+        if not self.twinlog or not self.java:
+            return None
+        ours, theirs = statistics.median(self.twinlog), statistics.median(self.java)
+        return ours / theirs if self.higher_is_better else theirs / ours
+
+    @property
+    def noise(self) -> float | None:
+        """Java against Java: odd rounds over even rounds."""
+        odd, even = self.java[1::2], self.java[::2]
+        return statistics.median(odd) / statistics.median(even) if odd and even else None
+
+
+@dataclass
+class Options:
+    seconds: float
+    rounds: int
+    fill: int
+    log_mb: int
+
+
+def load(kind: str, address: str, topic: str, *args: object) -> dict:
+    """Run the load generator as a process of its own."""
+    command = [sys.executable, "-m", "bench.load", kind, address, topic, *map(str, args)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
+    return json.loads(done.stdout)
+
+
+def side_by_side(folder: Path, part: Callable[[dict[str, str], dict[str, int]], None]) -> None:
+    """Run `part` while one broker of each kind is up; only one of them is under load at a time."""
+    with (
+        Twinlog().name_server(folder / "names") as names,
+        running("java", folder / "java", names.address) as (java, _),
+        running("twinlog", folder / "twinlog", names.address, brokerName="broker-t") as (twinlog, _),
+    ):
+        addresses = {"twinlog": twinlog.address, "java": java.address}
+        part(addresses, {"twinlog": twinlog.pid, "java": java.pid})
+
+
+def measure_sends(folder: Path, options: Options) -> list[Row]:
+    rows = [
+        Row("sends, 4 x 64 in flight, 128 B", "messages/s", ">= 1.5"),
+        Row("sends, 4 x 64 in flight, 1 KiB", "messages/s", ">= 1.5"),
+        Row("sends, one in flight, 128 B", "messages/s", ">= 2"),
+    ]
+    cpu = Row("CPU per send, 4 x 64 in flight, 128 B", "us", "", higher_is_better=False)
+    plans = [("pipelined", 128), ("pipelined", 1024), ("single", 128)]
+
+    def part(addresses: dict[str, str], pids: dict[str, int]) -> None:
+        for kind, body in plans:  # both warm: Java has compiled, Twinlog has its files
+            for side in ("java", "twinlog"):
+                load(kind, addresses[side], "Warm", "--body", body, "--seconds", options.seconds)
+        for number in range(options.rounds):
+            for row, (kind, body) in zip(rows, plans, strict=True):
+                for side in ("java", "twinlog") if number % 2 else ("twinlog", "java"):
+                    before = cpu_seconds(pids[side])
+                    result = load(kind, addresses[side], "Bench", "--body", body, "--seconds", options.seconds)
+                    getattr(row, side).append(result["per_second"])
+                    if row is rows[0]:
+                        getattr(cpu, side).append((cpu_seconds(pids[side]) - before) / result["count"] * 1e6)
+            console.print(f"  sends: round {number + 1} of {options.rounds}")
+
+    side_by_side(folder, part)
+    return [*rows, cpu]
+
+
+def measure_pulls(folder: Path, options: Options) -> list[Row]:
+    row = Row("pulls of 32 x 1 KiB", "messages/s", ">= 1")
+
+    def part(addresses: dict[str, str], pids: dict[str, int]) -> None:
+        for side in ("java", "twinlog"):
+            load("fill", addresses[side], "Pull", "--body", 1024, "--messages", options.fill)
+            time.sleep(2)
+            load("pull", addresses[side], "Pull", "--messages", options.fill, "--seconds", options.seconds)
+        for number in range(options.rounds):
+            for side in ("java", "twinlog") if number % 2 else ("twinlog", "java"):
+                result = load("pull", addresses[side], "Pull", "--messages", options.fill, "--seconds", options.seconds)
+                getattr(row, side).append(result["per_second"])
+            console.print(f"  pulls: round {number + 1} of {options.rounds}")
+
+    side_by_side(folder, part)
+    return [row]
+
+
+def measure_start(folder: Path, options: Options) -> list[Row]:
+    ready = Row("ready on an empty store", "s", "<= 1 s", higher_is_better=False)
+    idle = Row("memory of an idle broker", "MB RSS", "<= 100 MB", higher_is_better=False)
+    with Twinlog().name_server(folder / "names") as names:
+        for number in range(min(options.rounds, 3)):
+            for side in ("java", "twinlog"):
+                with running(side, folder / f"{side}-{number}", names.address) as (broker, seconds):
+                    time.sleep(2)
+                    getattr(ready, side).append(seconds)
+                    getattr(idle, side).append(rss_mb(broker.pid))
+    return [ready, idle]
+
+
+def measure_recovery(folder: Path, options: Options) -> list[Row]:
+    row = Row(f"recovery of {options.log_mb} MiB of 1 KiB messages after kill -9", "s", ">= 1", higher_is_better=False)
+    for number in range(min(options.rounds, 3)):
+        for side in ("java", "twinlog") if number % 2 else ("twinlog", "java"):
+            taken = recovery.measure(side, folder / f"{side}-{number}", options.log_mb, load)
+            getattr(row, side).append(taken)
+        console.print(f"  recovery: round {number + 1}")
+    return [row]
+
+
+def print_table(rows: list[Row]) -> None:
+    table = Table(title=f"Twinlog and Java {JAVA_VERSION}, medians of alternating rounds")
+    for heading in ("", "unit", "Twinlog", "Java", "ratio", "goal", "Java / Java"):
+        table.add_column(heading, justify="left" if heading in ("", "unit") else "right")
+    for row in rows:
+        ours = statistics.median(row.twinlog) if row.twinlog else None
+        theirs = statistics.median(row.java) if row.java else None
+        table.add_row(
+            row.name, row.unit, _number(ours), _number(theirs), _ratio(row.ratio), row.goal, _ratio(row.noise)
+        )
+    console.print(table)
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
+
+
+def _ratio(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}x"
+
+
+def save(rows: list[Row], options: Options) -> Path:
+    RESULTS.mkdir(exist_ok=True)
+    document = {
+        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "java": JAVA_VERSION,
+        "python": platform.python_version(),
+        "cpus": os.cpu_count(),
+        "options": asdict(options),
+        "rows": [{**asdict(row), "ratio": row.ratio, "java_against_java": row.noise} for row in rows],
+    }
+    path = RESULTS / f"{document['date'].replace(':', '')}.json"
+    for target in (path, RESULTS / "latest.json"):
+        target.write_text(json.dumps(document, indent=2) + "\n")
+    return path
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench")
+    parser.add_argument("--quick", action="store_true", help="short rounds, to see that it works")
+    parser.add_argument("--only", choices=PARTS, action="append", help="measure only this part; may be repeated")
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--seconds", type=float)
+    given = parser.parse_args(argv)
+    options = Options(1.5, 2, 20_000, 64) if given.quick else Options(5.0, 5, 200_000, 1024)
+    options.rounds, options.seconds = given.rounds or options.rounds, given.seconds or options.seconds
+    measures = {
+        "sends": measure_sends,
+        "pulls": measure_pulls,
+        "start": measure_start,
+        "recovery": measure_recovery,
+    }
+    rows: list[Row] = []
+    for name in given.only or PARTS:
+        console.print(f"[bold]{name}[/bold]")
+        folder = Path(tempfile.mkdtemp(prefix="twinlog-bench-"))
+        try:
+            rows += measures[name](folder, options)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    print_table(rows)
+    console.print(f"kept in {save(rows, options)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""The two brokers under test, with the same configuration, at full speed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.interop.java_rocketmq import Broker, JavaRocketmq
+from tests.interop.twinlog_servers import Twinlog
+
+JAVA_VERSION = "5.5.0"
+# RocketMQ's own defaults, over the small files and short timers that the interop tests use.
+DEFAULTS = {
+    "mappedFileSizeCommitLog": str(1 << 30),
+    "mappedFileSizeConsumeQueue": str(6_000_000),
+    "maxHashSlotNum": "5000000",
+    "maxIndexNum": "20000000",
+    "enablePropertyFilter": "false",
+    "flushDiskType": "ASYNC_FLUSH",
+    "transactionCheckInterval": "30000",
+}
+JVM_OPTIONS = (  # last one wins: the interop tests favour a quick start over speed
+    "-server",
+    "-XX:TieredStopAtLevel=4",
+    "-XX:-UseSerialGC",
+    "-XX:+UseG1GC",
+    "-Xms1g",
+)
+
+
+class FullSpeedJava(JavaRocketmq):
+    """A Java broker with the normal compiler and normal priority."""
+
+    def __init__(self) -> None:
+        super().__init__(JAVA_VERSION, heap_mb=1024, jvm_options=JVM_OPTIONS)
+
+    def _command(self, *args, **options) -> list[str]:
+        command = super()._command(*args, **options)
+        java = next(at for at, word in enumerate(command) if word.endswith("java"))
+        return command[java:]  # without `nice`
+
+
+def implementations() -> dict[str, Twinlog | FullSpeedJava]:
+    return {"twinlog": Twinlog(), "java": FullSpeedJava()}
+
+
+@contextlib.contextmanager
+def running(kind: str, home: Path, name_server: str, **conf: str) -> Iterator[tuple[Broker, float]]:
+    """A broker of this kind and the seconds it took to be ready."""
+    started = time.perf_counter()
+    with implementations()[kind].broker(home, name_server, **{**DEFAULTS, **conf}) as broker:
+        yield broker, time.perf_counter() - started
+
+
+def rss_mb(pid: int) -> float:
+    """Resident memory; a Java process has no children of interest, ours neither."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
