@@ -7,9 +7,17 @@ import tarfile
 from pathlib import Path
 
 from twinlog.store.dispatch import DispatchRequest
+from twinlog.store.file_ops import FileOps
 
 VECTORS = Path(__file__).parent.parent / "vectors" / "store"
 ARCHIVES = {"normal": "manifest.json", "crash": "manifest-crash.json", "cqext": "manifest-cqext.json"}
+
+
+class NoFlush(FileOps):
+    """Real files, but nobody waits for the disk: for tests that look at what is written, not at what is durable."""
+
+    def flush(self, descriptor: int) -> None:
+        pass
 
 
 def manifest(name: str) -> dict:

@@ -9,7 +9,6 @@ from tests.store import golden
 
 from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.errors import SegmentSizeMismatch
-from twinlog.store.file_ops import FileOps
 from twinlog.store.index import PENDING_MAX, Index
 from twinlog.store.index_file import HEADER
 from twinlog.store.key_hash import hash_key
@@ -26,7 +25,7 @@ class Clock:
 
 
 def index_at(path, **options) -> Index:
-    return Index(path, **{**SIZES, "clock_ms": Clock(), **options})
+    return Index(path, **{**SIZES, "clock_ms": Clock(), "ops": golden.NoFlush(), **options})
 
 
 def request(number, *, topic="TopicA", keys="", uniq_key=None, sys_flag=0) -> DispatchRequest:
@@ -224,7 +223,7 @@ def test_a_file_of_other_settings_stops_the_start(tmp_path):
         index_at(tmp_path, slot_count=20, entry_max=1).load(clean=True)
 
 
-class FailingWrites(FileOps):
+class FailingWrites(golden.NoFlush):
     def __init__(self, allowed):
         self.allowed = allowed
 

@@ -6,6 +6,7 @@ import threading
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.store.golden import NoFlush
 
 from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.queue_table import QueueTable
@@ -14,6 +15,7 @@ OPTIONS = {
     "queue_file_bytes": 7 * 20,
     "batch_file_bytes": 5 * 46,
     "ext_file_bytes": 200,
+    "ops": NoFlush(),
     "topic_kind": lambda topic: "BatchCQ" if topic == "batch" else "SimpleCQ",
 }
 

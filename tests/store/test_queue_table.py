@@ -13,7 +13,7 @@ SIZES = {"queue_file_bytes": 20_000, "batch_file_bytes": 46_000, "ext_file_bytes
 
 
 def table_at(path, **options) -> QueueTable:
-    return QueueTable(path, **SIZES, topic_kind=golden.topic_kind, **options)
+    return QueueTable(path, **{**SIZES, "topic_kind": golden.topic_kind, "ops": golden.NoFlush(), **options})
 
 
 def request(number, *, topic="TopicA", queue_id=0, size=100, queue_offset=None, **more) -> DispatchRequest:
@@ -172,7 +172,7 @@ def test_long_tails_are_written_without_being_asked(tmp_path):
     assert table.written_end == 0  # other queues' tails are still in memory
 
 
-class FullDisk(FileOps):
+class FullDisk(golden.NoFlush):
     def __init__(self, writes_left):
         self.writes_left = writes_left
 
@@ -224,7 +224,7 @@ def test_deleting_a_topic_removes_its_directories(tmp_path):
 
 
 def test_queues_of_the_wrong_kind_stop_the_start(tmp_path):
-    golden.unpack("normal", tmp_path)
+    (tmp_path / "batchconsumequeue/TopicBatchCQ/0").mkdir(parents=True)
     table = QueueTable(tmp_path, **SIZES)
     with pytest.raises(QueueTypeMismatch, match=r"TopicBatchCQ are BatchCQ, its queue\.type attribute says SimpleCQ"):
         table.load(clean=True)
@@ -250,3 +250,29 @@ def test_an_empty_last_file_is_removed(tmp_path):
     table.load(clean=True)
     assert table.max_offset("TopicA", 0) == 3
     assert len(list((tmp_path / "consumequeue/TopicA/0").iterdir())) == 1
+
+
+class FailingFlush(FileOps):
+    def __init__(self, good):
+        self.good = good
+        self.flushed = 0
+
+    def flush(self, descriptor):
+        self.good -= 1
+        if self.good == -1:
+            raise OSError(5, "Input/output error")
+        self.flushed += 1
+
+
+@pytest.mark.parametrize("good", range(3))
+def test_a_failed_flush_is_tried_again_for_every_file_it_left(good, tmp_path):
+    ops = FailingFlush(good)
+    table = table_at(tmp_path, ops=ops)
+    table.dispatch([request(number, queue_id=number, queue_offset=0) for number in range(3)])
+    with pytest.raises(OSError, match="Input/output"):
+        table.flush()
+    assert (table.written_end, table.flushed_end) == (300, 0)
+    table.flush()
+    assert (table.flushed_end, table.flushed_timestamp, ops.flushed) == (300, 1_002, 3)
+    table.flush()
+    assert ops.flushed == 3  # nothing was written since
