@@ -173,3 +173,23 @@ async def test_a_replica_is_told_what_counts_as_delivered(tmp_path: Path):
         progress = timer_check.progress_of_master(timers.checkpoint())
         assert (progress.read_time_ms, progress.queue_offset) == (NOW + 5_000, 1)
         assert b'"timingCount":{}' in timers.metrics()
+
+
+async def test_a_replica_that_takes_over_delivers_what_its_master_had_not(tmp_path: Path):
+    clock = Clock(NOW)
+    with stored_context(tmp_path, clock) as ctx:
+        timers = await started(ctx)
+        put(ctx, b"late", TIMER_DELAY_SEC="60")
+        put(ctx, b"soon", TIMER_DELAY_SEC="2")
+        at(clock, timers, NOW + 5_000)
+        answers = [timers.checkpoint()]
+    with stored_context(tmp_path, clock, brokerRole="SLAVE", brokerId=1) as ctx:
+        timers = MessageServices(ctx).timers
+        assert not timers.adopt_body(answers[0])  # kept until the log has surely caught up with it
+        assert timers.adopt_body(answers[0])
+        assert not timers.adopt_body(answers[0])
+    java = timer_check.decode_java_checkpoint((tmp_path / "config" / "timercheck").read_bytes())
+    assert java.queue_offset == 0  # which message is the lowest pending one, a replica does not know
+    with stored_context(tmp_path, clock) as ctx:
+        at(clock, await started(ctx), NOW + 60_000)
+        assert bodies(ctx) == [b"soon", b"late"]

@@ -10,6 +10,8 @@ from twinlog.broker.delay_service import DelayService
 from twinlog.broker.names import SCHEDULE_TOPIC
 from twinlog.broker.timer_service import TimerService
 from twinlog.broker.transaction_service import TransactionService
+from twinlog.replication.metadata_sync_service import ExtraKind
+from twinlog.wire.codes import RequestCode
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
@@ -29,6 +31,11 @@ class MessageServices:
     def __iter__(self) -> Iterator[DelayService | TimerService | TransactionService]:
         """The services to run."""
         yield from (self.delays, self.timers, self.transactions)
+
+    @property
+    def synchronised(self) -> tuple[ExtraKind, ...]:
+        """What a replica takes over from its master besides tables."""
+        return (ExtraKind("timer", RequestCode.GET_TIMER_CHECK_POINT, self.timers.adopt_body),)
 
     def handlers(self) -> dict[int, Handler]:
         return {

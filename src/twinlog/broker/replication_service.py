@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from twinlog.net.errors import NetError
 from twinlog.replication.acks import replicas_needed
 from twinlog.replication.errors import ReplicationError
 from twinlog.replication.master_service import MasterService
-from twinlog.replication.metadata_sync_service import MetadataSyncService
+from twinlog.replication.metadata_sync_service import ExtraKind, MetadataSyncService
 from twinlog.replication.replica_service import MasterAddresses, ReplicaIdentity, ReplicaService
 from twinlog.replication.role_plan import Step, plan_role_change
 from twinlog.telemetry.log import get_logger
@@ -40,7 +40,13 @@ class RoleChangeRefused(ReplicationError):
 class ReplicationService:
     """Serves replicas as a master, follows the master as a replica, and changes between the two."""
 
-    def __init__(self, ctx: BrokerContext, pool: ConnectionPool, register: RegisterService) -> None:
+    def __init__(
+        self,
+        ctx: BrokerContext,
+        pool: ConnectionPool,
+        register: RegisterService,
+        extra_kinds: Sequence[ExtraKind] = (),
+    ) -> None:
         self._ctx = ctx
         self._pool = pool
         self._register = register
@@ -63,6 +69,7 @@ class ReplicationService:
             pool,
             own_address=settings.address,
             clock_ms=ctx.clock_ms,
+            extra_kinds=extra_kinds,
         )
         self._following: list[asyncio.Task[None]] = []
         self._changing = asyncio.Lock()

@@ -25,6 +25,7 @@ FILE_BYTES = 4096
 _JAVA = struct.Struct(">7q")
 _OURS = struct.Struct(">8s3q56s")
 _MAGIC = b"TWINLOG1"
+_UNKNOWN = -1
 _JAVA_FILES = ("timerlog", "timerwheel")
 
 
@@ -72,10 +73,16 @@ def decode_java_checkpoint(body: bytes) -> JavaCheckpoint:
 
 
 def encode_file(progress: TimerProgress, now_ms: int) -> bytes:
-    """The whole file; `progress.low_offset` is what Java will start from."""
-    low = progress.queue_offset if progress.low_offset is None else progress.low_offset
+    """The whole file; Java will start from `progress.low_offset`, or from the oldest message if that is unknown."""
+    low = 0 if progress.low_offset is None else progress.low_offset
     java = JavaCheckpoint(progress.read_time_ms, 0, low, low, 0, now_ms, progress.counter).encode()
-    ours = _OURS.pack(_MAGIC, progress.read_time_ms, progress.queue_offset, low, java)
+    ours = _OURS.pack(
+        _MAGIC,
+        progress.read_time_ms,
+        progress.queue_offset,
+        _UNKNOWN if progress.low_offset is None else low,
+        java,
+    )
     return (java + ours).ljust(FILE_BYTES, b"\0")
 
 
@@ -87,7 +94,8 @@ def decode_file(data: bytes) -> TimerProgress | None:
     if len(data) >= _JAVA.size + _OURS.size:
         magic, read_time_ms, queue_offset, low_offset, copy = _OURS.unpack_from(data, _JAVA.size)
         if magic == _MAGIC and copy == data[: _JAVA.size]:
-            return TimerProgress(read_time_ms, queue_offset, low_offset, java.counter)
+            low = None if low_offset == _UNKNOWN else low_offset
+            return TimerProgress(read_time_ms, queue_offset, low, java.counter)
     return TimerProgress(java.read_time_ms, java.queue_offset, None, java.counter)
 
 

@@ -25,6 +25,7 @@ from twinlog.broker.timer_check import (
     decode_file,
     encode_file,
     forget_java_state,
+    progress_of_master,
 )
 from twinlog.metadata.atomic_file import AtomicFile
 from twinlog.telemetry.log import get_logger
@@ -57,6 +58,7 @@ class TimerService:
         self._java_files_gone = False
         self._saved = TimerProgress()
         self._saved_mark: tuple[int, int, int] | None = None
+        self._from_master: TimerProgress | None = None
         self._version = DataVersion(timestamp=ctx.clock_ms())
         self._moves = 0  # messages that left the table
         self.enqueued = 0
@@ -284,10 +286,17 @@ class TimerService:
         """JSON for a replica; counts per topic are not kept, so there are none."""
         return msgspec.json.encode({"dataVersion": self._version, "timingCount": {}})
 
-    def adopt(self, progress: TimerProgress) -> None:
-        """Take over how far the master is, on a replica that may have to take its place."""
-        if self._table is None and progress != self._saved:
-            self._write(progress)
+    def adopt_body(self, body: bytes) -> bool:
+        """On a replica, note how far the master is; whether the file changed.
+
+        The file gets the answer before this one: what it calls delivered must be in our log too, and that may be some
+        seconds behind the master's.
+        """
+        progress, self._from_master = self._from_master, progress_of_master(body)
+        if self._table is not None or progress is None or progress == self._saved:
+            return False
+        self._write(progress)
+        return True
 
     @property
     def pending(self) -> int:

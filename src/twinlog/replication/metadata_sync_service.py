@@ -114,6 +114,8 @@ class MetadataSyncService:
             connection = await self._pool.get(master)
             if not await self._sync_with_twinlog(connection):
                 await self._sync_with_java(master, connection)
+            for extra in self._extra_kinds:
+                await self._extra(extra, master)
         except _SyncErrors as error:
             for kind in KINDS:
                 self.status.kind(kind.name).failed(self._clock_ms(), error)
@@ -163,8 +165,6 @@ class MetadataSyncService:
     async def _sync_with_java(self, master: str, connection: Connection) -> None:
         for kind in KINDS:
             await self._kind_from_java(kind, master, connection)
-        for extra in self._extra_kinds:
-            await self._extra_from_java(extra, master)
 
     async def _kind_from_java(self, kind: KindOfMetadata, master: str, connection: Connection) -> None:
         """One kind, with its own success or failure."""
@@ -212,7 +212,7 @@ class MetadataSyncService:
             if start >= int(total) or not _rows(page, kind.name):
                 return gathered, size
 
-    async def _extra_from_java(self, extra: ExtraKind, master: str) -> None:
+    async def _extra(self, extra: ExtraKind, master: str) -> None:
         try:
             address = _vip_address(master) if extra.on_vip_port else master
             answer = await self._pool.request(address, extra.code, timeout_ms=_TIMEOUT_MS)
