@@ -261,7 +261,7 @@ async def test_a_half_message_with_a_longer_immunity_is_kept_and_not_asked_about
 
 
 async def check(services: MessageServices) -> None:
-    """One round; the store is flushed first, as nobody else does it here."""
+    """One round; the store is flushed on the way, as nobody else does it here."""
     store = services.transactions._ctx.store
     original = store.dispatch_pending
 
