@@ -174,11 +174,12 @@ class Connection(asyncio.Protocol):
             self.close(error)
             return
         finally:
-            if self._options.after_batch is not None:
-                self._options.after_batch()
             out, self._out = self._out, None
             if out and not self.closed:
                 self._write(out)
+            if self._options.after_batch is not None:
+                # After the answers are on their way: nothing a peer asks next is looked at before this is done.
+                self._options.after_batch()
         if used < len(data):
             self._keep(data[used:] if used else data)
 
