@@ -50,6 +50,7 @@ from twinlog.broker.maintenance_service import MaintenanceService, save_service
 from twinlog.broker.message_services import MessageServices
 from twinlog.broker.register_service import RegisterService
 from twinlog.broker.replication_service import ReplicationService
+from twinlog.broker.rocketmq_metrics import watch_messages
 from twinlog.broker.send_fast import FastSend
 from twinlog.broker.stats import BrokerStats
 from twinlog.broker.stats_service import StatsService
@@ -135,9 +136,10 @@ class Broker:
         filters = ConsumerFilters(tables.filters, self._bloom(), self._clock_ms())
         with self._open_store(tables, filters) as store, _saved_at_end(tables):
             ctx = self.context = self._context(tables, store, filters)
+            messages = MessageServices(ctx)
             if self._metrics is not None:
                 watch_broker(self._metrics, ctx, self.servers)
-            messages = MessageServices(ctx)
+                watch_messages(self._metrics, ctx, messages)
             from_masters: dict[int, Handler] = {}
             net = self.conf.net
             tls = client_context(net.tls)

@@ -156,6 +156,11 @@ class OpTracker:
     def is_finished(self, half_offset: int, identity: int) -> bool:
         return half_offset in self._finished or half_offset in self._ended or identity in self._ended
 
+    @property
+    def finished_count(self) -> int:
+        """How many half messages that are not passed yet an op record names."""
+        return len(self._finished)
+
     def passed(self, half_offset: int) -> None:
         """The half queue's progress is beyond this offset."""
         op_offset = self._finished.pop(half_offset, None)

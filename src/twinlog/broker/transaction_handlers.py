@@ -54,9 +54,10 @@ class TransactionHandlers:
             return request.reply(ResponseCode.ILLEGAL_OPERATION)
         if self._transactions.is_ended(message):
             return request.reply()
-        if header.commit_or_rollback == TRANSACTION_COMMIT:
+        commit = header.commit_or_rollback == TRANSACTION_COMMIT
+        if commit:
             self._commit(message)
-        self._transactions.ended(message)
+        self._transactions.ended(message, committed=commit)
         return request.reply()
 
     def _commit(self, message: Message) -> None:

@@ -46,6 +46,8 @@ class TransactionService:
         self._alarm = Alarm(ctx.clock_ms)
         self._trackers: dict[int, OpTracker] = {}
         self._progress: dict[int, int] = {}  # next half offset to look at, per queue
+        self.commits = 0
+        self.rollbacks = 0
 
     async def run(self) -> None:
         try:
@@ -61,14 +63,28 @@ class TransactionService:
         """Whether this half message, or another copy of it, was committed or rolled back before."""
         return self._tracker(message.queue_id).is_finished(message.queue_offset, half.identity(message))
 
-    def ended(self, message: Message) -> None:
+    def ended(self, message: Message, *, committed: bool) -> None:
         """This half message is done with; an op record will say so soon."""
         now_ms = self._ctx.clock_ms()
+        if committed:
+            self.commits += 1
+        else:
+            self.rollbacks += 1
         self._tracker(message.queue_id).end(half.identity(message))
         if self._ops.add(message.queue_id, message.queue_offset, now_ms):
             self.flush_ops([message.queue_id])
         else:
             self._alarm.set(now_ms + half.OP_INTERVAL_MS)
+
+    @property
+    def open_count(self) -> int:
+        """Half messages that nobody has decided on, as far as the last check and the answers since then tell."""
+        store, config = self._ctx.store, self._ctx.topics.get(HALF_TOPIC)
+        count = 0
+        for queue_id in range(config.read_queue_nums if config is not None else 1):
+            waiting = store.max_offset(HALF_TOPIC, queue_id) - self._half_progress(queue_id)
+            count += max(waiting - self._tracker(queue_id).finished_count - len(self._ops.offsets(queue_id)), 0)
+        return count
 
     async def _write_ops(self) -> None:
         while True:
