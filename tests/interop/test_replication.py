@@ -6,11 +6,11 @@ import pytest
 from tests.interop.replica_pair import (
     FILES_OF_49,
     Pair,
-    config,
     is_java,
     log_end,
     pull_everything,
     same_config,
+    typed_config,
     until,
 )
 
@@ -73,7 +73,7 @@ def metadata_becomes_equal(pair: Pair) -> None:
             lambda name=name, keeps=keeps_version: same_config(
                 pair.master.store, pair.replica.store, name, versions=keeps
             ),
-            f"{name} is equal: {config(pair.master.store, name)} {config(pair.replica.store, name)}"[:2000],
+            f"{name} is equal: {typed_config(pair.master.store, name)} {typed_config(pair.replica.store, name)}"[:3000],
             seconds,
         )
 
