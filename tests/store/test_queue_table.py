@@ -116,6 +116,20 @@ def test_a_queue_whose_history_starts_late_begins_with_placeholders(tmp_path):
     assert again.get("TopicA", 0).unit(1003).physical_offset == 100_300
 
 
+def test_placeholders_that_the_disk_refuses_wait_in_memory(tmp_path):
+    ops = FullDisk(0)
+    table = table_at(tmp_path, ops=ops)
+    table.dispatch([request(1003), request(1004)])
+    assert table.get("TopicA", 0).unit(1004).physical_offset == 100_400
+    with pytest.raises(OSError, match="No space"):
+        table.flush()
+    ops.writes_left = -1
+    table.close()
+    again = table_at(tmp_path)
+    again.load(clean=False)
+    assert (again.min_offset("TopicA", 0), again.max_offset("TopicA", 0)) == (1003, 1005)
+
+
 def test_lost_records_leave_their_places_pointing_at_the_next_message(tmp_path):
     table = table_at(tmp_path)
     table.dispatch([request(0), request(3)])

@@ -224,5 +224,15 @@ def test_the_fast_path_reads_what_the_plain_loop_reads(tmp_path_factory, message
     assert one_by_one == plain
 
 
+def test_a_record_that_stands_for_a_lost_one_is_read_twice_and_its_neighbours_of_other_queues_never(store):
+    for number in range(3):
+        store.log.append(100, number)
+    # Queue offset 1 is lost, and the middle record belongs to another queue.
+    store.queues.dispatch([DispatchRequest("SimpleCQ", 0, at, 100, 0, 0, offset) for at, offset in ((0, 0), (200, 2))])
+    result = store.read()
+    assert result == store.read(accept=lambda code, ext: True)
+    assert [buffer[63] for buffer in result.buffers] == [0, 2, 2]
+
+
 def test_physical_memory_is_known():
     assert ReadLimits.of_machine().memory_bytes == read.physical_memory_bytes() * 40 // 100 > 0

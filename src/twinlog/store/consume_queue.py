@@ -185,8 +185,8 @@ class ConsumeQueue(UnitQueue):
             if start != self.first:
                 self.files.remove(self.path_of(self.first))  # an empty file would stand before a hole
             self.first = self.written = start
-            self.tail[:] = _FILL * (queue_offset - self.first)
             self.min = self.end = queue_offset
+            self._fill(start, queue_offset)
             return True
         if queue_offset < self.end:
             return False
@@ -203,6 +203,16 @@ class ConsumeQueue(UnitQueue):
             self.tail += pack_unit(request.physical_offset, request.size, request.tags_code) * gap
             self.end += gap
         return True
+
+    def _fill(self, start: int, end: int) -> None:
+        """Put placeholders into units [start, end) of a new file: up to 6 MB, so not by way of the tail if possible."""
+        fill = _FILL * (end - start)
+        try:
+            if fill:
+                self.files.write(self.path_of(start), fill, 0, self.file_bytes)
+            self.written = end
+        except OSError:  # the next write of the tail reports it, if it lasts
+            self.tail[:] = fill
 
     def _find_edges(self) -> None:
         """Set `min` behind the placeholders and `end_physical` behind the last record."""

@@ -90,8 +90,9 @@ class QueueTable:
         """Add the records to their queues, in memory; only overlong tails are written."""
         if not batch:
             return
-        topics, dirty, long_tails = self._topics, self._dirty, []
+        topics, long_tails = self._topics, []
         with self.files.lock:
+            dirty = self._dirty
             for request in batch:
                 if request.sys_flag & SKIPPED_TRANSACTION_BIT:
                     continue
@@ -112,7 +113,7 @@ class QueueTable:
                     queue.put(request)
                 if was_empty and tail:
                     dirty.append(queue)
-                elif len(tail) >= TAIL_BYTES_MAX:
+                if len(tail) >= TAIL_BYTES_MAX:
                     long_tails.append(queue)
             self._taken_end = batch[-1].physical_offset + batch[-1].size
             self._taken_timestamp = batch[-1].store_timestamp

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
+from itertools import accumulate
 from typing import Protocol
 
 import msgspec
@@ -200,19 +201,21 @@ def _read_whole(
     log_end = log.log_end
     if total > bytes_max or first < log.log_start or log_end - first > limits.memory_bytes:
         return None
-    if last + sizes[-1] - first == total:  # nothing of other queues between the records
-        windows = [log.slice(first, total)]
-    else:
-        windows, run_start, run_end = [], first, first
-        for physical_offset, size in zip(numbers[0::3], sizes, strict=True):
-            if physical_offset != run_end:
-                windows.append(log.slice(run_start, run_end - run_start))
-                run_start = run_end = physical_offset
-            run_end += size
-        windows.append(log.slice(run_start, run_end - run_start))
-    buffers = [window for window in windows if window is not None]
-    if len(buffers) != len(windows):
+    span = last + sizes[-1] - first
+    window = log.slice(first, span)
+    if window is None:  # the records lie in two files, or are gone
         return None
+    buffers = [window]
+    # Equal sums are not enough: where a message was lost, two units point at the same record.
+    if span != total or tuple(accumulate(sizes[:-1], initial=first)) != numbers[0::3]:
+        buffers, run_start, run_end = [], 0, 0
+        for physical_offset, size in zip(numbers[0::3], sizes, strict=True):
+            at = physical_offset - first
+            if at != run_end:
+                buffers.append(window[run_start:run_end])
+                run_start = run_end = at
+            run_end += size
+        buffers.append(window[run_start:run_end])
     next_offset = queue_offset + count
     return ReadResult(ReadStatus.FOUND, next_offset, queue.min_offset, queue.max_offset, buffers, count, total)
 
