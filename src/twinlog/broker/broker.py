@@ -61,6 +61,7 @@ from twinlog.net.pool import ConnectionPool
 from twinlog.net.server import Server
 from twinlog.net.tls import ServerTls, client_context
 from twinlog.store.message_store import MessageStore
+from twinlog.store.plugins import open_store
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.codes import RequestCode
 from twinlog.wire.message_id import UniqueIds
@@ -197,7 +198,7 @@ class Broker:
 
         settings = self.conf.broker
         early = [BitmapDispatcher(filters)] if settings.filter_bitmap else []
-        store = MessageStore.open(
+        store: MessageStore = open_store(
             self.conf.store,
             role=settings.broker_role,
             store_host=(settings.broker_ip1, settings.listen_port),
