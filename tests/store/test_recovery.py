@@ -181,9 +181,14 @@ def test_the_scan_starts_at_the_last_segment_that_is_surely_known(facts, start):
     assert choose_start(SEGMENTS, **facts) == start
 
 
-@given(begin=st.integers(0, 10**6), size=st.one_of(st.integers(91, 5000), st.integers(2**22, 2**24)))
-def test_fillers_cover_a_range_exactly(begin, size):
-    plan = plan_fillers(begin, begin + size)
+@given(
+    begin=st.integers(0, 10**6),
+    size=st.one_of(st.integers(91, 5000), st.integers(2**22, 2**24)),
+    parts=st.lists(st.integers(0, 6000)),
+)
+def test_fillers_cover_a_range_exactly(begin, size, parts):
+    starts = [begin + part for part in parts]
+    plan = plan_fillers(begin, begin + size, starts)
     assert plan[0][0] == begin
     assert [at + length for at, length in plan] == [*(at for at, _ in plan[1:]), begin + size]
     assert all(91 <= length <= 2**22 for _, length in plan)

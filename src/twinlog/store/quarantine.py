@@ -21,6 +21,7 @@ import json
 import logging
 import os
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -52,16 +53,25 @@ class Damage:
     saved_as: str = ""
 
 
-def plan_fillers(begin: int, end: int) -> list[tuple[int, int]]:
+def plan_fillers(begin: int, end: int, starts: Sequence[int] = ()) -> list[tuple[int, int]]:
     """(offset, size) of records that exactly cover the range, none larger than a message may be.
 
-    A range too small for a record gives none; that cannot come from damage between two whole records.
+    A filler begins at each of `starts`, where lost records began, as far as there is room: index entries of
+    Java's may still point there. A range too small for a record gives none; that cannot come from
+    damage between two whole records.
     """
     if end - begin < RECORD_BYTES_MIN:
         return []
-    count = -(-(end - begin) // FILLER_BYTES_MAX)
-    edges = [begin + (end - begin) * number // count for number in range(count + 1)]
-    return [(first, last - first) for first, last in pairwise(edges)]
+    edges = [begin]
+    for start in sorted(starts):
+        if start - edges[-1] >= RECORD_BYTES_MIN and end - start >= RECORD_BYTES_MIN:
+            edges.append(start)
+    plan = []
+    for first, last in pairwise([*edges, end]):
+        count = -(-(last - first) // FILLER_BYTES_MAX)
+        parts = [first + (last - first) * number // count for number in range(count + 1)]
+        plan += [(at, after - at) for at, after in pairwise(parts)]
+    return plan
 
 
 def encode_filler(physical_offset: int, size: int, store_timestamp: int) -> bytes:
@@ -105,29 +115,31 @@ def save_bytes(root: Path, commit_log: CommitLog, damage: Damage, ops: FileOps =
     return str(path)
 
 
-def replace_bytes(commit_log: CommitLog, damage: Damage, store_timestamp: int) -> None:
-    """Overwrite the range with records that every reader steps over."""
+def replace_bytes(commit_log: CommitLog, damage: Damage, store_timestamp: int, starts: Sequence[int] = ()) -> None:
+    """Overwrite the range with records that every reader steps over; `starts` are places of lost records."""
     for segment, first, last in commit_log.ranges(damage.begin, damage.end):
+        segment.secure()
         if last == segment.size and last - first >= BLANK_BYTES:
             segment.map[first:last] = bytes(last - first)
             BLANK.pack_into(segment.map, first, last - first, MAGIC_BLANK)
         else:
-            for offset, size in plan_fillers(segment.base + first, segment.base + last):
+            for offset, size in plan_fillers(segment.base + first, segment.base + last, starts):
                 at = offset - segment.base
                 segment.map[at : at + size] = encode_filler(offset, size, store_timestamp)
         segment.flush()
 
 
-def redirect_units(queues: QueueTable, begin: int, end: int) -> int:
-    """Make queue units that point into the range point at the queue's next message; returns how many."""
-    redirected = 0
+def redirect_units(queues: QueueTable, begin: int, end: int) -> list[int]:
+    """Make queue units that point into the range point at a neighbour; returns where they pointed."""
+    lost: list[int] = []
     for queue in queues.queues():
         if queue.end_physical > begin:
-            redirected += _redirect(queue, begin, end)
-    return redirected
+            lost += _redirect(queue, begin, end)
+    queues.files.flush()
+    return lost
 
 
-def _redirect(queue: Queue, begin: int, end: int) -> int:
+def _redirect(queue: Queue, begin: int, end: int) -> list[int]:
     def physical_offset(unit: int) -> int:
         return int.from_bytes(queue.read(unit, 1)[:8], "big", signed=True)
 
@@ -135,7 +147,8 @@ def _redirect(queue: Queue, begin: int, end: int) -> int:
     first = bisect_left(range(queue.end), begin, lo=oldest, key=physical_offset)
     last = bisect_left(range(queue.end), end, lo=first, key=physical_offset)
     if first == last:
-        return 0
+        return []
+    lost = [physical_offset(unit) for unit in range(first, last)]
     rest = bytes(queue.read(last, queue.end - last))
     if not isinstance(queue, BatchConsumeQueue):  # whose units carry their own offsets, so that none is missed
         before = queue.read(first - 1, 1) if first > oldest else PLACEHOLDER
@@ -146,4 +159,4 @@ def _redirect(queue: Queue, begin: int, end: int) -> int:
     queue.write()
     queue.recover()
     log.error("queue units redirected topic=%s queue_id=%d count=%d", queue.topic, queue.queue_id, last - first)
-    return last - first
+    return lost

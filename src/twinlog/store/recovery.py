@@ -226,8 +226,9 @@ class Recovery:
         timestamp = self._report.last_timestamp
         if timestamp == 0:
             timestamp = first_timestamp_at(self._log, end)
-        replace_bytes(self._log, damage, timestamp)
-        redirect_units(self._queues, begin, end)
+        # Units first: once the bytes are good again, nothing would tell that units are still wrong.
+        lost = redirect_units(self._queues, begin, end)
+        replace_bytes(self._log, damage, timestamp, lost)
 
     def _report_torn(self, end: int, stop: Stop) -> None:
         """Keep the bytes of a torn record, if there are any: a tail of zeros is a normal end."""
