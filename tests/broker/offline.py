@@ -52,7 +52,7 @@ def context(root, *, store: object = None, **settings: object) -> BrokerContext:
     nothing = cast(Any, None)
     ctx = BrokerContext(
         conf=broker_conf(root, **settings),
-        store=cast(Any, store or SimpleNamespace(delete_topic=lambda topic: None)),
+        store=cast(Any, store or SimpleNamespace(delete_topic=lambda topic: None, keeps_delay_offsets=True)),
         tables=tables,
         clients=ClientRegistry(),
         locks=QueueLocks(),

@@ -158,6 +158,11 @@ def test_without_a_timer_a_replica_is_told_so(ctx):
     assert (ask(handlers, 61).code, ask(handlers, 61).remark) == (1, "The timer message store is null")
 
 
+def test_a_foreign_store_without_delay_offsets_is_named_as_the_reason(tmp_path):
+    answer = ask(metadata_handlers.handlers(context(tmp_path, store=object())), 45)
+    assert (answer.code, answer.remark) == (1, "Delay offset not supported in this messagetore")
+
+
 def test_a_request_mode_is_set_and_shown(ctx, handlers):
     mode = MessageRequestMode(topic="T", consumer_group="G", mode="POP", pop_share_queue_num=2)
     assert ask(handlers, 401, body=encode_body(mode)).code == 0

@@ -105,6 +105,8 @@ class MetadataHandlers:
         return request.reply(body=b"".join(self._ctx.offsets.encode()))
 
     def delay_offsets(self, request: Request) -> Command:
+        if not getattr(self._ctx.store, "keeps_delay_offsets", False):  # a plug-in's own store; Java's spelling
+            return request.reply(ResponseCode.SYSTEM_ERROR, "Delay offset not supported in this messagetore")
         return request.reply(body=b"".join(self._ctx.delay_offsets.encode_file()))
 
     def request_modes(self, request: Request) -> Command:
