@@ -1,5 +1,6 @@
 import json
 import random
+import threading
 
 import numpy as np
 import pytest
@@ -221,6 +222,42 @@ def test_a_file_of_other_settings_stops_the_start(tmp_path):
     index.close()
     with pytest.raises(SegmentSizeMismatch, match="maxHashSlotNum and maxIndexNum says 140"):
         index_at(tmp_path, slot_count=20, entry_max=1).load(clean=True)
+
+
+def test_a_repaired_file_stays_sparse(tmp_path):
+    index = index_at(tmp_path, slot_count=1_000_000)
+    index.dispatch([request(number) for number in range(3)])
+    index.drain()
+    again = index_at(tmp_path, slot_count=1_000_000)
+    again.load(clean=False)
+    again.close()
+    assert the_only_file(tmp_path).stat().st_blocks * 512 < 200_000
+    assert find(again, f"ID{1:030d}") == [100]
+
+
+def test_one_thread_may_flush_while_another_dispatches_and_asks(tmp_path):
+    index, failures, done = index_at(tmp_path, entry_max=1000), [], threading.Event()
+
+    def flush():
+        try:
+            while not done.is_set():
+                index.flush()
+        except Exception as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=flush)
+    thread.start()
+    for number in range(0, 6000, 20):
+        index.dispatch([request(at, keys=f"k{at % 500}") for at in range(number, number + 20)])
+        if number % 1000 == 0:
+            assert find(index, "k7")[:1] == ([(number // 500 * 500 + 7) * 100])
+    done.set()
+    thread.join()
+    assert not failures
+    index.close()
+    again = index_at(tmp_path, entry_max=1000)
+    again.load(clean=True)
+    assert find(again, "k7") == [at * 100 for at in range(5507, 0, -500)]
 
 
 class FailingWrites(golden.NoFlush):

@@ -78,6 +78,8 @@ class Index:
             if not clean and file.end_timestamp > trusted_timestamp:
                 file.repair()
             self._files.append(file)
+        for file in self._files[:-1]:
+            file.release_slots()
         self.full_timestamp = max((file.end_timestamp for file in self._files[:-1]), default=0)
 
     @property

@@ -225,14 +225,17 @@ class IndexFile:
         return self._slots
 
     def _rebuild_slots(self, count: int) -> None:
-        """Compute the slot table from the entries below `count`."""
-        self._slots = np.zeros(self._slot_count, ">i4")
-        self._dirty_blocks = np.ones(-(-self._slot_count // _BLOCK_SLOTS), bool)
+        """Compute the slot table from the entries below `count`; blocks that differ from the file are dirty."""
+        slots = np.zeros(self._slot_count, ">i4")
         for start in range(1, count, _CHUNK_ENTRIES):
             entries = self.entries(start, min(_CHUNK_ENTRIES, count - start))
             slot_of = entries["key_hash"].astype(np.int64) % self._slot_count
-            self._slots[slot_of] = np.arange(start, start + len(entries))  # of equal slots the last one wins
-        self.slots_used = int(np.count_nonzero(self._slots))
+            slots[slot_of] = np.arange(start, start + len(entries))  # of equal slots the last one wins
+        self._slots = None
+        changed = np.flatnonzero(self._load_slots() != slots)
+        self._dirty_blocks[changed // _BLOCK_SLOTS] = True
+        self._slots = slots
+        self.slots_used = int(np.count_nonzero(slots))
 
     def _read_entries(self, start: int, count: int) -> bytes:
         at = HEADER.size + 4 * self._slot_count + ENTRY_TYPE.itemsize * start
