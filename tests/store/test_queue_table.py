@@ -8,6 +8,7 @@ from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.errors import ForeignFile, SegmentSizeMismatch
 from twinlog.store.file_ops import FileOps
 from twinlog.store.queue_table import TAIL_BYTES_MAX, QueueTable, QueueTypeMismatch
+from twinlog.store.unit_queue import FLUSH_EACH_MAX
 
 SIZES = {"queue_file_bytes": 20_000, "batch_file_bytes": 46_000, "ext_file_bytes": 65_536}
 
@@ -271,6 +272,10 @@ class FailingFlush(FileOps):
         self.good = good
         self.flushed = 0
 
+    def flush_filesystem(self, descriptor):
+        super().flush_filesystem(descriptor)
+        self.flush(descriptor)
+
     def flush(self, descriptor):
         self.good -= 1
         if self.good == -1:
@@ -290,3 +295,14 @@ def test_a_failed_flush_is_tried_again_for_every_file_it_left(good, tmp_path):
     assert (table.flushed_end, table.flushed_timestamp, ops.flushed) == (300, 1_002, 3)
     table.flush()
     assert ops.flushed == 3  # nothing was written since
+
+
+def test_very_many_files_are_flushed_with_one_call(tmp_path):
+    ops = FailingFlush(0)
+    table = table_at(tmp_path, ops=ops)
+    table.dispatch([request(number, queue_id=number, queue_offset=0) for number in range(FLUSH_EACH_MAX + 1)])
+    with pytest.raises(OSError, match="Input/output"):
+        table.flush()
+    assert table.flushed_end == 0
+    table.flush()
+    assert (table.flushed_end, ops.flushed) == (100 * (FLUSH_EACH_MAX + 1), 1)

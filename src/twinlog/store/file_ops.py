@@ -8,9 +8,12 @@ whose blocks `allocate` has secured beforehand.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import os
 from pathlib import Path
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class FileOps:
@@ -44,6 +47,12 @@ class FileOps:
     def flush(self, descriptor: int) -> None:
         """Make the file's bytes durable, mapped writes included; the interpreter runs on meanwhile."""
         os.fdatasync(descriptor)
+
+    def flush_filesystem(self, descriptor: int) -> None:
+        """Make everything in the file's file system durable: for thousands of small files at once."""
+        if _LIBC.syncfs(descriptor) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, f"syncfs: {os.strerror(number)}")
 
     def flush_directory(self, path: Path) -> None:
         """Make created and removed names in `path` durable."""

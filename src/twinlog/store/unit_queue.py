@@ -19,7 +19,7 @@ import os
 import struct
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +28,7 @@ from twinlog.store.errors import ForeignFile, SegmentSizeMismatch
 from twinlog.store.file_ops import FILE_OPS, FileOps
 
 OPEN_FILES_MAX = 256
+FLUSH_EACH_MAX = 256  # more files than this are flushed in one go, with everything else on their disk
 _PROBE_BYTES = 1280
 _CHUNK_BYTES = 1 << 20
 
@@ -75,21 +76,29 @@ class QueueFiles:
     def flush(self) -> None:
         """Make what was written so far durable; a file deleted meanwhile needs nothing."""
         with self.writing:
-            paths, self.unflushed = self.unflushed, set()
-        while paths:
-            path = paths.pop()
-            try:
-                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            except FileNotFoundError:
-                continue
-            try:
-                self.ops.flush(descriptor)
-            except OSError:
-                with self.writing:
-                    self.unflushed |= {path, *paths}
-                raise
-            finally:
-                os.close(descriptor)
+            paths, self.unflushed = list(self.unflushed), set()
+        try:
+            if len(paths) > FLUSH_EACH_MAX:
+                for path in _one_of_each_disk(paths):
+                    self._flush_path(path, self.ops.flush_filesystem)
+                return
+            while paths:
+                self._flush_path(paths[-1], self.ops.flush)
+                paths.pop()
+        except OSError:
+            with self.writing:
+                self.unflushed.update(paths)
+            raise
+
+    def _flush_path(self, path: str, flush: Callable[[int], None]) -> None:
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        try:
+            flush(descriptor)
+        finally:
+            os.close(descriptor)
 
     def remove(self, path: str) -> None:
         self.forget(path)
@@ -111,6 +120,15 @@ class QueueFiles:
     @property
     def open_count(self) -> int:
         return len(self._descriptors)
+
+
+def _one_of_each_disk(paths: list[str]) -> list[str]:
+    """The directory of one file on each file system; directories stay when retention deletes files."""
+    places: dict[int, str] = {}
+    for directory in {os.path.dirname(path) for path in paths}:
+        with contextlib.suppress(FileNotFoundError):
+            places[os.stat(directory).st_dev] = directory
+    return list(places.values())
 
 
 def _create(path: str, file_bytes: int) -> int:
