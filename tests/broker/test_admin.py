@@ -10,6 +10,7 @@ from tests.broker.offline import Clock, Wire, ask, golden
 from tests.broker.stored import NOW, put, stored_context
 
 from twinlog.broker import (
+    conf_file,
     config_handlers,
     connection_handlers,
     operation_handlers,
@@ -344,7 +345,7 @@ def test_a_changed_permission_is_a_new_version_of_all_topics(tmp_path: Path):
 def test_the_operators_file_keeps_its_comments(tmp_path: Path):
     path = tmp_path / "broker.conf"
     path.write_text("# ours\nbrokerName = a\nmaxMessageSize=2048 \n")
-    config_handlers.rewrite_file(str(path), {"maxMessageSize": "1024", "traceOn": "false"})
+    conf_file.rewrite_file(str(path), {"maxMessageSize": "1024", "traceOn": "false"})
     assert path.read_text() == "# ours\nbrokerName = a\nmaxMessageSize=1024\ntraceOn=false\n"
     assert load_broker_conf(path).store.message_bytes_max == 1024
 

@@ -49,6 +49,7 @@ from twinlog.broker.locks import QueueLocks
 from twinlog.broker.maintenance_service import MaintenanceService, save_service
 from twinlog.broker.message_services import MessageServices
 from twinlog.broker.register_service import RegisterService
+from twinlog.broker.replication_metrics import watch_replication
 from twinlog.broker.replication_service import ReplicationService
 from twinlog.broker.rocketmq_metrics import watch_messages
 from twinlog.broker.send_fast import FastSend
@@ -147,6 +148,8 @@ class Broker:
             pool = ConnectionPool(from_masters, tls=tls, connect_timeout_ms=net.connect_timeout_ms)
             register = RegisterService(ctx, pool)
             replication = self.replication = ReplicationService(ctx, pool, register, messages.synchronised)
+            if self._metrics is not None:
+                watch_replication(self._metrics, ctx, replication)
             from_masters[TwinlogCode.METADATA_CHANGED] = lambda request: replication.sync.wake()
             services: list[Service] = [*self._services(ctx), *messages, replication, register]
             try:

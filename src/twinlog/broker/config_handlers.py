@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from twinlog.broker.conf_file import write_settings
 from twinlog.metadata.data_version import next_version
 from twinlog.net.errors import RequestRefused
-from twinlog.settings.broker_conf import read_text
+from twinlog.replication.errors import ReplicationError
 from twinlog.settings.errors import SettingsError
-from twinlog.settings.properties import format_properties, replace_values
-from twinlog.settings.updates import UpdateRefused, plan_broker_update
+from twinlog.settings.properties import format_properties
+from twinlog.settings.updates import RoleWanted, UpdateRefused, plan_broker_update, split_role
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import DataVersion
 from twinlog.wire.codes import RequestCode, ResponseCode
@@ -48,11 +48,18 @@ class ConfigHandlers:
         return request.reply(fields={"version": msgspec.json.encode(self._version).decode()}, body=body)
 
     async def update(self, request: Request) -> Command:
-        """Apply the whole update or nothing of it; it counts from the moment it is answered."""
+        """Apply the whole update or nothing of it; it counts from the moment it is answered.
+
+        A new brokerRole is no mere value: the broker takes the steps of a role change first.
+        """
         text = _decoded(request.body)
         async with self._writing:  # two updates in a row must not forget each other
             try:
-                plan = plan_broker_update(self._ctx.conf, text)
+                role, rest = split_role(text, self._ctx.conf)
+                plan_broker_update(self._ctx.conf, rest)
+                if role is not None:
+                    await self._change_role(role)
+                plan = plan_broker_update(self._ctx.conf, rest)
             except UpdateRefused as refused:
                 raise RequestRefused(ResponseCode.NO_PERMISSION, str(refused)) from None
             except SettingsError as error:
@@ -63,6 +70,14 @@ class ConfigHandlers:
                 await self._apply(plan.settings, plan.changed, request.connection.peer_text)
         return request.reply()
 
+    async def _change_role(self, wanted: RoleWanted) -> None:
+        assert self._ctx.change_role is not None
+        try:
+            await self._ctx.change_role(wanted.role, wanted.broker_id)
+        except ReplicationError as error:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        self._version = next_version(self._version, self._ctx.clock_ms())
+
     async def _apply(self, conf: BrokerConf, changed: Mapping[str, str], peer: str) -> None:
         ctx, now_ms = self._ctx, self._ctx.clock_ms()
         ctx.replace_conf(conf)
@@ -71,22 +86,7 @@ class ConfigHandlers:
         if PERMISSION_KEY in changed:  # it masks what every topic allows, so routes are new
             ctx.topics.advance(now_ms)
             ctx.notify_topic_changed(tuple(ctx.topics.rows))
-        if conf.path is not None:
-            try:
-                await asyncio.to_thread(rewrite_file, conf.path, changed)
-            except OSError as error:
-                log.error("changed settings cannot be written to their file", path=conf.path, error=str(error))
-
-
-def rewrite_file(path: str, changed: Mapping[str, str]) -> None:
-    """Set these keys in the operator's file; comments and all other lines stay."""
-    text = replace_values(read_text(path), changed)
-    temporary = f"{path}.tmp"
-    with open(temporary, "w", encoding="utf-8") as out:
-        out.write(text)
-        out.flush()
-        os.fsync(out.fileno())
-    os.replace(temporary, path)
+        await write_settings(conf, changed)
 
 
 def _decoded(body: bytes | None) -> str:

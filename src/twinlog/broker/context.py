@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -71,6 +71,7 @@ class BrokerContext:
     topic_listeners: list[Callable[[tuple[str, ...]], None]] = field(default_factory=list)
     conf_listeners: list[Callable[[BrokerConf, BrokerConf], None]] = field(default_factory=list)  # (before, now)
     master_listeners: list[Callable[[], None]] = field(default_factory=list)  # told after each registration
+    change_role: Callable[[str, int | None], Awaitable[object]] | None = None  # see ReplicationService
     master_address: str | None = None  # a replica's master, from the name server's last answer
     master_ha_address: str | None = None
 

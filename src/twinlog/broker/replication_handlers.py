@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from twinlog.broker.replication_status import ReplicationReport
 from twinlog.net.connection import Connection, Handler, Request
 from twinlog.net.errors import RequestRefused
 from twinlog.replication.digests import parse_ranges, range_digest
@@ -43,6 +44,7 @@ class ReplicationHandlers:
     def __init__(self, ctx: BrokerContext, replication: ReplicationService) -> None:
         self._ctx = ctx
         self._replication = replication
+        self._report = ReplicationReport(ctx, replication)
         self._pushes = _Pushes()
         for table in ctx.tables:
             table.on_change.append(self._pushes.soon)
@@ -118,12 +120,11 @@ class ReplicationHandlers:
                     addr=view.peer,
                     slave_ack_offset=view.acked,
                     diff=end - view.acked,
-                    in_sync=view.state == "sending" and end - view.acked < gap,
+                    in_sync=self._report.is_in_sync(view),
                     transferred_byte_in_second=view.bytes_per_second,
                     transfer_from_where=view.next_offset,
                 )
-                for view in replication.master.views()
-                if not view.observer
+                for view in self._report.replicas()
             ]
         else:
             status = replication.replica.status
@@ -139,29 +140,7 @@ class ReplicationHandlers:
 
     def status(self, request: Request) -> Command:
         """Everything an operator may want to know, for `twinlog replication status`."""
-        ctx, replication = self._ctx, self._replication
-        status: dict[str, object] = {
-            "brokerName": ctx.settings.broker_name,
-            "brokerId": ctx.settings.broker_id,
-            "role": ctx.settings.broker_role,
-            "nowMs": ctx.clock_ms(),
-            "logStart": ctx.store.log_start,
-            "logEnd": ctx.store.log_end,
-            "flushedEnd": ctx.store.flushed_end,
-            "dispatchedEnd": ctx.store.dispatched_end,
-            "lastStoreTimestamp": ctx.store.last_timestamp,
-            "replicas": [msgspec.to_builtins(view) for view in replication.master.views()],
-            "refusedConnections": replication.master.refused,
-        }
-        if not ctx.is_master:
-            replica = replication.replica.status
-            status["following"] = {name: getattr(replica, name) for name in _FOLLOWING}
-            status["metadata"] = {
-                name: msgspec.to_builtins(kind) for name, kind in replication.sync.status.kinds.items()
-            }
-            status["metadataRounds"] = replication.sync.status.rounds
-            status["metadataSkipped"] = replication.sync.status.skipped
-        return request.reply(body=msgspec.json.encode(status))
+        return request.reply(body=msgspec.json.encode(self._report.document()))
 
     def _must_be_master(self, what: str) -> None:
         if not self._ctx.is_master:
@@ -170,21 +149,6 @@ class ReplicationHandlers:
                 f"{self._ctx.settings.address} is a replica itself and {what}; ask the master of "
                 f"{self._ctx.settings.broker_name}",
             )
-
-
-_FOLLOWING = (
-    "state",
-    "reason",
-    "master_ha_address",
-    "master_is_twinlog",
-    "master_end",
-    "last_read_ms",
-    "bytes_received",
-    "bytes_per_second",
-    "reconnects",
-    "refusals",
-    "damaged_transfers",
-)
 
 
 class _Pushes:

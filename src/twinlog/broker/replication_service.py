@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twinlog.broker.ack_desk import Demand
+from twinlog.broker.conf_file import write_settings
 from twinlog.net.errors import NetError
 from twinlog.replication.acks import replicas_needed
 from twinlog.replication.errors import ReplicationError
+from twinlog.replication.log_marks import LogMarks
 from twinlog.replication.master_service import MasterService
 from twinlog.replication.metadata_sync_service import ExtraKind, MetadataSyncService
 from twinlog.replication.replica_service import MasterAddresses, ReplicaIdentity, ReplicaService
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
     from twinlog.broker.register_service import RegisterService
     from twinlog.net.pool import ConnectionPool
+    from twinlog.store.dispatch import DispatchRequest
 
 log = get_logger(__name__)
 _MEMBERS_PERIOD_S = 10.0
@@ -75,8 +78,10 @@ class ReplicationService:
         self._changing = asyncio.Lock()
         self._members_wanted = asyncio.Event()
         ctx.acks.replicas = self
+        ctx.change_role = self.change_role
         ctx.master_listeners.append(self._master_is_known)
-        ctx.store.on_arrival.append(lambda batch: self.master.wake())
+        self.marks = LogMarks(ctx.store.log_end)
+        ctx.store.on_arrival.append(self._arrived)
 
     def listen(self) -> None:
         self.master.listen()
@@ -91,6 +96,10 @@ class ReplicationService:
                     self._start_following()
         finally:
             await self._stop_following()
+
+    def _arrived(self, batch: Sequence[DispatchRequest]) -> None:
+        self.master.wake()
+        self.marks.dispatched(self._ctx.store.dispatched_end, len(batch), batch[0].store_timestamp)
 
     # -- what a SYNC master's sends wait for -----------------------------------------------------
 
@@ -134,17 +143,21 @@ class ReplicationService:
                     await self._members_wanted.wait()
 
     async def _ask_for_members(self) -> None:
-        settings = self._ctx.settings
-        fields = {"clusterName": settings.cluster_name, "brokerName": settings.broker_name}
-        counts = []
-        for name_server in self._register.name_servers:
-            answer = await self._pool.request(name_server, RequestCode.GET_BROKER_MEMBER_GROUP, fields)
-            if answer.code == ResponseCode.SUCCESS:
-                group = decode_body(BrokerMemberGroupBody, answer.body).broker_member_group
-                counts.append(sum(broker_id > 0 for broker_id in group.broker_addrs))
+        counts = [sum(broker_id > 0 for broker_id in ids) for ids in await self._member_ids()]
         if counts:
             self.master.acks.registered_replicas = max(counts)
             self._acknowledged()
+
+    async def _member_ids(self) -> list[set[int]]:
+        """The ids under which brokers of this name are registered, from each name server that answers."""
+        settings = self._ctx.settings
+        fields = {"clusterName": settings.cluster_name, "brokerName": settings.broker_name}
+        found = []
+        for name_server in self._register.name_servers:
+            answer = await self._pool.request(name_server, RequestCode.GET_BROKER_MEMBER_GROUP, fields)
+            if answer.code == ResponseCode.SUCCESS:
+                found.append(set(decode_body(BrokerMemberGroupBody, answer.body).broker_member_group.broker_addrs))
+        return found
 
     # -- following -------------------------------------------------------------------------------
 
@@ -173,19 +186,36 @@ class ReplicationService:
     async def change_role(self, role: str, broker_id: int | None = None) -> list[Step]:
         """Become `role` while running; returns the steps that were taken.
 
-        A master has broker id 0; a replica needs one above it.
+        A master has broker id 0. A replica that was given no id takes the lowest one that is free. The
+        configuration file, if there is one, follows, so that a restart does not bring a second master.
         """
         if role not in ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE"):
             raise RoleChangeRefused(f"{role!r} is no role; use ASYNC_MASTER, SYNC_MASTER or SLAVE")
-        new_id = 0 if role != "SLAVE" else (broker_id if broker_id is not None else self._ctx.settings.broker_id)
-        if role == "SLAVE" and new_id <= 0:
-            raise RoleChangeRefused(f"a replica needs a brokerId above 0, not {new_id}; give one with the new role")
+        if role == "SLAVE" and broker_id is not None and broker_id <= 0:
+            raise RoleChangeRefused(f"a replica needs a brokerId above 0, not {broker_id}; give one with the new role")
         async with self._changing:
-            steps = plan_role_change(self._ctx.settings.broker_role, role)
+            settings = self._ctx.settings
+            new_id = 0 if role != "SLAVE" else broker_id or settings.broker_id or await self._free_id()
+            steps = plan_role_change(settings.broker_role, role)
+            if not steps and new_id != settings.broker_id:
+                raise RoleChangeRefused(
+                    f"this replica keeps its brokerId={settings.broker_id} while it runs; write brokerId={new_id} into "
+                    "its configuration file and restart it"
+                )
             for step in steps:
                 log.info("changing role", to=role, step=step.name, meaning=step.value)
                 await self._carry_out(step, role, new_id)
+            if steps:
+                await write_settings(self._ctx.conf, {"brokerRole": role, "brokerId": str(new_id)})
             return list(steps)
+
+    async def _free_id(self) -> int:
+        """The lowest id above 0 that no broker of this name is registered with."""
+        taken: set[int] = set()
+        with contextlib.suppress(NetError, WireError, OSError):
+            for ids in await self._member_ids():
+                taken |= ids
+        return next(number for number in range(1, len(taken) + 2) if number not in taken)
 
     async def _carry_out(self, step: Step, role: str, broker_id: int) -> None:
         actions: dict[Step, Callable[[], Awaitable[None] | None]] = {
@@ -209,6 +239,7 @@ class ReplicationService:
 
     def _forget_master(self) -> None:
         self._ctx.master_address = self._ctx.master_ha_address = None
+        self.replica.forget_master()
         self.sync.master_is_at(None)
 
     def _take_role(self, role: str, broker_id: int) -> None:

@@ -38,6 +38,7 @@ class ReplicaView:
 
     peer: str
     identity: str | None
+    broker_id: int | None  # a Twinlog replica's
     observer: bool
     state: str
     acked: int
@@ -174,7 +175,14 @@ class _Link:
     def view(self) -> ReplicaView:
         row, link = self._row, self._link
         return ReplicaView(
-            row.peer, row.identity, row.observer, link.state.value, row.acked, link.next_offset, self._rate
+            row.peer,
+            row.identity,
+            self._guest.broker_id if self._guest is not None else None,
+            row.observer,
+            link.state.value,
+            row.acked,
+            link.next_offset,
+            self._rate,
         )
 
     def close(self, reason: object) -> None:

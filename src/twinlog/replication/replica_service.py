@@ -87,6 +87,10 @@ class ReplicaService:
         if moved and self._session is not None:
             self._session.end(ReplicationError(f"the master is now at {addresses.ha}"))
 
+    def forget_master(self) -> None:
+        """Know no master any more; a configured haMasterAddress counts again with the next `run`."""
+        self._addresses = MasterAddresses()
+
     async def run(self) -> None:
         self.master_is_at(MasterAddresses())  # haMasterAddress needs no name server
         retry_ms = _RETRY_MS_MIN

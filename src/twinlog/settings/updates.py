@@ -15,7 +15,7 @@ from twinlog.settings.broker_conf import PARTS, BrokerConf, load_tls_file, settl
 from twinlog.settings.conf import effective_properties, keyed_fields, load_together, spellings
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.nameserver import NameServerSettings
-from twinlog.settings.properties import Entry, parse_properties
+from twinlog.settings.properties import Entry, format_properties, parse_properties
 
 T = TypeVar("T")
 BLACK_LIST_REMARK = "Can not update config in black list."
@@ -47,6 +47,29 @@ def plan_broker_update(conf: BrokerConf, text: str) -> Update[BrokerConf]:
         conf, broker=broker, store=store, replication=replication, net=dataclasses.replace(net, tls=tls)
     )
     return Update(settings, _changes(conf.properties(), settings.properties()), ignored)
+
+
+@dataclass(frozen=True, slots=True)
+class RoleWanted:
+    role: str
+    broker_id: int | None  # None: not said
+
+
+def split_role(text: str, conf: BrokerConf) -> tuple[RoleWanted | None, str]:
+    """The role that an update asks for, None when it is the present one, and the update without it."""
+    entries = parse_properties(text, source=_SOURCE)
+    given = {entry.key: entry.value.strip() for entry in entries}
+    role = given.pop("brokerRole", conf.broker.broker_role)
+    broker_id = given.pop("brokerId", "")
+    rest = format_properties(given)
+    if broker_id and not broker_id.lstrip("-").isdigit():
+        raise SettingsError(f"{_SOURCE}: brokerId={broker_id} is no number; a master has 0, a replica an id above it")
+    number = int(broker_id) if broker_id else None
+    if role != "SLAVE":
+        number = None  # Java: a master's id is 0 whatever is said
+    if role == conf.broker.broker_role and number in (None, conf.broker.broker_id):
+        return None, rest
+    return RoleWanted(role, number), rest
 
 
 def plan_nameserver_update(settings: NameServerSettings, text: str) -> Update[NameServerSettings]:
