@@ -1,0 +1,454 @@
+"""Twinlog's own client with real Java brokers, both versions; and, for comparison, with Twinlog's."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from tests.interop.clusters import Cluster, Clusters
+from tests.interop.java_rocketmq import JavaRocketmq
+
+from twinlog.cli.admin.app import run as run_admin
+from twinlog.client import (
+    SQL92,
+    Admin,
+    BrokerRefused,
+    ClientOptions,
+    ConsumerOptions,
+    Credentials,
+    Message,
+    Outcome,
+    Outgoing,
+    Producer,
+    ProducerOptions,
+    PullConsumer,
+    PullStatus,
+    PushConsumer,
+    RetryLater,
+    SendStatus,
+    StartFrom,
+    reply_to,
+    tls_context,
+)
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+FIRST = ConsumerOptions(start_from=StartFrom.FIRST)
+
+
+@pytest.fixture(scope="module", params=["java-5.5.0", "java-4.9.7", "twinlog"])
+def place(request: pytest.FixtureRequest, clusters: Clusters) -> Cluster:
+    return clusters.get(request.param, use="python-client")
+
+
+@pytest.fixture
+def names(place: Cluster) -> str:
+    return place.names.address
+
+
+@pytest.fixture
+def is_5x(place: Cluster) -> bool:
+    return place.implementation.name != "java-4.9.7"
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"T_{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+async def producer(names: str, topic: str):
+    async with Admin(names) as admin, Producer(names, f"P_{topic}") as running:
+        await admin.create_topic(topic, queues=4)
+        yield running
+
+
+async def until(condition: Callable[[], object], seconds_max: float = 60) -> None:
+    async with asyncio.timeout(seconds_max):
+        while not condition():
+            await asyncio.sleep(0.05)
+
+
+class Got:
+    def __init__(self, judge: Callable[[Message], Awaitable[None]] | None = None) -> None:
+        self.messages: list[Message] = []
+        self._judge = judge
+
+    async def __call__(self, message: Message) -> None:
+        if self._judge is not None:
+            await self._judge(message)
+        self.messages.append(message)
+
+    @property
+    def bodies(self) -> list[str]:
+        return sorted(message.body.decode() for message in self.messages)
+
+
+def consumer(names: str, topic: str, got: Got, options: ConsumerOptions = FIRST, group: str = "") -> PushConsumer:
+    made = PushConsumer(names, group or f"G_{topic}", got, consumer_options=options)
+    made.subscribe(topic)
+    return made
+
+
+async def test_every_way_to_send_is_stored_and_read_back(names, topic, producer):
+    sent = await producer.send(Outgoing(topic, "plain", tags="a", keys=["k1", "k2"], properties={"color": "red"}))
+    assert sent.status is SendStatus.OK
+    large = "tea " * 5000
+    await producer.send(Outgoing(topic, large))
+    batch = await producer.send_batch([Outgoing(topic, f"batch-{i}", tags="b") for i in range(3)])
+    await producer.send_oneway(Outgoing(topic, "oneway"))
+    ordered = [await producer.send(Outgoing(topic, f"ordered-{i}", sharding_key="one")) for i in range(3)]
+    assert len({result.queue for result in ordered}) == 1
+    found: list[Message] = []
+    async with PullConsumer(names, f"R_{topic}") as reader:
+        queues = await reader.queues(topic)
+        await until_async(lambda: _total(reader, queues), 9)
+        for queue in queues:
+            end = await reader.max_offset(queue)
+            found += [m async for m in reader.messages(queue, 0, end)]
+    by_body = {message.body.decode(): message for message in found}
+    assert set(by_body) == {
+        *("plain", large, "oneway"),
+        *(f"batch-{i}" for i in range(3)),
+        *(f"ordered-{i}" for i in range(3)),
+    }
+    plain = by_body["plain"]
+    assert (plain.message_id, plain.tags, plain.keys) == (sent.message_id, "a", ["k1", "k2"])
+    assert plain.properties["color"] == "red"
+    assert [by_body[f"batch-{i}"].message_id for i in range(3)] == batch.message_id.split(",")
+
+
+async def until_async(count: Callable[[], Awaitable[int]], wanted: int) -> None:
+    async with asyncio.timeout(20):
+        while await count() < wanted:
+            await asyncio.sleep(0.05)
+
+
+async def _total(reader: PullConsumer, queues) -> int:
+    return sum([await reader.max_offset(queue) for queue in queues])
+
+
+async def test_a_first_message_creates_its_topic(names, topic):
+    async with Producer(names, "P_new", producer_options=ProducerOptions(new_topic_queues=2)) as producer:
+        assert len(await producer.queues(topic)) == 2
+        await producer.send(Outgoing(topic, "first"))
+    async with Admin(names) as admin:
+        async with asyncio.timeout(20):
+            while topic not in await admin.topics():
+                await asyncio.sleep(0.1)
+        assert (await admin.route_data(topic)).queue_datas[0].write_queue_nums == 2
+
+
+async def test_a_refused_message_names_the_brokers_reason(names, topic, producer):
+    too_large = ProducerOptions(message_bytes_max=10**7, compress_above_bytes=0)
+    async with Producer(names, "P_large", producer_options=too_large) as large:
+        with pytest.raises(BrokerRefused, match="MESSAGE_ILLEGAL"):
+            await large.send(Outgoing(topic, b"x" * 4_300_000), timeout_ms=20_000)
+
+
+async def test_pulls_seek_search_and_commit(names, topic, producer, is_5x):
+    queue = (await producer.queues(topic))[0]
+    before = int(time.time() * 1000)
+    for i in range(10):
+        await producer.send(Outgoing(topic, f"{i}", tags="even" if i % 2 == 0 else "odd"), queue=queue)
+    async with PullConsumer(names, f"R_{topic}") as reader:
+        result = await reader.pull(queue, 3, count_max=2)
+        assert [m.body for m in result.messages] == [b"3", b"4"]
+        assert (result.status, result.next_offset, result.max_offset) == (PullStatus.FOUND, 5, 10)
+        odd = await reader.pull(queue, 0, expression="odd")
+        assert [m.body for m in odd.messages] == [b"1", b"3", b"5", b"7", b"9"]
+        assert (await reader.pull(queue, 10)).status is PullStatus.NO_NEW
+        assert (await reader.pull(queue, 99)).status is PullStatus.OFFSET_MOVED
+        assert await reader.offset_at(queue, before - 60_000) == 0
+        assert await reader.offset_at(queue, before + 3_600_000) == (10 if is_5x else 9)  # 4.9.7: the last message
+        assert await reader.earliest_time_ms(queue) >= before - 1_000
+        await reader.commit(queue, 7)
+        assert await reader.committed(queue) == 7
+        reader.assign({queue: 8})
+        assert [m.body for m in await reader.poll(5_000)] == [b"8", b"9"]
+        waiting = asyncio.create_task(reader.poll(20_000))
+        await asyncio.sleep(0.3)
+        await producer.send(Outgoing(topic, "late"), queue=queue)
+        assert [m.body for m in await asyncio.wait_for(waiting, 10)] == [b"late"]
+
+
+async def test_a_push_consumer_gets_everything_once_and_goes_on_after_a_restart(names, topic, producer):
+    got = Got()
+    for i in range(20):
+        await producer.send(Outgoing(topic, f"{i:02}"))
+    async with consumer(names, topic, got):
+        await until(lambda: len(got.messages) >= 20)
+        await producer.send(Outgoing(topic, "live"))
+        await until(lambda: "live" in got.bodies)
+    assert got.bodies == [*(f"{i:02}" for i in range(20)), "live"]
+    again = Got()
+    async with consumer(names, topic, again):
+        await producer.send(Outgoing(topic, "next"))
+        await until(lambda: again.messages)
+    assert again.bodies == ["next"]
+
+
+async def test_members_of_a_group_share_the_queues(names, topic, producer):
+    first_got, second_got = Got(), Got()
+    async with consumer(names, topic, first_got) as first, consumer(names, topic, second_got) as second:
+        mine = lambda member: {queue for queue in member.workers if queue.topic == topic}  # noqa: E731
+        await until(lambda: len(mine(first)) == 2 and len(mine(second)) == 2)
+        assert not mine(first) & mine(second)
+        for i in range(20):
+            await producer.send(Outgoing(topic, f"{i:02}"))
+        await until(lambda: len(first_got.messages) + len(second_got.messages) >= 20)
+    assert sorted(first_got.bodies + second_got.bodies) == [f"{i:02}" for i in range(20)]
+    assert len(first_got.messages) == len(second_got.messages) == 10
+
+
+async def test_a_java_member_and_a_python_member_agree_on_the_queues(place, names, topic, producer):
+    java = place.implementation if isinstance(place.implementation, JavaRocketmq) else JavaRocketmq("5.5.0")
+    got = Got()
+    async with consumer(names, topic, got) as member:
+        mine = lambda: {queue.queue_id for queue in member.workers if queue.topic == topic}  # noqa: E731
+        words = (names, f"G_{topic}", topic, "15")
+        running = asyncio.create_task(asyncio.to_thread(java.run, "GroupMember", *words, seconds_max=100))
+        await until(lambda: len(mine()) == 2)
+        await asyncio.sleep(3)  # by then the other has taken the rest
+        shared = mine()
+        for queue in await producer.queues(topic):
+            for i in range(5):
+                await producer.send(Outgoing(topic, f"{queue.queue_id}-{i}"), queue=queue)
+        await until(lambda: len(got.messages) >= 10)
+        theirs = [line.split() for line in (await running).splitlines() if line[:1].isdigit()]
+    assert {int(queue) for queue, _ in theirs} == {0, 1, 2, 3} - shared
+    everything = got.bodies + [body for _, body in theirs]
+    assert sorted(everything) == sorted(f"{queue}-{i}" for queue in range(4) for i in range(5))
+
+
+async def test_failed_messages_come_again_and_end_as_dead_letters(names, topic, producer):
+    attempts: list[int] = []
+
+    async def judge(message: Message) -> None:
+        attempts.append(message.reconsume_times)
+        assert message.topic == topic
+        raise RetryLater(1)
+
+    options = ConsumerOptions(start_from=StartFrom.FIRST, retries_max=2)
+    await producer.send(Outgoing(topic, "bad"))
+    async with consumer(names, topic, Got(judge), options):
+        await until(lambda: len(attempts) == 3, 90)
+    dead = f"%DLQ%G_{topic}"
+    async with Admin(names) as admin, asyncio.timeout(40):
+        while dead not in await admin.topics():
+            await asyncio.sleep(0.2)
+    async with PullConsumer(names, "R_dead", register=False) as reader, asyncio.timeout(20):
+        (queue,) = await reader.queues(dead)  # perm 6 on both lines
+        while not (found := (await reader.pull(queue, 0)).messages):
+            await asyncio.sleep(0.2)
+    assert (attempts, [m.body for m in found]) == ([0, 1, 2], [b"bad"])
+
+
+async def test_orderly_consumption_keeps_each_key_in_order(names, topic, producer):
+    seen: dict[str, list[int]] = {}
+    failed: set[bytes] = set()
+
+    async def listen(message: Message) -> None:
+        key, _, number = message.body.decode().partition(":")
+        if number == "3" and message.body not in failed:
+            failed.add(message.body)
+            raise ValueError("once")
+        seen.setdefault(key, []).append(int(number))
+
+    for i in range(8):
+        for key in ("a", "b", "c"):
+            await producer.send(Outgoing(topic, f"{key}:{i}", sharding_key=key))
+    options = ConsumerOptions(start_from=StartFrom.FIRST, orderly=True, retry_pause_ms=50)
+    async with consumer(names, topic, Got(listen), options):
+        await until(lambda: sum(map(len, seen.values())) == 24)
+    assert seen == {key: list(range(8)) for key in ("a", "b", "c")}
+
+
+async def test_broadcasting_reaches_every_member(names, topic, producer, tmp_path):
+    members = [Got(), Got()]
+    made = [
+        consumer(
+            names,
+            topic,
+            got,
+            ConsumerOptions(start_from=StartFrom.FIRST, broadcasting=True, offsets_directory=tmp_path / str(i)),
+        )
+        for i, got in enumerate(members)
+    ]
+    for i in range(6):
+        await producer.send(Outgoing(topic, f"{i}"))
+    async with made[0], made[1]:
+        await until(lambda: all(len(got.messages) == 6 for got in members))
+    assert [got.bodies for got in members] == [[f"{i}" for i in range(6)]] * 2
+
+
+async def test_sql_expressions_choose_messages_and_broken_ones_are_refused(names, topic, producer):
+    got = Got()
+    for i in range(6):
+        await producer.send(Outgoing(topic, f"{i}", properties={"n": str(i)}))
+    made = PushConsumer(names, f"G_{topic}", got, consumer_options=FIRST)
+    made.subscribe(topic, "n BETWEEN 2 AND 4", SQL92)
+    async with made:
+        await until(lambda: len(got.messages) == 3)
+    assert got.bodies == ["2", "3", "4"]
+    broken = PushConsumer(names, f"H_{topic}", got)
+    broken.subscribe(topic, "n BETWEEN", SQL92)
+    with pytest.raises(BrokerRefused):
+        await broken.start()
+
+
+async def test_delayed_messages_come_later(names, topic, producer, is_5x):
+    got = Got()
+    async with consumer(names, topic, got):
+        start = time.monotonic()
+        await producer.send(Outgoing(topic, "level", delay_level=2))
+        if is_5x:
+            await producer.send(Outgoing(topic, "timer", delay_ms=3_000))
+        await until(lambda: len(got.messages) == (2 if is_5x else 1))
+        assert time.monotonic() - start >= 1.9
+
+
+async def test_transactions_commit_roll_back_and_are_checked(names, topic):
+    asked: list[str] = []
+    got = Got()
+
+    async def check(message: Message) -> Outcome:
+        asked.append(message.body.decode())
+        return Outcome.COMMIT
+
+    outcomes = {"committed": Outcome.COMMIT, "dropped": Outcome.ROLLBACK, "unknown": Outcome.UNKNOWN}
+    async with Admin(names) as admin, Producer(names, f"P_{topic}", check_transaction=check) as producer:
+        await admin.create_topic(topic, queues=2)
+        for body, outcome in outcomes.items():
+            result = await producer.send_in_transaction(Outgoing(topic, body), lambda message, o=outcome: o)
+            assert result.outcome is outcome
+        async with consumer(names, topic, got):
+            await until(lambda: len(got.messages) >= 2, 90)
+    assert "unknown" in asked
+    assert set(got.bodies) == {"committed", "unknown"}
+
+
+async def test_a_request_gets_its_reply(names, topic, producer):
+    async def answer(message: Message) -> None:
+        await producer.send(reply_to(message, b"pong " + message.body))
+
+    async with consumer(names, topic, Got(answer)):
+        reply = await producer.request(Outgoing(topic, "ping"), timeout_ms=10_000)
+    assert reply.body == b"pong ping"
+
+
+async def test_an_admin_sees_and_moves_a_running_consumer(names, topic, producer):
+    got = Got()
+    for i in range(4):
+        await producer.send(Outgoing(topic, f"{i}"))
+    async with Admin(names) as admin, consumer(names, topic, got) as running:
+        await until(lambda: len(got.messages) == 4)
+        await running.commit()
+        group = running.group
+        connection = await admin.consumer_connection(group)
+        assert [c.client_id for c in connection.connection_set] == [running.session.client_id]
+        assert connection.connection_set[0].language == "PYTHON"
+        offsets, _ = await admin.consume_stats(group)
+        assert sum(row.consumer_offset for queue, row in offsets.items() if queue.topic == topic) == 4
+        info = await admin.running_info(group, running.session.client_id)
+        assert sum(row["commitOffset"] for key, row in info["mqTable"].items() if dict(key)["topic"] == topic) == 4
+        moved = await admin.reset_offset(topic, group, 0)
+        assert set(moved.values()) == {0}
+        await until(lambda: len(got.messages) >= 8, 60)
+        assert got.bodies == sorted([f"{i}" for i in range(4)] * 2)
+
+
+async def test_messages_are_found_by_id_key_and_place(names, topic, producer):
+    sent = await producer.send(Outgoing(topic, "find me", keys="needle"))
+    async with Admin(names) as admin:
+        async with asyncio.timeout(20):
+            while not (found := await admin.messages_by_key(topic, "needle")):
+                await asyncio.sleep(0.2)  # the index follows the log
+        assert [m.body for m in found] == [b"find me"]
+        assert (await admin.message(topic, sent.message_id)).body == b"find me"
+        assert (await admin.message_by_offset_id(sent.offset_message_id)).message_id == sent.message_id
+        at = await admin.message_at(sent.queue, sent.queue_offset)
+        assert at is not None and at.message_id == sent.message_id
+
+
+# What a 4.9.7 broker does not know is left out there.
+ADMIN_COMMANDS = [
+    "clusterList -n NS",
+    "clusterList -n NS -m",
+    "brokerStatus -n NS -b BR",
+    "getBrokerConfig -n NS -c DefaultCluster",
+    "updateTopic -n NS -c DefaultCluster -t CliTopic -r 3 -w 3",
+    "topicList -n NS -c",
+    "topicRoute -n NS -t CliTopic",
+    "topicStatus -n NS -t CliTopic",
+    "topicClusterList -n NS -t CliTopic",
+    "updateTopicPerm -n NS -b BR -t CliTopic -p 6",
+    "sendMessage -n NS -t CliTopic -p hello -k key -b broker-a -i 0",
+    "queryMsgByOffset -n NS -t CliTopic -b broker-a -i 0 -o 0",
+    "printMsg -n NS -t CliTopic",
+    "consumeMessage -n NS -t CliTopic",
+    "queryCq -n NS -t CliTopic -q 0 -i 0 -b BR",
+    "updateSubGroup -n NS -c DefaultCluster -g CliGroup",
+    "getConsumerConfig -n NS -g CliGroup",
+    "consumerProgress -n NS",
+    "brokerConsumeStats -n NS -b BR",
+    "statsAll -n NS -t CliTopic",
+    "allocateMQ -n NS -t CliTopic -i a,b",
+    "wipeWritePerm -n NS -b broker-a",
+    "addWritePerm -n NS -b broker-a",
+    "updateKvConfig -n NS -s space -k key -v value",
+    "getKvConfig -n NS -s space",
+    "deleteKvConfig -n NS -s space -k key",
+    "getNamesrvConfig -n NS",
+    "cleanExpiredCQ -n NS -b BR",
+    "cleanUnusedTopic -n NS -c DefaultCluster",
+    "exportMetadata -n NS -c DefaultCluster -f FOLDER",
+    "exportConfigs -n NS -c DefaultCluster -f FOLDER",
+    "exportMetrics -n NS -c DefaultCluster -f FOLDER",
+    "deleteSubGroup -n NS -c DefaultCluster -g CliGroup",
+    "deleteTopic -n NS -c DefaultCluster -t CliTopic",
+]
+
+
+def test_the_admin_commands_work(place, capsys, tmp_path):
+    failed = []
+    for line in ADMIN_COMMANDS:
+        words = line.replace("NS", place.names.address).replace("BR", place.broker.address)
+        if run_admin(words.replace("FOLDER", str(tmp_path)).split()):
+            failed.append((line, capsys.readouterr().err))
+    assert not failed
+
+
+@pytest.mark.parametrize("version", ["4.9.7"])
+async def test_signed_requests_pass_a_broker_that_checks_them(version, tmp_path):
+    java = JavaRocketmq(version)
+    home = tmp_path / "broker"
+    account = "accounts:\n- accessKey: twinlogkey\n  secretKey: '12345678'\n  admin: true\n"
+    _write(home / "conf" / "plain_acl.yml", account)
+    credentials = Credentials("twinlogkey", "12345678")
+    with java.name_server(tmp_path / "ns") as names, java.broker(home, names.address, aclEnable="true"):
+        good, bad = (
+            ClientOptions(credentials=credentials),
+            ClientOptions(credentials=Credentials("twinlogkey", "wrong")),
+        )
+        async with Producer(names.address, "P", options=good) as producer:
+            assert (await producer.send(Outgoing("Signed", "x"))).status is SendStatus.OK
+        async with Producer(names.address, "P", options=bad) as producer:
+            queue = (await producer.queues("Signed"))[0]
+            with pytest.raises(BrokerRefused, match=r"[Ss]ignature"):
+                await producer.send(Outgoing("Signed", "x"), queue=queue)
+
+
+async def test_tls_connections_work(clusters):
+    place = clusters.get("java-5.5.0", use="python-client")
+    options = ClientOptions(tls=tls_context(verify=False))
+    async with Producer(place.names.address, "P_tls", options=options) as producer:
+        assert (await producer.send(Outgoing("OverTls", "x"), timeout_ms=10_000)).status is SendStatus.OK
+
+
+def _write(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
