@@ -85,15 +85,20 @@ async def test_a_synchronous_master_without_replicas_says_so(tmp_path):
 
 async def test_a_synchronous_master_answers_when_its_replica_has_the_message(tmp_path):
     async with running_broker(broker_conf(tmp_path, brokerRole="SYNC_MASTER")) as broker, connected(broker) as client:
-        acks = broker.context.acks
+        acks, asked = broker.context.acks, asyncio.Event()
 
         class KeepsUp:
             def demand(self, end: int) -> Demand:
+                asked.set()
                 return Demand.WAIT
 
         acks.replicas = KeepsUp()
-        acks.on_wait.append(lambda: acks.replicated(broker.context.store.log_end))
-        assert (await send(client)).code == 0
+        sending = asyncio.create_task(send(client))
+        await asked.wait()
+        flushed = broker.context.store.flushed_end
+        acks.replicated(broker.context.store.log_end)
+        assert (await sending).code == 0
+        assert broker.context.store.flushed_end == flushed  # ASYNC_FLUSH: nobody asked the disk
 
 
 async def test_a_replica_that_is_too_slow_is_told(tmp_path):

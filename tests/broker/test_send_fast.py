@@ -121,8 +121,11 @@ async def _play(frames: list[bytes], step: int, fast: bool) -> tuple[list, list]
             messages.append(decode_message(record))
             at += len(record)
         answers = [(a.code, a.opaque, a.flag, a.remark, a.fields, a.body) for a in transport.take_answers()]
-        tally = ctx.stats.puts("T")
-        return answers, [[_shown(message) for message in messages], tally.count]
+        queues = [(queue, offset) for queue in range(4) for offset in range(ctx.store.max_offset("T", queue))]
+        units = [ctx.store.unit("T", queue, offset) for queue, offset in queues]
+        by_key = ctx.store.query("T", "k1", 32, 0, 2**62).buffers
+        found = [decode_message(record).queue_offset for record in by_key]
+        return answers, [[_shown(message) for message in messages], ctx.stats.puts("T").count, units, found]
 
 
 def _shown(message) -> tuple:

@@ -56,7 +56,7 @@ class AckDesk:
         self._clock_ms = clock_ms
         self._gate: AckGate[tuple[Request, Command]] = AckGate()
         self.replicas: Replicas = NoReplicas()
-        self.on_wait: list[Callable[[], None]] = []  # told when something waits for a flush, or to be answered
+        self.on_flush_wanted: list[Callable[[], None]] = []
 
     @property
     def anything_waits(self) -> bool:
@@ -94,13 +94,14 @@ class AckDesk:
             replica_deadline_ms=replica_deadline_ms,
             status=status,
         )
-        self._tell()
+        if flush_deadline_ms is not None:
+            self._want_flush()
         return None
 
     def appended(self) -> None:
         """Something was stored that nobody waits for: with SYNC_FLUSH readers still see it only once it is durable."""
         if self._conf().store.flush_disk_type == "SYNC_FLUSH":
-            self._tell()
+            self._want_flush()
 
     def flushed(self, end: int) -> None:
         """The log is durable before `end`."""
@@ -122,8 +123,8 @@ class AckDesk:
     def waits_for_flush(self) -> bool:
         return self._gate.waits_for_flush
 
-    def _tell(self) -> None:
-        for told in self.on_wait:
+    def _want_flush(self) -> None:
+        for told in self.on_flush_wanted:
             told()
 
     def _send(self, settled: list[Settled[tuple[Request, Command]]]) -> None:

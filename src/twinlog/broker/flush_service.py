@@ -29,7 +29,7 @@ class FlushService:
         self._ctx = ctx
         self._wake = asyncio.Event()
         self._failed = False
-        ctx.acks.on_wait.append(self._wake.set)
+        ctx.acks.on_flush_wanted.append(self._wake.set)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:

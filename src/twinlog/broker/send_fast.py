@@ -12,7 +12,7 @@ there is no second set of error answers here. A property test holds both paths e
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 
@@ -22,6 +22,7 @@ from twinlog.store.append import Draft, PutStatus
 from twinlog.wire import properties as names
 from twinlog.wire.codes import VERSION
 from twinlog.wire.fastjson import dumps
+from twinlog.wire.java_text import tags_code
 from twinlog.wire.message_id import offset_message_id
 from twinlog.wire.properties import decode_properties, encode_properties
 from twinlog.wire.sys_flag import TRANSACTION_MASK
@@ -60,12 +61,12 @@ class _Fields(msgspec.Struct, gc=False):
     b: str  # topic
     c: str
     d: Int32
-    e: Int32  # queue id
-    f: Int32  # system flag
+    e: int  # queue id
+    f: int  # system flag
     g: int  # born timestamp
-    h: Int32  # flag
+    h: int  # flag
     i: str  # properties
-    j: Int32 = 0  # reconsume times
+    j: int = 0  # reconsume times
     l: Int32 = 0  # noqa: E741
     m: bool = False  # batch
 
@@ -90,13 +91,21 @@ class _Lane:
         self.tally = tally
 
 
+class _Shape(NamedTuple):
+    """What a set of properties comes to, all but the unique key."""
+
+    stored: bytes  # ends with the unique key's name
+    tags_code: int
+    keys: str
+
+
 class FastSend:
     """Takes the frames it understands from the front of a chunk."""
 
     def __init__(self, ctx: BrokerContext) -> None:
         self._ctx = ctx
         self._lanes: dict[tuple[str, int], _Lane] = {}
-        self._shapes: dict[str, bytes | None] = {}  # properties without UNIQ_KEY -> as stored; None: unusual
+        self._shapes: dict[str, _Shape | None] = {}  # by properties without UNIQ_KEY; None: unusual
         self._conf: BrokerConf | None = None
         self._topics_edition = -1
         self._allowed = False
@@ -155,12 +164,13 @@ class FastSend:
                     fields.b,
                     queue_id,
                     data[body_at:frame_end],
-                    b"%b%b%b\x02" % (shape, _UNIQ_KEY_BYTES, uniq_key.encode()),
+                    b"%b%b\x02" % (shape.stored, uniq_key.encode()),
                     peer,
                     fields.g,
                     fields.h,
                     sys_flag,
                     fields.j,
+                    found=(shape.tags_code, shape.keys, uniq_key),
                 )
             )
             if appended.status is not put_ok:
@@ -214,15 +224,13 @@ class FastSend:
         self._lanes[topic, queue_id] = lane
         return lane
 
-    def _shape(self, rest: str) -> bytes | None:
-        """The stored form of these properties, all but the unique key; None when `send` must look at them."""
+    def _shape(self, rest: str) -> _Shape | None:
+        """What these properties come to; None when `send` must look at them."""
         pairs = decode_properties(rest)
         shape = None
         if pairs.keys().isdisjoint(_UNUSUAL) and not any(name.startswith("TIMER_") for name in pairs):
-            try:
-                shape = encode_properties(pairs | self._marks() | {names.CLUSTER: self._ctx.settings.cluster_name})
-            except UnicodeEncodeError:
-                shape = None
+            stored = encode_properties({**pairs, **self._marks(), names.CLUSTER: self._ctx.settings.cluster_name})
+            shape = _Shape(stored + _UNIQ_KEY_BYTES, tags_code(pairs.get(names.TAGS, "")), pairs.get(names.KEYS, ""))
         if len(self._shapes) >= _SHAPES_MAX:
             self._shapes.clear()
         self._shapes[rest] = shape

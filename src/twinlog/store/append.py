@@ -82,6 +82,7 @@ class Draft(msgspec.Struct, gc=False):
     prepared_transaction_offset: int = 0
     store_host: tuple[str, int] | None = None  # the store's own unless given
     inner_count: int = 0  # > 0: the body is an inner batch of so many messages, for a BatchCQ topic
+    found: tuple[int, str, str | None] | None = None  # tags code, keys and unique key, when the caller knows them
 
 
 class Appended(msgspec.Struct, gc=False):
@@ -233,8 +234,11 @@ class Appender:
         log.log_end = physical_offset + size
         if counted:
             lane.next_offset = queue_offset + batch_size
-        tags, keys, uniq_key = dispatch_properties(properties)
-        code = tags_code(tags) if tags else 0
+        if draft.found is None:
+            tags, keys, uniq_key = dispatch_properties(properties)
+            code = tags_code(tags) if tags else 0
+        else:
+            code, keys, uniq_key = draft.found
         if lane.is_schedule:
             code = self._delay_levels.delivery_time(properties, timestamp, code)
         self.pending.append(
