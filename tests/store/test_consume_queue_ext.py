@@ -88,3 +88,11 @@ def test_a_message_whose_filter_data_is_gone_is_never_filtered_out(tmp_path):
     assert plain.get("T", 0).unit(0).tags_code is None
     table.load(clean=True)
     assert table.get("T", 0).unit(2).ext == ExtUnit(5, 7, b"")
+
+
+def test_the_bitmap_of_a_dispatched_message_is_what_its_unit_shows(tmp_path):
+    table = QueueTable(tmp_path, ext_enabled=True)
+    table.dispatch([DispatchRequest("T", 0, 0, 100, 5, 7, 0, bitmap=b"\x81\x00")])
+    assert table.get("T", 0).unit(0).ext == ExtUnit(5, 7, b"\x81\x00")
+    table.flush()
+    assert table.get("T", 0).unit(0).ext == ExtUnit(5, 7, b"\x81\x00")

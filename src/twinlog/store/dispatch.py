@@ -39,7 +39,7 @@ class DispatchRequest(msgspec.Struct, gc=False):
     prepared_transaction_offset: int = 0
     properties_bytes: bytes | memoryview = b""
     batch_size: int = 1
-    bitmap: bytes | None = None  # filled by the filter bitmap dispatcher, kept in the queue extension
+    bitmap: bytes | None = None  # set by a dispatcher that stands first, kept in the queue extension
     _properties: dict[str, str] | None = None
 
     @property
