@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 _MEMBERS_PERIOD_S = 10.0
+_LOOK_PERIOD_S = 1.0  # while there is no link to a master
 _SETTLE_S_MAX = 10.0
 
 
@@ -92,6 +93,7 @@ class ReplicationService:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.master.run(), name="MasterService")
                 tasks.create_task(self._count_members(), name="MemberCount")
+                tasks.create_task(self._look_for_master(), name="MasterSearch")
                 if not self._ctx.is_master:
                     self._start_following()
         finally:
@@ -143,21 +145,33 @@ class ReplicationService:
                     await self._members_wanted.wait()
 
     async def _ask_for_members(self) -> None:
-        counts = [sum(broker_id > 0 for broker_id in ids) for ids in await self._member_ids()]
+        counts = [sum(broker_id > 0 for broker_id in members) for members in await self._members()]
         if counts:
             self.master.acks.registered_replicas = max(counts)
             self._acknowledged()
 
-    async def _member_ids(self) -> list[set[int]]:
-        """The ids under which brokers of this name are registered, from each name server that answers."""
+    async def _members(self) -> list[dict[int, str]]:
+        """The brokers of this name, id to address, from each name server that answers."""
         settings = self._ctx.settings
         fields = {"clusterName": settings.cluster_name, "brokerName": settings.broker_name}
         found = []
         for name_server in self._register.name_servers:
             answer = await self._pool.request(name_server, RequestCode.GET_BROKER_MEMBER_GROUP, fields)
             if answer.code == ResponseCode.SUCCESS:
-                found.append(set(decode_body(BrokerMemberGroupBody, answer.body).broker_member_group.broker_addrs))
+                found.append(decode_body(BrokerMemberGroupBody, answer.body).broker_member_group.broker_addrs)
         return found
+
+    async def _look_for_master(self) -> None:
+        """A replica without a link registers as soon as a new master has: the answer tells where its HA port is."""
+        while True:
+            await asyncio.sleep(_LOOK_PERIOD_S)
+            if self._ctx.is_master or self.replica.status.state == "following":
+                continue
+            with contextlib.suppress(NetError, WireError, OSError):
+                masters = {members[0] for members in await self._members() if 0 in members}
+                masters.discard(self._ctx.settings.address)
+                if masters and self._ctx.master_address not in masters:
+                    self._register.register_soon()
 
     # -- following -------------------------------------------------------------------------------
 
@@ -213,8 +227,8 @@ class ReplicationService:
         """The lowest id above 0 that no broker of this name is registered with."""
         taken: set[int] = set()
         with contextlib.suppress(NetError, WireError, OSError):
-            for ids in await self._member_ids():
-                taken |= ids
+            for members in await self._members():
+                taken |= members.keys()
         return next(number for number in range(1, len(taken) + 2) if number not in taken)
 
     async def _carry_out(self, step: Step, role: str, broker_id: int) -> None:

@@ -1,0 +1,136 @@
+"""Brokers change roles while they run: nothing acknowledged is lost, and offsets come along."""
+
+import asyncio
+
+import pytest
+from tests.replication.cluster import ask, end_of, read_all, running_cluster, send_all, status, twins, until
+
+from twinlog.wire.codes import RequestCode
+from twinlog.wire.twinlog_codes import TwinlogCode
+
+
+@pytest.fixture
+async def cluster(tmp_path):
+    async with running_cluster(tmp_path) as cluster:
+        yield cluster
+
+
+def bodies(mark: str, count: int = 50) -> list[bytes]:
+    return [f"{mark} {number}".encode() for number in range(count)]
+
+
+async def change_role(broker, role, broker_id=""):
+    return await ask(broker, TwinlogCode.CHANGE_ROLE, {"brokerRole": role, "brokerId": str(broker_id)})
+
+
+async def commit(broker, offset):
+    fields = {"consumerGroup": "CG", "topic": "T", "queueId": "0", "commitOffset": str(offset)}
+    answer = await ask(broker, RequestCode.UPDATE_CONSUMER_OFFSET, fields)
+    assert answer.code == 0, answer.remark
+
+
+def committed(broker):
+    return broker.context.offsets.get("CG", "T", 0)
+
+
+async def test_two_brokers_swap_roles_and_back_with_messages_and_offsets_in_between(cluster):
+    one = await cluster.start("one")
+    two = await cluster.start("two", "SLAVE", 1)
+    assert await send_all(one, bodies("first")) == bodies("first")
+    one.context.ensure_group("CG")
+    await commit(one, 20)
+    await twins(one, two)
+    await until(lambda: committed(two) == 20, "the offset has come to the replica")
+
+    answer = await change_role(one, "SLAVE", 2)
+    assert answer.code == 0, answer.remark
+    assert await send_all(one, bodies("refused", 3)) == [], "a replica takes no sends"
+    assert (await change_role(two, "SYNC_MASTER")).code == 0
+    assert (await status(two))["role"] == "SYNC_MASTER"
+    await twins(two, one)
+    assert await send_all(two, bodies("second")) == bodies("second"), "acknowledged by both"
+    await commit(two, 70)
+    await twins(two, one)
+    await until(lambda: committed(one) == 70, "the offset has come to the other side")
+
+    assert (await change_role(two, "SLAVE", 1)).code == 0
+    assert (await change_role(one, "ASYNC_MASTER")).code == 0
+    assert await send_all(one, bodies("third")) == bodies("third")
+    await twins(one, two)
+    expected = [*bodies("first"), *bodies("second"), *bodies("third")]
+    for broker in (one, two):
+        assert [message.body for message in await read_all(broker)] == expected
+        assert committed(broker) == 70
+
+
+async def test_a_replica_takes_over_from_a_dead_master_and_the_old_master_returns_as_its_replica(cluster):
+    one = await cluster.start("one", "SYNC_MASTER")
+    two = await cluster.start("two", "SLAVE", 1)
+    await twins(one, two)
+    sent = await send_all(one, bodies("before"))
+    assert sent == bodies("before")
+    await cluster.stop("one")
+    assert (await change_role(two, "ASYNC_MASTER")).code == 0
+    sent += await send_all(two, bodies("after"))
+    one = await cluster.start("one", "SLAVE", 1)
+    await twins(two, one)
+    assert [message.body for message in await read_all(one)] == sent
+    assert end_of(one) == end_of(two)
+
+
+async def test_sends_during_the_change_are_acknowledged_and_kept_or_refused(cluster):
+    one = await cluster.start("one", "SYNC_MASTER")
+    two = await cluster.start("two", "SLAVE", 1)
+    await twins(one, two)
+    acknowledged: list[bytes] = []
+
+    async def keep_sending():
+        number = 0
+        while True:
+            got = await send_all(one, [f"m{number}-{n}".encode() for n in range(10)])
+            acknowledged.extend(got)
+            if not got:
+                return
+            number += 1
+
+    sending = asyncio.create_task(keep_sending())
+    await until(lambda: len(acknowledged) > 100, "sends flow")
+    assert (await change_role(one, "SLAVE", 2)).code == 0
+    await sending
+    assert (await change_role(two, "ASYNC_MASTER")).code == 0
+    await twins(two, one)
+    found = {message.body for message in await read_all(two)}
+    assert set(acknowledged) <= found
+
+
+async def test_a_settings_update_changes_the_role_in_the_same_steps_and_the_file_follows(cluster, tmp_path):
+    one = await cluster.start("one")
+    two = await cluster.start("two", "SLAVE", 1)
+    await send_all(one, bodies("first"))
+    await twins(one, two)
+    answer = await ask(one, RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerRole=SLAVE\nmaxMessageSize=1048576\n")
+    assert answer.code == 0, answer.remark
+    assert (await status(one))["brokerId"] == 2, "id 1 is taken, so the next one is"
+    assert one.context.conf.store.message_bytes_max == 1 << 20
+    assert await send_all(one, [b"no"]) == []
+    answer = await ask(two, RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerRole=ASYNC_MASTER\n")
+    assert answer.code == 0 and (await status(two))["brokerId"] == 0
+    assert await send_all(two, [b"yes"]) == [b"yes"]
+    await twins(two, one)
+
+
+@pytest.mark.parametrize(
+    ("body", "remark"),
+    [
+        (b"brokerRole=KING\n", "'KING' is no role; use ASYNC_MASTER, SYNC_MASTER or SLAVE"),
+        (b"brokerRole=SLAVE\nbrokerId=0\n", "a replica needs a brokerId above 0, not 0"),
+        (b"brokerRole=SLAVE\nbrokerId=one\n", "brokerId=one is no number"),
+        (b"brokerRole=SLAVE\nmaxMessageSize=many\n", "maxMessageSize=many"),
+    ],
+)
+async def test_a_role_that_cannot_be_taken_changes_nothing(cluster, body, remark):
+    one = await cluster.start("one")
+    answer = await ask(one, RequestCode.UPDATE_BROKER_CONFIG, body=body)
+    assert answer.code == 1 and remark in answer.remark
+    assert (await status(one))["role"] == "ASYNC_MASTER"
+    assert await send_all(one, [b"still"]) == [b"still"]
