@@ -184,6 +184,21 @@ def test_an_inner_batch_is_read_whole_from_any_of_its_offsets(store):
     assert store.read(7, topic="BatchCQ").status == ReadStatus.OFFSET_OVERFLOW_ONE
 
 
+def test_an_inner_batch_larger_than_every_limit_is_still_read(store):
+    store.send(topic="BatchCQ", batch_size=1000)
+    store.send(topic="BatchCQ")
+    assert (store.read(0, topic="BatchCQ").count, store.read(0, topic="BatchCQ").next_offset) == (1000, 1000)
+
+
+@pytest.mark.parametrize("count_max", [0, -1])
+def test_one_message_is_read_however_few_are_asked_for(store, count_max):
+    store.send()
+    store.send()
+    for more in ({}, {"accept": lambda code, ext: True}):
+        result = store.read(count_max=count_max, **more)
+        assert (result.status, result.count, result.next_offset) == (ReadStatus.FOUND, 1, 1)
+
+
 @pytest.mark.parametrize("topic", ["SimpleCQ", "BatchCQ"])
 def test_offsets_are_found_by_time(store, topic):
     assert store.search(5, topic=topic) == 0

@@ -110,6 +110,7 @@ def read_queue(
     `accept` decides on the tags code and filter data of a unit, `accept_record` on the record's bytes; units
     that they refuse still move `next_offset` on. The first message fits whatever the limits say.
     """
+    count_max = max(1, count_max)
     min_offset, max_offset = (queue.min_offset, queue.max_offset) if queue is not None else (0, 0)
     if queue is None or not min_offset <= queue_offset < max_offset:
         return _outside(queue_offset, min_offset, max_offset, correct_offset)
@@ -136,7 +137,7 @@ def read_queue(
             elif count_room == limits.count_on_disk_max:
                 bytes_room, count_room = min(bytes_max, limits.bytes_in_memory_max), limits.count_in_memory_max
             if (total and (total + size > bytes_room or count >= count_room or count + number > count_max)) or (
-                after > examined_end
+                after - number >= examined_end
             ):
                 full = True
                 break
