@@ -80,6 +80,7 @@ class FakeBroker:
     def _send_message_v2(self, request: Request) -> Command:
         header = decode_fields(SendHeaderV2, request.fields)
         queue = MessageQueue(header.topic or "", self.name, header.queue_id or 0)
+        self._cluster.create(queue.topic, header.default_topic_queue_nums or 0)
         if header.batch:
             parts = [(e.body, decode_properties(e.properties)) for e in decode_batch(request.body or b"")]
         else:

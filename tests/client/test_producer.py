@@ -192,3 +192,21 @@ async def test_a_oneway_send_is_marked_so_and_stored(cluster):
         await until(lambda: cluster.broker.requests(RequestCode.SEND_MESSAGE_V2))
     assert cluster.broker.requests(RequestCode.SEND_MESSAGE_V2)[0].is_oneway
     assert [m.message_id for messages in cluster.broker.queues.values() for m in messages] == [message_id]
+
+
+async def test_a_name_server_that_forgot_a_topic_does_not_stop_its_producers(cluster):
+    async with Producer(cluster.address, "g", options=ClientOptions(route_refresh_ms=1)) as producer:
+        await producer.send(Outgoing("T", "x"))
+        await until(lambda: not (producer.session.known_route("T") or pytest.fail("no route")).is_default)
+        cluster.topics.clear()
+        asked = len(cluster.requests)
+        await until(lambda: len(cluster.requests) > asked + 2)
+        assert (await producer.send(Outgoing("T", "y"))).status is SendStatus.OK
+
+
+async def test_a_broker_that_goes_away_politely_is_left_for_another():
+    async with FakeCluster(brokers=2) as cluster, Producer(cluster.address, "g") as producer:
+        cluster.create("T")
+        for broker in cluster.brokers:
+            broker.script(RequestCode.SEND_MESSAGE_V2, ResponseCode.GO_AWAY)
+        assert (await producer.send(Outgoing("T", "x"))).status is SendStatus.OK

@@ -324,3 +324,26 @@ async def test_many_members_come_and_go_without_losing_a_message(cluster):
                 for i in range(4):
                     cluster.broker.put(cluster.queue("T", i), b"%d-%d" % (round_, i))
         await until(lambda: len({m.body for m in seen}) == 20)
+
+
+async def test_a_cancellation_inside_the_listener_is_a_failure_and_not_the_end(cluster):
+    seen: list[bytes] = []
+
+    async def listen(message: Message) -> None:
+        seen.append(message.body)
+        if message.body == b"cancelled":
+            raise asyncio.CancelledError
+
+    cluster.broker.put(cluster.queue("T"), b"cancelled")
+    cluster.broker.put(cluster.queue("T"), b"after")
+    async with consumer(cluster, listen, ConsumerOptions(start_from=StartFrom.FIRST, concurrency=1)):
+        await until(lambda: b"after" in seen and cluster.broker.sent_back)
+
+
+async def test_an_orderly_member_takes_a_queue_as_soon_as_its_lock_is_free(cluster):
+    got = Got()
+    cluster.broker.put(cluster.queue("T"), b"x")
+    cluster.broker.locks[cluster.queue("T")] = "somebody"
+    async with consumer(cluster, got, ConsumerOptions(orderly=True, start_from=StartFrom.FIRST)):
+        cluster.broker.locks.clear()
+        await until(lambda: got.messages)

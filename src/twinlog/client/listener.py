@@ -73,6 +73,11 @@ class Listener:
                 result = await asyncio.get_running_loop().run_in_executor(self._threads, self._listen, message)
                 if inspect.isawaitable(result):
                     result = await result
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise  # it is us who are stopped
+            return Verdict(False)  # something inside the listener was cancelled
         except RetryLater as later:
             return Verdict(False, later.delay_level)
         except Exception as error:  # the user's code: whatever it is, the message comes again

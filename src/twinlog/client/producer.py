@@ -48,6 +48,7 @@ RETRY_CODES = frozenset(
         ResponseCode.TOPIC_NOT_EXIST,
         ResponseCode.NO_BUYER_ID,
         ResponseCode.NOT_IN_CURRENT_UNIT,
+        ResponseCode.GO_AWAY,  # a 5.x broker that is shutting down
     }
 )
 

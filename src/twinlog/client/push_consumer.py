@@ -41,7 +41,7 @@ from twinlog.wire.codes import RequestCode
 log = get_logger(__name__)
 RETRY_PREFIX = "%RETRY%"
 _REBALANCE_MS = 20_000
-_MISSING_ROUTE_MS = 1_000
+_UNSETTLED_MS = 1_000  # while a route is unknown or another member still holds a lock
 
 
 class StartFrom(Enum):
@@ -122,6 +122,7 @@ class PushConsumer:
         self._rebalance_wanted = asyncio.Event()
         self._tasks = TaskSet()
         self._running = False
+        self._lock_missing = False
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -201,12 +202,13 @@ class PushConsumer:
 
     async def _rebalance_for_ever(self) -> None:
         while True:
-            missing = any(self.session.known_route(topic) is None for topic in self.subscriptions)
-            await wait_for_event(self._rebalance_wanted, _MISSING_ROUTE_MS if missing else _REBALANCE_MS)
+            unsettled = self._lock_missing or any(self.session.known_route(t) is None for t in self.subscriptions)
+            await wait_for_event(self._rebalance_wanted, _UNSETTLED_MS if unsettled else _REBALANCE_MS)
             await self.commit()  # a member that takes over a queue now starts after what is done
             await self._rebalance()
 
     async def _rebalance(self) -> None:
+        self._lock_missing = False
         for topic in list(self.subscriptions):
             try:
                 route = await self._known(topic)
@@ -246,7 +248,9 @@ class PushConsumer:
         release, take = plan_moves(held, mine)
         await self._release(release)
         if self._worker_settings.needs_lock and take:
+            wanted = len(take)
             take = sorted(await self._locks.acquire(take))
+            self._lock_missing |= len(take) < wanted
         for queue in take:
             offset, committed = await self._first_offset(queue)
             self._start_worker(queue, offset, committed)

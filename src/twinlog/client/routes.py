@@ -18,7 +18,11 @@ class TopicRoute:
     readable: tuple[MessageQueue, ...] = ()
     brokers: dict[str, dict[int, str]] = field(default_factory=dict)
     clusters: dict[str, str] = field(default_factory=dict)  # broker name -> cluster name
-    is_default: bool = False  # borrowed from TBW102: the topic does not exist yet
+    borrowed_queues: int = 0  # above 0: borrowed from TBW102, the topic does not exist yet
+
+    @property
+    def is_default(self) -> bool:
+        return self.borrowed_queues > 0
 
     def master_of(self, broker_name: str) -> str | None:
         return self.brokers.get(broker_name, {}).get(MASTER_ID)
@@ -65,7 +69,7 @@ def borrowed_route(topic: str, template: TopicRouteData, queues_max: int) -> Top
         count = min(queues_max, queues.read_queue_nums)
         queues.read_queue_nums = queues.write_queue_nums = count
     route = read_route(topic, template)
-    return TopicRoute(topic, route.writable, route.readable, route.brokers, route.clusters, is_default=True)
+    return TopicRoute(topic, route.writable, route.readable, route.brokers, route.clusters, borrowed_queues=queues_max)
 
 
 def broker_addresses(brokers: list[BrokerData] | None = None, *, routes: list[TopicRoute] | None = None) -> set[str]:

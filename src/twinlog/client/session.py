@@ -19,7 +19,7 @@ from twinlog.client.routes import DEFAULT_TOPIC, TopicRoute, borrowed_route, bro
 from twinlog.client.signing import sign
 from twinlog.client.tasks import TaskSet, wait_for_event
 from twinlog.net.connection import Connection, Handler
-from twinlog.net.errors import NetError
+from twinlog.net.errors import ConnectFailed, NetError
 from twinlog.net.pool import ConnectionPool, split_address
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import HeartbeatData, TopicRouteData, decode_body, encode_body
@@ -98,9 +98,9 @@ class Session:
         accept: Iterable[int] = (ResponseCode.SUCCESS,),
     ) -> Command:
         """The answer of the server at `address`; BrokerRefused unless its code is one of `accept`."""
-        answer = await self._open_pool().request(
-            self._port(address, code), code, _fields(header), body, timeout_ms or self.options.request_timeout_ms
-        )
+        timeout_ms = timeout_ms or self.options.request_timeout_ms
+        connection = await self._connection(self._port(address, code), timeout_ms)
+        answer = await connection.request(code, _fields(header), body, timeout_ms)
         if answer.code not in accept:
             raise BrokerRefused(code, answer.code, answer.remark, address)
         return answer
@@ -126,6 +126,17 @@ class Session:
                 raise BrokerRefused(code, answer.code, answer.remark, self.name_servers[at])
             return answer
         raise NoNameServer(";".join(self.name_servers), last)
+
+    async def _connection(self, address: str, timeout_ms: int) -> Connection:
+        """A connection, opened within the caller's time and not only within the pool's."""
+        pool = self._open_pool()
+        if (connection := pool.current(address)) is not None:
+            return connection
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await pool.get(address)
+        except TimeoutError:
+            raise ConnectFailed(address, f"no connection within {timeout_ms} ms") from None
 
     def _open_pool(self) -> ConnectionPool:
         if self._pool is None:
@@ -202,11 +213,12 @@ class Session:
                 self._refresh_wanted.clear()
             for topic in list(self._asked):
                 known = self._routes.get(topic)
-                queues = len(known.writable) if known is not None and known.is_default else 0
+                # A topic that is gone keeps its last route: more often the name server has just restarted.
+                queues = known.borrowed_queues if known is not None else 0
                 try:
                     route = await self._ask_route(topic, queues)
                 except NoRoute:
-                    self._routes.pop(topic, None)
+                    continue
                 except Failures as error:
                     log.warning("a route could not be refreshed", topic=topic, error=str(error))
                 else:
@@ -285,7 +297,7 @@ def local_ip(towards: str) -> str:
         info = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
         with socket.socket(info[0], socket.SOCK_DGRAM) as probe:
             probe.connect(info[4])
-            return str(probe.getsockname()[0])
+            return str(probe.getsockname()[0]).partition("%")[0]
     return "127.0.0.1"
 
 

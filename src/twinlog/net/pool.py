@@ -28,10 +28,15 @@ class ConnectionPool:
         self._connections: dict[str, Connection] = {}
         self._opening: dict[str, asyncio.Task[Connection]] = {}
 
+    def current(self, address: str) -> Connection | None:
+        """The open connection to `address`, if there is one."""
+        connection = self._connections.get(address)
+        return None if connection is None or connection.closed else connection
+
     async def get(self, address: str) -> Connection:
         """A live connection to `address` ("host:port"); ConnectFailed when there is none to be had."""
-        connection = self._connections.get(address)
-        if connection is not None and not connection.closed:
+        connection = self.current(address)
+        if connection is not None:
             return connection
         opening = self._opening.get(address)
         if opening is None:
