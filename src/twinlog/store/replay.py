@@ -39,7 +39,7 @@ def requests_of(batch: RecordBatch, delay_levels: DelayLevels) -> list[DispatchR
             code = delay_levels.delivery_time(properties, timestamp, code)
         batch_size = 1
         if flags & INNER_BATCH:
-            queue_offset, batch_size = _inner_batch(properties, queue_offset)
+            queue_offset, batch_size = inner_batch(properties, queue_offset)
         requests.append(
             DispatchRequest(
                 topic,
@@ -60,7 +60,8 @@ def requests_of(batch: RecordBatch, delay_levels: DelayLevels) -> list[DispatchR
     return requests
 
 
-def _inner_batch(properties: bytes, queue_offset: int) -> tuple[int, int]:
+def inner_batch(properties: bytes, queue_offset: int) -> tuple[int, int]:
+    """(first queue offset, number of messages) of a record that holds a whole batch."""
     pairs = decode_properties(properties)
     try:
         return int(pairs[INNER_BASE]), int(pairs[INNER_NUM])

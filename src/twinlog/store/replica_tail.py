@@ -15,6 +15,7 @@ from twinlog.store.commit_log import CommitLog
 from twinlog.store.delay import DelayLevels
 from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.errors import DamagedTransfer
+from twinlog.store.few_records import FEW_BYTES, take_few
 from twinlog.store.replay import requests_of
 from twinlog.store.scan import Stop, StopReason, find_record, scan
 
@@ -43,6 +44,14 @@ class ReplicaTail:
             if segment is None:
                 return
             written = min(self._log.log_end, segment.end) - segment.base
+            if written - (self.end - segment.base) <= FEW_BYTES:
+                view, at = memoryview(segment.map), self.end - segment.base
+                few, at, waits = take_few(view, at, written, segment.base, self._delay_levels)
+                self.end = segment.base + at
+                if few:
+                    yield few
+                if waits and written < segment.size:
+                    return
             stop = None
             for batch in scan(segment.map, self.end - segment.base, written, segment.base):
                 stop = batch.stop
