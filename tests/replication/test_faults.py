@@ -104,6 +104,14 @@ class TwinLogs(RuleBasedStateMachine):
         self.acknowledged += [record for end, record in self.waiting if end <= safe]
         self.waiting = [(end, record) for end, record in self.waiting if end > safe]
 
+    @precondition(lambda self: self.wire is not None)
+    @rule()
+    def catch_up(self) -> None:
+        """Everything that is on its way arrives, on both sides."""
+        self.master_writes()
+        self.replica_reads(1 << 20)
+        self.master_reads(1 << 20)
+
     # -- a world that breaks -----------------------------------------------------------------------
 
     @rule()

@@ -9,6 +9,7 @@ from typing import Protocol
 
 DIGEST_BYTES = 16
 RANGE_BYTES_MAX = 64 * 1024 * 1024  # what one request may ask a master to read
+BLOCK_BYTES = 4096  # how exactly a difference is located
 _TAIL_BYTES = 256 * 1024
 _CHUNK_BYTES = 1024 * 1024
 
@@ -61,19 +62,16 @@ def tail_search(begin: int, end: int) -> Generator[ByteRange, bool, int | None]:
     differ, rounded down to a small block, or None when their common end is equal. Logs part at their tails:
     once different, a replica gets no further bytes, so an equal tail means an equal log.
     """
-    size, high = _TAIL_BYTES, end
-    low = max(begin, end - size)
+    low, high = max(begin, end - _TAIL_BYTES), end
     if low >= end or (yield ByteRange(low, end)):
         return None
-    while low > begin:  # step back until something is equal
-        high, size = low, size * 4
-        low = max(begin, high - min(size, RANGE_BYTES_MAX))
-        if (yield ByteRange(low, high)):
-            low, high = high, min(end, high + size)
+    while low > begin:  # [low, high) differs; step back until what lies before it is equal
+        size = min(4 * (high - low), RANGE_BYTES_MAX)
+        before = max(begin, low - size)
+        if (yield ByteRange(before, low)):
             break
-    else:
-        high = min(end, max(high, low + _TAIL_BYTES))
-    while high - low > 4096:  # the first difference lies in [low, high)
+        low, high = before, low
+    while high - low > BLOCK_BYTES:  # the first difference lies in [low, high)
         middle = (low + high) // 2
         if (yield ByteRange(low, middle)):
             low = middle

@@ -1,0 +1,72 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twinlog.replication.digests import (
+    BLOCK_BYTES,
+    RANGE_BYTES_MAX,
+    ByteRange,
+    blocks,
+    parse_ranges,
+    range_digest,
+    tail_search,
+)
+
+
+def search(begin: int, end: int, differs_from: int | None) -> tuple[int | None, list[ByteRange]]:
+    """Run the search on two imagined logs that are equal before `differs_from` and different from there on."""
+    asked, steps = [], tail_search(begin, end)
+    try:
+        wanted = next(steps)
+        while True:
+            asked.append(wanted)
+            wanted = steps.send(differs_from is None or wanted.end <= differs_from)
+    except StopIteration as found:
+        return found.value, asked
+
+
+@given(st.integers(0, 2**33), st.integers(0, 2**33), st.integers(0, 2**33))
+def test_the_first_difference_is_found_to_within_a_block_in_few_questions(begin, size, at):
+    end, differs_from = begin + size, begin + min(at, max(size - 1, 0))
+    found, asked = search(begin, end, differs_from)
+    if size == 0:
+        assert found is None and not asked
+        return
+    assert found is not None and found <= differs_from < found + BLOCK_BYTES
+    assert all(begin <= one.begin < one.end <= end and one.end - one.begin <= RANGE_BYTES_MAX for one in asked)
+    assert len(asked) < 40 + size // RANGE_BYTES_MAX
+
+
+def test_equal_tails_cost_one_question():
+    assert search(0, 1 << 30, None) == (None, [ByteRange((1 << 30) - 256 * 1024, 1 << 30)])
+
+
+class Bytes:
+    """A log held in memory, given out in chunks as a segmented one would."""
+
+    def __init__(self, data: bytes, segment: int) -> None:
+        self.data, self.segment = data, segment
+
+    def chunk(self, physical_offset: int, bytes_max: int) -> memoryview | None:
+        if physical_offset >= len(self.data):
+            return None
+        end = min(physical_offset + bytes_max, physical_offset - physical_offset % self.segment + self.segment)
+        return memoryview(self.data)[physical_offset:end]
+
+
+@given(st.binary(min_size=1, max_size=500), st.integers(1, 100), st.integers(1, 100))
+def test_a_digest_does_not_depend_on_where_segments_end(data, one, other):
+    whole = ByteRange(0, len(data))
+    assert range_digest(Bytes(data, one), whole) == range_digest(Bytes(data, other), whole) is not None
+    assert range_digest(Bytes(data, one), ByteRange(0, len(data) + 1)) is None
+
+
+@pytest.mark.parametrize("text", [None, "", "5", "5-", "-5", "a-b", "7-7", "9-3", f"0-{RANGE_BYTES_MAX + 1}"])
+def test_ranges_that_are_none_or_too_much_are_refused(text):
+    with pytest.raises(ValueError, match="range"):
+        parse_ranges(text)
+
+
+def test_ranges_read_as_they_are_written():
+    assert parse_ranges("0-10,10-20") == [ByteRange(0, 10), ByteRange(10, 20)]
+    assert list(blocks(5, 25, 10)) == [ByteRange(5, 15), ByteRange(15, 25)]
