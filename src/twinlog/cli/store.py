@@ -1,4 +1,7 @@
-"""`twinlog store dump|verify DIR`: what is in a store, and whether it is sound. Neither changes anything."""
+"""`twinlog store dump|verify|compare`: what is in a store, whether it is sound, and whether two are twins.
+
+Nothing is changed.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ import typer
 
 from twinlog.settings.broker_conf import load_broker_conf
 from twinlog.settings.errors import SettingsError
+from twinlog.store.compare import Comparison, compare_logs
 from twinlog.store.dump import dump_index, dump_log, dump_queues, dump_state
 from twinlog.store.errors import StoreError
 from twinlog.store.offline import OfflineStore
@@ -95,6 +99,44 @@ def verify(directory: Directory, config: Config = None, as_json: AsJson = False)
         )
     if not report.ok:
         raise typer.Exit(UNSOUND)
+
+
+@store.command()
+def compare(
+    one: Annotated[Path, typer.Argument(help="The storePathRootDir of a broker.", metavar="A")],
+    other: Annotated[Path, typer.Argument(help="The one of its twin.", metavar="B")],
+    config_one: Annotated[
+        Path | None, typer.Option("--config-a", help="A's broker.conf, needed for several log directories.")
+    ] = None,
+    config_other: Annotated[Path | None, typer.Option("--config-b", help="The same for B.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare two commit logs byte by byte up to the end of the shorter one.
+
+    Exit 0 when all common bytes are equal, 1 when not or when there are none, 2 when a store is unreadable.
+    """
+    with _open(one, config_one) as first, _open(other, config_other) as second:
+        found = compare_logs(first.commit_log, second.commit_log)
+    if as_json:
+        fields = {name: getattr(found, name) for name in ("starts", "ends", "begin", "end", "differs_at")}
+        print(json.dumps({"equal": found.is_equal} | fields | {"places": [str(place) for place in found.places]}))
+    else:
+        for directory, start, end in zip((one, other), found.starts, found.ends, strict=True):
+            print(f"{directory}: log from {start} to {end}")
+        print(_verdict(found))
+    if not found.is_equal:
+        raise typer.Exit(UNSOUND)
+
+
+def _verdict(found: Comparison) -> str:
+    if found.differs_at is not None:
+        first, second = found.places
+        return f"different at byte {found.differs_at}: A has {first}, B has {second}"
+    if found.begin >= min(found.ends):
+        return "nothing to compare: the logs have no byte in common"
+    longer = "" if found.ends[0] == found.ends[1] else f"; {'A' if found.ends[0] > found.ends[1] else 'B'} is longer"
+    more = f"{longer} by {abs(found.ends[0] - found.ends[1])} bytes" if longer else ""
+    return f"equal: {found.end - found.begin} bytes from {found.begin} to {found.end} are the same{more}"
 
 
 def _open(directory: Path, config: Path | None) -> OfflineStore:
