@@ -22,8 +22,9 @@ TINY_FILES = {
     "mappedFileSizeConsumeQueue": "2000",
     "maxHashSlotNum": "1000",
     "maxIndexNum": "400",
-    "messageDelayLevel": "1s 35s 1m",
+    "messageDelayLevel": "1s 15s 1m",
 }
+LONG_GROUP = "0123456789" * 15  # as in LongNames.java
 TAKE_OVERS = [
     ("twinlog", "java-5.5.0"),
     ("twinlog", "java-4.9.7"),
@@ -36,6 +37,7 @@ TAKE_OVERS = [
 @pytest.mark.parametrize(("writer", "reader"), TAKE_OVERS, ids=lambda name: name)
 def test_every_message_is_readable_after_the_store_changed_hands(writer: str, reader: str, ending: str, tmp_path: Path):
     client = JavaRocketmq("5.5.0")
+    know_long_group(tmp_path / "broker/store/config")
     with implementation("twinlog").name_server(tmp_path / "names") as names:
         with implementation(writer).broker(tmp_path / "broker", names.address, **TINY_FILES) as broker:
             wrote, _ = lines(client.run("StoreFill", names.address, broker.address))
@@ -54,7 +56,9 @@ def test_every_message_is_readable_after_the_store_changed_hands(writer: str, re
     found = {place(message): message for message in read}
     missing = [message for message in wrote if place(message) not in found]
     assert not missing
-    assert len(read) == len(wrote)
+    # Delayed messages may come twice after a kill: their progress is written down from time to time.
+    twice = {"T_delay"} if ending == "killed" else set()
+    assert count(read, besides=twice) == count(wrote, besides=twice)
     assert [content(found[place(message)]) for message in wrote] == [content(message) for message in wrote]
     not_by_key = [message for message in read if message["msgId"] not in message["byKey"]]
     assert not not_by_key
@@ -62,6 +66,18 @@ def test_every_message_is_readable_after_the_store_changed_hands(writer: str, re
     assert end["last"] == "one more"
     if ending == "clean":
         assert end["group offset"] == 77
+
+
+def know_long_group(config: Path) -> None:
+    """A group whose retry topic has more than 127 characters. Brokers refuse to create it, but honour an old one."""
+    config.mkdir(parents=True)
+    group = {"groupName": LONG_GROUP, "consumeEnable": True, "retryQueueNums": 1, "retryMaxTimes": 16}
+    table = {"dataVersion": {"counter": 1, "timestamp": 1}, "subscriptionGroupTable": {LONG_GROUP: group}}
+    (config / "subscriptionGroup.json").write_text(json.dumps(table))
+
+
+def count(messages: list[dict[str, Any]], *, besides: set[str]) -> int:
+    return sum(message["topic"] not in besides for message in messages)
 
 
 def place(message: dict[str, Any]) -> tuple[str, int, int]:

@@ -9,7 +9,8 @@ import org.apache.rocketmq.remoting.protocol.header.SendMessageRequestHeader;
 
 /**
  * Sends to a retry topic whose name is longer than 127 characters, which takes the second record version (5.x only).
- * The client's producer refuses such names, so this goes one layer below it. Usage: LongNames NAMESRV BROKER
+ * The broker has to know the group already, and the client's producer refuses such names, so this goes one layer below
+ * it. Usage: LongNames NAMESRV BROKER
  */
 public final class LongNames {
     static final String TOPIC = "%RETRY%" + String.join("", Collections.nCopies(15, "0123456789"));

@@ -32,6 +32,7 @@ final class Bench implements AutoCloseable {
     final String group;
     private final List<Callable<?>> closers = new ArrayList<>();
     private DefaultMQAdminExt admin;
+    private DefaultMQPullConsumer reader;
 
     Bench(String nameServer, String broker, String name) {
         this.nameServer = nameServer;
@@ -95,7 +96,10 @@ final class Bench implements AutoCloseable {
 
     /** Every message of a topic, queue by queue from its beginning, with the old pull consumer. */
     List<MessageExt> readAll(String name) throws Exception {
-        DefaultMQPullConsumer consumer = pullConsumer();
+        if (reader == null) {
+            reader = pullConsumer();
+        }
+        DefaultMQPullConsumer consumer = reader;
         List<MessageExt> messages = new ArrayList<>();
         for (MessageQueue queue : consumer.fetchSubscribeMessageQueues(name)) {
             long offset = consumer.minOffset(queue);
@@ -132,7 +136,7 @@ final class Bench implements AutoCloseable {
             if (System.currentTimeMillis() > deadline) {
                 return false;
             }
-            Thread.sleep(20);
+            Thread.sleep(50);
         }
         return true;
     }
