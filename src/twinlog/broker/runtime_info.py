@@ -101,7 +101,6 @@ def _log(ctx: BrokerContext) -> dict[str, str]:
         "dispatchMaxBuffer": "0",
         "pageCacheLockTimeMills": "0",
         "remainTransientStoreBufferNumbs": str(2**31 - 1),  # Java's word for "no such buffers in use"
-        "remainHowManyDataToCommit": "0 B",
         "remainHowManyDataToFlush": readable_bytes(max(store.log_end - store.flushed_end, 0)),
     }
 

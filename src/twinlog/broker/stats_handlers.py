@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from twinlog.broker.consume_stats import (
     consume_stats,
     consumed_topics,
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
     from twinlog.broker.stats import Growth
     from twinlog.net.connection import Handler, Request
-    from twinlog.wire.bodies import SubscriptionData, TopicConfig
+    from twinlog.wire.bodies import TopicConfig
     from twinlog.wire.command import Command
 
 QUEUE_UNITS_MAX = 10_000  # shown in one answer
@@ -147,22 +149,27 @@ class StatsHandlers:
         if store.queues.get(topic, queue_id) is None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"{queue_id}@{topic} is not exist!")
         low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
-        subscription = None
-        if header.consumer_group:
-            subscription = self._ctx.clients.subscription(header.consumer_group, topic)
         first = max(header.index or 0, low)
         rows = []
         for offset in range(first, min(high, first + min(max(header.count or 0, 0), QUEUE_UNITS_MAX))):
             unit = store.unit(topic, queue_id, offset)
             if unit is not None:
                 physical_offset, size, tags_code = unit
-                matches = header.consumer_group is not None and _matches(subscription, tags_code)
-                row = {"eval": matches, "physicOffset": physical_offset, "physicSize": size, "tagsCode": tags_code}
+                # Java evaluates a filter here only for units with a queue extension.
+                row = {"eval": False, "physicOffset": physical_offset, "physicSize": size, "tagsCode": tags_code}
                 rows.append(row)
         body: dict[str, object] = {"maxQueueIndex": high, "minQueueIndex": low, "queueData": rows}
-        if subscription is not None:
-            body["subscriptionData"] = subscription
+        if header.consumer_group:
+            body |= self._filter_of(header.consumer_group, topic)
         return request.reply(body=encode_body(body))
+
+    def _filter_of(self, group: str, topic: str) -> dict[str, object]:
+        """What a group selects from a topic, for queryCq."""
+        subscription = self._ctx.clients.subscription(group, topic)
+        if subscription is None:
+            return {"filterData": f"{group}@{topic} is not online!"}
+        row = self._ctx.filters.get(topic, group)
+        return {"filterData": msgspec.json.encode(row).decode(), "subscriptionData": subscription}
 
     def correction(self, request: Request) -> Command:
         fields = request.fields or {}
@@ -185,9 +192,3 @@ def java_date(time_ms: int) -> str:
 
 def _grown(growth: Growth) -> dict[str, object]:
     return {"avgpt": round(growth.average, 2), "sum": growth.sum, "tps": growth.tps}
-
-
-def _matches(subscription: SubscriptionData | None, tags_code: int) -> bool:
-    if subscription is None or subscription.expression_type not in ("", "TAG"):
-        return subscription is not None
-    return not subscription.code_set or tags_code in subscription.code_set

@@ -133,6 +133,7 @@ class TransactionService:
 
     async def _check_queue(self, queue_id: int, started_ms: int) -> None:
         store, tracker = self._ctx.store, self._tracker(queue_id)
+        op_before = tracker.settled_offset
         self.flush_ops([queue_id] if self._ops.offsets(queue_id) else [])
         await self._read_ops(queue_id, tracker)
         at = before = self._half_progress(queue_id)
@@ -146,14 +147,16 @@ class TransactionService:
                 self._ctx.settle()
                 await asyncio.sleep(0)
         self._ctx.settle()
-        if at == before and tracker.settled_offset == self._saved(OP_TOPIC, queue_id):
+        if at == before and tracker.settled_offset == op_before:
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FLUSH_WAIT_S):
                 await until_flushed(store, store.log_end)
         now_ms = self._ctx.clock_ms()
-        self._ctx.offsets.commit(GROUP, HALF_TOPIC, queue_id, at, now_ms)
-        self._ctx.offsets.commit(GROUP, OP_TOPIC, queue_id, tracker.settled_offset, now_ms)
+        if at != before:
+            self._ctx.offsets.commit(GROUP, HALF_TOPIC, queue_id, at, now_ms)
+        if tracker.settled_offset != op_before:
+            self._ctx.offsets.commit(GROUP, OP_TOPIC, queue_id, tracker.settled_offset, now_ms)
 
     async def _read_ops(self, queue_id: int, tracker: OpTracker) -> None:
         """Take in the op records written since the last round, by us or by whoever ran on this store before."""
