@@ -15,7 +15,7 @@ import msgspec
 from twinlog.wire.properties import decode_properties
 
 TRANSACTION_BITS = 0xC
-NOT_TRANSACTION, PREPARED, COMMIT, ROLLBACK = 0x0, 0x4, 0x8, 0xC
+ROLLBACK = 0xC
 
 
 class DispatchRequest(msgspec.Struct, gc=False):
