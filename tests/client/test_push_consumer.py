@@ -347,3 +347,10 @@ async def test_an_orderly_member_takes_a_queue_as_soon_as_its_lock_is_free(clust
     async with consumer(cluster, got, ConsumerOptions(orderly=True, start_from=StartFrom.FIRST)):
         cluster.broker.locks.clear()
         await until(lambda: got.messages)
+
+
+async def test_a_consumer_whose_credentials_are_refused_does_not_start(cluster):
+    cluster.create("T")
+    cluster.broker.script(RequestCode.HEART_BEAT, ResponseCode.NO_PERMISSION, ResponseCode.NO_PERMISSION)
+    with pytest.raises(BrokerRefused, match="credentials"):
+        await consumer(cluster, Got()).start()

@@ -422,14 +422,27 @@ def test_the_admin_commands_work(place, capsys, tmp_path):
     assert not failed
 
 
-@pytest.mark.parametrize("version", ["4.9.7"])
+PROVIDERS = "org.apache.rocketmq.auth.authentication.provider"
+CHECKED = {
+    "4.9.7": {"aclEnable": "true"},  # accounts in conf/plain_acl.yml
+    "5.5.0": {
+        "authenticationEnabled": "true",
+        "authenticationProvider": f"{PROVIDERS}.DefaultAuthenticationProvider",
+        "authenticationMetadataProvider": f"{PROVIDERS}.LocalAuthenticationMetadataProvider",
+        "initAuthenticationUser": '{"username":"twinlogkey","password":"12345678"}',
+        "innerClientAuthenticationCredentials": '{"accessKey":"twinlogkey","secretKey":"12345678"}',
+    },
+}
+
+
+@pytest.mark.parametrize("version", CHECKED)
 async def test_signed_requests_pass_a_broker_that_checks_them(version, tmp_path):
     java = JavaRocketmq(version)
     home = tmp_path / "broker"
     account = "accounts:\n- accessKey: twinlogkey\n  secretKey: '12345678'\n  admin: true\n"
     _write(home / "conf" / "plain_acl.yml", account)
     credentials = Credentials("twinlogkey", "12345678")
-    with java.name_server(tmp_path / "ns") as names, java.broker(home, names.address, aclEnable="true"):
+    with java.name_server(tmp_path / "ns") as names, java.broker(home, names.address, **CHECKED[version]):
         good, bad = (
             ClientOptions(credentials=credentials),
             ClientOptions(credentials=Credentials("twinlogkey", "wrong")),
@@ -440,6 +453,15 @@ async def test_signed_requests_pass_a_broker_that_checks_them(version, tmp_path)
             queue = (await producer.queues("Signed"))[0]
             with pytest.raises(BrokerRefused, match=r"[Ss]ignature"):
                 await producer.send(Outgoing("Signed", "x"), queue=queue)
+        refused = PushConsumer(names.address, "G", Got(), options=bad)
+        refused.subscribe("Signed")
+        with pytest.raises(BrokerRefused, match=r"[Ss]ignature"):
+            await refused.start()
+        got = Got()
+        accepted = PushConsumer(names.address, "G", got, options=good, consumer_options=FIRST)
+        accepted.subscribe("Signed")
+        async with accepted:
+            await until(lambda: got.bodies == ["x"])
 
 
 async def test_tls_connections_work(clusters):

@@ -2,11 +2,12 @@
 
 from twinlog.client.admin_groups import AdminGroups
 from twinlog.client.admin_messages import AdminMessages
+from twinlog.client.admin_replication import AdminReplication
 from twinlog.client.admin_servers import AdminServers
 from twinlog.client.admin_topics import AdminTopics
 
 
-class Admin(AdminTopics, AdminGroups, AdminMessages, AdminServers):
+class Admin(AdminTopics, AdminGroups, AdminMessages, AdminServers, AdminReplication):
     """One administrator's session.
 
         async with Admin("127.0.0.1:9876") as admin:

@@ -36,12 +36,14 @@ from twinlog.wire.bodies import (
     decode_body,
     encode_body,
 )
-from twinlog.wire.codes import RequestCode
+from twinlog.wire.codes import RequestCode, ResponseCode
 
 log = get_logger(__name__)
 RETRY_PREFIX = "%RETRY%"
 _REBALANCE_MS = 20_000
 _UNSETTLED_MS = 1_000  # while a route is unknown or another member still holds a lock
+# Refusals of a first heartbeat that waiting does not change, such as wrong credentials (4.x answers them with 1).
+_HOPELESS_CODES = (ResponseCode.NO_PERMISSION, ResponseCode.SYSTEM_ERROR)
 
 
 class StartFrom(Enum):
@@ -158,7 +160,9 @@ class PushConsumer:
             for topic in list(self.subscriptions):
                 await self._known(topic)
             await self._check_expressions()
-            await self.session.send_heartbeats()
+            for error in await self.session.send_heartbeats():
+                if isinstance(error, BrokerRefused) and error.code in _HOPELESS_CODES:
+                    raise error
             await self._rebalance()
         except BaseException:
             await self.session.close()

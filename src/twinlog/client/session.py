@@ -226,8 +226,8 @@ class Session:
 
     # -- heartbeats ----------------------------------------------------------------------------
 
-    async def send_heartbeats(self, addresses: Iterable[str] | None = None) -> list[str]:
-        """Tell the brokers in use that this client is alive; the addresses that could not be told."""
+    async def send_heartbeats(self, addresses: Iterable[str] | None = None) -> list[Exception]:
+        """Tell the brokers in use that this client is alive; why some of them could not be told."""
         if self._heartbeat is None:
             return []
         told = sorted(self._addresses() if addresses is None else addresses)
@@ -237,11 +237,11 @@ class Session:
         results = await asyncio.gather(
             *(self.ask(address, RequestCode.HEART_BEAT, {}, body) for address in told), return_exceptions=True
         )
-        lost = []
+        lost: list[Exception] = []
         for address, result in zip(told, results, strict=True):
             if isinstance(result, Failures):
                 log.warning("a heartbeat was not taken", broker=address, error=str(result))
-                lost.append(address)
+                lost.append(result)
             elif isinstance(result, BaseException):
                 raise result
         return lost
