@@ -152,6 +152,7 @@ class CommitLog:
             segment = self.tail()
             position = self.log_end - segment.base
             length = min(len(data), segment.size - position)
+            segment.populate(position + length)
             segment.map[position : position + length] = data[:length]
             self.log_end += length
             data = data[length:]
@@ -177,8 +178,11 @@ class CommitLog:
 
     # ---- shrinking
 
-    def truncate(self, end: int) -> None:
-        """Cut the log at `end`: later files go, and the rest of the last file becomes zeros."""
+    def truncate(self, end: int, *, durable: bool = False) -> None:
+        """Cut the log at `end`: later files go, and the rest of the last file becomes zeros.
+
+        `durable` waits until the zeros are on disk, so that not even a power failure brings records back.
+        """
         with self._flush_lock:
             self._drop_next()
             while self.segments and self.segments[-1].base > end:
@@ -186,8 +190,9 @@ class CommitLog:
             self.log_end = end
             self.flushed_end = min(self.flushed_end, end)
             if self.segments and self.writable and self.segments[-1].writable and end < self.segments[-1].end:
-                self.segments[-1].zero_from(max(0, end - self.segments[-1].base))
-                self.segments[-1].flush()
+                zeroed = self.segments[-1].zero_from(max(0, end - self.segments[-1].base))
+                if durable and zeroed:
+                    self.segments[-1].flush()
 
     def drop_oldest(self) -> Segment | None:
         """Delete the oldest segment; never the last one, nor one that a flush may be working on."""

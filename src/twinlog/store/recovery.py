@@ -141,7 +141,7 @@ class Recovery:
         )
         report.scanned_from = self._log.segments[start].base
         report.log_end = self._walk(start)
-        self._log.truncate(report.log_end)
+        self._log.truncate(report.log_end, durable=True)
         self._queues.truncate_after(report.log_end)
         if self._index is not None:
             self._index.truncate_after(report.log_end)

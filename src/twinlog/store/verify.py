@@ -110,11 +110,12 @@ def _count_expected(batch: RecordBatch, expected: dict[tuple[str, int], int]) ->
     """Raise each queue's expected end; returns the number of fillers."""
     queued = batch.sys_flag & SKIPPED_TRANSACTION_BIT == 0
     keys = batch.topic_number << 32 | batch.queue_id.astype(np.int64) & 0xFFFFFFFF
-    for key in np.unique(keys[queued]):
-        rows = queued & (keys == key)
-        row = int(np.argmax(rows))
+    _, rows, numbers = np.unique(keys[queued], return_index=True, return_inverse=True)
+    ends = np.zeros(len(rows), np.int64)
+    np.maximum.at(ends, numbers.reshape(-1), batch.queue_offset[queued] + 1)
+    for row, end in zip(np.flatnonzero(queued)[rows].tolist(), ends.tolist(), strict=True):
         name = batch.topics[int(batch.topic_number[row])], int(batch.queue_id[row])
-        expected[name] = max(expected[name], int(batch.queue_offset[rows].max()) + 1)
+        expected[name] = max(expected[name], end)
     if QUARANTINE_TOPIC not in batch.topics:
         return 0
     number = batch.topics.index(QUARANTINE_TOPIC)
