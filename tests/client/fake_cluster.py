@@ -48,6 +48,7 @@ class FakeBroker:
         self.heartbeats: list[HeartbeatData] = []
         self.seen: list[Request] = []
         self.sent_back: list[SendBackHeader] = []
+        self.suggested = 0  # the broker id that pulls are sent to
         self.scripted: dict[int, list] = defaultdict(list)
         self._held: list[tuple[MessageQueue, Request]] = []
         self._physical = itertools.count(0, 1000)
@@ -136,7 +137,10 @@ class FakeBroker:
         found = messages[at : at + (header.max_msg_nums or 32)]
         code = C.SUCCESS if found else C.PULL_NOT_FOUND if at == end else C.PULL_OFFSET_MOVED
         answer = PullResponseHeader(
-            suggest_which_broker_id=0, next_begin_offset=min(at + len(found), end), min_offset=0, max_offset=end
+            suggest_which_broker_id=self.suggested,
+            next_begin_offset=min(at + len(found), end),
+            min_offset=0,
+            max_offset=end,
         )
         return request.reply(code, fields=encode_fields(answer), body=b"".join(map(encode_message, found)))
 
@@ -216,10 +220,15 @@ class FakeBroker:
 
 
 class FakeCluster:
-    """`async with FakeCluster() as cluster:` gives brokers `broker-a`, ... and a name server that knows them."""
+    """`async with FakeCluster() as cluster:` gives brokers `broker-a`, ... and a name server that knows them.
 
-    def __init__(self, brokers: int = 1, queues: int = 2) -> None:
+    With `replica`, `broker-a` has one under id 1; `masters_known=False` takes the masters off the routes.
+    """
+
+    def __init__(self, brokers: int = 1, queues: int = 2, *, replica: bool = False) -> None:
         self.brokers = [FakeBroker(f"broker-{chr(97 + i)}", self) for i in range(brokers)]
+        self.replica = FakeBroker("broker-a", self) if replica else None
+        self.masters_known = True
         self.topics: dict[str, int] = {"TBW102": 8}
         self.default_queues = queues
         self.requests: list[Request] = []
@@ -240,13 +249,23 @@ class FakeCluster:
         return MessageQueue(topic, self.brokers[broker].name, queue_id)
 
     async def __aenter__(self) -> Self:
-        for server in (self.names, *(broker.server for broker in self.brokers)):
+        for server in self._servers():
             await server.start("127.0.0.1", 0)
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        for server in (self.names, *(broker.server for broker in self.brokers)):
+        for server in self._servers():
             await server.stop()
+
+    def _servers(self) -> list[Server]:
+        brokers = [*self.brokers, self.replica] if self.replica else self.brokers
+        return [self.names, *(broker.server for broker in brokers)]
+
+    def _addresses(self, broker: FakeBroker) -> dict[int, str]:
+        addresses = {0: broker.address} if self.masters_known else {}
+        if self.replica is not None and self.replica.name == broker.name:
+            addresses[1] = self.replica.address
+        return addresses
 
     def _route(self, request: Request) -> Command:
         self.requests.append(request)
@@ -261,7 +280,7 @@ class FakeCluster:
                 for b in self.brokers
             ],
             broker_datas=[
-                BrokerData(cluster="C", broker_name=b.name, broker_addrs={0: b.address}) for b in self.brokers
+                BrokerData(cluster="C", broker_name=b.name, broker_addrs=self._addresses(b)) for b in self.brokers
             ],
         )
         return request.reply(body=encode_body(route, int_keys="quoted"))
