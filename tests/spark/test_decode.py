@@ -116,13 +116,15 @@ def test_compressed_bodies_are_inflated_and_lose_their_flag():
 
 def test_a_body_that_does_not_inflate_is_an_error_with_its_place():
     data = encode_message(Message(topic="T", body=b"no zlib", sys_flag=1, queue_id=3, queue_offset=41))
-    with pytest.raises(BadRecord, match="topic T broker broker-a queue 3 offset 41.*decompress=false"):
+    with pytest.raises(BadRecord, match=r"topic T broker broker-a queue 3 offset 41.*decompress=false"):
         rows_of(data)
 
 
 def test_messages_of_an_inner_batch_are_rows():
     elements = [BatchElement(flag=n, body=b"%d" % n, properties=b"TAGS\x01t%d\x02" % n) for n in range(3)]
-    batch = Message(topic="T", body=encode_batch(elements), sys_flag=0xC0, queue_offset=7, properties={"INNER_NUM": "3"})
+    batch = Message(
+        topic="T", body=encode_batch(elements), sys_flag=0xC0, queue_offset=7, properties={"INNER_NUM": "3"}
+    )
     data = encode_message(batch) + encode_message(Message(topic="T", body=b"after", queue_offset=10))
     found = [(row["queueOffset"], row["body"], row["tags"], row["sysFlag"]) for row in rows_of(data)]
     assert found == [(7, b"0", "t0", 0), (8, b"1", "t1", 0), (9, b"2", "t2", 0), (10, b"after", None, 0)]

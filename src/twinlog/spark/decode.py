@@ -8,10 +8,11 @@ what is rare runs per record: compressed bodies, inner batches, IPv6 hosts, ids 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from twinlog.spark.errors import BadRecord
 from twinlog.spark.property_columns import PropertyColumns, spans
@@ -46,22 +47,45 @@ _HEX = np.frombuffer("".join(f"{n:02X}" for n in range(256)).encode(), np.uint8)
 class Decoder:
     """Makes batches of `columns` from scanned records; one for each partition."""
 
-    def __init__(self, columns: Columns, *, broker_name: str, segment: str = "", inflates: bool = True) -> None:
+    def __init__(
+        self,
+        columns: Columns,
+        *,
+        broker_name: str,
+        segment: str = "",
+        inflates: bool = True,
+        tags: Iterable[str] | None = None,
+    ) -> None:
+        """With `tags`, only messages with one of them: a broker's filter compares hashes, which may collide."""
         self.schema = arrow_schema(columns)
         self._columns = columns
         self._constants = {"brokerName": broker_name, "segment": segment}
         self._broker_name = broker_name
         self._inflates = inflates
+        self._tags = None if tags is None else pa.array(sorted(tags), pa.string())
 
     def decode(self, records: RecordBatch) -> Iterator[pa.RecordBatch]:
         """The records as batches that are not too large; messages of an inner batch become rows of their own."""
+        for part in _parts(self.unwrap(records)):
+            batch = self._decode_part(part)
+            if len(batch):
+                yield batch
+
+    def unwrap(self, records: RecordBatch) -> RecordBatch:
+        """`records` with each message a record of its own, as almost all of them are already."""
         if len(records) and bool((records.sys_flag & _INNER == _INNER).any()):
-            records = self._unwrapped(records)
-        for part in _parts(records):
-            yield self._decode_part(part)
+            return self._unwrapped(records)
+        return records
 
     def _decode_part(self, records: RecordBatch) -> pa.RecordBatch:
         one = _Part(records)
+        if self._tags is not None:
+            keep = pc.call_function("is_in", [one.pairs.column(TAGS)], pc.SetLookupOptions(self._tags)).to_numpy(
+                zero_copy_only=False
+            )
+            if not keep.all():
+                records = records.select(keep)
+                one = _Part(records)
         arrays = []
         for name in self._columns:
             if name in _PLAIN_INTS:

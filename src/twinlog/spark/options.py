@@ -149,6 +149,12 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     commits = streaming and values.flag("commitOffsetsToGroup", False)
     if commits and group is None:
         raise BadOption("commitOffsetsToGroup needs consumerGroup: name the group whose offsets are to be published")
+    rows_max = values.optional_integer("maxOffsetsPerTrigger", low=1) if streaming else None
+    rows_min = values.optional_integer("minOffsetsPerTrigger", low=1) if streaming else None
+    if rows_max is not None and rows_min is not None and rows_min > rows_max:
+        raise BadOption(
+            f"minOffsetsPerTrigger {rows_min} is above maxOffsetsPerTrigger {rows_max}: no batch could be made"
+        )
     return ReadOptions(
         cluster=cluster,
         topics=topics,
@@ -156,7 +162,8 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         assigned=assigned,
         starting=starting,
         ending=Position(Place.LATEST) if streaming else _ending(values),
-        no_match_is_latest=values.choice("startingOffsetsByTimestampStrategy", "error", ("error", "latest")) == "latest",
+        no_match_is_latest=values.choice("startingOffsetsByTimestampStrategy", "error", ("error", "latest"))
+        == "latest",
         consumer_group=group,
         pull_group=group or values.text("groupIdPrefix") or "spark-rocketmq-source",
         fail_on_data_loss=values.flag("failOnDataLoss", True),
@@ -169,8 +176,8 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         read_from=values.choice("readFrom", "master", ("master", "slave", "any")),
         include_properties=values.flag("includeProperties", True),
         inflates=values.flag("decompress", True),
-        trigger_rows_max=values.optional_integer("maxOffsetsPerTrigger", low=1) if streaming else None,
-        trigger_rows_min=values.optional_integer("minOffsetsPerTrigger", low=1) if streaming else None,
+        trigger_rows_max=rows_max,
+        trigger_rows_min=rows_min,
         trigger_delay_ms_max=values.duration_ms("maxTriggerDelay", 900_000),
         commits_to_group=commits,
         initial_offsets_location=values.text("initialOffsetsLocation") if streaming else None,

@@ -20,12 +20,13 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from twinlog.spark.errors import SparkSourceError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSource
 
 JAVA_VERSION_MIN = 17
 DEFAULT_MASTER = "local[*]"
@@ -53,9 +54,7 @@ class NoJava(SparkSourceError):
     """Spark has no Java to run on."""
 
 
-def start(
-    name: str = "twinlog", *, master: str | None = None, conf: Mapping[str, str] | None = None
-) -> SparkSession:
+def start(name: str = "twinlog", *, master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
     """A session with our sources registered; an existing one is used if there is one."""
     from pyspark.sql import SparkSession
 
@@ -78,7 +77,7 @@ def register(spark: SparkSession) -> SparkSession:
     for source in (RocketmqSource, RocketmqStoreSource):
         # A class of this session alone: it travels to Spark's workers by value, with what this session told it.
         members = {"__module__": "__main__", "pushes_filters": True, "default_checkpoints": checkpoints}
-        spark.dataSource.register(type(source.__name__, (source,), members))
+        spark.dataSource.register(cast("type[DataSource]", type(source.__name__, (source,), members)))
     return spark
 
 

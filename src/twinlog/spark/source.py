@@ -36,12 +36,16 @@ class RocketmqSource(DataSource):
         from twinlog.spark.batch_reader import FilteringQueueReader, QueueReader
 
         options = read_options(self.options, streaming=False)
-        columns = chosen_columns(schema, message_columns(MESSAGE_COLUMNS, include_properties=options.include_properties))
+        columns = chosen_columns(
+            schema, message_columns(MESSAGE_COLUMNS, include_properties=options.include_properties)
+        )
         return FilteringQueueReader(options, columns) if self.pushes_filters else QueueReader(options, columns)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from twinlog.spark.stream_reader import QueueStreamReader
 
         options = read_options(self.options, streaming=True)
-        columns = chosen_columns(schema, message_columns(MESSAGE_COLUMNS, include_properties=options.include_properties))
+        columns = chosen_columns(
+            schema, message_columns(MESSAGE_COLUMNS, include_properties=options.include_properties)
+        )
         return QueueStreamReader(options, columns, self.default_checkpoints)

@@ -108,7 +108,9 @@ def _directories(text: str) -> list[Path]:
     """The directories that `text`, which may hold * and ?, stands for."""
     path = text.removeprefix("file://") if text.startswith("file:///") else text.removeprefix("file:")
     if "://" in path:
-        raise BadOption(f"store {text!r} is no local path: stores are memory-mapped, so mount it where all workers see it")
+        raise BadOption(
+            f"store {text!r} is no local path: stores are memory-mapped, so mount it where all workers see it"
+        )
     found = sorted(glob.glob(path)) if any(letter in path for letter in "*?[") else [path]
     roots = [Path(one).absolute() for one in found if Path(one).is_dir()]
     if not roots:

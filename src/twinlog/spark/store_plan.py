@@ -11,10 +11,13 @@ and bytes that a truncation left behind the end are never taken for records.
 
 from __future__ import annotations
 
+import itertools
 import mmap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 from twinlog.spark.errors import BadRecord
 from twinlog.store.errors import NotAStore
@@ -66,7 +69,7 @@ def list_segments(directories: Sequence[Path], root: Path) -> list[SegmentFile]:
         if one != size:
             raise BadRecord(f"segment {path} has {one} bytes, the first one {size}: copy the store again, or repair it")
     files = [SegmentFile(path, int(path.name), size, size) for path, _ in sized]
-    for before, after in zip(files, files[1:], strict=False):
+    for before, after in itertools.pairwise(files):
         if before.base + size != after.base:
             raise BadRecord(f"segment {after.path} does not begin where {before.path.name} ends: a file is missing")
     while files:
@@ -104,8 +107,6 @@ def first_record(buffer: mmap.mmap | bytes, begin: int, search_end: int, end: in
 
 
 def _is_record(buffer: mmap.mmap | bytes, position: int, end: int, base: int) -> bool:
-    import numpy as np
-
     size = int.from_bytes(buffer[position : position + 4], "big", signed=True)
     if size < RECORD_BYTES_MIN or position + size > end:
         return False

@@ -57,7 +57,9 @@ class RocketmqStoreSource(DataSource):
 
     def _plain_options(self) -> dict[str, str]:
         # The schema is asked for before Spark says whether this is a batch or a stream.
-        return {name: value for name, value in self.options.items() if name not in ("startingoffsets", "maxbytespertrigger")}
+        return {
+            name: value for name, value in self.options.items() if name not in ("startingoffsets", "maxbytespertrigger")
+        }
 
 
 def _known(options: StoreOptions) -> Columns:
@@ -144,17 +146,13 @@ def _limited(records: RecordBatch, limits: Limits) -> RecordBatch:
 
 
 def _in_time(segments: list[SegmentFile], limits: Limits) -> list[SegmentFile]:
-    """The segments that may hold records of the wanted time; a segment's first record tells when the one before ended."""
+    """The segments that may hold records of the wanted time; its first record tells when the one before ended."""
     if "storeTimestamp" not in limits.low and "storeTimestamp" not in limits.high:
         return segments
     begins = [_begin_ms(one) for one in segments]
     ends = [*begins[1:], 1 << 62]
     overlaps = limits.overlaps
-    return [
-        one
-        for one, low, high in zip(segments, begins, ends, strict=True)
-        if overlaps("storeTimestamp", low, high)
-    ]
+    return [one for one, low, high in zip(segments, begins, ends, strict=True) if overlaps("storeTimestamp", low, high)]
 
 
 def _begin_ms(file: SegmentFile) -> int:

@@ -1,0 +1,1 @@
+from twinlog.spark.source import RocketmqSource as DefaultSource  # noqa: F401

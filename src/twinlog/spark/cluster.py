@@ -1,0 +1,207 @@
+"""What the driver asks a cluster: topics, queues, their offsets, and where groups stand.
+
+Questions to one broker travel together. A question that fails is asked again a few times, after a fresh look at the
+route: a broker may have died, moved, or changed its role.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+from twinlog.client.errors import BrokerRefused, NoNameServer, NoRoute
+from twinlog.client.routes import TopicRoute, read_route
+from twinlog.net.errors import NetError
+from twinlog.spark.errors import CannotRead
+from twinlog.spark.offsets import Offsets, where
+from twinlog.spark.options import ClusterOptions
+from twinlog.spark.remoting import Answer, connection_to, forget_connection
+from twinlog.wire.bodies import ClusterInfo, MessageQueue, TopicList, TopicRouteData, decode_body
+from twinlog.wire.codes import RequestCode, ResponseCode
+from twinlog.wire.command import Command
+from twinlog.wire.fields import encode_fields
+from twinlog.wire.headers import QueryOffsetHeader, QueueHeader, SearchOffsetHeader, UpdateOffsetHeader
+
+T = TypeVar("T")
+MASTER_ID = 0
+_SYSTEM_TOPIC = re.compile(
+    r"TBW102|SCHEDULE_TOPIC_XXXX|BenchmarkTest|SELF_TEST_TOPIC|OFFSET_MOVED_EVENT|TRANS_CHECK_MAX_TIME_TOPIC"
+    r"|CHECKPOINT_TOPIC|DefaultHeartBeatSyncerTopic|(?:RMQ|rmq)_(?:SYS|sys)_.*|.*_REPLY_TOPIC|%SYS%.*"
+)
+
+
+class Cluster:
+    """Answers about a cluster, asked for at need; holds no socket, so it may travel between processes."""
+
+    def __init__(self, options: ClusterOptions, read_from: str = "master") -> None:
+        self._options = options
+        self._read_from = read_from
+        self._routes: dict[str, TopicRoute] = {}
+
+    # -- topics and queues -------------------------------------------------------------------------
+
+    def topics_like(self, pattern: str) -> list[str]:
+        """The topics whose whole name matches; never the brokers' own, and those with a % only if it begins so."""
+        answer = self._ask_name_server(Command(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER))
+        names = set(decode_body(TopicList, bytes(answer.body)).topic_list)
+        own = self._own_topics()
+        wants_marked = pattern.lstrip("(\\").startswith("%")
+        plain = {name for name in names - own if not _SYSTEM_TOPIC.fullmatch(name)}
+        wanted = plain if wants_marked else {name for name in plain if not name.startswith("%")}
+        return sorted(name for name in wanted if re.fullmatch(pattern, name))
+
+    def queues(self, topics: Iterable[str]) -> list[MessageQueue]:
+        """The readable queues of `topics`; NoRoute for a topic that does not exist."""
+        return sorted(queue for topic in topics for queue in self.route(topic, fresh=True).readable)
+
+    def route(self, topic: str, *, fresh: bool = False) -> TopicRoute:
+        if fresh or topic not in self._routes:
+            fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
+            try:
+                answer = self._ask_name_server(Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, fields=fields))
+            except BrokerRefused as error:
+                if error.code == ResponseCode.TOPIC_NOT_EXIST:
+                    raise NoRoute(topic, ";".join(self._options.name_servers)) from None
+                raise
+            self._routes[topic] = read_route(topic, decode_body(TopicRouteData, bytes(answer.body)))
+        return self._routes[topic]
+
+    def address_of(self, queue: MessageQueue, *, fresh: bool = False, attempt: int = 0) -> str:
+        """Where to read a queue, as `readFrom` says; with `any`, each further attempt takes the next broker."""
+        brokers = self.route(queue.topic, fresh=fresh).brokers.get(queue.broker_name, {})
+        if self._read_from == "master":
+            usable = [brokers[MASTER_ID]] if MASTER_ID in brokers else []
+        else:
+            ids = sorted(broker_id for broker_id in brokers if broker_id != MASTER_ID)
+            first = [MASTER_ID] if self._read_from == "any" and MASTER_ID in brokers else []
+            usable = [brokers[broker_id] for broker_id in (*first, *ids)]
+        if not usable:
+            known = ", ".join(f"{broker_id} at {address}" for broker_id, address in sorted(brokers.items())) or "none"
+            wanted = "broker" if self._read_from == "any" else self._read_from
+            hint = "readFrom=any takes whichever is up"
+            raise CannotRead(f"{where(queue)}: no {wanted} is registered (broker ids: {known}); {hint}")
+        return usable[attempt % len(usable)]
+
+    # -- offsets -----------------------------------------------------------------------------------
+
+    def min_offsets(self, queues: Iterable[MessageQueue]) -> Offsets:
+        return self._offsets(queues, lambda q: _queue_request(RequestCode.GET_MIN_OFFSET, q))
+
+    def max_offsets(self, queues: Iterable[MessageQueue]) -> Offsets:
+        return self._offsets(queues, lambda q: _queue_request(RequestCode.GET_MAX_OFFSET, q))
+
+    def offsets_at(self, times_ms: Mapping[MessageQueue, int]) -> Offsets:
+        """The first offset stored at or after each queue's time; its max offset when there is none."""
+
+        def request(queue: MessageQueue) -> Command:
+            header = SearchOffsetHeader(
+                topic=queue.topic, queue_id=queue.queue_id, timestamp=times_ms[queue], boundary_type="LOWER"
+            )
+            return Command(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, fields=encode_fields(header))
+
+        return self._offsets(times_ms, request)
+
+    def committed(self, group: str, queues: Iterable[MessageQueue]) -> Offsets:
+        """Where the group goes on; queues in which it never committed are left out."""
+
+        def request(queue: MessageQueue) -> Command:
+            # Without this Java answers 0 for a queue that still has its first message.
+            header = QueryOffsetHeader(
+                consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, set_zero_if_not_found=False
+            )
+            return Command(RequestCode.QUERY_CONSUMER_OFFSET, fields=encode_fields(header))
+
+        return self._offsets(queues, request, (ResponseCode.QUERY_NOT_FOUND,))
+
+    def commit(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """Note the next offset of each queue for the group."""
+
+        def request(queue: MessageQueue) -> Command:
+            header = UpdateOffsetHeader(
+                consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offsets[queue]
+            )
+            return Command(RequestCode.UPDATE_CONSUMER_OFFSET, fields=encode_fields(header))
+
+        self._ask_brokers(offsets, request)
+
+    def _offsets(
+        self, queues: Iterable[MessageQueue], request: Callable[[MessageQueue], Command], absent: tuple[int, ...] = ()
+    ) -> Offsets:
+        answers = self._ask_brokers(queues, request, absent)
+        return {queue: int(answer.fields["offset"]) for queue, answer in answers.items() if answer.code not in absent}
+
+    def _own_topics(self) -> set[str]:
+        """Clusters and brokers have a topic of their own name."""
+        info = decode_body(ClusterInfo, bytes(self._ask_name_server(Command(RequestCode.GET_BROKER_CLUSTER_INFO)).body))
+        return set(info.broker_addr_table) | set(info.cluster_addr_table)
+
+    # -- asking ------------------------------------------------------------------------------------
+
+    def _ask_brokers(
+        self,
+        queues: Iterable[MessageQueue],
+        request: Callable[[MessageQueue], Command],
+        also_accept: tuple[int, ...] = (),
+    ) -> dict[MessageQueue, Answer]:
+        left, found = sorted(queues), {}
+
+        def ask(attempt: int) -> dict[MessageQueue, Answer]:
+            by_address: dict[str, list[MessageQueue]] = {}
+            topics = {queue.topic for queue in left} if attempt else set()
+            for topic in topics:
+                self.route(topic, fresh=True)
+            for queue in left:
+                if queue not in found:
+                    by_address.setdefault(self.address_of(queue, attempt=attempt), []).append(queue)
+            for address, asked in by_address.items():
+                answers = self._ask(address, [request(queue) for queue in asked])
+                for queue, answer in zip(asked, answers, strict=True):
+                    self._check(address, request(queue).code, answer, also_accept)
+                    found[queue] = answer
+            return found
+
+        answers = self._again_on_failure(ask)
+        return {queue: answers[queue] for queue in left}
+
+    def _ask_name_server(self, command: Command) -> Answer:
+        def ask(attempt: int) -> Answer:
+            last: NetError | None = None
+            for address in self._options.name_servers:
+                try:
+                    (answer,) = self._ask(address, [command])
+                except NetError as error:
+                    last = error
+                    continue
+                self._check(address, command.code, answer)
+                return answer
+            raise NoNameServer(";".join(self._options.name_servers), last)
+
+        return self._again_on_failure(ask)
+
+    def _ask(self, address: str, commands: list[Command]) -> list[Answer]:
+        try:
+            return connection_to(address, self._options).ask(commands)
+        except NetError:
+            forget_connection(address, self._options)
+            raise
+
+    def _again_on_failure(self, ask: Callable[[int], T]) -> T:
+        for attempt in range(self._options.tries):
+            try:
+                return ask(attempt)
+            except (NetError, NoNameServer):
+                if attempt + 1 == self._options.tries:
+                    raise
+                time.sleep(self._options.retry_interval_ms / 1000)
+        raise AssertionError("there is at least one try")
+
+    @staticmethod
+    def _check(address: str, code: int, answer: Answer, also_accept: tuple[int, ...] = ()) -> None:
+        if answer.code != ResponseCode.SUCCESS and answer.code not in also_accept:
+            raise BrokerRefused(code, answer.code, answer.remark, address)
+
+
+def _queue_request(code: int, queue: MessageQueue) -> Command:
+    return Command(code, fields=encode_fields(QueueHeader(topic=queue.topic, queue_id=queue.queue_id)))

@@ -1,0 +1,127 @@
+"""From what the options say to numbers: which queues, and at which offsets reading starts and ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from twinlog.client.errors import NoRoute
+from twinlog.spark.cluster import Cluster
+from twinlog.spark.errors import BadOption
+from twinlog.spark.fetch import tell_loss
+from twinlog.spark.offsets import EARLIEST, LATEST, Offsets, where
+from twinlog.spark.options import Place, Position, ReadOptions
+from twinlog.wire.bodies import MessageQueue
+
+
+def find_queues(options: ReadOptions, cluster: Cluster) -> list[MessageQueue]:
+    """The queues that are to be read, as they are now."""
+    if options.assigned:
+        known = set(cluster.queues({queue.topic for queue in options.assigned}))
+        missing = [queue for queue in options.assigned if queue not in known]
+        if missing:
+            raise BadOption(f"assign: {where(missing[0])} does not exist; the route knows {_shown(known)}")
+        return list(options.assigned)
+    topics = options.topics if options.pattern is None else cluster.topics_like(options.pattern)
+    return cluster.queues(topics)
+
+
+def find_queues_that_remain(
+    options: ReadOptions, cluster: Cluster, known: Mapping[MessageQueue, int]
+) -> list[MessageQueue]:
+    """The same while a stream runs: what has vanished is a loss, which may be forgiven, and not a wrong option."""
+    topics = set(options.topics)
+    if options.assigned:
+        topics = {queue.topic for queue in options.assigned}
+    elif options.pattern is not None:
+        topics = set(cluster.topics_like(options.pattern))
+    found: list[MessageQueue] = []
+    for topic in sorted(topics):
+        try:
+            found += cluster.queues([topic])
+        except NoRoute as error:
+            tell_loss(options.fail_on_data_loss, f"topic {topic}", f"it is gone: {error}")
+    if options.assigned:
+        found = [queue for queue in found if queue in options.assigned]
+    for queue in sorted(set(known) - set(found)):
+        tell_loss(options.fail_on_data_loss, where(queue, known[queue]), "the queue is gone")
+    return found
+
+
+def starting_offsets(options: ReadOptions, cluster: Cluster, queues: Sequence[MessageQueue]) -> Offsets:
+    """Where reading starts; an offset that is not there is a loss."""
+    low, high = cluster.min_offsets(queues), cluster.max_offsets(queues)
+    position = options.starting
+    if position.place is Place.EARLIEST:
+        return low
+    if position.place is Place.LATEST:
+        return high
+    if position.place in (Place.TIME, Place.TIMES):
+        found = cluster.offsets_at(_times(position, queues, "startingOffsetsByTimestamp"))
+        return {queue: _started(options, position, queue, found[queue], high[queue]) for queue in queues}
+    if position.place is Place.GROUP:
+        assert options.consumer_group is not None
+        master = Cluster(options.cluster)
+        given = master.committed(options.consumer_group, queues)
+        given = {queue: given.get(queue, EARLIEST) for queue in queues}
+    else:
+        given = _numbers(position, queues, "startingOffsets")
+    return {queue: _inside(options, queue, given[queue], low[queue], high[queue]) for queue in queues}
+
+
+def ending_offsets(options: ReadOptions, cluster: Cluster, queues: Sequence[MessageQueue]) -> Offsets:
+    """Where a batch ends."""
+    high = cluster.max_offsets(queues)
+    position = options.ending
+    if position.place is Place.LATEST:
+        return high
+    if position.place in (Place.TIME, Place.TIMES):
+        return cluster.offsets_at(_times(position, queues, "endingOffsetsByTimestamp"))
+    ends = {}
+    for queue, number in _numbers(position, queues, "endingOffsets").items():
+        if number > high[queue]:
+            what = f"the queue ends at {high[queue]}, before the ending offset"
+            tell_loss(options.fail_on_data_loss, where(queue, number), what)
+        ends[queue] = high[queue] if number == LATEST else min(number, high[queue])
+    return ends
+
+
+def _started(options: ReadOptions, position: Position, queue: MessageQueue, found: int, high: int) -> int:
+    if found < high or options.no_match_is_latest:
+        return found
+    time_ms = position.numbers.get(queue, position.time_ms)
+    hint = "give an earlier time, or startingOffsetsByTimestampStrategy=latest"
+    raise BadOption(f"{where(queue)} has no message stored at or after {time_ms} ms: {hint}")
+
+
+def _inside(options: ReadOptions, queue: MessageQueue, number: int, low: int, high: int) -> int:
+    if number in (EARLIEST, LATEST):
+        return low if number == EARLIEST else high
+    if low <= number <= high:
+        return number
+    what = "the messages have expired" if number < low else "that is in the future"
+    tell_loss(options.fail_on_data_loss, where(queue, number), f"the queue holds offsets {low} to {high}, {what}")
+    return min(max(number, low), high)
+
+
+def _times(position: Position, queues: Sequence[MessageQueue], option: str) -> dict[MessageQueue, int]:
+    if position.place is Place.TIME:
+        return dict.fromkeys(queues, position.time_ms)
+    return _numbers(position, queues, option)
+
+
+def _numbers(position: Position, queues: Sequence[MessageQueue], option: str) -> Offsets:
+    """The given numbers, once it is certain that each queue has one and no other queue is named."""
+    unknown = sorted(set(position.numbers) - set(queues))
+    if unknown:
+        raise BadOption(f"{option}: {where(unknown[0])} is not read here; the queues are {_shown(queues)}")
+    missing = sorted(set(queues) - set(position.numbers))
+    if missing:
+        raise BadOption(f"{option} says nothing about {where(missing[0])}: name all queues, with -2 for earliest")
+    return {queue: position.numbers[queue] for queue in queues}
+
+
+def _shown(queues) -> str:
+    by_topic: dict[tuple[str, str], list[str]] = {}
+    for queue in sorted(queues):
+        by_topic.setdefault((queue.topic, queue.broker_name), []).append(str(queue.queue_id))
+    return "; ".join(f"topic {t} broker {b} queues {','.join(ids)}" for (t, b), ids in by_topic.items()) or "none"

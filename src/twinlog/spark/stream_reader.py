@@ -1,0 +1,171 @@
+"""`spark.readStream.format("rocketmq")`: one long-lived object in the driver plans, many copies in workers read.
+
+Spark pickles the reader into the read function, so it holds no socket; `commit` comes one batch late and `stop` not at
+all, so nothing depends on them. What a batch reads is fixed by its two offsets alone: a replay gives the same rows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from twinlog.client.errors import ClientError
+from twinlog.net.errors import NetError
+from twinlog.spark.cluster import Cluster
+from twinlog.spark.errors import SparkSourceError
+from twinlog.spark.fetch import read_queue, tell_loss
+from twinlog.spark.initial_offsets import place_for
+from twinlog.spark.offsets import Offsets, decode_offsets, encode_offsets, where
+from twinlog.spark.options import Place, ReadOptions
+from twinlog.spark.plan import cap_offsets, plan_ranges, rows_between, split_ranges
+from twinlog.spark.positions import find_queues, find_queues_that_remain, starting_offsets
+from twinlog.spark.schema import Columns
+from twinlog.telemetry.log import get_logger
+
+log = get_logger(__name__)
+
+
+class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Follows queues; the offset is the next message of each."""
+
+    def __init__(self, options: ReadOptions, columns: Columns, default_checkpoints: str | None = None) -> None:
+        self._options = options
+        self._columns = columns
+        self._cluster = Cluster(options.cluster, options.read_from)
+        self._initial_place = place_for(options, default_checkpoints)
+        self._initial: dict[str, int] | None = None
+        self._target: Offsets | None = None
+        self._trigger_ms: float | None = None  # when the last batch with rows was planned
+        self._published: Offsets = {}
+
+    # -- planning, in the driver -------------------------------------------------------------------
+
+    def initialOffset(self) -> dict:
+        """Where a new query starts: the same answer however often Spark asks, in this run and in a replay."""
+        if self._initial is None:
+            kept = None if self._initial_place is None else self._initial_place.load()
+            self._initial = kept if kept is not None else self._new_initial_offsets()
+        return dict(self._initial)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        options = self._options
+        if options.trigger_rows_max is not None:
+            return ReadMaxRows(options.trigger_rows_max)
+        return ReadAllAvailable() if options.trigger_rows_min is None else ReadMinRows(options.trigger_rows_min)
+
+    def latestOffset(self, start: dict, limit: ReadLimit) -> dict:
+        """Where the next batch ends; equal to `start` when there is nothing to do."""
+        position = decode_offsets(start)
+        self._publish(position)
+        latest = self._latest(position)
+        if not isinstance(limit, ReadAllAvailable) and self._target is None and self._should_wait(position, latest):
+            return encode_offsets(position)
+        end = cap_offsets(position, latest, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+        if rows_between(position, end):
+            self._trigger_ms = self._now_ms()
+        return encode_offsets(end)
+
+    def reportLatestOffset(self) -> dict | None:
+        """Shown in the query's progress, beside the offset it has reached: the difference is its lag."""
+        try:
+            return encode_offsets(self._cluster.max_offsets(find_queues(self._options, self._cluster)))
+        except (NetError, ClientError, SparkSourceError) as error:
+            log.warning("the newest offsets cannot be told", error=str(error))
+            return None
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        queues = find_queues(self._options, self._cluster)
+        self._target = self._cluster.max_offsets(queues)
+
+    def partitions(self, start: dict, end: dict) -> Sequence[InputPartition]:
+        ranges = plan_ranges(decode_offsets(start), decode_offsets(end), self._on_loss)
+        parts = split_ranges(
+            ranges, partitions_min=self._options.partitions_min, rows_max=self._options.partition_rows_max
+        )
+        return [InputPartition(part) for part in parts]
+
+    def commit(self, end: dict) -> None:
+        self._publish(decode_offsets(end))
+
+    def stop(self) -> None:
+        """Nothing to do: Spark does not call it reliably."""
+
+    # -- reading, in the workers -------------------------------------------------------------------
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if partition.value is not None:
+            yield from read_queue(self._options, self._columns, partition.value)
+
+    # -- parts of planning -------------------------------------------------------------------------
+
+    def _new_initial_offsets(self) -> dict[str, int]:
+        queues = find_queues(self._options, self._cluster)
+        initial = encode_offsets(starting_offsets(self._options, self._cluster, queues))
+        if self._initial_place is not None:
+            self._initial_place.save(initial)
+        elif self._options.starting.place is not Place.OFFSETS:
+            log.warning(
+                "the starting offsets of this stream are kept nowhere: if its first batch fails and is replayed, "
+                "messages that arrived in between may be lost; set initialOffsetsLocation",
+                starting=self._options.starting.place.value,
+            )
+        return initial
+
+    def _latest(self, position: Offsets) -> Offsets:
+        """The newest offsets; a queue not seen before comes in at its oldest message, to be read by the next batch."""
+        if self._target is not None:
+            latest = {queue: self._target.get(queue, at) for queue, at in position.items()}
+            new = sorted(set(self._target) - set(position))
+        else:
+            queues = find_queues_that_remain(self._options, self._cluster, position)
+            known = [queue for queue in queues if queue in position]
+            gone = {
+                queue: at for queue, at in position.items() if queue not in known
+            }  # it may come back: keep its place
+            latest = {**self._cluster.max_offsets(known), **gone}
+            new = sorted(set(queues) - set(position))
+        for queue, at in position.items():
+            if queue in latest and latest[queue] < at:
+                self._on_loss(where(queue), f"the stream was at {at}, the queue now ends at {latest[queue]}")
+                latest[queue] = at
+        # In the end of this batch a new queue stands at its beginning: the batch after it finds it there, and a replay
+        # needs nothing but the two offsets.
+        return {**latest, **self._cluster.min_offsets(new)} if new else latest
+
+    def _should_wait(self, position: Offsets, latest: Offsets) -> bool:
+        """Whether too little has arrived for a batch, and the wait for more is not over."""
+        rows_min = self._options.trigger_rows_min
+        if rows_min is None or rows_between(position, latest) >= rows_min:
+            return False
+        return self._trigger_ms is not None and self._now_ms() - self._trigger_ms < self._options.trigger_delay_ms_max
+
+    def _publish(self, position: Offsets) -> None:
+        """Tell the brokers how far the query is: when Spark asks what comes next, all before `position` is done."""
+        group = self._options.consumer_group
+        if not self._options.commits_to_group or group is None:
+            return
+        changed = {queue: at for queue, at in position.items() if self._published.get(queue) != at}
+        if not changed:
+            return
+        try:
+            Cluster(self._options.cluster).commit(group, changed)
+        except (NetError, ClientError, SparkSourceError) as error:
+            log.warning("a group's offsets were not published", group=group, error=str(error))
+        else:
+            self._published.update(changed)
+
+    def _on_loss(self, place: str, what: str) -> None:
+        tell_loss(self._options.fail_on_data_loss, place, what)
+
+    def _now_ms(self) -> float:
+        return time.monotonic() * 1000
