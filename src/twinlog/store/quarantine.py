@@ -18,7 +18,6 @@ no number is given to two messages. The original bytes are kept in
 from __future__ import annotations
 
 import json
-import logging
 import os
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -31,10 +30,11 @@ from twinlog.store.commit_log import BLANK, BLANK_BYTES, CommitLog
 from twinlog.store.consume_queue import FILL_SIZE, pack_unit
 from twinlog.store.file_ops import FILE_OPS, FileOps
 from twinlog.store.queue_table import Queue, QueueTable
+from twinlog.telemetry.log import get_logger
 from twinlog.wire.message import MAGIC_BLANK, RECORD_BYTES_MIN, Message, encode_message
 from twinlog.wire.sys_flag import TRANSACTION_ROLLBACK
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 QUARANTINE_TOPIC = "TWINLOG_QUARANTINE"
 FILLER_BYTES_MAX = 4 * 1024 * 1024
@@ -158,5 +158,5 @@ def _redirect(queue: Queue, begin: int, end: int) -> list[int]:
     tail += rest
     queue.write()
     queue.recover()
-    log.error("queue units redirected topic=%s queue_id=%d count=%d", queue.topic, queue.queue_id, last - first)
+    log.error("units of lost messages redirected", topic=queue.topic, queue_id=queue.queue_id, count=len(lost))
     return lost

@@ -17,7 +17,6 @@ older than anything written after the cut, and must not come back to life.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -37,8 +36,9 @@ from twinlog.store.replay import requests_of
 from twinlog.store.scan import RecordBatch, Stop, StopReason, scan
 from twinlog.store.segment import Segment
 from twinlog.store.walk import describe, next_record
+from twinlog.telemetry.log import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 _RELEASE_BYTES = 32 * 1024 * 1024
 TORN_BYTES_MAX = 8 * 1024 * 1024  # of a torn tail this much is kept in quarantine, more than any record
 
@@ -246,10 +246,12 @@ class Recovery:
         damage = Damage(damage.begin, damage.end, damage.reason, damage.torn_tail, path)
         self._report.damages.append(damage)
         log.error(
-            "%s physical_offset=%d bytes=%d reason=%r kept_in=%s",
-            "torn tail cut" if damage.torn_tail else "damaged records replaced",
-            damage.begin, damage.end - damage.begin, damage.reason, path,
-        )  # fmt: skip
+            "a torn tail was cut off" if damage.torn_tail else "damaged records were replaced",
+            physical_offset=damage.begin,
+            bytes=damage.end - damage.begin,
+            reason=damage.reason,
+            kept_in=path,
+        )
         if self._on_damage is not None:
             self._on_damage(damage)
         return damage

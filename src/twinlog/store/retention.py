@@ -11,7 +11,6 @@ always stays.
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -22,8 +21,9 @@ from twinlog.settings.durations import parse_hours
 from twinlog.settings.store import StoreSettings
 from twinlog.store.commit_log import CommitLog, disk_used_ratio
 from twinlog.store.run_flags import RunFlags
+from twinlog.telemetry.log import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 _HOUR_MS = 3_600_000
 
 
@@ -111,7 +111,7 @@ class Retention:
             if segment is None:
                 break
             deleted += 1
-            log.info("segment deleted path=%s reason=%r", segment.path, decision.reason)
+            log.info("segment deleted", path=str(segment.path), reason=decision.reason)
         return Cleaned(deleted, deleted * self._log.segment_size, decision.reason if deleted else "")
 
     def _show_disk(self, full: bool) -> None:
