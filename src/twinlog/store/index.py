@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from twinlog.store.column_batch import ColumnBatch
 from twinlog.store.dispatch import ROLLBACK, TRANSACTION_BITS, DispatchRequest
 from twinlog.store.errors import SegmentSizeMismatch
 from twinlog.store.file_ops import FILE_OPS, FileOps
@@ -63,7 +64,8 @@ class Index:
         self._clock_ms = clock_ms
         self._io = QueueFiles(ops, _OPEN_FILES_MAX)
         self._files: list[IndexFile] = []
-        self._pending: list[DispatchRequest] = []
+        self._pending: list[DispatchRequest | ColumnBatch] = []
+        self._pending_count = 0
         self._gathering = threading.Lock()  # around `_pending`, always brief
         self._lock = threading.RLock()  # around the files
 
@@ -93,9 +95,11 @@ class Index:
 
     def dispatch(self, batch: Sequence[DispatchRequest]) -> None:
         """Remember the records; they enter the index when there are many, or at the next `drain`."""
+        pending = [batch] if isinstance(batch, ColumnBatch) and batch.columns is not None else batch
         with self._gathering:
-            self._pending += batch
-        if len(self._pending) >= PENDING_MAX and self._lock.acquire(blocking=False):
+            self._pending += pending
+            self._pending_count += len(batch)
+        if self._pending_count >= PENDING_MAX and self._lock.acquire(blocking=False):
             try:
                 self.drain()
             finally:
@@ -105,14 +109,16 @@ class Index:
         """Enter what is pending. On failure it stays pending."""
         with self._lock:
             with self._gathering:
-                requests, self._pending = self._pending, []
-            if requests:
-                try:
-                    self._enter(requests)
-                except OSError:
-                    with self._gathering:
-                        self._pending = requests + self._pending
-                    raise
+                pending, self._pending = self._pending, []
+                count, self._pending_count = self._pending_count, 0
+            try:
+                while pending:
+                    self._enter(pending)
+            except OSError:
+                with self._gathering:
+                    self._pending = pending + self._pending
+                    self._pending_count += count
+                raise
 
     def flush(self) -> None:
         """Enter what is pending and make it durable; the slot table of the last file can wait for `close`."""
@@ -141,7 +147,9 @@ class Index:
         """Remove what points at or beyond `log_end`."""
         with self._lock:
             with self._gathering:
-                self._pending = [request for request in self._pending if request.physical_offset < log_end]
+                requests = [request for one in self._pending for request in _requests(one)]
+                self._pending = [request for request in requests if request.physical_offset < log_end]
+                self._pending_count = len(self._pending)
             while self._files and self._files[-1].end_physical >= log_end:
                 file = self._files[-1]
                 file.truncate_after(log_end)
@@ -162,7 +170,7 @@ class Index:
         """Remove every file: the log is empty, or the index is to be built anew."""
         with self._lock:
             with self._gathering:
-                self._pending = []
+                self._pending, self._pending_count = [], 0
             while self._files:
                 self._io.remove(self._files.pop().path)
 
@@ -175,16 +183,41 @@ class Index:
             self.flush()
             self._io.close()
 
-    def _enter(self, requests: list[DispatchRequest]) -> None:
+    def _enter(self, pending: list[DispatchRequest | ColumnBatch]) -> None:
+        """Enter the first of `pending`, and take it off: one batch of columns, or all requests before the next."""
+        first = pending[0]
+        if isinstance(first, ColumnBatch):
+            columns = first.columns
+            if columns is not None and int(first.records.physical_offset[0]) > self._last_entered:
+                rows = columns.key_row
+                offsets, times = first.records.physical_offset[rows], first.records.store_timestamp[rows]
+                self._append(columns.key_hash, offsets, times)
+            else:
+                self._enter_requests(list(first))
+            del pending[0]
+            return
+        until = next((n for n, one in enumerate(pending) if isinstance(one, ColumnBatch)), len(pending))
+        self._enter_requests(pending[:until])  # pyright: ignore[reportArgumentType]
+        del pending[:until]
+
+    def _enter_requests(self, requests: list[DispatchRequest]) -> None:
         known = 0  # keys of the first record that are in the index already
-        if self._files and requests[0].physical_offset <= (end := self.end_physical):
+        if requests[0].physical_offset <= (end := self._last_entered):
             requests = [request for request in requests if request.physical_offset >= end]
             if requests and requests[0].physical_offset == end:
                 known = self._entries_of(end)
         hashes, rows = _hash_requests(requests)
         offsets = np.array([request.physical_offset for request in requests], np.int64)[rows]
         times = np.array([request.store_timestamp for request in requests], np.int64)[rows]
-        at = known
+        self._append(hashes[known:], offsets[known:], times[known:])
+
+    @property
+    def _last_entered(self) -> int:
+        """Where the newest indexed record begins, -1 before the first."""
+        return self.end_physical if self._files else -1
+
+    def _append(self, hashes: np.ndarray, offsets: np.ndarray, times: np.ndarray) -> None:
+        at = 0
         while at < len(hashes):
             file = self._current()
             end = at + min(file.room, len(hashes) - at)
@@ -238,6 +271,10 @@ class Index:
             else:
                 paths.append(entry.path)
         return paths
+
+
+def _requests(pending: DispatchRequest | ColumnBatch) -> Sequence[DispatchRequest]:
+    return pending if isinstance(pending, ColumnBatch) else (pending,)
 
 
 def _hash_requests(requests: list[DispatchRequest]) -> tuple[np.ndarray, np.ndarray | slice]:

@@ -31,10 +31,16 @@ def hash_keys(prefixes: list[int] | int, keys: list[str]) -> np.ndarray:
     else:
         hashes = _hash_ragged(units, lengths, powers)
     hashes += np.asarray(prefixes, np.uint32) * powers[lengths]
-    # Java takes the absolute value, which does not exist for the smallest int: that one becomes 0.
-    absolute = np.abs(hashes.view(np.int32).astype(np.int64))
-    absolute[absolute > 0x7FFFFFFF] = 0
-    return absolute
+    return _absolute(hashes)
+
+
+def hash_rows(prefixes: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """The same for keys that are rows of a matrix of ASCII bytes."""
+    length = keys.shape[1]
+    powers = _powers(1 << length.bit_length())
+    hashes = np.einsum("ij,j->i", keys.astype(np.uint32), powers[:length][::-1])
+    hashes += prefixes * powers[length]
+    return _absolute(hashes)
 
 
 @lru_cache(maxsize=65536)
@@ -46,6 +52,13 @@ def hash_prefix(topic: str) -> int:
 def hash_key(topic: str, key: str) -> int:
     """The index hash of one key."""
     return int(hash_keys(hash_prefix(topic), [key])[0])
+
+
+def _absolute(hashes: np.ndarray) -> np.ndarray:
+    """Java takes the absolute value, which does not exist for the smallest int: that one becomes 0."""
+    absolute = np.abs(hashes.view(np.int32).astype(np.int64))
+    absolute[absolute > 0x7FFFFFFF] = 0
+    return absolute
 
 
 def _hash_ragged(units: np.ndarray, lengths: np.ndarray, powers: np.ndarray) -> np.ndarray:

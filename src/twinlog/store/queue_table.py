@@ -13,7 +13,10 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from twinlog.store.batch_consume_queue import BatchConsumeQueue
+from twinlog.store.column_batch import ColumnBatch, Columns
 from twinlog.store.consume_queue import ConsumeQueue, pack_unit
 from twinlog.store.consume_queue_ext import ConsumeQueueExt
 from twinlog.store.dispatch import DispatchRequest
@@ -25,6 +28,8 @@ log = logging.getLogger(__name__)
 
 TAIL_BYTES_MAX = 64 * 1024
 SKIPPED_TRANSACTION_BIT = 0x4  # set in PREPARED and ROLLBACK, clear in what consumers may see
+
+_UNITS = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 
 Queue = ConsumeQueue | BatchConsumeQueue
 
@@ -90,6 +95,9 @@ class QueueTable:
         """Add the records to their queues, in memory; only overlong tails are written."""
         if not batch:
             return
+        if isinstance(batch, ColumnBatch) and batch.columns is not None:
+            self._dispatch_columns(batch, batch.columns)
+            return
         topics, long_tails = self._topics, []
         with self.files.lock:
             dirty = self._dirty
@@ -117,6 +125,43 @@ class QueueTable:
                     long_tails.append(queue)
             self._taken_end = batch[-1].physical_offset + batch[-1].size
             self._taken_timestamp = batch[-1].store_timestamp
+        for queue in long_tails:
+            queue.write()
+
+    def _dispatch_columns(self, batch: ColumnBatch, columns: Columns) -> None:
+        """The same for columns: each queue gets its units in one piece."""
+        records, long_tails = batch.records, []
+        units = np.empty(len(batch), _UNITS)
+        units["physical_offset"], units["size"] = records.physical_offset, records.size
+        units["tags_code"] = columns.tags_code
+        keys = records.topic_number.astype(np.int64) << 32 | records.queue_id
+        order = np.argsort(keys, kind="stable")
+        starts = np.flatnonzero(np.diff(keys[order], prepend=keys[order[0]] - 1))
+        with self.files.lock:
+            for rows in np.split(order, starts[1:]):
+                first, last = int(rows[0]), int(rows[-1])
+                topic, queue_id = records.topics[int(records.topic_number[first])], int(records.queue_id[first])
+                queue = self._topics.get(topic, {}).get(queue_id) or self._create(topic, queue_id)
+                tail, offsets = queue.tail, records.queue_offset[rows]
+                was_empty = not tail
+                if (
+                    queue.is_plain
+                    and int(offsets[0]) == queue.end
+                    and int(records.physical_offset[first]) >= queue.end_physical
+                    and bool((np.diff(offsets) == 1).all())
+                ):
+                    tail += units[rows].tobytes()
+                    queue.end += len(rows)
+                    queue.end_physical = int(records.physical_offset[last] + records.size[last])
+                else:
+                    for row in rows.tolist():
+                        queue.put(batch[row])
+                if was_empty and tail:
+                    self._dirty.append(queue)
+                if len(tail) >= TAIL_BYTES_MAX:
+                    long_tails.append(queue)
+            self._taken_end = batch.end
+            self._taken_timestamp = int(records.store_timestamp[-1])
         for queue in long_tails:
             queue.write()
 

@@ -8,18 +8,18 @@ and steps over them as soon as a valid record has arrived behind them. The bytes
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from twinlog.store.column_batch import ColumnBatch
 from twinlog.store.commit_log import CommitLog
 from twinlog.store.delay import DelayLevels
 from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.errors import DamagedTransfer
 from twinlog.store.few_records import FEW_BYTES, take_few
-from twinlog.store.replay import requests_of
 from twinlog.store.scan import Stop, StopReason, find_record, scan
+from twinlog.telemetry.log import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 class ReplicaTail:
@@ -37,7 +37,7 @@ class ReplicaTail:
         self.end = physical_offset
         self._asked_again = physical_offset == self._damaged_at
 
-    def requests(self) -> Iterator[list[DispatchRequest]]:
+    def requests(self) -> Iterator[Sequence[DispatchRequest]]:
         """Requests for every whole record that has arrived since the last call."""
         while self.end < self._log.log_end:
             segment = self._log.segment_at(self.end)
@@ -57,7 +57,7 @@ class ReplicaTail:
                 stop = batch.stop
                 if len(batch):
                     self.end = int(batch.physical_offset[-1] + batch.size[-1])
-                    yield requests_of(batch, self._delay_levels)
+                    yield ColumnBatch(batch, self._delay_levels)
             assert stop is not None
             if stop.reason is StopReason.BLANK:
                 if self._log.log_end < segment.end:  # wait for the rest of the file
@@ -79,7 +79,7 @@ class ReplicaTail:
         if self._damaged_at != self.end or not self._asked_again:
             self._damaged_at = self.end
             raise DamagedTransfer(self.end, stop.reason.value)
-        log.error("the master's record is damaged physical_offset=%d reason=%r", self.end, stop.reason.value)
+        log.error("the master's record is damaged", physical_offset=self.end, reason=stop.reason.value)
         found = find_record(segment.map, stop.position + 1, written, written, segment.base)
         if found is not None:
             return segment.base + found
