@@ -354,3 +354,21 @@ async def test_a_consumer_whose_credentials_are_refused_does_not_start(cluster):
     cluster.broker.script(RequestCode.HEART_BEAT, ResponseCode.NO_PERMISSION, ResponseCode.NO_PERMISSION)
     with pytest.raises(BrokerRefused, match="credentials"):
         await consumer(cluster, Got()).start()
+
+
+async def test_messages_before_the_asked_offset_are_not_consumed_again(cluster):
+    got = Got()
+    for i in range(3):
+        cluster.broker.put(cluster.queue("T"), b"%d" % i)
+    cluster.broker.offsets["group", cluster.queue("T")] = 2
+
+    def whole_batch(request):
+        body = b"".join(map(encode_message, cluster.broker.queues[cluster.queue("T")]))
+        return request.reply(fields={"nextBeginOffset": "3", "minOffset": "0", "maxOffset": "3"}, body=body)
+
+    cluster.create("T", 1)
+    cluster.topics["T"] = 1
+    cluster.broker.script(RequestCode.PULL_MESSAGE, whole_batch)
+    async with consumer(cluster, got) as running:
+        await until(lambda: running.workers[cluster.queue("T")].process.commit_offset == 3)
+    assert got.bodies == [b"2"]

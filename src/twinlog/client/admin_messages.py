@@ -7,7 +7,7 @@ from twinlog.client.errors import BadArgument, BrokerRefused
 from twinlog.client.pulling import subscription_of, unwrap
 from twinlog.wire.bodies import MessageQueue
 from twinlog.wire.codes import RequestCode, ResponseCode
-from twinlog.wire.errors import WireError
+from twinlog.wire.errors import BodyError, WireError
 from twinlog.wire.fields import encode_fields
 from twinlog.wire.headers import QueryMessageHeader, ViewMessageHeader
 from twinlog.wire.message import Message, decode_messages
@@ -27,7 +27,10 @@ class AdminMessages(AdminCalls):
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         header = ViewMessageHeader(offset=offset, topic=topic)
         answer = await self.ask_broker(address, RequestCode.VIEW_MESSAGE_BY_ID, header)
-        return unwrap(decode_messages(answer.body or b""))[0]
+        found = unwrap(decode_messages(answer.body or b""))
+        if not found:
+            raise BodyError(f"{address} answered for message {message_id} with an empty body")
+        return found[0]
 
     async def message(self, topic: str, message_id: str) -> Message:
         """The message with this id, whichever kind of id it is."""

@@ -3,6 +3,7 @@
 from typing import Any
 
 from twinlog.client.admin_calls import AdminCalls
+from twinlog.client.answers import number
 from twinlog.settings.properties import format_properties
 from twinlog.wire.bodies import HaRuntimeInfo, KVTable
 from twinlog.wire.codes import RequestCode
@@ -91,7 +92,7 @@ class AdminServers(AdminCalls):
 
     async def _permission(self, address: str, broker_name: str, code: int, count: str) -> int:
         answer = await self.ask_broker(address, code, {"brokerName": broker_name})
-        return int((answer.fields or {}).get(count, "0"))
+        return number(answer.fields, count, 0)
 
 
 def read_lines(body: bytes | None) -> dict[str, str]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+from twinlog.client.answers import number
 from twinlog.client.errors import BadMessage
 from twinlog.wire import properties as names
 from twinlog.wire.batch import BatchElement, encode_batch
@@ -153,8 +154,8 @@ def read_send_answer(code: int, fields: dict[str, str] | None, queue: MessageQue
     return SendResult(
         status=SendStatus(code),
         message_id=message_id,
-        queue=MessageQueue(queue.topic, queue.broker_name, int(fields.get("queueId", queue.queue_id))),
-        queue_offset=int(fields.get("queueOffset", -1)),
+        queue=MessageQueue(queue.topic, queue.broker_name, number(fields, "queueId", queue.queue_id)),
+        queue_offset=number(fields, "queueOffset", -1),
         offset_message_id=fields.get("msgId", ""),
         transaction_id=fields.get("transactionId"),
         recall_handle=fields.get("recallHandle"),

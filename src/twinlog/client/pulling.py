@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from twinlog.client.answers import number
 from twinlog.telemetry.log import get_logger
 from twinlog.wire import sys_flag
 from twinlog.wire.batch import decode_batch
@@ -100,7 +101,7 @@ def read_pull_answer(answer: Command, subscription: SubscriptionData) -> PullRes
     return PullResult(
         PullStatus(answer.code),
         messages,
-        header.next_begin_offset or 0,
+        number(answer.fields, "nextBeginOffset"),
         header.min_offset or 0,
         header.max_offset or 0,
         header.suggest_which_broker_id or 0,

@@ -3,7 +3,7 @@
 import time
 from typing import TYPE_CHECKING, Any
 
-from twinlog.client.pulling import unwrap
+from twinlog.client.pulling import inflate
 from twinlog.client.queue_worker import show_origin
 from twinlog.net.connection import Handler, Request
 from twinlog.telemetry.log import get_logger
@@ -81,7 +81,8 @@ class PushRequests:
         return request.reply(body=dumps(info))
 
     async def _consume_directly(self, request: Request) -> Command:
-        message = unwrap([decode_message(request.body or b"")])[0]
+        message = decode_message(request.body or b"")
+        inflate(message)
         show_origin(message)
         verdict = await self._consumer.listener.call(message)
         result = "CR_SUCCESS" if verdict.ok else "CR_THROW_EXCEPTION" if verdict.error else "CR_LATER"

@@ -1,5 +1,6 @@
 """Questions about one queue: its offsets, a group's place in it, its messages."""
 
+from twinlog.client.answers import number
 from twinlog.client.errors import NoRoute
 from twinlog.client.pulling import PULL_CODES, PullResult, pull_header, read_pull_answer
 from twinlog.client.session import Session
@@ -81,7 +82,7 @@ class QueueCalls:
     async def earliest_time_ms(self, queue: MessageQueue) -> int:
         """When the oldest message was stored; -1 if there is none."""
         answer = await self._ask(queue, RequestCode.GET_EARLIEST_MSG_STORETIME)
-        return int((answer.fields or {}).get("timestamp", "-1"))
+        return number(answer.fields, "timestamp", -1)
 
     async def committed(self, group: str, queue: MessageQueue, *, exact: bool = True) -> int | None:
         """Where the group goes on in `queue`; None if it never committed there.
@@ -114,4 +115,4 @@ class QueueCalls:
 
 
 def _offset(answer: Command) -> int:
-    return int((answer.fields or {})["offset"])
+    return number(answer.fields, "offset")

@@ -166,8 +166,10 @@ class QueueWorker:
             )
             self.jump(result.next_offset)
             return
-        self.process.add(result.messages, result.next_offset)
-        for message in result.messages:
+        # An inner batch comes whole, with messages before the one that was asked for.
+        new = [message for message in result.messages if message.queue_offset >= self.process.next_offset]
+        self.process.add(new, max(result.next_offset, self.process.next_offset))
+        for message in new:
             show_origin(message)
             if self._settings.orderly:
                 self._arrived.append(message)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from twinlog.client.answers import number
 from twinlog.client.errors import BadArgument
 from twinlog.client.outgoing import Outgoing
 from twinlog.net.connection import Handler, Request
@@ -53,7 +54,7 @@ class Replies:
     def _arrived(self, request: Request) -> Command:
         fields = request.fields or {}
         properties = decode_properties(fields.get("properties", ""))
-        flags = int(fields.get("sysFlag", "0"))
+        flags = number(fields, "sysFlag", 0)
         body = decompress(request.body or b"", flags)
         message = Message(topic=fields.get("topic", ""), body=body, properties=properties)
         waiting = self._waiting.get(properties.get(names.CORRELATION_ID, ""))
