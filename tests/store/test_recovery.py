@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.store.store_at import NOW, SEGMENT, bodies, fill, kill, open_store, write_log
 
+from twinlog.store import recovery
 from twinlog.store.quarantine import QUARANTINE_TOPIC, encode_filler, plan_fillers
 from twinlog.store.recovery import choose_start
 from twinlog.store.scan import scan
@@ -136,6 +137,15 @@ def test_missing_queues_and_index_are_built_again_from_the_whole_log(tmp_path):
         assert len(store.query("TopicA", "key-0", 10, 0, 1 << 60).buffers) == 1
 
 
+def test_damage_in_a_cleanly_closed_store_is_found_in_earlier_files_too(tmp_path):
+    with open_store(tmp_path) as store:
+        places = fill(store, 300, queues=1)
+    write_log(tmp_path, places[20].physical_offset + 89, b"\xff")
+    with open_store(tmp_path) as store:
+        assert [damage.begin for damage in store.report.damages] == [places[20].physical_offset]
+        assert b"body 20" not in bodies(store) and len(bodies(store)) == 300
+
+
 def test_queues_without_a_log_are_removed(tmp_path):
     with open_store(tmp_path) as store:
         fill(store, 10)
@@ -145,7 +155,8 @@ def test_queues_without_a_log_are_removed(tmp_path):
         assert fill(store, 1)[0].queue_offset == 0
 
 
-def test_the_checkpoint_lets_recovery_skip_what_is_surely_complete(tmp_path):
+def test_the_checkpoint_lets_recovery_skip_what_is_surely_complete(tmp_path, monkeypatch):
+    monkeypatch.setattr(recovery, "SCAN_BYTES_MIN", 0)
     clock = iter(range(NOW, NOW + 10**9, 1000))
     store = open_store(tmp_path, clock_ms=lambda: next(clock))
     fill(store, 500)
@@ -175,6 +186,9 @@ SEGMENTS = [(0, 100), (1000, 200), (2000, 300), (3000, 0)]
         ({"clean": False, "queues_end": 2500, "safe_timestamp": 999, "index_end": None}, 2),
         ({"clean": False, "queues_end": 2500, "safe_timestamp": 0, "index_end": None}, 0),
         ({"clean": False, "queues_end": 2500, "safe_timestamp": 999, "index_end": 0}, 0),
+        ({"clean": True, "queues_end": 2500, "safe_timestamp": 0, "index_end": None, "bytes_min": 1000}, 2),
+        ({"clean": True, "queues_end": 2500, "safe_timestamp": 0, "index_end": None, "bytes_min": 1001}, 1),
+        ({"clean": True, "queues_end": 2500, "safe_timestamp": 0, "index_end": None, "bytes_min": 9999}, 0),
     ],
 )
 def test_the_scan_starts_at_the_last_segment_that_is_surely_known(facts, start):

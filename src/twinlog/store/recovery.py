@@ -7,8 +7,8 @@
     cut log and queues at the end, zeros behind it
 
 Stronger than Java, which compares neither physical offsets nor looks past a bad record: see `quarantine` for
-how the result stays readable for Java. As in Java, what lies before the first segment is taken on trust;
-`twinlog store verify` looks at everything.
+how the result stays readable for Java. What lies before the first segment is taken on trust, as in Java,
+but at least the last 256 MiB are looked at; `twinlog store verify` looks at everything.
 
 A place that is no record counts as damage only if a valid record with its own physical offset follows it that
 is not older than the last good one. Java leaves stale bytes behind the end when it cuts a log; they are
@@ -39,6 +39,7 @@ from twinlog.store.walk import describe, next_record
 from twinlog.telemetry.log import get_logger
 
 log = get_logger(__name__)
+SCAN_BYTES_MIN = 256 * 1024 * 1024  # a third of a second; small files would otherwise hardly be looked at
 _RELEASE_BYTES = 32 * 1024 * 1024
 TORN_BYTES_MAX = 8 * 1024 * 1024  # of a torn tail this much is kept in quarantine, more than any record
 
@@ -66,12 +67,14 @@ def choose_start(
     queues_end: int,
     safe_timestamp: int,
     index_end: int | None,
+    bytes_min: int = 0,
 ) -> int:
     """The number of the first segment to scan.
 
     `first_timestamps` holds (base, store timestamp of the first record or 0) of every segment. After a clean
     stop that is the last segment the queues know; after a crash the last one whose first record is surely
-    in the queues. An index that ends earlier pulls the start back to where it ends.
+    in the queues. An index that ends earlier pulls the start back to where it ends, and `bytes_min` to where
+    so many bytes of whole segments lie behind it.
     """
     start = 0
     for number, (base, timestamp) in enumerate(first_timestamps):
@@ -84,6 +87,9 @@ def choose_start(
     if index_end is not None:
         behind = [number for number, (base, _) in enumerate(first_timestamps) if base <= index_end]
         start = min(start, behind[-1] if behind else 0)
+    used = [base for base, timestamp in first_timestamps if timestamp]
+    while start > 0 and used and used[-1] - first_timestamps[start - 1][0] < bytes_min:
+        start -= 1
     return start
 
 
@@ -138,6 +144,7 @@ class Recovery:
             queues_end=self._queues.end_physical,
             safe_timestamp=self._checkpoint.safe_timestamp(with_index=self._index_safe),
             index_end=self._index_end,
+            bytes_min=SCAN_BYTES_MIN,
         )
         report.scanned_from = self._log.segments[start].base
         report.log_end = self._walk(start)
