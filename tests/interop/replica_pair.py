@@ -66,6 +66,12 @@ class Pair:
             self.home / "master", self.names.address, port=port, **_conf(self.role, 0)
         )
 
+    def restart_replica(self) -> None:
+        port = self.replica.port
+        self.replica = self.replica_maker.broker(
+            self.home / "replica", self.names.address, port=port, **_conf("SLAVE", 1)
+        )
+
     def send(self, count: int, *, size: int = 1000, mark: str = "m") -> list[SendResult]:
         with Producer(self.names.address, "PG_TWIN") as producer:
             return [

@@ -31,6 +31,7 @@ from twinlog.wire.twinlog_codes import TwinlogCode
 
 log = get_logger(__name__)
 _TIMEOUT_MS = 3000
+_RETRY_MS = 1000  # a master that comes back is asked soon, not at the next tick
 _PAGE_ROWS = 2000
 _VIP_PORT_BELOW = 2
 _SyncErrors = (NetError, OSError, MetadataError, WireError)
@@ -98,16 +99,17 @@ class MetadataSyncService:
                 await asyncio.sleep(self._settings().metadata_first_delay_ms / 1000)
                 first = False
                 continue  # the master may have changed meanwhile
-            await self.sync()
+            reached = await self.sync()
+            wait_ms = self._settings().metadata_interval_ms
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._settings().metadata_interval_ms / 1000):
+                async with asyncio.timeout((wait_ms if reached else min(wait_ms, _RETRY_MS)) / 1000):
                     await self._wake.wait()
 
-    async def sync(self) -> None:
-        """One round over all kinds; failures are noted and logged, never raised."""
+    async def sync(self) -> bool:
+        """One round over all kinds; failures are noted and logged, never raised. Whether the master was reached."""
         master = self._master
         if reason_to_skip(master, self._own_address) is not None or master is None:
-            return
+            return True
         self.status.rounds += 1
         self.status.skipped = ""
         try:
@@ -120,6 +122,8 @@ class MetadataSyncService:
             for kind in KINDS:
                 self.status.kind(kind.name).failed(self._clock_ms(), error)
             log.warning("metadata was not synchronised", master=master, error=str(error))
+            return False
+        return True
 
     # -- a Twinlog master --------------------------------------------------------------------------
 
