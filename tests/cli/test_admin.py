@@ -292,3 +292,21 @@ def test_a_cluster_that_is_not_there_is_named(admin):
     assert "cluster 'Other' is not registered; there are: DefaultCluster" in admin(
         "brokerStatus", "-c", "Other", code=1
     )
+
+
+def test_flags_of_mqadmin_that_change_nothing_are_taken_with_a_warning(broker, topic, capsys):
+    assert run(["queryMsgByKey", "-t", topic, "-k", "k1", "-c", CLUSTER, "-n", broker.namesrv]) == 0
+    assert "-c cluster, or parent topic of a light queue (not used here)" in capsys.readouterr().err
+
+
+def test_a_message_can_be_sent_again(told, admin, broker):
+    broker.producer().send(Outgoing("Again", "encore", keys="again-key"))
+    (message,) = admin("queryMsgByKey", "-t", "Again", "-k", "again-key")
+    assert "Sent Again As" in told("queryMsgById", "-i", message["offsetMessageId"], "-t", "Again", "-s", "true")
+    assert len(admin("queryMsgByKey", "-t", "Again", "-k", "again-key")) == 2
+
+
+def test_bodies_are_shown_in_the_character_set_that_is_named(told, admin, broker):
+    broker.producer().send(Outgoing("Charset", "茶".encode("gbk"), keys="c"))
+    assert "茶" in told("printMsg", "-t", "Charset", "-c", "GBK")
+    assert "unknown" in admin("printMsg", "-t", "Charset", "-c", "klingon", code=1)

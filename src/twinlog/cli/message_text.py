@@ -5,12 +5,16 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+from twinlog.client import BadArgument
 from twinlog.wire.message import Message
 
 
-def body_text(body: bytes) -> str:
-    """The body as text; what is not UTF-8 or not printable is shown escaped."""
-    text = body.decode("utf-8", "backslashreplace")
+def body_text(body: bytes, charset: str = "UTF-8") -> str:
+    """The body as text; what does not decode or is not printable is shown escaped."""
+    try:
+        text = body.decode(charset, "backslashreplace")
+    except LookupError:
+        raise BadArgument(f"character set {charset!r} is unknown; use UTF-8, GBK, ...") from None
     return "".join(c if c.isprintable() or c in "\t" else c.encode("unicode_escape").decode() for c in text)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from twinlog.cli.admin.command import COMMANDS, AdminCommand
-from twinlog.cli.admin.report import Report, show
+from twinlog.cli.admin.report import show
 from twinlog.cli.connecting import Failures, Parser, add_connection_options, client_options, leave_pipe, words_app
 from twinlog.client import Admin
 from twinlog.telemetry.log import setup_logging
@@ -30,9 +30,11 @@ def run(words: Sequence[str]) -> int:
         return 2
     args = parser_of(found).parse_args(rest)
     setup_logging(args.log_level)
+    for option in found.options:
+        if option.unused and getattr(args, option.long) is not None:
+            print(f"twinlog admin {found.name}: -{option.short} {option.help}", file=sys.stderr)
     try:
-        report = asyncio.run(_run(found, args))
-        show(report, sys.stdout, as_json=args.json)
+        asyncio.run(_run(found, args))
     except BrokenPipeError:  # the reader has seen enough
         leave_pipe()
         return 0
@@ -90,6 +92,13 @@ def parser_of(found: AdminCommand) -> argparse.ArgumentParser:
     return parser
 
 
-async def _run(found: AdminCommand, args: argparse.Namespace) -> Report:
+async def _run(found: AdminCommand, args: argparse.Namespace) -> None:
+    """Run the command and show its report; with an interval again and again, until Ctrl-C."""
+    seconds = getattr(args, "interval", None)
     async with Admin(args.namesrvAddr, options=client_options(args), timeout_ms=args.timeout_ms) as running:
-        return await found.run(running, args)
+        while True:
+            show(await found.run(running, args), sys.stdout, as_json=args.json)
+            if not seconds:
+                return
+            sys.stdout.flush()
+            await asyncio.sleep(seconds)

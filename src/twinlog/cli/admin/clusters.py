@@ -17,6 +17,7 @@ from twinlog.wire.codes import RequestCode
     "List all clusters and their brokers",
     flag("m", "moreStats", "messages in and out, yesterday and today"),
     opt("c", "clusterName", "only this cluster"),
+    opt("i", "interval", "show it again every so many seconds", kind=float),
 )
 async def cluster_list(admin: Admin, args: Namespace) -> Report:
     info = await admin.cluster_info()
@@ -81,6 +82,7 @@ async def update_broker_config(admin: Admin, args: Namespace) -> Report:
     "haStatus",
     "Fetch the state of replication",
     *broker_or_cluster(),
+    opt("i", "interval", "show it again every so many seconds", kind=float),
 )
 async def ha_status(admin: Admin, args: Namespace) -> Report:
     reports, data = [], {}

@@ -26,6 +26,7 @@ class Option:
     only_one: bool = False
     default: Any = None
     kind: Callable[[str], Any] = str
+    unused: bool = False  # mqadmin has it, nothing here needs it: taken with a warning
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,11 @@ def opt(short: str, long: str, help: str, **details: Any) -> Option:
 def need(short: str, long: str, help: str, **details: Any) -> Option:
     """An option that must be given."""
     return Option(short, long, help, required=True, **details)
+
+
+def unused(short: str, long: str, help: str) -> Option:
+    """An option of mqadmin's that scripts may pass and that changes nothing here."""
+    return Option(short, long, f"{help} (not used here)", unused=True)
 
 
 def flag(short: str, long: str, help: str) -> Option:

@@ -6,7 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from twinlog.cli.admin.command import boolean, broker_or_cluster, command, flag, masters, need, opt
+from twinlog.cli.admin.command import boolean, broker_or_cluster, command, flag, masters, need, opt, unused
 from twinlog.cli.admin.report import Report, joined, pairs, plain, says, table, when
 from twinlog.client import Admin, BadArgument, BrokerRefused, ClientError, MessageQueue
 from twinlog.client.admin_groups import DLQ_PREFIX, RETRY_PREFIX
@@ -32,6 +32,7 @@ GROUP = need("g", "groupName", "consumer group")
     opt("i", "brokerId", "broker id to consume from", kind=int, default=0),
     opt("w", "whichBrokerWhenConsumeSlowly", "broker id for slow consumers", kind=int, default=1),
     opt("a", "notifyConsumerIdsChanged", "tell members about each other", kind=boolean, default=True),
+    opt("", "attributes", "+key=value,-key", default=""),
 )
 async def update_group(admin: Admin, args: Namespace) -> Report:
     config = SubscriptionGroupConfig(
@@ -51,6 +52,8 @@ async def update_group(admin: Admin, args: Namespace) -> Report:
         if not isinstance(policy, dict):
             raise BadArgument(f"the retry policy {args.groupRetryPolicy!r} is no JSON object")
         config.group_retry_policy = policy
+    # The broker reads the signs: + sets, - removes.
+    config.attributes = dict(pair.partition("=")[::2] for pair in args.attributes.split(",") if pair)
     addresses = await masters(admin, args)
     for address in addresses:
         await admin.save_group(address, config)
@@ -188,6 +191,7 @@ async def producers(admin: Admin, args: Namespace) -> Report:
     opt("g", "groupName", "one group, queue by queue"),
     opt("t", "topicName", "only this topic"),
     opt("s", "showClientIP", "who reads each queue", kind=boolean, default=False),
+    unused("c", "cluster", "cluster, or parent topic of a light queue"),
 )
 async def consumer_progress(admin: Admin, args: Namespace) -> Report:
     if args.groupName is None:
@@ -211,9 +215,10 @@ async def consumer_progress(admin: Admin, args: Namespace) -> Report:
     need("g", "consumerGroup", "consumer group"),
     opt("i", "clientId", "only this member, in detail"),
     flag("s", "jstack", "with the member's stacks, if it is a Java one"),
+    opt("b", "brokerAddr", "ask through this broker"),
 )
 async def consumer_status(admin: Admin, args: Namespace) -> Report:
-    members = (await admin.consumer_connection(args.consumerGroup)).connection_set
+    members = (await admin.consumer_connection(args.consumerGroup, args.brokerAddr)).connection_set
     wanted = [c for c in members if args.clientId in (None, c.client_id)]
     if not wanted:
         raise BadArgument(f"{args.clientId!r} is no member of {args.consumerGroup!r}; consumerConnection lists them")

@@ -7,15 +7,17 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
-from twinlog.cli.admin.command import boolean, command, flag, moment_ms, need, opt
+from twinlog.cli.admin.command import boolean, command, flag, moment_ms, need, opt, unused
 from twinlog.cli.admin.report import Report, joined, pairs, says, table, when
+from twinlog.cli.connecting import client_options
 from twinlog.cli.message_text import body_text, message_data
-from twinlog.client import Admin, BadArgument, ClientError, MessageQueue, PullStatus
+from twinlog.client import Admin, BadArgument, ClientError, MessageQueue, Outgoing, Producer, PullStatus
 from twinlog.client.admin_messages import LONG_MAX, TOOLS_GROUP
 from twinlog.client.pulling import subscription_of
 from twinlog.wire.message import Message
 
 TOPIC = need("t", "topic", "topic")
+LIGHT_QUEUE = unused("c", "cluster", "cluster, or parent topic of a light queue")
 
 
 @command(
@@ -25,10 +27,16 @@ TOPIC = need("t", "topic", "topic")
     opt("t", "topic", "topic"),
     opt("g", "consumerGroup", "with -d: have it consumed again by this group"),
     opt("d", "clientId", "member of the group that consumes it now"),
+    opt("s", "sendMessage", "send it again, as a new message", kind=boolean, default=False),
+    opt("f", "bodyFormat", "character set of the body", default="UTF-8"),
+    unused("u", "unitName", "unit name"),
+    LIGHT_QUEUE,
 )
 async def by_id(admin: Admin, args: Namespace) -> Report:
     found = [await admin.message_by_offset_id(text.strip(), args.topic) for text in args.msgId.split(",")]
-    report = await _details(admin, found)
+    report = await _details(admin, found, args.bodyFormat)
+    if args.sendMessage:
+        report.tables += (await _sent_again(args, found)).tables
     if args.consumerGroup and args.clientId:
         for message in found:
             result = await admin.consume_directly(
@@ -48,6 +56,7 @@ async def by_id(admin: Admin, args: Namespace) -> Report:
     opt("e", "endTime", "stored before", kind=moment_ms, default=LONG_MAX),
     opt("g", "consumerGroup", "with -d: have it consumed again by this group"),
     opt("d", "clientId", "member of the group that consumes it now"),
+    LIGHT_QUEUE,
 )
 async def by_unique_key(admin: Admin, args: Namespace) -> Report:
     found = await admin.messages_by_unique_key(args.topic, args.msgId, begin_ms=args.startTime, end_ms=args.endTime)
@@ -67,6 +76,7 @@ async def by_unique_key(admin: Admin, args: Namespace) -> Report:
     opt("b", "beginTimestamp", "stored after", kind=moment_ms, default=0),
     opt("e", "endTimestamp", "stored before", kind=moment_ms, default=LONG_MAX),
     opt("m", "maxNum", "at most this many", kind=int, default=64),
+    LIGHT_QUEUE,
 )
 async def by_key(admin: Admin, args: Namespace) -> Report:
     found = await admin.messages_by_key(
@@ -83,6 +93,7 @@ async def by_key(admin: Admin, args: Namespace) -> Report:
     need("b", "brokerName", "broker name"),
     need("i", "queueId", "queue", kind=int),
     need("o", "offset", "queue offset", kind=int),
+    opt("f", "bodyFormat", "character set of the body", default="UTF-8"),
 )
 async def by_offset(admin: Admin, args: Namespace) -> Report:
     queue = MessageQueue(args.topic, args.brokerName, args.queueId)
@@ -90,7 +101,7 @@ async def by_offset(admin: Admin, args: Namespace) -> Report:
     if found is None:
         first, end = await admin.queue_calls.min_offset(queue), await admin.queue_calls.max_offset(queue)
         raise BadArgument(f"no message at offset {args.offset}: queue {args.queueId} holds {first} up to {end}")
-    return await _details(admin, [found])
+    return await _details(admin, [found], args.bodyFormat)
 
 
 @command(
@@ -101,11 +112,12 @@ async def by_offset(admin: Admin, args: Namespace) -> Report:
     opt("b", "beginTimestamp", "stored after", kind=moment_ms),
     opt("e", "endTimestamp", "stored before", kind=moment_ms),
     opt("d", "printBody", "with their bodies", kind=boolean, default=True),
+    opt("c", "charsetName", "character set of the bodies", default="UTF-8"),
 )
 async def print_topic(admin: Admin, args: Namespace) -> Report:
     queues = (await admin.session.route(args.topic)).readable
     found = [m for queue in queues async for m in _range(admin, queue, args)]
-    return _listed(found, with_body=args.printBody)
+    return _listed(found, with_body=args.printBody, charset=args.charsetName)
 
 
 @command(
@@ -120,11 +132,12 @@ async def print_topic(admin: Admin, args: Namespace) -> Report:
     opt("s", "subExpression", "tags, such as a || b", default="*"),
     opt("b", "beginTimestamp", "stored after", kind=moment_ms),
     opt("e", "endTimestamp", "stored before", kind=moment_ms),
+    opt("c", "charsetName", "character set of the bodies", default="UTF-8"),
 )
 async def print_queue(admin: Admin, args: Namespace) -> Report:
     queue = MessageQueue(args.topic, args.brokerName, args.queueId)
     found = [message async for message in _range(admin, queue, args)]
-    report = _listed(found, with_body=args.printBody) if args.printMsg else says(data=[])
+    report = _listed(found, with_body=args.printBody, charset=args.charsetName) if args.printMsg else says(data=[])
     if args.calculate:
         counts = Counter(message.tags or "" for message in found)
         report.tables += table("Tag,Count", counts.most_common()).tables
@@ -204,7 +217,17 @@ async def _range(admin: Admin, queue: MessageQueue, args: Namespace) -> AsyncIte
         start = result.next_offset
 
 
-async def _details(admin: Admin, messages: list[Message]) -> Report:
+async def _sent_again(args: Namespace, messages: list[Message]) -> Report:
+    rows = []
+    async with Producer(args.namesrvAddr, "ReSendMsgById", options=client_options(args)) as producer:
+        for message in messages:
+            again = Outgoing(message.topic, message.body, tags=message.tags, keys=message.keys, flag=message.flag)
+            sent = await producer.send(again)
+            rows.append((message.message_id, sent.message_id, sent.queue.queue_id, sent.queue_offset))
+    return table("Message ID,Sent Again As,QID,Offset", rows)
+
+
+async def _details(admin: Admin, messages: list[Message], charset: str = "UTF-8") -> Report:
     reports = []
     for message in messages:
         details: dict[str, Any] = {
@@ -223,7 +246,7 @@ async def _details(admin: Admin, messages: list[Message]) -> Report:
             "Store Host": f"{message.store_host[0]}:{message.store_host[1]}",
             "System Flag": message.sys_flag,
             "Properties": message.properties,
-            "Body": body_text(message.body),
+            "Body": body_text(message.body, charset),
         }
         reports.append(pairs(details))
         reports.append(await _consumers(admin, message))
@@ -250,11 +273,11 @@ async def _consumers(admin: Admin, message: Message) -> Report:
     return table("Consumer Group,Status", rows) if rows else Report()
 
 
-def _listed(messages: list[Message], *, with_body: bool) -> Report:
+def _listed(messages: list[Message], *, with_body: bool, charset: str = "UTF-8") -> Report:
     rows = [
         (
             *(m.message_id, m.queue_id, m.queue_offset, when(m.store_timestamp), m.tags, " ".join(m.keys)),
-            *((body_text(m.body),) if with_body else ()),
+            *((body_text(m.body, charset),) if with_body else ()),
         )
         for m in messages
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from twinlog.cli.admin.command import boolean, command, moment_ms, need, opt
+from twinlog.cli.admin.command import boolean, command, moment_ms, need, opt, unused
 from twinlog.cli.admin.report import Report, says, table
 from twinlog.client import Admin, BadArgument, MessageQueue
 
@@ -21,6 +21,7 @@ GROUP, TOPIC = need("g", "group", "consumer group"), need("t", "topic", "topic")
     opt("b", "broker", "only this broker, host:port; with -q"),
     opt("q", "queue", "only this queue; with -b", kind=int),
     opt("o", "offset", "to this offset instead of a time; with -q", kind=int),
+    unused("c", "cluster", "cluster, or parent topic of a light queue"),
 )
 async def reset_offset(admin: Admin, args: Namespace) -> Report:
     if args.offset is not None and args.queue is None:
@@ -45,6 +46,7 @@ async def reset_offset(admin: Admin, args: Namespace) -> Report:
     GROUP,
     TOPIC,
     opt("f", "force", "move forwards too (old brokers)", kind=boolean, default=True),
+    unused("c", "cluster", "cluster, or parent topic of a light queue"),
 )
 async def skip(admin: Admin, args: Namespace) -> Report:
     return _moved(await admin.reset_offset(args.topic, args.group, -1, force=args.force))

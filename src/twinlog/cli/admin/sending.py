@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from argparse import Namespace
 
-from twinlog.cli.admin.command import boolean, command, need, opt
+from twinlog.cli.admin.command import boolean, command, need, opt, unused
 from twinlog.cli.admin.report import Report, table
 from twinlog.cli.connecting import client_options
 from twinlog.client import Admin, BadArgument, ClientError, MessageQueue, NetError, Outgoing, Producer
@@ -22,6 +22,7 @@ GROUP = "TOOLS_PRODUCER"
     opt("c", "tags", "tag", default=""),
     opt("b", "broker", "broker name; with -i"),
     opt("i", "qid", "queue; with -b", kind=int),
+    unused("m", "msgTraceEnable", "trace the message"),
 )
 async def send(admin: Admin, args: Namespace) -> Report:
     if (args.broker is None) != (args.qid is None):
@@ -64,6 +65,8 @@ async def check_send(admin: Admin, args: Namespace) -> Report:
     opt("s", "size", "bytes", kind=int, default=128),
     opt("c", "cluster", "only this cluster"),
     opt("p", "printAsTlog", "one line for each cluster, separated by |", kind=boolean, default=False),
+    opt("i", "interval", "show it again every so many seconds", kind=float),
+    unused("m", "machineRoom", "machine room to print"),
 )
 async def cluster_rt(admin: Admin, args: Namespace) -> Report:
     rows = []
