@@ -28,7 +28,7 @@ lint: $(STAMP)
 	$(BIN)/lint-imports
 
 unit: $(STAMP)
-	$(BIN)/pytest -n $(WORKERS) -m "not interop or interop_quick"
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m "not interop or interop_quick"
 
 wheel: $(STAMP)
 	$(BIN)/python tools/check_wheel.py
@@ -49,5 +49,5 @@ clean:
 $(STAMP): pyproject.toml tools/make_venv.py
 	@test -n "$(PYTHON)" || { echo "no Python found: install Python 3.11 or newer, or run make PYTHON=/path/to/python3"; exit 1; }
 	$(PYTHON) tools/make_venv.py $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,spark]'
 	@touch $@

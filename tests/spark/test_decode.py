@@ -1,22 +1,21 @@
 """Columns equal the messages that the plain codec decodes, whatever the records hold."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pa = pytest.importorskip("pyarrow", reason="the spark extra is not installed")
-
-from twinlog.spark.decode import Decoder  # noqa: E402
-from twinlog.spark.errors import BadRecord  # noqa: E402
-from twinlog.spark.property_columns import PropertyColumns  # noqa: E402
-from twinlog.spark.schema import STORE_MESSAGE_COLUMNS, arrow_schema  # noqa: E402
-from twinlog.store.scan import scan  # noqa: E402
-from twinlog.wire import sys_flag  # noqa: E402
-from twinlog.wire.batch import BatchElement, encode_batch  # noqa: E402
-from twinlog.wire.compression import compress  # noqa: E402
-from twinlog.wire.message import Message, decode_message, encode_message  # noqa: E402
-from twinlog.wire.properties import decode_properties  # noqa: E402
+from twinlog.spark.decode import Decoder
+from twinlog.spark.errors import BadRecord
+from twinlog.spark.property_columns import PropertyColumns
+from twinlog.spark.schema import STORE_MESSAGE_COLUMNS, arrow_schema
+from twinlog.store.scan import scan
+from twinlog.wire import sys_flag
+from twinlog.wire.batch import BatchElement, encode_batch
+from twinlog.wire.compression import compress
+from twinlog.wire.message import Message, decode_message, encode_message
+from twinlog.wire.properties import decode_properties
 
 int32, int64 = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
 words = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), min_size=1, max_size=8)

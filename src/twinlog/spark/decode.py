@@ -80,9 +80,8 @@ class Decoder:
     def _decode_part(self, records: RecordBatch) -> pa.RecordBatch:
         one = _Part(records)
         if self._tags is not None:
-            keep = pc.call_function("is_in", [one.pairs.column(TAGS)], pc.SetLookupOptions(self._tags)).to_numpy(
-                zero_copy_only=False
-            )
+            wanted = pc.call_function("is_in", [one.pairs.column(TAGS)], pc.SetLookupOptions(self._tags))
+            keep = wanted.to_numpy(zero_copy_only=False)
             if not keep.all():
                 records = records.select(keep)
                 one = _Part(records)
