@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from twinlog.broker.delay import LevelCursor, open_cursors, schedule_rows
+from twinlog.broker.delay import LevelCursor, offset_to_resume, open_cursors, schedule_rows
 
 NOW = 1_800_000_000_000
 
@@ -42,3 +42,11 @@ def test_runtime_rows_show_delivered_and_end():
         "scheduleMessageOffset_1": "2,2",
         "scheduleMessageOffset_3": "7,9",
     }
+
+
+def test_a_new_master_delivers_again_what_its_log_may_not_hold():
+    due = {0: NOW - 60_000, 1: NOW - 5_000, 2: NOW - 4_999, 3: NOW + 1}
+    assert offset_to_resume(4, 0, due.get, NOW) == 2
+    assert offset_to_resume(2, 0, due.get, NOW) == 2
+    assert offset_to_resume(4, 3, due.get, NOW) == 3
+    assert offset_to_resume(0, 0, due.get, NOW) == 0

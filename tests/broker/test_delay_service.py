@@ -104,3 +104,19 @@ async def test_while_the_store_refuses_writes_nothing_is_counted_as_delivered(tm
         ctx.store.flags.clear(2)
         delays.deliver_due(clock())
         assert bodies(ctx) == [b"later"]
+
+
+async def test_a_replica_that_takes_over_repeats_the_last_deliveries_rather_than_miss_one(tmp_path: Path):
+    clock = Clock(NOW)
+    with stored_context(tmp_path, clock) as ctx:
+        delays = MessageServices(ctx).delays
+        delays.load()
+        put(ctx, b"old", DELAY="1")
+        clock.now_ms += 60_000
+        delays.deliver_due(clock())
+        put(ctx, b"new", DELAY="1")
+        clock.now_ms += 1_000
+        ctx.delay_offsets.update(1, 2, clock())  # the master says it has delivered both; our log ends before that
+        delays.load(took_over=True)
+        delays.deliver_due(clock())
+        assert bodies(ctx) == [b"old", b"new"]

@@ -6,8 +6,10 @@ Its unit in the consume queue holds the delivery time where other topics keep a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+
+TAKE_OVER_MARGIN_MS = 5_000  # how late a delivery may have been
 
 
 @dataclass(slots=True)
@@ -39,6 +41,10 @@ class LevelCursor:
         """The message at `next_offset` is delivered, or can never be."""
         self.next_offset += 1
 
+    def step_back(self, offset: int) -> None:
+        """Go on from an earlier message; what follows it is delivered again."""
+        self.next_offset = min(self.next_offset, offset)
+
     def correct(self, queue_min: int, queue_max: int) -> int:
         """Move into the queue as it is now; how many messages were jumped over because they are gone."""
         before = self.next_offset
@@ -60,6 +66,20 @@ def open_cursors(
         cursor.correct(queue_min, queue_max)
         cursors.append(cursor)
     return cursors
+
+
+def offset_to_resume(next_offset: int, queue_min: int, deliver_ms: Callable[[int], int | None], log_ms: int) -> int:
+    """Where a new master goes on, whose predecessor claims to have delivered everything before `next_offset`.
+
+    The predecessor's last deliveries may not have reached our log, which ends at `log_ms`: messages that were due then
+    or later cannot have their copy here, and those due shortly before may lack it. They are delivered again.
+    """
+    while next_offset > queue_min:
+        due_ms = deliver_ms(next_offset - 1)
+        if due_ms is None or due_ms <= log_ms - TAKE_OVER_MARGIN_MS:
+            break
+        next_offset -= 1
+    return next_offset
 
 
 def schedule_rows(offsets: Mapping[int, int], queue_max: Mapping[int, int]) -> dict[str, str]:

@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from twinlog.broker.alarm import Alarm
-from twinlog.broker.delay import LevelCursor, open_cursors
+from twinlog.broker.delay import LevelCursor, offset_to_resume, open_cursors
 from twinlog.broker.durable import until_flushed
 from twinlog.broker.message_rules import real_place, redelivery
 from twinlog.broker.names import SCHEDULE_TOPIC
@@ -33,6 +33,7 @@ class DelayService:
         self._ctx = ctx
         self._alarm = Alarm(ctx.clock_ms)
         self._cursors: list[LevelCursor] = []
+        self._followed = False  # whether this broker was a replica until now
 
     def parked(self, due_ms: int) -> None:
         """A message waits that can be due at `due_ms`."""
@@ -46,31 +47,42 @@ class DelayService:
     async def _deliver(self) -> None:
         while True:
             if not self._ctx.is_master:
-                self._cursors = []  # the next master to be reads what its predecessor left
+                self._cursors, self._followed = [], True
             else:
                 if not self._cursors:
-                    self._cursors = self.load()
+                    self.load(took_over=self._followed)
+                    self._followed = False
                 more = True
                 while more:
                     more = self.deliver_due(self._ctx.clock_ms())
                     await asyncio.sleep(0)
             await self._alarm.wait()
 
-    def load(self) -> list[LevelCursor]:
-        """Cursors where the saved offsets say, within what the queues still hold."""
-        ctx = self._ctx
+    def load(self, *, took_over: bool = False) -> None:
+        """Set the cursors where the saved offsets say, within what the queues still hold."""
+        ctx, store = self._ctx, self._ctx.store
         levels = DelayLevels(ctx.conf.store.delay_levels).ms
         bounds = {
-            level: (ctx.store.min_offset(SCHEDULE_TOPIC, level - 1), ctx.store.max_offset(SCHEDULE_TOPIC, level - 1))
+            level: (store.min_offset(SCHEDULE_TOPIC, level - 1), store.max_offset(SCHEDULE_TOPIC, level - 1))
             for level in levels
         }
         self._cursors = open_cursors(levels, ctx.delay_offsets.rows, bounds)
         for cursor in self._cursors:
+            if took_over:
+                cursor.step_back(self._offset_to_resume(cursor, bounds[cursor.level][0]))
             saved = ctx.delay_offsets.get(cursor.level)
             if saved is not None and saved != cursor.next_offset:
                 log.warning("delay offset corrected", level=cursor.level, saved=saved, now=cursor.next_offset)
                 ctx.delay_offsets.update(cursor.level, cursor.next_offset, ctx.clock_ms())
-        return self._cursors
+
+    def _offset_to_resume(self, cursor: LevelCursor, queue_min: int) -> int:
+        store = self._ctx.store
+
+        def deliver_ms(queue_offset: int) -> int | None:
+            unit = store.unit(SCHEDULE_TOPIC, cursor.queue_id, queue_offset)
+            return None if unit is None else unit[2]
+
+        return offset_to_resume(cursor.next_offset, queue_min, deliver_ms, store.last_timestamp)
 
     def deliver_due(self, now_ms: int) -> bool:
         """Deliver what is due, at most a slice of it; whether there is more. Sets the alarm for the rest."""

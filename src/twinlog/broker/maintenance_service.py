@@ -58,7 +58,6 @@ def save_service(ctx: BrokerContext) -> SaveService:
     """The service that keeps the metadata files up to date, with this broker's periods."""
     periods_s: dict[PersistedTable, float] = {
         ctx.offsets: ctx.settings.offset_flush_interval_ms / 1000,
-        ctx.delay_offsets: ctx.conf.store.delay_offset_flush_interval_ms / 1000,
         ctx.filters: FILTER_SAVE_S,
     }
 
