@@ -66,6 +66,8 @@ class AdminSession:
         output = output.replace(str(self._cluster.broker.home), "<server>")
         for pattern, name in _VOLATILE:
             output = re.sub(pattern, name, output)
+        # A hash map prints its entries in an order of its own.
+        output = re.sub(r"roperties(=|: +){(.*?)}", lambda found: _sorted_entries(found[1], found[2]), output)
         lines = [re.sub(r"\s+", " ", line).strip() for line in output.splitlines()]
         return [line for line in lines if line and not re.match(r"at \S+\(|\.\.\. \d+ more", line)]
 
@@ -77,3 +79,7 @@ class AdminSession:
             errors = Path(self._errors.name).read_text()[-2000:]
             raise RuntimeError(f"{what}: the JVM ended without an answer on {self._cluster.implementation}\n{errors}")
         return json.loads(line)
+
+
+def _sorted_entries(separator: str, entries: str) -> str:
+    return f"roperties{separator}{{{', '.join(sorted(entries.split(', ')))}}}"
