@@ -130,3 +130,12 @@ async def test_mqadmins_questions_are_answered_on_both_ports(tmp_path: Path):
             answer = await connection.request(code, fields)
             assert answer.code == 0, (code, answer.remark)
             assert answer.body
+
+
+async def test_only_a_parked_message_can_be_recalled(tmp_path: Path):
+    async with running_broker(broker_conf(tmp_path)) as broker, connected(broker) as connection:
+        for pairs in ({"TIMER_OUT_MS": "soon"}, {"TIMER_DELAY_SEC": "-1"}):
+            answer = await send(connection, i=properties(**pairs))
+            assert answer.code == 0
+            assert "recallHandle" not in answer.fields
+        assert len(await pull_messages(connection)) == 2

@@ -5,12 +5,12 @@ This is the definition; `send_fast` repeats its usual case and hands everything 
 
 from __future__ import annotations
 
-import base64
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from twinlog.broker.names import RETRY_PREFIX, dlq_topic
+from twinlog.broker.names import RETRY_PREFIX, TIMER_TOPIC, dlq_topic
 from twinlog.broker.send_checks import BUSY, FAQ, check_send, choose_queue, read_header
+from twinlog.broker.timer import recall_handle
 from twinlog.net.errors import RequestRefused
 from twinlog.store.append import Appended, Draft, PutStatus
 from twinlog.store.commit_log import disk_used_ratio
@@ -112,8 +112,8 @@ class SendHandler:
             "queueOffset": str(appended.queue_offset),
             "transactionId": pairs[names.UNIQ_KEY],
         }
-        if names.TIMER_OUT_MS in pairs:
-            fields["recallHandle"] = recall_handle(pairs, ctx.settings.broker_name)
+        if draft.topic == TIMER_TOPIC and (handle := recall_handle(ctx.settings.broker_name, pairs)):
+            fields["recallHandle"] = handle
         self._count(header.topic, 1, appended.size)
         response = request.reply(fields=fields)
         return ctx.acks.answer(request, response, appended.end, wait=pairs.get(names.WAIT, "true").lower() == "true")
@@ -262,13 +262,6 @@ def unavailable_remark(ctx: BrokerContext) -> str:
         "service not available now. It may be caused by one of the following reasons: the broker's disk is full "
         f"[{disks}], messages are put to the slave, message store has been shut down, etc."
     )
-
-
-def recall_handle(pairs: Mapping[str, str], broker_name: str) -> str:
-    """What a producer keeps to take a timer message back."""
-    deliver_ms = int(pairs[names.TIMER_OUT_MS]) + 1
-    text = f"v1 {pairs.get(names.REAL_TOPIC, '')} {broker_name} {deliver_ms} {pairs[names.UNIQ_KEY]}"
-    return base64.urlsafe_b64encode(text.encode()).decode()
 
 
 def _positive(text: str | None) -> bool:
