@@ -10,7 +10,7 @@ from twinlog.spark.batch_reader import FilteringQueueReader, QueueReader
 from twinlog.spark.options import read_options
 from twinlog.spark.schema import MESSAGE_COLUMNS
 from twinlog.spark.stream_reader import QueueStreamReader
-from twinlog.wire.bodies import MessageQueue
+from twinlog.wire.bodies import MessageQueue, SubscriptionGroupConfig
 
 BROKER = "broker-dev"
 
@@ -25,6 +25,11 @@ class Topic:
     def resize(self, queues: int) -> None:
         with Admin(self.name_server) as admin:
             admin.create_topic(self.name, queues=queues)
+
+    def create_group(self, name: str) -> None:
+        with Admin(self.name_server) as admin:
+            (address,) = admin.topic_masters(self.name).values()
+            admin.save_group(address, SubscriptionGroupConfig(group_name=name))
 
     def queue(self, queue_id: int = 0) -> MessageQueue:
         return MessageQueue(self.name, BROKER, queue_id)

@@ -187,16 +187,20 @@ class _Fetch:
         if self._window.answer(pull, next_offset, answer.body):
             self._stalled_at = None
         else:
-            self._wait_for_more(place, answer)
+            self._wait_for_more(pull, place, answer)
 
-    def _wait_for_more(self, place: str, answer: Answer) -> None:
+    def _wait_for_more(self, pull: Pull, place: str, answer: Answer) -> None:
         """The broker does not have the message yet: a replica may be behind. Give it a little time."""
         now = time.monotonic()
         self._stalled_at = now if self._stalled_at is None else self._stalled_at
         if now - self._stalled_at > self._options.pull_timeout_ms / 1000:
             last = answer.fields.get("maxOffset", "?")
             told = f"{self._address} has offsets up to {last} and brought no more in {self._options.pull_timeout_ms} ms"
-            raise _Refused(f"{place}: {told}; is it a replica that is behind? read from the master, or try again")
+            if self._options.fail_on_data_loss:
+                raise _Refused(f"{place}: {told}; is it a replica that is behind? read from the master, or try again")
+            tell_loss(False, place, told)
+            self._window.answer(pull, pull.slot.end)
+            return
         time.sleep(_STALL_PAUSE_S)
 
     def _lose_connection(self, error: Exception, failures: int) -> None:

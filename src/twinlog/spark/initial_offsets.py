@@ -35,7 +35,7 @@ class InitialOffsets:
             return None
         try:
             data = self.path.read_bytes()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         try:
             found = json.loads(data)

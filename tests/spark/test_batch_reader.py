@@ -1,0 +1,294 @@
+"""Batch reads from a running broker, without a JVM: partitions() and read() are plain Python."""
+
+import socket
+import threading
+import time
+from datetime import UTC, datetime
+
+import pytest
+from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In, InputPartition, LessThan
+from tests.spark.topics import BROKER, bodies_of, numbers
+
+from twinlog.broker.embedded import EmbeddedBroker
+from twinlog.client import NoNameServer, NoRoute, Outgoing
+from twinlog.client.sync import Producer, PullConsumer
+from twinlog.net.errors import NetError
+from twinlog.spark import remoting
+from twinlog.spark.batch_reader import QueueReader
+from twinlog.spark.errors import BadOption, CannotRead, DataLoss
+from twinlog.spark.options import read_options
+from twinlog.spark.schema import MESSAGE_COLUMNS, arrow_schema
+
+
+def test_a_topic_is_read_whole(make_topic):
+    topic = make_topic()
+    topic.send_numbers(150, queue=0)
+    topic.send_numbers(50, queue=1, start=150)
+    assert topic.read() == numbers(200)
+
+
+def test_every_batch_has_the_schema_of_the_columns_asked_for(make_topic):
+    topic = make_topic()
+    topic.send("one", tags="t")
+    columns = {"storeSize": "int", "topic": "string", "properties": "map<string,string>"}
+    for wanted in (MESSAGE_COLUMNS, columns):
+        reader = topic.reader(wanted)
+        for part in reader.partitions():
+            assert all(batch.schema.equals(arrow_schema(wanted)) for batch in reader.read(part))
+
+
+def test_an_empty_topic_has_no_rows(make_topic):
+    reader = make_topic().reader()
+    assert reader.partitions() == []
+    assert list(reader.read(InputPartition(None))) == []  # what Spark makes of a plan without partitions
+
+
+def test_offsets_by_position(make_topic):
+    topic = make_topic()
+    topic.send_numbers(20, queue=0)
+    topic.send_numbers(10, queue=1, start=20)
+    assert topic.read(startingOffsets=topic.json(q0=18, q1=-2), endingOffsets=topic.json(q0=-1, q1=2)) == [
+        "18", "19", "20", "21",
+    ]  # fmt: skip
+
+
+def test_offsets_must_name_each_queue_and_no_other(make_topic):
+    topic = make_topic()
+    with pytest.raises(BadOption, match=r"says nothing about .* queue 1"):
+        topic.reader(startingOffsets=topic.json(q0=0)).partitions()
+    with pytest.raises(BadOption, match=r"queue 2 is not read here; the queues are .* queues 0,1"):
+        topic.reader(startingOffsets=topic.json(q0=0, q1=0, q2=0)).partitions()
+
+
+def test_offsets_by_time(make_topic):
+    topic = make_topic(queues=1)
+    topic.send_numbers(3)
+    time.sleep(0.01)
+    between = int(time.time() * 1000)
+    time.sleep(0.01)
+    topic.send_numbers(3, start=3)
+    assert topic.read(startingTimestamp=between) == ["3", "4", "5"]
+    assert topic.read(endingTimestamp=between) == ["0", "1", "2"]
+    assert topic.read(startingOffsetsByTimestamp=topic.json(q0=between)) == ["3", "4", "5"]
+    assert topic.read(endingOffsetsByTimestamp=topic.json(q0=between)) == ["0", "1", "2"]
+
+
+def test_a_time_behind_the_last_message_is_an_error_or_the_end(make_topic):
+    topic = make_topic(queues=1)
+    topic.send("one")
+    late = int(time.time() * 1000) + 60_000
+    with pytest.raises(BadOption, match=f"no message stored at or after {late}.*Strategy=latest"):
+        topic.read(startingTimestamp=late)
+    assert topic.read(startingTimestamp=late, startingOffsetsByTimestampStrategy="latest") == []
+
+
+def test_a_group_says_where_to_start(make_topic):
+    topic = make_topic()
+    topic.send_numbers(10, queue=0)
+    topic.send_numbers(5, queue=1, start=10)
+    topic.create_group("spark-starts-here")
+    with PullConsumer(topic.name_server, "spark-starts-here") as consumer:
+        consumer.commit(topic.queue(0), 8)
+    # In queue 1 the group has never committed: it starts at the oldest message.
+    assert topic.read(startingOffsets="group", consumerGroup="spark-starts-here") == ["8", "9", *numbers(5, 10)]
+
+
+def test_queues_are_assigned(make_topic):
+    topic = make_topic()
+    topic.send_numbers(3, queue=0)
+    topic.send_numbers(3, queue=1, start=3)
+    assert topic.read(assign=f'{{"{topic.name}":{{"{BROKER}":[1]}}}}') == ["3", "4", "5"]
+    with pytest.raises(BadOption, match=r"queue 7 does not exist; the route knows .* queues 0,1"):
+        topic.read(assign=f'{{"{topic.name}":{{"{BROKER}":[7]}}}}')
+
+
+def test_a_pattern_takes_topics_and_leaves_the_brokers_own(make_topic):
+    one, two = make_topic(name="Pattern-one"), make_topic(name="Pattern-two")
+    make_topic(name="NotPattern-one").send("no")
+    one.send("1")
+    two.send("2")
+    assert one.read(subscribePattern="Pattern-.*") == ["1", "2"]
+    reader = one.reader(subscribePattern=".*")
+    assert {part.value.queue.topic for part in reader.partitions()} >= {"Pattern-one", "NotPattern-one"}
+    assert not any(part.value.queue.topic.startswith(("%", "RMQ_SYS", "rmq_sys")) for part in reader.partitions())
+    assert one.reader(subscribePattern="Nothing-.*").partitions() == []
+
+
+def test_a_list_of_topics_is_read(make_topic):
+    one, two = make_topic(), make_topic()
+    one.send("1")
+    two.send("2")
+    assert one.read(subscribe=f"{one.name}, {two.name}") in (["1", "2"], ["2", "1"])
+
+
+def test_the_broker_filters_by_tag(make_topic):
+    topic = make_topic(queues=1)
+    for n in range(60):
+        topic.send(str(n), tags="even" if n % 2 == 0 else "odd")
+    assert topic.read(subExpression="even") == [str(n) for n in range(0, 60, 2)]
+    assert topic.read(subExpression="even || odd", minPartitions=3) == numbers(60)
+    assert topic.read(subExpression="none") == []
+
+
+def test_tags_with_the_same_hash_are_told_apart(make_topic):
+    topic = make_topic(queues=1)
+    topic.send("no", tags="BB")  # its Java hash is that of Aa
+    topic.send("yes", tags="Aa")
+    assert topic.read(subExpression="Aa") == ["yes"]
+
+
+def test_partitions_are_split_exactly(make_topic):
+    topic = make_topic()
+    topic.send_numbers(90, queue=0)
+    topic.send_numbers(10, queue=1, start=90)
+    many, small = topic.reader(minPartitions=5), topic.reader(maxRecordsPerPartition=25)
+    assert [len(part.value) for part in many.partitions()] == [22, 23, 22, 23, 10]
+    assert max(len(part.value) for part in small.partitions()) <= 25
+    assert bodies_of(many) == bodies_of(small) == numbers(100)
+
+
+@pytest.mark.parametrize(("batch", "depth"), [(1, 1), (7, 3), (32, 8), (1000, 2)])
+def test_pulls_of_any_size_and_depth_give_the_same(make_topic, batch, depth):
+    topic = make_topic(queues=1)
+    topic.send_numbers(200)
+    assert topic.read(pullBatchSize=batch, pullDepth=depth) == numbers(200)
+
+
+def test_filters_reduce_what_is_planned(make_topic):
+    topic = make_topic()
+    topic.send_numbers(10, queue=0)
+    time.sleep(0.01)
+    middle = datetime.now(UTC)
+    time.sleep(0.01)
+    topic.send_numbers(10, queue=1, start=10)
+    one = topic.filtering_reader([EqualTo(("queueId",), 1), LessThan(("queueOffset",), 3)])
+    assert set(bodies_of(one)) >= {"10", "11", "12"}
+    assert sum(len(part.value) for part in one.partitions()) <= 4
+    late = topic.filtering_reader([GreaterThanOrEqual(("storeTimestamp",), middle)])
+    assert bodies_of(late) == numbers(10, 10)
+    early = topic.filtering_reader([LessThan(("storeTimestamp",), middle)])
+    assert bodies_of(early) == numbers(10)
+    assert topic.filtering_reader([In(("topic",), ("Other",))]).partitions() == []
+
+
+def test_credentials_sign_every_request(make_topic, monkeypatch):
+    signed = []
+    real = remoting.sign
+    monkeypatch.setattr(remoting, "sign", lambda command, keys: (signed.append(command.code), real(command, keys)))
+    topic = make_topic(queues=1)
+    topic.send_numbers(40)
+    assert topic.read(accessKey="me", secretKey="hidden") == numbers(40)
+    assert {105, 30, 31, 11} <= set(signed)
+
+
+# -- what is not there ---------------------------------------------------------------------------------
+
+
+def test_a_missing_topic_says_how_to_create_it(make_topic):
+    with pytest.raises(NoRoute, match="updateTopic -t Nowhere"):
+        make_topic().reader(subscribe="Nowhere").partitions()
+
+
+def test_a_name_server_that_does_not_answer_is_named(make_topic):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with pytest.raises(NoNameServer, match=f"127.0.0.1:{port}"):
+        make_topic().reader(nameServer=f"127.0.0.1:{port}").partitions()
+
+
+def test_a_server_of_another_kind_does_not_hang_the_query(make_topic):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer():
+            connection, _ = server.accept()
+            connection.recv(10)
+            connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        options = {"nameServer": f"127.0.0.1:{server.getsockname()[1]}", "fetchOffset__numRetries": 0}
+        with pytest.raises(NoNameServer, match="RocketMQ's protocol"):
+            make_topic().reader(**options).partitions()
+        thread.join()
+
+
+def test_offsets_in_the_future_are_a_loss_unless_forgiven(make_topic):
+    topic = make_topic(queues=1)
+    topic.send_numbers(5)
+    with pytest.raises(DataLoss, match=r"queue 0 offset 9: the queue holds offsets 0 to 5, that is in the future"):
+        topic.read(startingOffsets=topic.json(q0=9))
+    assert topic.read(startingOffsets=topic.json(q0=9), failOnDataLoss="false") == []
+    with pytest.raises(DataLoss, match="ends at 5, before the ending offset"):
+        topic.read(endingOffsets=topic.json(q0=9))
+
+
+def test_messages_that_vanish_between_plan_and_read_are_a_loss_unless_forgiven(make_topic):
+    topic = make_topic(queues=1)
+    topic.send_numbers(5)
+    (part,) = topic.reader().partitions()
+    future = InputPartition(type(part.value)(part.value.queue, 3, 9))
+    with pytest.raises(DataLoss, match=r"offset 5|holds offsets 0 to 5"):
+        bodies_of(topic.reader(pullBatchSize=1, pullDepth=6), [future])
+    assert bodies_of(topic.reader(failOnDataLoss="false", pullTimeoutMs=100, pullBatchSize=1), [future]) == ["3", "4"]
+
+
+def test_a_broker_that_brings_no_more_is_an_error_with_its_place(make_topic):
+    topic = make_topic(queues=1)
+    topic.send_numbers(5)
+    (part,) = topic.reader().partitions()
+    future = InputPartition(type(part.value)(part.value.queue, 5, 6))
+    with pytest.raises(CannotRead, match=r"queue 0 offset 5: .* has offsets up to 5 and brought no more in 200 ms"):
+        bodies_of(topic.reader(pullTimeoutMs=200), [future])
+
+
+def test_a_replica_is_read_only_if_there_is_one(make_topic):
+    topic = make_topic(queues=1)
+    topic.send("one")
+    with pytest.raises(CannotRead, match=r"no slave is registered .broker ids: 0 at .*readFrom=any"):
+        topic.read(readFrom="slave")
+    assert topic.read(readFrom="any") == ["one"]
+
+
+def test_a_broker_that_dies_is_waited_for_and_then_named(tmp_path, monkeypatch):
+    monkeypatch.setattr("twinlog.spark.fetch._FIRST_PAUSE_S", 0.01)
+    with EmbeddedBroker(tmp_path) as broker, Producer(broker.namesrv_address) as producer:
+        for n in range(3):
+            producer.send(Outgoing("T", b"%d" % n))
+        options = read_options({"nameServer": broker.namesrv_address, "topic": "T"}, streaming=False)
+        reader = QueueReader(options, MESSAGE_COLUMNS)
+        parts = reader.partitions()
+        assert parts
+    for connection in list(remoting._connections.values()):
+        connection.close()
+    with pytest.raises((CannotRead, NetError), match=r"topic T broker broker-dev queue \d offset 0.*6 tries"):
+        bodies_of(reader, parts)
+
+
+def test_a_connection_lost_in_the_middle_is_made_again(make_topic, monkeypatch):
+    monkeypatch.setattr("twinlog.spark.fetch._FIRST_PAUSE_S", 0.01)
+    topic = make_topic(queues=1)
+    topic.send_numbers(300)
+    real, count = remoting.BlockingConnection.receive, [0]
+
+    def receive(self, *arguments):
+        count[0] += 1
+        if count[0] in (4, 6):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        return real(self, *arguments)
+
+    reader = topic.reader(pullDepth=2)
+    parts = reader.partitions()
+    monkeypatch.setattr(remoting.BlockingConnection, "receive", receive)
+    assert bodies_of(reader, parts) == numbers(300)
+    assert count[0] > 6
+
+
+def test_a_task_that_is_stopped_early_leaves_no_answers_for_the_next(make_topic):
+    topic = make_topic(queues=1)
+    topic.send(*[b"x" * 200_000] * 60)
+    reader = topic.reader(pullBatchSize=2)
+    (part,) = reader.partitions()
+    rows = reader.read(part)
+    next(rows)
+    rows.close()
+    assert len(topic.read()) == 60
