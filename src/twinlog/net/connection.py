@@ -7,6 +7,7 @@ handlers that wait return an awaitable, or None and answer later through `send`.
 
 import asyncio
 import itertools
+import os
 import struct
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ FastPath = Callable[["Connection", bytes, int, int, list[Buffer]], int]
 """(connection, chunk, begin, end, answers): handles the frames it knows at the front of a chunk, adds their answers,
 and returns where the first frame begins that it leaves alone."""
 _LENGTH = struct.Struct(">i")
+_BUFFERS_APART_MAX = 8  # more are joined: gathering costs more per piece than copying it
 _next_opaque = itertools.count(1).__next__  # one id space for all connections of the process, as in Java
 
 
@@ -67,6 +69,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, options: ConnectionOptions, *, peer: tuple[str, int] | None = None) -> None:
         self._options = options
         self._transport: asyncio.Transport | None = None
+        self._socket_fd = -1  # where clear text may be written directly
         self._loop = asyncio.get_running_loop()
         self._chunks: list[bytes] = []
         self._chunk_bytes = 0
@@ -152,8 +155,24 @@ class Connection(asyncio.Protocol):
         return [answer if isinstance(answer, bytes) else encode_command(answer, self._options.header_type)]
 
     def _write(self, buffers: list[Buffer]) -> None:
-        assert self._transport is not None
-        self._transport.write(buffers[0] if len(buffers) == 1 else b"".join(buffers))
+        """Write now if the socket takes it: the transport would wait for the end of the loop's turn."""
+        transport = self._transport
+        assert transport is not None
+        if self._socket_fd < 0 or transport.is_closing() or transport.get_write_buffer_size():
+            transport.write(b"".join(buffers))
+            return
+        if len(buffers) > _BUFFERS_APART_MAX:
+            buffers = [b"".join(buffers)]
+        try:
+            sent = os.writev(self._socket_fd, buffers)
+        except OSError:  # full, or gone: the transport knows what to do
+            sent = 0
+        for buffer in buffers:
+            if sent >= len(buffer):
+                sent -= len(buffer)
+            else:
+                transport.write(memoryview(buffer)[sent:])
+                sent = 0
 
     # -- receiving -----------------------------------------------------------------------------
 
@@ -249,6 +268,9 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        connected = transport.get_extra_info("socket")
+        if connected is not None and transport.get_extra_info("ssl_object") is None:
+            self._socket_fd = connected.fileno()
         if not self.peer[0]:
             self.peer = (transport.get_extra_info("peername") or ("", 0))[:2]
         if self._options.on_connect is not None:
@@ -256,6 +278,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
+        self._socket_fd = -1
         self._writable.set()
         self._chunks.clear()
         lost = ConnectionLost(self.peer_text, self._close_reason or exc)
