@@ -17,8 +17,11 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import msgspec
 
 from twinlog.broker.names import RETRY_PREFIX, SEND_FORBIDDEN_TOPICS, topic_name_problem
+from twinlog.broker.send_template import BORN, BORN_DIGITS, Template, learn
+from twinlog.broker.stats import Tally
 from twinlog.broker.topic_creation import WRITE
 from twinlog.store.append import Draft, PutStatus
+from twinlog.store.message_store import MessageStore
 from twinlog.wire import properties as names
 from twinlog.wire.codes import VERSION
 from twinlog.wire.fastjson import dumps
@@ -29,9 +32,9 @@ from twinlog.wire.sys_flag import TRANSACTION_MASK
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
-    from twinlog.broker.stats import Tally
     from twinlog.net.connection import Buffer, Connection
     from twinlog.settings.broker_conf import BrokerConf
+    from twinlog.store.append_run import Row
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 _PREFIX = struct.Struct(">iI")
@@ -40,6 +43,7 @@ _UNIQ_KEY_BYTES = _UNIQ_KEY.encode()
 _TAIL = f',"serializeTypeCurrentRPC":"JSON","version":{VERSION}}}'
 _SHAPES_MAX = 4096
 _LANES_MAX = 65536
+_MISSES_MAX = 8  # a producer whose properties change all the time is not worth another template
 # Members that make `send` do more than store the message as it is.
 _UNUSUAL = frozenset(
     {
@@ -77,7 +81,7 @@ class _Header(msgspec.Struct, gc=False):
     flag: int = 0
 
 
-_decode = msgspec.json.Decoder(_Header, strict=False).decode
+_decode_header = msgspec.json.Decoder(_Header, strict=False).decode
 
 
 class _Lane:
@@ -99,16 +103,77 @@ class _Shape(NamedTuple):
     keys: str
 
 
+class _Plan(NamedTuple):
+    """How to read a header by its template, and what the constant members say."""
+
+    before: bytes
+    after: bytes
+    trailer: bytes
+    born_skip: int  # from the header's begin to the born timestamp
+    key_skip: int  # and to the unique key
+    key_length: int
+    after_length: int
+    trailer_length: int
+    lane: _Lane
+    stored: bytes
+    tags_code: int
+    keys: str
+    topic: str
+    queue_id: int
+    flag: int
+    sys_flag: int
+    reconsume_times: int
+
+
+class _Known:
+    """A header template, and how often it did not fit."""
+
+    __slots__ = ("misses", "plan", "prefix")
+
+    def __init__(self, template: Template, fields: _Fields, lane: _Lane, shape: _Shape) -> None:
+        self.prefix, before, key_length, after, trailer = template
+        self.misses = 0
+        self.plan = _Plan(
+            before,
+            after,
+            trailer,
+            len(self.prefix),
+            len(self.prefix) + BORN_DIGITS + len(before),
+            key_length,
+            len(after),
+            len(trailer),
+            lane,
+            *shape,
+            fields.b,
+            fields.e,
+            fields.h,
+            fields.f,
+            fields.j,
+        )
+
+
+_NO_PLAN = _Plan(b"", b"", b"", 0, 0, 0, 0, 0, _Lane("", "", Tally()), b"", 0, "", "", 0, 0, 0, 0)
+Asker = tuple[_Lane, int | str, str, int]  # lane, opaque, unique key, end of the frame
+_PREFIXES = [_PREFIX.pack(length + 4, length) for length in range(1024)]
+
+
+def _prefix(header_length: int) -> bytes:
+    return _PREFIXES[header_length] if header_length < 1024 else _PREFIX.pack(header_length + 4, header_length)
+
+
 class FastSend:
     """Takes the frames it understands from the front of a chunk."""
 
     def __init__(self, ctx: BrokerContext) -> None:
         self._ctx = ctx
         self._lanes: dict[tuple[str, int], _Lane] = {}
+        self._known: dict[bytes, _Known] = {}  # by prefix
         self._shapes: dict[str, _Shape | None] = {}  # by properties without UNIQ_KEY; None: unusual
         self._conf: BrokerConf | None = None
         self._topics_edition = -1
         self._allowed = False
+        # A plug-in around the store sees every message, one by one.
+        self._append_run = ctx.store.append_run if type(ctx.store) is MessageStore else lambda host, rows: []
 
     def take(self, connection: Connection, data: bytes, at: int, end: int, out: list[Buffer]) -> int:
         """Handle frames from `at` on until one is unusual or incomplete; returns where that one begins."""
@@ -117,82 +182,152 @@ class FastSend:
             self._renew()
         if not self._allowed:
             return at
-        append, lanes, shapes = ctx.store.append, self._lanes, self._shapes
-        unpack, pack, peer, put_ok = _PREFIX.unpack_from, _PREFIX.pack, connection.peer, PutStatus.PUT_OK
-        while end - at > 20:
-            if data[at + 8 : at + 20] != b'{"code":310,':
-                break
-            length, header_length = unpack(data, at)
-            body_at, frame_end = at + 8 + header_length, at + 4 + length
+        rows: list[Row] = []
+        askers: list[Asker] = []
+        known, unpack = self._known, _PREFIX.unpack_from
+        template: _Known | None = None
+        next_at, prefix = at, b"\0"  # with which no header begins
+        before, after, trailer, born_skip, key_skip, key_length, after_length, trailer_length = _NO_PLAN[:8]
+        lane, stored, code, keys, topic, queue_id, flag, sys_flag, retries = _NO_PLAN[8:]
+        while end - next_at > 20:
+            length, header_length = unpack(data, next_at)
+            header_at = next_at + 8
+            body_at, frame_end = header_at + header_length, next_at + 4 + length
             # A binary header has its type in the top byte, which makes the length larger than any frame.
             if not body_at < frame_end <= end:
                 break
-            try:
-                header = _decode(data[at + 8 : body_at])
-            except (msgspec.DecodeError, ValueError):
-                break
-            fields = header.extFields
-            sys_flag = fields.f
-            if header.flag or fields.m or sys_flag & TRANSACTION_MASK:
-                break
-            queue_id = fields.e
-            lane = lanes.get((fields.b, queue_id))
-            if lane is None:
-                lane = self._open_lane(fields.b, queue_id)
-                if lane is None:
+            if not data.startswith(prefix, header_at):
+                if data[header_at : header_at + 12] != b'{"code":310,':
                     break
+                template = known.get(data[header_at : data.find(BORN, header_at, body_at) + 5])
+                if template is not None:
+                    prefix, plan = template.prefix, template.plan
+                    before, after, trailer, born_skip, key_skip, key_length, after_length, trailer_length = plan[:8]
+                    lane, stored, code, keys, topic, queue_id, flag, sys_flag, retries = plan[8:]
+            if template is not None:
+                born_at, key_at = header_at + born_skip, header_at + key_skip
+                key_end, trailer_at = key_at + key_length, body_at - trailer_length
+                opaque_at = key_end + after_length
+                born, key = data[born_at : born_at + BORN_DIGITS], data[key_at:key_end]
+                opaque = data[opaque_at:trailer_at]
+                if (
+                    data.startswith(before, born_at + BORN_DIGITS)
+                    and data.startswith(after, key_end)
+                    and data.startswith(trailer, trailer_at)
+                    and born.isdigit()
+                    and key.isalnum()
+                    and opaque.isdigit()
+                    and len(opaque) < 10
+                ):
+                    uniq_key = key.decode()
+                    properties, found = b"%b%b\x02" % (stored, key), (code, keys, uniq_key)
+                    body = data[body_at:frame_end]
+                    rows.append((topic, queue_id, body, properties, int(born), flag, sys_flag, retries, found))
+                    askers.append((lane, opaque.decode(), uniq_key, frame_end))
+                    next_at = frame_end
+                    continue
+                template.misses += 1
+            decoded = self._decode(data[header_at:body_at], data[body_at:frame_end], frame_end, template)
+            if decoded is None:
+                break
+            rows.append(decoded[0])
+            askers.append(decoded[1])
+            next_at, template, prefix = frame_end, None, b"\0"
+        return self._answer(askers, self._store(connection.peer, rows), out, at) if rows else at
 
-            # Properties differ from message to message by the unique key alone, so the rest is looked up.
-            text = fields.i
-            key_at = text.find(_UNIQ_KEY)
-            value_at = key_at + 9
-            value_end = text.find("\x02", value_at)
-            if value_end < 0:
-                value_end = len(text)
-            uniq_key = text[value_at:value_end]
-            rest = text[:key_at] + text[value_end + 1 :]
-            if key_at < 0 or not uniq_key.isalnum() or not uniq_key.isascii():
-                break
-            if key_at and text[key_at - 1] != "\x02":
-                break
-            shape = shapes.get(rest)
-            if shape is None and (rest in shapes or (shape := self._shape(rest)) is None):
-                break
-
-            appended = append(
-                Draft(
-                    fields.b,
-                    queue_id,
-                    data[body_at:frame_end],
-                    b"%b%b\x02" % (shape.stored, uniq_key.encode()),
-                    peer,
-                    fields.g,
-                    fields.h,
-                    sys_flag,
-                    fields.j,
-                    found=(shape.tags_code, shape.keys, uniq_key),
-                )
-            )
-            if appended.status is not put_ok:
-                break
+    def _answer(self, askers: list[Asker], places: list[tuple[int, int, int]], out: list[Buffer], at: int) -> int:
+        """Answer those whose message has a place; returns where the last of their frames ends."""
+        for (lane, opaque, uniq_key, frame_end), (physical_offset, queue_offset, size) in zip(
+            askers, places, strict=False
+        ):
             tally = lane.tally
             tally.count += 1
-            tally.bytes += appended.size
+            tally.bytes += size
             answer = (
-                f"{lane.before_id}{appended.physical_offset:016X}{lane.after_id}{appended.queue_offset}"
-                f'","transactionId":"{uniq_key}"}},"flag":1,"language":"JAVA","opaque":{header.opaque}{_TAIL}'
+                f"{lane.before_id}{physical_offset:016X}{lane.after_id}{queue_offset}"
+                f'","transactionId":"{uniq_key}"}},"flag":1,"language":"JAVA","opaque":{opaque}{_TAIL}'
             ).encode()
-            length = len(answer)
-            out.append(pack(length + 4, length))
+            out.append(_prefix(len(answer)))
             out.append(answer)
             at = frame_end
         return at
+
+    def _decode(self, header: bytes, body: bytes, frame_end: int, template: _Known | None) -> tuple[Row, Asker] | None:
+        """The same for a header that fits no template; None when `send` must look at it."""
+        try:
+            command = _decode_header(header)
+        except (msgspec.DecodeError, ValueError):
+            return None
+        fields = command.extFields
+        if command.flag or fields.m or fields.f & TRANSACTION_MASK:
+            return None
+        lane = self._lanes.get((fields.b, fields.e)) or self._open_lane(fields.b, fields.e)
+        text = fields.i
+        key_at = text.find(_UNIQ_KEY)
+        if lane is None or key_at < 0 or (key_at and text[key_at - 1] != "\x02"):
+            return None
+        key_end = text.find("\x02", key_at)
+        key_end = len(text) if key_end < 0 else key_end
+        uniq_key = text[key_at + 9 : key_end]
+        if not uniq_key.isalnum() or not uniq_key.isascii():
+            return None
+        shape = self._shape(text[:key_at] + text[key_end + 1 :])
+        if shape is None:
+            return None
+        if template is None or template.misses < _MISSES_MAX:
+            self._learn(header, fields, uniq_key, lane, shape, template)
+        properties = b"%b%b\x02" % (shape.stored, uniq_key.encode())
+        found = (shape.tags_code, shape.keys, uniq_key)
+        row = (fields.b, fields.e, body, properties, fields.g, fields.h, fields.f, fields.j, found)
+        return row, (lane, command.opaque, uniq_key, frame_end)
+
+    def _learn(
+        self, header: bytes, fields: _Fields, uniq_key: str, lane: _Lane, shape: _Shape, before: _Known | None
+    ) -> None:
+        template = learn(header, uniq_key)
+        if template is None:
+            return
+        if len(self._known) >= _LANES_MAX:
+            self._known.clear()
+        known = self._known[template.prefix] = _Known(template, fields, lane, shape)
+        known.misses = before.misses if before is not None else 0
+
+    def _store(self, born_host: tuple[str, int], rows: list[Row]) -> list[tuple[int, int, int]]:
+        """The places of the rows at the front that could be stored."""
+        store = self._ctx.store
+        places = self._append_run(born_host, rows)
+        while len(places) < len(rows):
+            # The next one is not ordinary for the log, most often because a new part of the segment begins with it.
+            topic, queue_id, body, properties, born_timestamp, flag, sys_flag, reconsume_times, found = rows[
+                len(places)
+            ]
+            appended = store.append(
+                Draft(
+                    topic,
+                    queue_id,
+                    body,
+                    properties,
+                    born_host,
+                    born_timestamp,
+                    flag,
+                    sys_flag,
+                    reconsume_times,
+                    found=found,
+                )
+            )
+            if appended.status is not PutStatus.PUT_OK:
+                break
+            places.append((appended.physical_offset, appended.queue_offset, appended.size))
+            if len(places) < len(rows):
+                places += self._append_run(born_host, rows[len(places) :])
+        return places
 
     def _renew(self) -> None:
         """Forget what settings or topics, which have changed, decided."""
         ctx = self._ctx
         self._conf, self._topics_edition = ctx.conf, ctx.topics.edition
         self._lanes.clear()
+        self._known.clear()
         self._shapes.clear()
         settings = ctx.settings
         self._allowed = (
@@ -226,6 +361,8 @@ class FastSend:
 
     def _shape(self, rest: str) -> _Shape | None:
         """What these properties come to; None when `send` must look at them."""
+        if rest in self._shapes:
+            return self._shapes[rest]
         pairs = decode_properties(rest)
         shape = None
         if pairs.keys().isdisjoint(_UNUSUAL) and not any(name.startswith("TIMER_") for name in pairs):

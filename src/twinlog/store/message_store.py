@@ -27,6 +27,7 @@ from typing import Self
 
 from twinlog.settings.store import StoreSettings
 from twinlog.store.append import Appended, Appender, Draft, PutStatus
+from twinlog.store.append_run import Row, append_run
 from twinlog.store.checkpoint import load_checkpoint, save_checkpoint
 from twinlog.store.delay import DelayLevels
 from twinlog.store.dispatch import Dispatcher, DispatchRequest
@@ -130,6 +131,12 @@ class MessageStore(StoreReader):
             return self._appender.append(draft)
         except AllocationFailed as error:
             return self._without_space(error)
+
+    def append_run(self, born_host: tuple[str, int], rows: Sequence[Row]) -> list[tuple[int, int, int]]:
+        """Store ordinary messages of one sender; places of those at the front that were, see `append_run`."""
+        if self._closed or self.role == "SLAVE" or (self.flags.value and not self.flags.writable):
+            return []
+        return append_run(self._appender, born_host, rows)
 
     def append_batch(self, drafts: Sequence[Draft]) -> Appended:
         """Store several messages next to each other, all or none."""
