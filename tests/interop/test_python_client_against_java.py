@@ -34,6 +34,7 @@ from twinlog.client import (
     reply_to,
     tls_context,
 )
+from twinlog.client.sync import Admin as WaitingAdmin
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 FIRST = ConsumerOptions(start_from=StartFrom.FIRST)
@@ -41,7 +42,17 @@ FIRST = ConsumerOptions(start_from=StartFrom.FIRST)
 
 @pytest.fixture(scope="module", params=["java-5.5.0", "java-4.9.7", "twinlog"])
 def place(request: pytest.FixtureRequest, clusters: Clusters) -> Cluster:
-    return clusters.get(request.param, use="python-client")
+    return registered(clusters.get(request.param, use="python-client"))
+
+
+def registered(place: Cluster) -> Cluster:
+    """`place` once its name server knows its broker; on a busy machine the first registration may time out."""
+    deadline = time.monotonic() + 90
+    with WaitingAdmin(place.names.address) as admin:
+        while not admin.cluster_info().cluster_addr_table:
+            assert time.monotonic() < deadline, "the broker has not registered"
+            time.sleep(0.2)
+    return place
 
 
 @pytest.fixture
@@ -442,7 +453,8 @@ async def test_signed_requests_pass_a_broker_that_checks_them(version, tmp_path)
     account = "accounts:\n- accessKey: twinlogkey\n  secretKey: '12345678'\n  admin: true\n"
     _write(home / "conf" / "plain_acl.yml", account)
     credentials = Credentials("twinlogkey", "12345678")
-    with java.name_server(tmp_path / "ns") as names, java.broker(home, names.address, **CHECKED[version]):
+    with java.name_server(tmp_path / "ns") as names, java.broker(home, names.address, **CHECKED[version]) as broker:
+        await asyncio.to_thread(registered, Cluster(java, names, broker))
         good, bad = (
             ClientOptions(credentials=credentials),
             ClientOptions(credentials=Credentials("twinlogkey", "wrong")),
@@ -465,7 +477,7 @@ async def test_signed_requests_pass_a_broker_that_checks_them(version, tmp_path)
 
 
 async def test_tls_connections_work(clusters):
-    place = clusters.get("java-5.5.0", use="python-client")
+    place = await asyncio.to_thread(registered, clusters.get("java-5.5.0", use="python-client"))
     options = ClientOptions(tls=tls_context(verify=False))
     async with Producer(place.names.address, "P_tls", options=options) as producer:
         assert (await producer.send(Outgoing("OverTls", "x"), timeout_ms=10_000)).status is SendStatus.OK
