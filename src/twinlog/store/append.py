@@ -26,6 +26,7 @@ from twinlog.store.delay import SCHEDULE_TOPIC, DelayLevels
 from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.property_scan import dispatch_properties
 from twinlog.store.record_crc import CRC_PROPERTY_BYTES, crc_property, with_separator
+from twinlog.store.topic_columns import is_topic
 from twinlog.wire.errors import WireError
 from twinlog.wire.java_text import tags_code, utf16_length
 from twinlog.wire.message import MAGIC_V1, MAGIC_V2, TOPIC_BYTES_V1_MAX
@@ -321,7 +322,7 @@ class Appender:
             topic_bytes = topic.encode()
         except UnicodeEncodeError:
             return None
-        if "/" in topic or "\0" in topic or topic in (".", ".."):  # a topic is a directory name
+        if not is_topic(topic):
             return None
         limit = TOPIC_BYTES_MAX if topic.startswith(_RETRY_PREFIX) else TOPIC_BYTES_V1_MAX
         long = self._long_topics and utf16_length(topic) > TOPIC_BYTES_V1_MAX

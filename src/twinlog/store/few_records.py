@@ -14,6 +14,7 @@ from twinlog.store.delay import SCHEDULE_TOPIC, DelayLevels
 from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.property_scan import dispatch_properties
 from twinlog.store.replay import inner_batch
+from twinlog.store.topic_columns import decode_topic
 from twinlog.wire.java_text import tags_code
 from twinlog.wire.message import HEAD, HEAD_BYTES, MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN
 from twinlog.wire.sys_flag import BORN_HOST_V6, INNER_BATCH, STORE_HOST_V6
@@ -58,9 +59,8 @@ def take_few(
             return requests, at, False
         if _SHORT.unpack_from(view, properties_at - 2)[0] != after - properties_at:
             return requests, at, False
-        try:
-            topic = str(view[topic_at : properties_at - 2], "utf-8")
-        except UnicodeDecodeError:
+        topic = decode_topic(view[topic_at : properties_at - 2])
+        if topic is None:
             return requests, at, False
         properties = bytes(view[properties_at:after])
         tags, keys, uniq_key = dispatch_properties(properties)

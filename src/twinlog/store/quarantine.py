@@ -37,6 +37,7 @@ from twinlog.wire.sys_flag import TRANSACTION_ROLLBACK
 log = get_logger(__name__)
 
 QUARANTINE_TOPIC = "TWINLOG_QUARANTINE"
+FILLER_BYTES_MIN = RECORD_BYTES_MIN + 1  # a topic has at least one letter
 FILLER_BYTES_MAX = 4 * 1024 * 1024
 PLACEHOLDER = pack_unit(0, FILL_SIZE, 0)
 _CHUNK = 1024 * 1024
@@ -60,11 +61,11 @@ def plan_fillers(begin: int, end: int, starts: Sequence[int] = ()) -> list[tuple
     Java's may still point there. A range too small for a record gives none; that cannot come from
     damage between two whole records.
     """
-    if end - begin < RECORD_BYTES_MIN:
+    if end - begin < FILLER_BYTES_MIN:
         return []
     edges = [begin]
     for start in sorted(starts):
-        if start - edges[-1] >= RECORD_BYTES_MIN and end - start >= RECORD_BYTES_MIN:
+        if start - edges[-1] >= FILLER_BYTES_MIN and end - start >= FILLER_BYTES_MIN:
             edges.append(start)
     plan = []
     for first, last in pairwise([*edges, end]):
@@ -76,7 +77,7 @@ def plan_fillers(begin: int, end: int, starts: Sequence[int] = ()) -> list[tuple
 
 def encode_filler(physical_offset: int, size: int, store_timestamp: int) -> bytes:
     """A record of exactly `size` bytes that readers step over."""
-    topic = QUARANTINE_TOPIC[: max(0, size - RECORD_BYTES_MIN)]
+    topic = QUARANTINE_TOPIC[: size - RECORD_BYTES_MIN]
     return encode_message(
         Message(
             topic=topic,

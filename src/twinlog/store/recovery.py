@@ -1,7 +1,8 @@
 """Bringing a store back to one truth at start: every whole record kept, queues and index complete.
 
     choose the first segment to look at          `choose_start`, pure
-    walk the log from there                      records that queues or index miss are dispatched
+    walk the log from there                      records that queues or index miss are dispatched,
+                                                 units that differ from their records are written again
       a place that is no record, and a valid one after it   -> quarantine, go on behind it
       a place that is no record, and none after it          -> the log ends here
     cut log and queues at the end, zeros behind it
@@ -25,21 +26,24 @@ from pathlib import Path
 import numpy as np
 
 from twinlog.store.checkpoint import Checkpoint
+from twinlog.store.column_batch import ColumnBatch
 from twinlog.store.commit_log import CommitLog
+from twinlog.store.consume_queue import ConsumeQueue
 from twinlog.store.delay import DelayLevels
 from twinlog.store.dispatch import TRANSACTION_BITS, Dispatcher
 from twinlog.store.file_ops import FILE_OPS, FileOps
 from twinlog.store.index import Index
 from twinlog.store.quarantine import Damage, redirect_units, replace_bytes, save_bytes
 from twinlog.store.queue_table import SKIPPED_TRANSACTION_BIT, QueueTable
-from twinlog.store.replay import requests_of
 from twinlog.store.scan import RecordBatch, Stop, StopReason, scan
 from twinlog.store.segment import Segment
+from twinlog.store.unit_check import repair_units
 from twinlog.store.walk import describe, next_record
 from twinlog.telemetry.log import get_logger
 
 log = get_logger(__name__)
 SCAN_BYTES_MIN = 256 * 1024 * 1024  # a third of a second; small files would otherwise hardly be looked at
+_QUEUES_CHECKED_MAX = 512  # of one batch: comparing units of thousands of queues takes longer than it is worth
 _RELEASE_BYTES = 32 * 1024 * 1024
 TORN_BYTES_MAX = 8 * 1024 * 1024  # of a torn tail this much is kept in quarantine, more than any record
 
@@ -54,6 +58,7 @@ class RecoveryReport:
     scanned_from: int = 0
     records: int = 0
     dispatched: int = 0
+    units_repaired: int = 0
     last_record: int = -1  # where the last valid record begins
     last_timestamp: int = 0
     damages: list[Damage] = field(default_factory=list)
@@ -147,6 +152,7 @@ class Recovery:
             bytes_min=SCAN_BYTES_MIN,
         )
         report.scanned_from = self._log.segments[start].base
+        self._queues.truncate_after(self._log.segments[-1].end)  # units that no walk could correct
         report.log_end = self._walk(start)
         self._log.truncate(report.log_end, durable=True)
         self._queues.truncate_after(report.log_end)
@@ -208,21 +214,30 @@ class Recovery:
         missing = self._missing(batch)
         if not missing.any():
             return
-        requests = requests_of(batch.select(missing), self._delay_levels)
+        requests = ColumnBatch(batch.select(missing), self._delay_levels)
         report.dispatched += len(requests)
         for dispatcher in self._dispatchers:
             dispatcher.dispatch(requests)
 
     def _missing(self, batch: RecordBatch) -> np.ndarray:
+        """Which records the queues or the index do not have; units that they have wrong are corrected."""
         keys = batch.topic_number << 32 | batch.queue_id.astype(np.int64) & 0xFFFFFFFF
-        _, rows, numbers = np.unique(keys, return_index=True, return_inverse=True)
-        ends = []
-        for row in rows.tolist():
-            queue = self._queues.get(batch.topics[int(batch.topic_number[row])], int(batch.queue_id[row]))
-            ends.append(queue.end_physical if queue is not None else 0)
-        known_end = np.array(ends, np.int64)[numbers.reshape(-1)]
+        _, firsts, numbers = np.unique(keys, return_index=True, return_inverse=True)
+        numbers = numbers.reshape(-1)
         queued = batch.sys_flag & SKIPPED_TRANSACTION_BIT == 0
-        missing = queued & (batch.physical_offset + batch.size > known_end)
+        ends = np.zeros(len(firsts), np.int64)
+        for number, row in enumerate(firsts.tolist()):
+            queue = self._queues.get(batch.topics[int(batch.topic_number[row])], int(batch.queue_id[row]))
+            if queue is None:
+                continue
+            if isinstance(queue, ConsumeQueue) and len(firsts) <= _QUEUES_CHECKED_MAX:
+                rows = np.flatnonzero(queued & (numbers == number))
+                repaired = repair_units(queue, batch, rows, self._log, self._delay_levels)
+                if repaired:
+                    self._report.units_repaired += repaired
+                    log.error("wrong units replaced", topic=queue.topic, queue_id=queue.queue_id, count=repaired)
+            ends[number] = queue.end_physical
+        missing = queued & (batch.physical_offset + batch.size > ends[numbers])
         if self._index_end is not None:
             indexed = batch.sys_flag & TRANSACTION_BITS != TRANSACTION_BITS
             missing |= indexed & (batch.physical_offset >= self._index_end)

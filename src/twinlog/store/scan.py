@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from twinlog.store.record_crc import has_valid_crc
-from twinlog.store.topic_columns import number_topics
+from twinlog.store.topic_columns import decode_topic, number_topics
 from twinlog.wire.message import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN
 from twinlog.wire.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
@@ -70,7 +70,7 @@ class StopReason(enum.Enum):
     LENGTHS = "lengths do not add up"
     CRC = "body CRC differs"
     RECORD_CRC = "record CRC differs"
-    TOPIC = "topic is no text"
+    TOPIC = "topic is no name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,14 +297,13 @@ def _shift_behind_v6(
 
 
 def _name_topics(batch: RecordBatch) -> int | None:
-    """Fill in the topics; returns the first record whose topic is not UTF-8."""
+    """Fill in the topics; returns the first record whose topic is none."""
     names, batch.topic_number = number_topics(batch.buffer, batch.topic_at, batch.topic_length)
     bad: list[int] = []
     for number, name in enumerate(names):
-        try:
-            batch.topics.append(str(name, "utf-8"))
-        except UnicodeDecodeError:
-            batch.topics.append("")
+        topic = decode_topic(name)
+        batch.topics.append(topic or "")
+        if topic is None:
             bad.append(int(np.argmax(batch.topic_number == number)))
     return min(bad, default=None)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,8 +24,8 @@ from twinlog.store.dispatch import ROLLBACK, TRANSACTION_BITS
 from twinlog.store.offline import OfflineIndexFile, OfflineQueue, OfflineStore
 from twinlog.store.quarantine import QUARANTINE_TOPIC
 from twinlog.store.queue_table import SKIPPED_TRANSACTION_BIT
-from twinlog.store.scan import HEAD_TYPE, RecordBatch, columns_at
-from twinlog.store.segment import Segment
+from twinlog.store.scan import RecordBatch, columns_at
+from twinlog.store.unit_check import heads_at, rows_by_segment
 from twinlog.store.walk import Hole, LogEnd, walk_log
 from twinlog.wire.message import MAGIC_V1, MAGIC_V2
 
@@ -138,7 +138,7 @@ def _verify_queue(
         if beyond.any() and not unfinished:
             report.problem(f"{name} offset {int(numbers[np.argmax(beyond)])}: points beyond the log's end")
         units, numbers = units[~beyond], numbers[~beyond]
-        heads = _heads_at(commit_log, units["physical_offset"].astype(np.int64))
+        heads = heads_at(commit_log, units["physical_offset"].astype(np.int64))
         good = (
             ((heads["magic"] == MAGIC_V1) | (heads["magic"] == MAGIC_V2))
             & (heads["size"] == units["size"])
@@ -173,36 +173,18 @@ def _verify_index(commit_log: CommitLog, file: OfflineIndexFile, report: VerifyR
             report.problem(f"index {file.path.name}: entries are not in log order")
         previous = int(offsets[-1])
         alive = (offsets >= report.log_start) & (offsets < report.log_end)
-        heads = _heads_at(commit_log, offsets[alive])
+        heads = heads_at(commit_log, offsets[alive])
         # A lost record whose place nobody knew lies inside a filler, which is zeros there.
         good = (heads["physical_offset"] == offsets[alive]) | (heads["magic"] == 0)
         for row in np.flatnonzero(~good)[:PROBLEMS_MAX]:
             report.problem(f"index {file.path.name}: no record at {int(offsets[alive][row])}")
 
 
-def _heads_at(commit_log: CommitLog, offsets: np.ndarray) -> np.ndarray:
-    """The fixed parts of the records at these offsets; zeros where the log has none."""
-    heads = np.zeros(len(offsets), HEAD_TYPE)
-    for segment, rows in _rows_by_segment(commit_log, offsets):
-        starts = segment.size - HEAD_TYPE.itemsize + 1
-        inside = rows[offsets[rows] - segment.base < starts]
-        windows = np.ndarray((starts,), HEAD_TYPE, buffer=memoryview(segment.map), strides=(1,))
-        heads[inside] = windows[offsets[inside] - segment.base]
-    return heads
-
-
 def _have_topic(commit_log: CommitLog, offsets: np.ndarray, topic: str) -> np.ndarray:
     """Which of the records at these offsets belong to the topic."""
     have = np.zeros(len(offsets), bool)
-    for segment, rows in _rows_by_segment(commit_log, offsets):
+    for segment, rows in rows_by_segment(commit_log, offsets):
         batch, _ = columns_at(memoryview(segment.map), offsets[rows] - segment.base, segment.size, segment.base, False)
         if topic in batch.topics:
             have[rows[: len(batch)]] = batch.topic_number == batch.topics.index(topic)
     return have
-
-
-def _rows_by_segment(commit_log: CommitLog, offsets: np.ndarray) -> Iterator[tuple[Segment, np.ndarray]]:
-    for segment in commit_log.segments:
-        rows = np.flatnonzero((offsets >= segment.base) & (offsets < segment.end))
-        if len(rows):
-            yield segment, rows
