@@ -72,10 +72,15 @@ class Clusters:
         self._stack.close()
 
 
-def run_scenarios(cluster: Cluster, client: JavaRocketmq, scenarios: list[str]) -> dict[str, dict[str, Any]]:
-    """Each scenario's line of JSON: what it `saw`, or its `error`. One JVM runs them all."""
-    prefix = client.version.replace(".", "")
+def run_scenarios(
+    cluster: Cluster, client: JavaRocketmq, scenarios: list[str], *, prefix: str = ""
+) -> dict[str, dict[str, Any]]:
+    """Each scenario's line of JSON: what it `saw`, or its `error`. One JVM runs them all.
+
+    The prefix keeps the topics and groups of one run apart from those of another on the same cluster.
+    """
     addresses = (cluster.names.address, cluster.broker.address)
-    printed = client.run("Scenarios", *addresses, prefix, *sorted(scenarios), seconds_max=400)
+    own = prefix or client.version.replace(".", "")
+    printed = client.run("Scenarios", *addresses, own, *sorted(scenarios), seconds_max=400)
     lines = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
     return {line["scenario"]: line for line in lines}

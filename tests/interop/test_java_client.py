@@ -61,6 +61,7 @@ def test_a_batch_becomes_single_messages_in_order(saw):
     assert [message["keys"] for message in read] == [f"batch-key-{number}" for number in range(10)]
     assert {message["queueId"] for message in read} == {saw["sent"]["queueId"]}
     assert len(saw["sent"]["offsetMsgId"].split(",")) == 10
+    assert [message["msgId"] for message in read] == saw["sent"]["msgId"].split(",")
 
 
 @scenario("compressed")
@@ -82,6 +83,11 @@ def test_a_send_to_an_unknown_topic_creates_it(saw):
 @scenario("request_reply")
 def test_a_request_gets_its_reply(saw):
     assert saw["replies"] == [f"reply to question {number}" for number in range(3)]
+
+
+@scenario("signed")
+def test_a_signature_is_ignored_without_access_control(saw):
+    assert saw == {"status": "SEND_OK", "bodies": ["signed"]}
 
 
 @scenario("refusals")
@@ -108,6 +114,22 @@ def test_a_broken_sql92_expression_is_refused_with_subscription_parse_failed(saw
 def test_an_orderly_consumer_gets_each_queue_in_order_even_when_it_suspends(saw):
     assert saw["orders"] == {order: [str(step) for step in range(10)] for order in "012"}
     assert saw["attempts of 1:4"] == 2
+
+
+@scenario("orderly_take_over")
+def test_an_orderly_consumer_takes_over_the_queues_of_one_that_left(saw):
+    assert saw["shared"]
+    for queue in "01":
+        expected = [f"{part}{number}" for part in "ab" for number in range(int(queue), 10, 2)]
+        assert list(dict.fromkeys(saw["queues"][queue])) == expected
+
+
+@scenario("consume_directly")
+def test_a_message_is_handed_to_one_consumer_and_its_state_is_shown(saw):
+    assert saw["verdict"] == "CR_SUCCESS"
+    assert saw["bodies"] == ["by hand", "by hand"]
+    assert saw["subscribed"] == 2  # its own topic and its retry topic
+    assert saw["queues"] >= 1
 
 
 @scenario("clustering")

@@ -96,6 +96,55 @@ final class ConsumeScenarios {
         return Bench.facts("orders", orders, "attempts of 1:4", attempts.get("1:4"));
     }
 
+    /** The operator hands one message to one consumer: the broker passes the request on and the verdict back. */
+    static Map<String, Object> consumeDirectly(Bench bench) throws Exception {
+        bench.createTopic(bench.topic, 1);
+        DefaultMQPushConsumer consumer = bench.pushConsumer();
+        consumer.subscribe(bench.topic, "*");
+        Inbox inbox = new Inbox();
+        inbox.listen(consumer);
+        bench.start(consumer);
+        var sent = bench.producer().send(Bench.message(bench.topic, null, null, "by hand"));
+        inbox.awaitSize(1, 30_000);
+        String client = consumer.getDefaultMQPushConsumerImpl().getmQClientFactory().getClientId();
+        var verdict = bench.admin().consumeMessageDirectly(bench.group, client, bench.topic, sent.getMsgId());
+        var running = bench.admin().getConsumerRunningInfo(bench.group, client, false);
+        return Bench.facts("verdict", verdict.getConsumeResult(), "bodies", inbox.bodies(),
+            "subscribed", running.getSubscriptionSet().size(), "queues", running.getMqTable().size());
+    }
+
+    /** Two orderly consumers never work on a queue at once; when one leaves, the other gets its queues. */
+    static Map<String, Object> orderlyTakeOver(Bench bench) throws Exception {
+        bench.createTopic(bench.topic, 2);
+        List<DefaultMQPushConsumer> consumers = new ArrayList<>();
+        Inbox inbox = new Inbox();
+        for (int i = 0; i < 2; i++) {
+            DefaultMQPushConsumer consumer = bench.pushConsumer();
+            consumer.subscribe(bench.topic, "*");
+            consumer.registerMessageListener((MessageListenerOrderly) (arrived, context) -> {
+                arrived.forEach(inbox::add);
+                return ConsumeOrderlyStatus.SUCCESS;
+            });
+            consumers.add(bench.start(consumer));
+        }
+        boolean shared = Bench.await(40_000, () -> queues(consumers.get(0), bench) == 1 && queues(consumers.get(1), bench) == 1);
+        DefaultMQProducer producer = bench.producer();
+        for (int i = 0; i < 10; i++) {
+            producer.send(Bench.message(bench.topic, null, null, "a" + i), new MessageQueue(bench.topic, "broker-a", i % 2));
+        }
+        inbox.awaitSize(10, 40_000);
+        consumers.get(1).shutdown();
+        for (int i = 0; i < 10; i++) {
+            producer.send(Bench.message(bench.topic, null, null, "b" + i), new MessageQueue(bench.topic, "broker-a", i % 2));
+        }
+        inbox.awaitSize(20, 60_000);
+        Map<String, List<String>> queues = new TreeMap<>();
+        for (MessageExt message : inbox.all()) {
+            queues.computeIfAbsent(String.valueOf(message.getQueueId()), key -> new ArrayList<>()).add(Bench.text(message.getBody()));
+        }
+        return Bench.facts("shared", shared, "queues", queues);
+    }
+
     static Map<String, Object> clustering(Bench bench) throws Exception {
         bench.createTopic(bench.topic, 4);
         List<Inbox> inboxes = Arrays.asList(new Inbox(), new Inbox());

@@ -31,10 +31,13 @@ public final class Scenarios {
         ALL.put("vip_channel", SendScenarios::vipChannel);
         ALL.put("auto_topic", SendScenarios::autoTopic);
         ALL.put("request_reply", SendScenarios::requestReply);
+        ALL.put("signed", SendScenarios::signed);
         ALL.put("refusals", SendScenarios::refusals);
         ALL.put("tags", ConsumeScenarios::tags);
         ALL.put("sql92", ConsumeScenarios::sql92);
         ALL.put("orderly", ConsumeScenarios::orderly);
+        ALL.put("orderly_take_over", ConsumeScenarios::orderlyTakeOver);
+        ALL.put("consume_directly", ConsumeScenarios::consumeDirectly);
         ALL.put("clustering", ConsumeScenarios::clustering);
         ALL.put("broadcasting", ConsumeScenarios::broadcasting);
         ALL.put("lite_pull", ConsumeScenarios::litePull);

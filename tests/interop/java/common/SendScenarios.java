@@ -4,6 +4,8 @@ import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentLinkedQueue;
+import org.apache.rocketmq.acl.common.AclClientRPCHook;
+import org.apache.rocketmq.acl.common.SessionCredentials;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
@@ -170,6 +172,17 @@ final class SendScenarios {
             replies.add(Bench.text(reply.getBody()));
         }
         return Bench.facts("replies", replies);
+    }
+
+    /** Requests with an account's signature; a broker without access control ignores it. */
+    static Map<String, Object> signed(Bench bench) throws Exception {
+        bench.createTopic(bench.topic, 1);
+        var hook = new AclClientRPCHook(new SessionCredentials("somebody", "a secret of twelve"));
+        DefaultMQProducer producer = bench.quick(new DefaultMQProducer("P_" + bench.group, hook));
+        producer.setSendMsgTimeout(10_000);
+        bench.started(producer, producer::start, producer::shutdown);
+        SendResult sent = producer.send(Bench.message(bench.topic, null, null, "signed"));
+        return Bench.facts("status", sent.getSendStatus(), "bodies", bodies(bench.readAll(bench.topic)));
     }
 
     static Map<String, Object> refusals(Bench bench) throws Exception {
