@@ -17,7 +17,6 @@ before the flush began. `abort` disappears only at a close that leaves every rec
 from __future__ import annotations
 
 import contextlib
-import logging
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -41,8 +40,9 @@ from twinlog.store.run_flags import RunFlags
 from twinlog.store.set_aside import keep_range, keep_segments
 from twinlog.store.store_lock import StoreLock, clear_abort_marker, has_abort_marker, set_abort_marker
 from twinlog.store.store_reader import StoreReader, read_limits
+from twinlog.telemetry.log import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 Arrival = Callable[[Sequence[DispatchRequest]], None]
 
 
@@ -213,14 +213,14 @@ class MessageStore(StoreReader):
     def cut_tail(self, log_end: int, now_ms: int) -> Path:
         """Keep the bytes from `log_end` on in a file, then cut them off; returns the file."""
         kept = keep_range(self.root, self.commit_log, log_end, self.log_end, now_ms, self._ops)
-        self.truncate(log_end)
+        self.truncate(log_end, durable=True)
         return kept
 
-    def truncate(self, log_end: int) -> None:
+    def truncate(self, log_end: int, *, durable: bool = False) -> None:
         """Cut the log and everything built from it at `log_end`, the start of a record or the log's end."""
         if log_end < self.commit_log.log_end:
             self._appender.pending = [one for one in self._appender.pending if _request_end(one) <= log_end]
-            self.commit_log.truncate(log_end)
+            self.commit_log.truncate(log_end, durable=durable)
             self.queues.truncate_after(log_end)
             if self.index is not None:
                 self.index.truncate_after(log_end)
@@ -264,7 +264,7 @@ class MessageStore(StoreReader):
                 dispatcher.flush()
         except OSError as error:
             self.flags.set(RunFlags.LOGICS_QUEUE_ERROR)
-            log.error("queues cannot be written: %s; sends are refused until they can", error)
+            log.error("queues cannot be written; sends are refused until they can", error=str(error))
             raise
         self.flags.clear(RunFlags.LOGICS_QUEUE_ERROR)
         self.checkpoint.logics_timestamp = max(self.checkpoint.logics_timestamp, self.queues.flushed_timestamp)
@@ -327,7 +327,7 @@ class MessageStore(StoreReader):
     def _without_space(self, error: AllocationFailed) -> Appended:
         if self._refused_at != self.log_end:  # once, not for every message that is refused
             self._refused_at = self.log_end
-            log.error("sends are refused: %s", error)
+            log.error("sends are refused", error=str(error))
         return Appended(PutStatus.CREATE_SEGMENT_FAILED)
 
     def _dispatch_rest(self) -> None:
@@ -341,7 +341,7 @@ class MessageStore(StoreReader):
                 dispatcher.dispatch(batch)
             except OSError as error:  # the units stay in memory, and the next flush tries again
                 self.flags.set(RunFlags.LOGICS_QUEUE_ERROR)
-                log.error("queues cannot be written: %s; sends are refused until they can", error)
+                log.error("queues cannot be written; sends are refused until they can", error=str(error))
         last = batch[-1]
         self.last_record_offset = last.physical_offset
         self.dispatched_end = last.physical_offset + last.size
