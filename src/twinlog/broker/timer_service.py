@@ -75,7 +75,10 @@ class TimerService:
                 tasks.create_task(self._persist(), name="save-timer-progress")
                 tasks.create_task(self._roll(), name="roll-timers")
         finally:
-            self.save()
+            try:
+                self.save()
+            except OSError as error:
+                log.error("timer progress cannot be written; some timers will come twice", error=str(error))
 
     # -- delivering ----------------------------------------------------------------------------
 
