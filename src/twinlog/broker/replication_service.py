@@ -35,6 +35,8 @@ log = get_logger(__name__)
 _MEMBERS_PERIOD_S = 10.0
 _LOOK_PERIOD_S = 1.0  # while there is no link to a master
 _SETTLE_S_MAX = 10.0
+_LAST_SYNC_S_MAX = 1.0  # a master that is gone must not delay the one that follows it
+_SYNC_TASK = MetadataSyncService.__name__
 
 
 class RoleChangeRefused(ReplicationError):
@@ -77,6 +79,7 @@ class ReplicationService:
         )
         self._following: list[asyncio.Task[None]] = []
         self._changing = asyncio.Lock()
+        self._settling_role: str | None = None  # the role in which sends were accepted that wait for their answers
         self._members_wanted = asyncio.Event()
         ctx.acks.replicas = self
         ctx.change_role = self.change_role
@@ -117,7 +120,8 @@ class ReplicationService:
 
     def _acknowledged(self) -> None:
         ctx = self._ctx
-        needed = replicas_needed(ctx.settings.broker_role, ctx.conf.replication.in_sync_replicas)
+        role = self._settling_role or ctx.settings.broker_role
+        needed = replicas_needed(role, ctx.conf.replication.in_sync_replicas)
         if needed:
             ctx.acks.replicated(self.master.acks.safe_end(needed, ctx.store.log_end))
 
@@ -233,7 +237,7 @@ class ReplicationService:
 
     async def _carry_out(self, step: Step, role: str, broker_id: int) -> None:
         actions: dict[Step, Callable[[], Awaitable[None] | None]] = {
-            Step.STOP_METADATA_SYNC: self._forget_master,
+            Step.STOP_METADATA_SYNC: self._leave_master,
             Step.STOP_FOLLOWING: self._stop_following,
             Step.LEAD_OFFSETS: self._ctx.tables.offsets.lead,
             Step.STORE_AS_MASTER: lambda: self._ctx.store.change_role(role),
@@ -251,13 +255,25 @@ class ReplicationService:
         if pending is not None:
             await pending
 
-    def _forget_master(self) -> None:
+    async def _leave_master(self) -> None:
+        """Take over what changed since the last round, if the master still answers; then know no master any more.
+
+        Without it, messages could be here whose topic is not.
+        """
+        for task in [one for one in self._following if one.get_name() == _SYNC_TASK]:
+            self._following.remove(task)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_SYNC_S_MAX):
+                await self.sync.sync()
         self._ctx.master_address = self._ctx.master_ha_address = None
         self.replica.forget_master()
         self.sync.master_is_at(None)
 
     def _take_role(self, role: str, broker_id: int) -> None:
         ctx = self._ctx
+        self._settling_role = ctx.settings.broker_role if role == "SLAVE" else None
         broker = dataclasses.replace(ctx.conf.broker, broker_role=role, broker_id=broker_id)  # type: ignore[arg-type]
         ctx.conf = dataclasses.replace(ctx.conf, broker=broker)
         if role != "SLAVE":
@@ -273,6 +289,7 @@ class ReplicationService:
                     await asyncio.sleep(min(0.01, max(0.0, (deadline_ms - ctx.clock_ms()) / 1000)))
                     ctx.acks.expire(ctx.clock_ms())
         ctx.acks.expire(1 << 62)
+        self._settling_role = None
 
     def _follow_offsets(self) -> None:
         self._ctx.tables.offsets.follows_master = True

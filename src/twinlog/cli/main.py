@@ -24,6 +24,7 @@ COMMANDS: dict[str, Lazy] = {
     "admin": Lazy("twinlog.cli.admin.app:admin_app", "Administer a cluster, with mqadmin's commands and flags."),
     "send": Lazy("twinlog.cli.send:send_app", "Send lines of standard input as messages."),
     "consume": Lazy("twinlog.cli.consume:consume_app", "Print messages as lines."),
+    "replication": Lazy("twinlog.cli.replication:replication", "See and steer replicas: status, rejoin, change-role."),
     "store": Lazy("twinlog.cli.store:store", "Look into store directories: dump, verify, compare."),
 }
 

@@ -15,6 +15,7 @@ from twinlog.replication.errors import JoinRefused, ReplicationError
 from twinlog.replication.greeting import HelloAnswer, HelloHeader
 from twinlog.replication.join import LogRange
 from twinlog.store.message_store import MessageStore
+from twinlog.store.places import place_of
 from twinlog.wire.bodies import KVTable, decode_body
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.errors import WireError
@@ -102,7 +103,12 @@ class MasterContact:
             while True:
                 wanted = search.send(await self._digests_equal(wanted))
         except StopIteration as found:
-            return found.value
+            differs_at: int | None = found.value
+        if differs_at is None:
+            return None
+        # A log is cut before a record, so that is the offset the operator is told.
+        place = await asyncio.to_thread(place_of, self._store.commit_log, differs_at)
+        return differs_at if place is None else place.begin
 
     async def _digests_equal(self, wanted: ByteRange) -> bool:
         ours = await asyncio.to_thread(range_digest, self._store.commit_log, wanted)

@@ -72,6 +72,7 @@ class ReplicaService:
         self._addresses = MasterAddresses()
         self._changed = asyncio.Event()
         self._session: _Session | None = None
+        self._is_stranger = False  # joined without a word on the remoting port
         self.broker_id = identity.broker_id  # a change of role may give another
         self.status = ReplicaStatus()
 
@@ -84,8 +85,11 @@ class ReplicaService:
         moved = addresses.ha != self._addresses.ha
         self._addresses = addresses
         self._changed.set()
-        if moved and self._session is not None:
-            self._session.end(ReplicationError(f"the master is now at {addresses.ha}"))
+        if self._session is not None:
+            if moved:
+                self._session.end(ReplicationError(f"the master is now at {addresses.ha}"))
+            elif self._is_stranger and addresses.remoting is not None:
+                self._session.end(ReplicationError(f"{addresses.remoting} can be asked now whether the logs fit"))
 
     def forget_master(self) -> None:
         """Know no master any more; a configured haMasterAddress counts again with the next `run`."""
@@ -126,6 +130,7 @@ class ReplicaService:
         status.became("connecting", f"to {addresses.ha}")
         store.drop_partial_record()
         facts = await self._join(addresses)
+        self._is_stranger = facts is None
         status.master_is_twinlog = facts.is_twinlog if facts else None
         status.master_end = facts.log.end if facts else None
         host, port = split_address(addresses.ha)
@@ -148,12 +153,21 @@ class ReplicaService:
             connected.close()
 
     async def _join(self, addresses: MasterAddresses) -> MasterFacts | None:
-        """Make sure that joining is safe, and prepare the log for it; None when the master cannot be asked."""
-        if addresses.remoting is None:
-            return None
+        """Make sure that joining is safe, and prepare the log for it; None when the master cannot be asked.
+
+        With haMasterAddress alone, a broker's usual place is tried: one port below its HA port.
+        """
         store, settings = self._store, self._settings()
+        address = addresses.remoting
+        if address is None:
+            assert addresses.ha is not None
+            address = _port_below(addresses.ha)
+            try:
+                await self._pool.get(address)
+            except NetError:
+                return None
         ours = LogRange(store.log_start, store.log_end)
-        contact = MasterContact(self._pool, addresses.remoting, store)
+        contact = MasterContact(self._pool, address, store)
         identity = self._identity
         facts = await contact.facts(
             HelloHeader(
@@ -196,6 +210,11 @@ class ReplicaService:
             raise ReplicationError(f"the master does not give the record at its log's beginning, {master.start}")
         self._store.append_raw(master.start, first)
         self._store.dispatch_pending()
+
+
+def _port_below(address: str) -> str:
+    host, port = split_address(address)
+    return f"[{host}]:{port - 1}" if ":" in host else f"{host}:{port - 1}"
 
 
 class _Session:

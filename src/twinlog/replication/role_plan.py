@@ -15,7 +15,7 @@ from enum import Enum
 
 
 class Step(Enum):
-    STOP_METADATA_SYNC = "stop taking over the master's metadata, and forget its address"
+    STOP_METADATA_SYNC = "take over the master's metadata a last time, stop, and forget its address"
     STOP_FOLLOWING = "close the link to the master"
     LEAD_OFFSETS = "make this broker's consumer offsets the truth"
     STORE_AS_MASTER = "drop a partly received record and let the store append"

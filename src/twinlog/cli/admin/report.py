@@ -94,13 +94,13 @@ def _key(key: Any) -> str:
     return "/".join(str(value) for _, value in key) if isinstance(key, tuple) else str(key)
 
 
-def _show_rich(report: Report, out: TextIO) -> None:
+def rich_parts(report: Report) -> list[Any]:
+    """The tables and lines as rich renders them on a terminal."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    console = Console(file=out, highlight=False)
+    parts: list[Any] = []
     for each in report.tables:
         shown = RichTable(title=each.title or None, box=box.SIMPLE_HEAD, title_justify="left", header_style="bold cyan")
         for i, name in enumerate(each.columns):
@@ -108,9 +108,16 @@ def _show_rich(report: Report, out: TextIO) -> None:
             shown.add_column(name, justify="right" if numbers else "left", overflow="fold")
         for row in each.rows:
             shown.add_row(*(Text(_cell(value)) for value in row))
-        console.print(shown)
-    for line in report.lines:
-        console.print(Text(line))
+        parts.append(shown)
+    return parts + [Text(line) for line in report.lines]
+
+
+def _show_rich(report: Report, out: TextIO) -> None:
+    from rich.console import Console
+
+    console = Console(file=out, highlight=False)
+    for part in rich_parts(report):
+        console.print(part)
 
 
 def _columns(report: Report) -> str:

@@ -1,0 +1,125 @@
+"""`twinlog replication rejoin`: a stopped replica whose log went its own way sets the tail aside and cuts it."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from twinlog.metadata.errors import MetadataError
+from twinlog.metadata.tables import open_tables
+from twinlog.settings.broker_conf import load_broker_conf
+from twinlog.settings.errors import SettingsError
+from twinlog.settings.store import StoreSettings
+from twinlog.store.errors import StoreError
+from twinlog.store.message_store import MessageStore
+from twinlog.store.offline import OfflineStore
+from twinlog.store.places import place_of, records_end
+from twinlog.store.scan import RecordBatch
+from twinlog.store.walk import walk_log
+
+
+class CutRefused(Exception):
+    """An offset at which this log cannot be cut; the message names one at which it can."""
+
+
+def rejoin(
+    cut: Annotated[int, typer.Option("--cut", metavar="OFFSET", min=0, help="Keep the log before this byte.")],
+    directory: Annotated[
+        Path | None, typer.Option("--store", metavar="DIR", help="The storePathRootDir of the replica.")
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", "-c", metavar="FILE", help="Its broker.conf, if its files have odd sizes."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Cut the tail of a stopped replica's log, so that it may follow its master again.
+
+    The tail is kept in a file of its own below set-aside/ of the store: nothing is deleted.
+    """
+    try:
+        settings = _settings(directory, config)
+        end, records = plan_cut(settings, cut)
+        if end == cut:
+            print(f"{settings.root_dir}: the log ends at {cut} already, nothing is cut")
+            return
+        print(f"{settings.root_dir}: {records} records, {end - cut} bytes from {cut} to {end}, are to be set aside")
+        _confirm(yes)
+        kept = cut_tail(settings, cut)
+    except (StoreError, SettingsError, MetadataError, CutRefused, OSError) as error:
+        print(f"twinlog replication rejoin: {error}", file=sys.stderr)
+        raise typer.Exit(1) from error
+    print(f"kept in {kept}")
+    print(f"the log now ends at {cut}; start the replica, it joins its master from there")
+
+
+def plan_cut(settings: StoreSettings, cut: int) -> tuple[int, int]:
+    """(where the log ends now, records behind the cut); CutRefused when no record begins at `cut`."""
+    root = Path(settings.root_dir)
+    places = [Path(part.strip()) for part in (settings.commit_log_dir_given or "").split(",") if part.strip()]
+    with OfflineStore(root, commit_log_dirs=places) as store:
+        if store.is_live:
+            raise CutRefused(f"{root} is in use by a running broker; stop it first")
+        log = store.commit_log
+        start, end = log.log_start, records_end(log)
+        if not start <= cut <= end:
+            raise CutRefused(f"--cut {cut} is outside of the log, which goes from {start} to {end}")
+        if cut == end:
+            return end, 0
+        place = place_of(log, cut)
+        if place is not None and place.begin != cut:
+            raise CutRefused(
+                f"--cut {cut} is inside of {place}: use --cut {place.begin} to cut it off as well, "
+                f"or --cut {min(place.end, end)} to keep it"
+            )
+        return end, sum(len(part) for part in walk_log(log, cut, check_crc=False) if isinstance(part, RecordBatch))
+
+
+def cut_tail(settings: StoreSettings, cut: int) -> Path:
+    """Recover the store, keep its tail in a file and cut it off; returns the file."""
+    now_ms = time.time_ns() // 1_000_000
+    tables = open_tables(str(Path(settings.root_dir) / "config"), now_ms)
+    tables.load()
+
+    def topic_kind(topic: str) -> str:
+        config = tables.topics.get(topic)
+        return config.attributes.get("queue.type", "SimpleCQ") if config is not None else "SimpleCQ"
+
+    with MessageStore.open(settings, role="SLAVE", topic_kind=topic_kind) as store:
+        return store.cut_tail(cut, now_ms)
+
+
+def _confirm(yes: bool) -> None:
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise CutRefused("nobody can be asked here; give --yes to cut, nothing was changed")
+    if not typer.confirm("These may be the only copies of acknowledged messages. Cut?"):
+        raise CutRefused("nothing was changed")
+
+
+def _settings(directory: Path | None, config: Path | None) -> StoreSettings:
+    """The store's settings from its file, or as far as its files tell them."""
+    if config is not None:
+        settings = load_broker_conf(config).store
+        return settings if directory is None else dataclasses.replace(settings, root_dir=str(directory))
+    if directory is None:
+        raise CutRefused("name the replica's store with --store DIR, or its broker.conf with -c FILE")
+    settings = dataclasses.replace(StoreSettings(), root_dir=str(directory))
+    sizes = {
+        "segment_bytes": _file_size(directory / "commitlog", 1),
+        "queue_file_bytes_given": _file_size(directory / "consumequeue", 3),
+        "batch_queue_file_bytes": _file_size(directory / "batchconsumequeue", 3),
+    }
+    return dataclasses.replace(settings, **{name: size for name, size in sizes.items() if size})
+
+
+def _file_size(directory: Path, depth: int) -> int:
+    """The size of the files below a directory, which all have the same; 0 when there are none."""
+    files = (path for path in directory.glob("/".join("*" * depth)) if path.is_file())
+    return max((path.stat().st_size for path in files), default=0)

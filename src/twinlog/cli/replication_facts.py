@@ -1,0 +1,173 @@
+"""Gathers what all brokers of a cluster say about their replication, Twinlog's and Java's, into one picture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from twinlog.client import Admin, BadArgument, BrokerRefused, ClientError, NetError
+from twinlog.wire.errors import WireError
+from twinlog.wire.message import decode_message
+
+_RECORDS_ASKED_MAX = 100  # of a Java master, to count what its replica lacks
+
+
+@dataclass(slots=True)
+class Member:
+    """One broker: what it says, or why it says nothing."""
+
+    broker_id: int
+    address: str
+    kind: str = "silent"  # twinlog, java
+    document: dict[str, Any] = field(default_factory=dict)
+    log_start: int | None = None
+    log_end: int | None = None
+    error: str = ""
+
+    @property
+    def role(self) -> str:
+        return self.document.get("role") or ("MASTER" if self.broker_id == 0 else "SLAVE")
+
+
+@dataclass(frozen=True, slots=True)
+class LagFacts:
+    """How far a replica is behind; None where nobody knows."""
+
+    bytes: int | None = None
+    messages: int | None = None
+    messages_exact: bool = True
+    ms: int | None = None
+    in_sync: bool | None = None
+    bytes_per_second: int | None = None
+
+
+@dataclass(slots=True)
+class Group:
+    """The brokers of one name."""
+
+    cluster: str
+    name: str
+    members: list[Member]
+    lags: dict[int, LagFacts] = field(default_factory=dict)  # by broker id
+
+    @property
+    def master(self) -> Member | None:
+        return next((one for one in self.members if one.broker_id == 0), None)
+
+    @property
+    def replicas(self) -> list[Member]:
+        return [one for one in self.members if one.broker_id != 0]
+
+
+async def gather_groups(admin: Admin, cluster: str | None = None, broker: str | None = None) -> list[Group]:
+    """All groups of the cluster (or of all), or the one that the broker at this address belongs to."""
+    groups = []
+    try:
+        info = await admin.cluster_info()
+    except (ClientError, NetError):
+        if broker is None:
+            raise
+        return [await _lone_group(admin, broker)]
+    if cluster is not None and cluster not in info.cluster_addr_table:
+        raise BadArgument(f"there is no cluster {cluster!r}; known: {', '.join(sorted(info.cluster_addr_table))}")
+    for each in sorted(info.cluster_addr_table):
+        for name in sorted(info.cluster_addr_table[each]):
+            addresses = info.broker_addr_table[name].broker_addrs
+            if cluster in (None, each) and (broker is None or broker in addresses.values()):
+                members = [await _member(admin, number, address) for number, address in sorted(addresses.items())]
+                groups.append(Group(each, name, members))
+    if broker is not None and not groups:
+        return [await _lone_group(admin, broker)]
+    for group in groups:
+        await _measure(admin, group)
+    return groups
+
+
+async def _lone_group(admin: Admin, address: str) -> Group:
+    """A broker that no name server knows, with the master it follows."""
+    member = await _member(admin, 0, address)
+    member.broker_id = member.document.get("brokerId", 0)
+    members = [member]
+    master = member.document.get("masterAddress")
+    if master and master != address:
+        members.insert(0, await _member(admin, 0, master))
+    document = member.document
+    group = Group(document.get("clusterName", ""), document.get("brokerName", address), members)
+    await _measure(admin, group)
+    return group
+
+
+async def _member(admin: Admin, broker_id: int, address: str) -> Member:
+    member = Member(broker_id, address)
+    try:
+        document = await admin.replication_status(address)
+        if document is not None:
+            member.kind, member.document = "twinlog", document
+            member.log_start, member.log_end = document["logStart"], document["logEnd"]
+            return member
+        info = await admin.runtime_info(address)
+        member.kind = "java"
+        member.log_start, member.log_end = int(info["commitLogMinOffset"]), int(info["commitLogMaxOffset"])
+        try:
+            member.document = {"ha": await admin.ha_status(address)}
+        except BrokerRefused:  # 4.9 has no such request
+            member.document = {}
+    except (ClientError, NetError, WireError, KeyError, ValueError) as error:
+        member.error = str(error)
+    return member
+
+
+async def _measure(admin: Admin, group: Group) -> None:
+    master = group.master
+    for replica in group.replicas:
+        if master is None or master.log_end is None or replica.log_end is None:
+            continue
+        view = _view_of(master, replica, group)
+        if view is not None:
+            group.lags[replica.broker_id] = LagFacts(
+                view["lagBytes"],
+                view["lagMessages"],
+                view["lagMessagesExact"],
+                view["lagMs"],
+                view["inSync"],
+                view["bytesPerSecond"],
+            )
+        elif master.kind == "java":
+            group.lags[replica.broker_id] = await _ask_java(admin, master, replica)
+        else:
+            group.lags[replica.broker_id] = LagFacts(max(0, master.log_end - replica.log_end), in_sync=False)
+
+
+def _view_of(master: Member, replica: Member, group: Group) -> dict[str, Any] | None:
+    """The Twinlog master's view of this replica; a Java replica is known by being the only one of its kind."""
+    views = [view for view in master.document.get("replicas", []) if not view["observer"]]
+    if replica.kind == "twinlog":
+        instance = replica.document.get("instance")
+        return next((view for view in views if view["identity"] == instance), None)
+    unnamed = [view for view in views if view["identity"] is None]
+    java = [one for one in group.replicas if one.kind == "java"]
+    return unnamed[0] if len(unnamed) == len(java) == 1 else None
+
+
+async def _ask_java(admin: Admin, master: Member, replica: Member) -> LagFacts:
+    """A Java master keeps no account of its replicas' messages: look at those that are missing, at most some."""
+    assert master.log_end is not None and replica.log_end is not None
+    behind = max(0, master.log_end - replica.log_end)
+    following = replica.document.get("following", {})
+    rate, linked = following.get("bytesPerSecond"), following.get("state") == "following"
+    if behind == 0:
+        return LagFacts(0, 0, True, 0, linked, rate)
+    at, count, oldest_ms = replica.log_end, 0, None
+    while at < master.log_end and count < _RECORDS_ASKED_MAX:
+        record = await admin.log_record(master.address, at)
+        try:
+            message = decode_message(record or b"", check_crc=False)
+        except WireError:
+            break  # the end of a segment, or amid a record
+        oldest_ms = message.store_timestamp if oldest_ms is None else oldest_ms
+        at, count = at + message.store_size, count + 1
+    exact = at >= master.log_end
+    messages = count if exact or not count else round(behind * count / (at - replica.log_end))
+    now_ms = replica.document.get("nowMs")
+    ms = max(0, now_ms - oldest_ms) if now_ms is not None and oldest_ms is not None else None
+    return LagFacts(behind, messages or None, exact, ms, linked, rate)

@@ -1,0 +1,150 @@
+"""The state of replication as tables and as progress: pure functions of what brokers said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from twinlog.cli.admin.report import Report, Table, plain, when
+from twinlog.cli.replication_facts import Group, LagFacts, Member
+
+MIB = 1024 * 1024
+_BEHIND_BYTES_MIN = MIB  # below this a replica keeps up, and a bar would only flicker
+_COLUMNS = "BID,Addr,Kind,State,InSync,Lag,Messages,Seconds,MB/s,LogEnd,Reason".split(",")
+_METADATA_COLUMNS = "Kind,LastSync,Age(s),Version,Changes,Failures,Bytes,Error".split(",")
+
+
+def report_of(groups: Sequence[Group]) -> Report:
+    """Two kinds of tables: the replicas of each master, and each replica's metadata."""
+    tables = []
+    for group in groups:
+        rows = [_row(replica, group.lags.get(replica.broker_id)) for replica in group.replicas]
+        tables.append(Table(_COLUMNS, rows, _title(group)))
+        for replica in group.replicas:
+            if replica.document.get("metadata"):
+                title = f"{group.name}: metadata of replica {replica.broker_id}"
+                tables.append(Table(_METADATA_COLUMNS, _metadata_rows(replica.document), title))
+    lines = [] if groups else ["no brokers are registered"]
+    return Report(tables, lines, [_data(group) for group in groups])
+
+
+def _title(group: Group) -> str:
+    name, master = f"{group.cluster}/{group.name}", group.master
+    if master is None:
+        return f"{name}: no master"
+    if master.kind == "silent":
+        return f"{name}: master {master.address} does not answer: {master.error}"
+    refused = master.document.get("refusedConnections")
+    flushed = master.document.get("flushedEnd")
+    return (
+        f"{name}: master {master.address} ({master.kind}, {master.role}), log {master.log_start} to {master.log_end}"
+        + (f", durable to {flushed}" if flushed is not None else "")
+        + (f", {refused} connections refused" if refused else "")
+    )
+
+
+def _row(replica: Member, lag: LagFacts | None) -> Sequence[Any]:
+    lag = lag or LagFacts()
+    following = replica.document.get("following", {})
+    state = following.get("state") or ("no answer" if replica.kind == "silent" else "")
+    messages = None if lag.messages is None else f"{'' if lag.messages_exact else '~'}{lag.messages}"
+    rate = following.get("bytesPerSecond", lag.bytes_per_second)
+    return (
+        replica.broker_id,
+        replica.address,
+        replica.kind,
+        state,
+        lag.in_sync,
+        lag.bytes,
+        messages,
+        None if lag.ms is None else lag.ms / 1000,
+        None if rate is None else rate / MIB,
+        replica.log_end,
+        following.get("reason") or replica.error,
+    )
+
+
+def _metadata_rows(document: dict[str, Any]) -> list[Sequence[Any]]:
+    now_ms, rows = document["nowMs"], []
+    for kind, status in document["metadata"].items():
+        version = status.get("version") or {}
+        rows.append(
+            (
+                kind,
+                when(status["syncedMs"]),
+                (now_ms - status["syncedMs"]) / 1000 if status["syncedMs"] else None,
+                f"{version['counter']} of {when(version['timestamp'])}" if version else "",
+                status["changes"],
+                status["failures"],
+                status["bytesReceived"],
+                status["error"],
+            )
+        )
+    return rows
+
+
+def _data(group: Group) -> dict[str, Any]:
+    def of(member: Member) -> dict[str, Any]:
+        lag = group.lags.get(member.broker_id)
+        return {
+            "brokerId": member.broker_id,
+            "address": member.address,
+            "kind": member.kind,
+            "logStart": member.log_start,
+            "logEnd": member.log_end,
+            "error": member.error,
+            "lag": None if lag is None else {name: getattr(lag, name) for name in LagFacts.__slots__},
+            "status": plain(member.document),
+        }
+
+    return {"cluster": group.cluster, "brokerName": group.name, "brokers": [of(one) for one in group.members]}
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A replica on its way to its master's end."""
+
+    name: str
+    done: int
+    total: int
+    bytes_per_second: float
+    seconds_left: float | None  # None: it does not come nearer
+
+    def __str__(self) -> str:
+        left = "not coming nearer" if self.seconds_left is None else f"{self.seconds_left:.0f} s left"
+        share = 100 * self.done / max(1, self.total)
+        return f"{share:.0f} % of {self.total / MIB:.1f} MiB, {self.bytes_per_second / MIB:.1f} MiB/s, {left}"
+
+
+class CatchUp:
+    """Measures replicas that are behind, from one look to the next."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[float, int, int]] = {}  # name -> (time, its end, its lag)
+        self._begun: dict[str, int] = {}  # name -> its end when it began to catch up
+
+    def look(self, groups: Sequence[Group], now: float) -> list[Progress]:
+        """The replicas that are catching up, with their rate since the last look."""
+        found = []
+        for group in groups:
+            for replica in group.replicas:
+                lag = group.lags.get(replica.broker_id)
+                if lag is None or lag.bytes is None or replica.log_end is None:
+                    continue
+                progress = self._measure(f"{group.name}/{replica.broker_id}", replica.log_end, lag.bytes, now)
+                if progress is not None:
+                    found.append(progress)
+        return found
+
+    def _measure(self, name: str, end: int, behind: int, now: float) -> Progress | None:
+        seen, self._seen[name] = self._seen.get(name), (now, end, behind)
+        if behind < _BEHIND_BYTES_MIN:
+            self._begun.pop(name, None)
+            return None
+        begun = self._begun.setdefault(name, end)
+        rate = nearing = 0.0
+        if seen is not None and now > seen[0]:
+            rate = (end - seen[1]) / (now - seen[0])
+            nearing = (seen[2] - behind) / (now - seen[0])
+        return Progress(name, end - begun, end - begun + behind, rate, behind / nearing if nearing > 0 else None)

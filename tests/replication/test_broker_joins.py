@@ -1,0 +1,209 @@
+"""Which replicas a master takes, which it refuses, and how a refused one returns, on whole brokers."""
+
+import asyncio
+import socket
+
+import pytest
+from tests.broker.running import broker_conf
+from tests.replication.cluster import ask, end_of, log_bytes, read_all, running_cluster, send_all, status, twins, until
+
+from twinlog.cli.rejoin import CutRefused, cut_tail, plan_cut
+from twinlog.wire.codes import RequestCode
+
+
+@pytest.fixture
+async def cluster(tmp_path):
+    async with running_cluster(tmp_path) as cluster:
+        yield cluster
+
+
+def bodies(mark: str, count: int = 50) -> list[bytes]:
+    return [f"{mark} {number}".encode() for number in range(count)]
+
+
+def state_of(broker):
+    return broker.replication.replica.status.state
+
+
+async def test_two_replicas_with_one_id_the_second_is_refused_and_counts_for_nothing(cluster):
+    master = await cluster.start("master", "SYNC_MASTER", inSyncReplicas=3)
+    first = await cluster.start("first", "SLAVE", 1)
+    await twins(master, first)
+    second = await cluster.start("second", "SLAVE", 1, haMasterAddress=f"127.0.0.1:{master.replication.master.port}")
+    await until(lambda: state_of(second) == "refused", "the second one is refused")
+    assert "another broker with brokerId=1 is already connected" in second.replication.replica.status.reason
+    assert [view["brokerId"] for view in (await status(master))["replicas"]] == [1]
+    assert master.replication.master.acks.acks() == [end_of(master)]
+    assert end_of(second) == 0
+
+
+async def test_a_replica_that_connects_twice_counts_once(cluster):
+    master = await cluster.start("master", "SYNC_MASTER", inSyncReplicas=3, slaveTimeout=300)
+    replica = await cluster.start("replica", "SLAVE", 1)
+    await twins(master, replica)
+    again = type(replica.replication.replica)(
+        lambda: replica.conf.replication,
+        replica.context.store,
+        replica.replication.replica._identity,
+        replica.replication._pool,
+        clock_ms=replica.context.clock_ms,
+    )
+    again.master_is_at(replica.replication.replica._addresses)
+    running = asyncio.create_task(again.run())
+    try:
+        await until(lambda: len(master.replication.master.views()) == 2, "both connections are there")
+        await until(lambda: all(v.state == "sending" for v in master.replication.master.views()), "and both report")
+        assert len(master.replication.master.acks.acks()) == 1
+        assert await send_all(master, [b"needs two replicas"]) == []
+    finally:
+        running.cancel()
+
+
+async def test_a_connection_without_a_name_never_counts_beyond_the_registered_replicas(cluster):
+    master = await cluster.start("master", "SYNC_MASTER", slaveTimeout=300)
+    with socket.create_connection(("127.0.0.1", master.replication.master.port)) as stranger:
+        stranger.sendall(bytes(8))
+        await until(lambda: len(master.replication.master.views()) == 1, "the stranger is there")
+        await until(lambda: master.replication.master.acks.registered_replicas == 0, "nobody is registered")
+        assert master.replication.master.acks.acks() == []
+        assert await send_all(master, [b"no replica has it"]) == []
+
+
+async def test_a_replica_that_is_ahead_is_refused_sets_its_tail_aside_and_rejoins(cluster):
+    master = await cluster.start("master")
+    replica = await cluster.start("replica", "SLAVE", 1)
+    await send_all(master, bodies("common"))
+    await twins(master, replica)
+    common = end_of(master)
+    await cluster.stop("replica")
+    alone = await cluster.start("replica", "ASYNC_MASTER", brokerName="elsewhere")
+    assert await send_all(alone, bodies("only here", 5)) == bodies("only here", 5)
+    ahead = end_of(alone)
+    await cluster.stop("replica")
+
+    replica = await cluster.start("replica", "SLAVE", 1)
+    await until(lambda: state_of(replica) == "refused", "a replica that is ahead is refused")
+    reason = (await status(replica))["following"]["reason"]
+    assert f"the replica ends at {ahead}, {ahead - common} bytes beyond the master's {common}" in reason
+    assert f"rejoin --cut {common}" in reason
+    assert end_of(replica) == ahead, "nothing was cut by itself"
+    await cluster.stop("replica")
+
+    settings = broker_conf(cluster.home / "replica").store
+    assert plan_cut(settings, common) == (ahead, 5)
+    kept = cut_tail(settings, common)
+    assert b"only here 4" in kept.read_bytes() and kept.stat().st_size == ahead - common
+    replica = await cluster.start("replica", "SLAVE", 1)
+    assert await send_all(master, bodies("more")) == bodies("more")
+    await twins(master, replica)
+    assert [message.body for message in await read_all(replica)] == [*bodies("common"), *bodies("more")]
+
+
+async def test_a_replica_that_differs_is_refused_at_the_record_where_the_logs_part(cluster):
+    master = await cluster.start("master")
+    replica = await cluster.start("replica", "SLAVE", 1)
+    await send_all(master, bodies("common"))
+    await twins(master, replica)
+    common = end_of(master)
+    await cluster.stop("replica")
+    alone = await cluster.start("replica", "ASYNC_MASTER", brokerName="elsewhere")
+    await send_all(alone, bodies("only here", 5))
+    await cluster.stop("replica")
+    await send_all(master, bodies("only there", 9))
+    replica = await cluster.start("replica", "SLAVE", 1)
+    await until(lambda: state_of(replica) == "refused", "a replica that differs is refused")
+    reason = replica.replication.replica.status.reason
+    assert "the logs differ from offset" in reason
+    cut = int(reason.rpartition("--cut ")[2].split("`")[0])
+    assert cut <= common
+    await cluster.stop("replica")
+    settings = broker_conf(cluster.home / "replica").store
+    plan_cut(settings, cut)  # the offset that the operator is told is one that the log can be cut at
+    cut_tail(settings, cut)
+    await twins(master, await cluster.start("replica", "SLAVE", 1))
+
+
+async def test_a_cut_inside_a_record_or_outside_of_the_log_is_refused_with_the_nearest_one(cluster):
+    master = await cluster.start("master")
+    await send_all(master, bodies("m", 3))
+    end = end_of(master)
+    settings = broker_conf(cluster.home / "master").store
+    with pytest.raises(CutRefused, match="in use by a running broker; stop it first"):
+        plan_cut(settings, end)
+    await cluster.stop("master")
+    size = end // 3
+    with pytest.raises(CutRefused, match=f"use --cut {size} to cut it off as well, or --cut {2 * size} to keep it"):
+        plan_cut(settings, size + 1)
+    with pytest.raises(CutRefused, match=f"is outside of the log, which goes from 0 to {end}"):
+        plan_cut(settings, end + 1)
+    assert plan_cut(settings, end) == (end, 0) and plan_cut(settings, size) == (end, 2)
+
+
+async def test_a_replica_of_another_broker_is_refused(cluster):
+    master = await cluster.start("master")
+    await send_all(master, bodies("m"))
+    ha = f"127.0.0.1:{master.replication.master.port}"
+    other = await cluster.start(
+        "other", "SLAVE", 1, brokerName="broker-b", haMasterAddress=ha, namesrvAddr="127.0.0.1:1"
+    )
+    await until(lambda: state_of(other) == "refused", "a replica of another broker is refused")
+    assert "check brokerName and brokerClusterName" in other.replication.replica.status.reason
+
+
+async def test_a_replica_serves_no_replicas(cluster):
+    master = await cluster.start("master")
+    first = await cluster.start("first", "SLAVE", 1)
+    await twins(master, first)
+    with socket.create_connection(("127.0.0.1", first.replication.master.port)) as link:
+        link.setblocking(False)
+        assert await asyncio.wait_for(asyncio.get_running_loop().sock_recv(link, 1), 5) == b""
+    assert (await status(first))["refusedConnections"] == 1
+
+
+async def test_a_replica_whose_bytes_were_deleted_says_so_and_reseeds_only_when_allowed(cluster):
+    small = {"mappedFileSizeCommitLog": 64 * 1024}
+    master = await cluster.start("master", **small)
+    replica = await cluster.start("replica", "SLAVE", 1, **small)
+    await send_all(master, bodies("old"))
+    await twins(master, replica)
+    await cluster.stop("replica")
+    for number in range(8):
+        await send_all(master, [body * 100 for body in bodies(f"new {number}")])
+    assert end_of(master) > 4 * 64 * 1024
+    log = master.context.store.commit_log
+    master.context.store.flush()
+    while log.log_start < 3 * 64 * 1024:
+        log.drop_oldest()
+    replica = await cluster.start("replica", "SLAVE", 1, **small)
+    await until(lambda: state_of(replica) == "refused", "the replica is stuck")
+    reason = replica.replication.replica.status.reason
+    assert "the master has deleted the bytes" in reason and "haReseedAllowed=true" in reason
+    before = log_bytes(replica)
+    await cluster.stop("replica")
+    replica = await cluster.start("replica", "SLAVE", 1, haReseedAllowed=True, **small)
+
+    def caught_up():
+        return state_of(replica) == "following" and replica.context.store.whole_end == end_of(master)
+
+    await until(caught_up, "the replica began anew")
+    begin = replica.context.store.log_start
+    assert log_bytes(replica) == log_bytes(master)[begin - log.log_start :]
+    kept = next((cluster.home / "replica" / "set-aside").glob("*/commitlog"))
+    assert (kept / f"{0:020d}").read_bytes().startswith(before), "the old log was set aside"
+
+
+async def test_ha_status_shows_replicas_to_java_tools(cluster):
+    from twinlog.wire.bodies import HaRuntimeInfo, decode_body
+
+    master = await cluster.start("master")
+    replica = await cluster.start("replica", "SLAVE", 1)
+    await send_all(master, bodies("m"))
+    await twins(master, replica)
+    info = decode_body(HaRuntimeInfo, (await ask(master, RequestCode.GET_BROKER_HA_STATUS)).body)
+    assert info.master and info.in_sync_slave_nums == 1 and info.master_commit_log_max_offset == end_of(master)
+    (link,) = info.ha_connection_info
+    await until(lambda: master.replication.master.acks.acks() == [end_of(master)], "the replica has reported")
+    assert link.in_sync and link.diff <= end_of(master)
+    info = decode_body(HaRuntimeInfo, (await ask(replica, RequestCode.GET_BROKER_HA_STATUS)).body)
+    assert not info.master and info.ha_client_runtime_info.max_offset == end_of(replica)
+    assert info.ha_client_runtime_info.master_addr == f"127.0.0.1:{master.replication.master.port}"
