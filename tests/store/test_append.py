@@ -116,6 +116,16 @@ def test_a_message_over_a_limit_gets_a_status_and_leaves_no_byte(tmp_path, chang
     log.close()
 
 
+@pytest.mark.parametrize("length", [0, 4095, 4096, 32767])
+def test_properties_up_to_the_limit_are_stored_whole(tmp_path, length):
+    log = open_log(tmp_path)
+    properties = (b"name\x01" + b"v" * 32767)[:length]
+    stored = appender(log).append(Draft("T", 0, b"x", properties))
+    assert record_of(log, stored).endswith(length.to_bytes(2, "big") + properties)
+    assert decode_message(record_of(log, stored)).store_size == stored.size
+    log.close()
+
+
 def test_a_record_that_does_not_fit_goes_to_the_next_file_behind_a_blank_record(tmp_path):
     log = open_log(tmp_path, 1024)
     fast = appender(log)
