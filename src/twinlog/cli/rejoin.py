@@ -34,7 +34,7 @@ def rejoin(
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option("--config", "-c", metavar="FILE", help="Its broker.conf, if its files have odd sizes."),
+        typer.Option("--config", "-c", metavar="FILE", help="Its broker.conf, if it sets paths or index sizes."),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
@@ -104,17 +104,17 @@ def _confirm(yes: bool) -> None:
 
 
 def _settings(directory: Path | None, config: Path | None) -> StoreSettings:
-    """The store's settings from its file, or as far as its files tell them."""
-    if config is not None:
-        settings = load_broker_conf(config).store
-        return settings if directory is None else dataclasses.replace(settings, root_dir=str(directory))
-    if directory is None:
+    """The store's settings: sizes as its files have them, the rest from its configuration file if there is one."""
+    if directory is None and config is None:
         raise CutRefused("name the replica's store with --store DIR, or its broker.conf with -c FILE")
-    settings = dataclasses.replace(StoreSettings(), root_dir=str(directory))
+    settings = load_broker_conf(config).store if config is not None else StoreSettings()
+    if directory is not None:
+        settings = dataclasses.replace(settings, root_dir=str(directory))
+    root = Path(settings.root_dir)
     sizes = {
-        "segment_bytes": _file_size(directory / "commitlog", 1),
-        "queue_file_bytes_given": _file_size(directory / "consumequeue", 3),
-        "batch_queue_file_bytes": _file_size(directory / "batchconsumequeue", 3),
+        "segment_bytes": max(_file_size(Path(part.strip()), 1) for part in settings.commit_log_dir.split(",")),
+        "queue_file_bytes_given": _file_size(root / "consumequeue", 3),
+        "batch_queue_file_bytes": _file_size(root / "batchconsumequeue", 3),
     }
     return dataclasses.replace(settings, **{name: size for name, size in sizes.items() if size})
 

@@ -80,6 +80,25 @@ def tail_search(begin: int, end: int) -> Generator[ByteRange, bool, int | None]:
     return low
 
 
+def first_difference(begin: int, end: int, block_bytes: int) -> Generator[ByteRange, bool, int | None]:
+    """Compare a whole range block by block; within the first one that differs, halve it down to the byte.
+
+    Yields ranges and is sent whether both logs are equal there; returns the first different byte.
+    """
+    for block in blocks(begin, end, block_bytes):
+        if (yield block):
+            continue
+        low, high = block.begin, block.end
+        while high - low > 1:
+            middle = (low + high) // 2
+            if (yield ByteRange(low, middle)):
+                low = middle
+            else:
+                high = middle
+        return low
+    return None
+
+
 def blocks(begin: int, end: int, size: int = RANGE_BYTES_MAX) -> Iterator[ByteRange]:
     """The range cut into pieces that one request may ask for."""
     while begin < end:

@@ -14,7 +14,7 @@ from twinlog.cli.connecting import Failures, Parser, add_connection_options, cli
 from twinlog.client import Admin
 from twinlog.telemetry.log import setup_logging
 
-SUBJECTS = ("clusters", "topics", "groups", "offsets", "messages", "sending", "names", "exports")
+SUBJECTS = ("clusters", "topics", "groups", "offsets", "messages", "sending", "names", "exports", "replicas")
 
 
 def run(words: Sequence[str]) -> int:
