@@ -43,7 +43,7 @@ def read_queue(options: ReadOptions, columns: Columns, wanted: QueueRange) -> It
     decoder = Decoder(columns, broker_name=wanted.queue.broker_name, inflates=options.inflates, tags=tags)
     order = _Order(wanted, dense=not options.is_filtered, fails=options.fail_on_data_loss)
     for chunk in _Fetch(options, wanted).chunks():
-        for records in scan(chunk, 0, len(chunk), 0, check_offset=False):
+        for records in scan(chunk, 0, len(chunk), 0, check_crc=options.checks_crc, check_offset=False):
             if records.stop is not None and records.stop.reason is not StopReason.END:
                 reason = records.stop.reason.value
                 raise BadRecord(f"{where(wanted.queue, order.next)}: the broker sent a damaged record: {reason}")

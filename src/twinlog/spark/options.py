@@ -55,6 +55,7 @@ _BOTH = (
     "readFrom",
     "includeProperties",
     "decompress",
+    "checkCrc",
 )
 _BATCH = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _STREAM = (
@@ -127,6 +128,7 @@ class ReadOptions:
     read_from: str = "master"
     include_properties: bool = True
     inflates: bool = True
+    checks_crc: bool = False  # TCP has its own checks, and Java clients rely on them too
     trigger_rows_max: int | None = None
     trigger_rows_min: int | None = None
     trigger_delay_ms_max: int = 900_000
@@ -176,6 +178,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         read_from=values.choice("readFrom", "master", ("master", "slave", "any")),
         include_properties=values.flag("includeProperties", True),
         inflates=values.flag("decompress", True),
+        checks_crc=values.flag("checkCrc", False),
         trigger_rows_max=rows_max,
         trigger_rows_min=rows_min,
         trigger_delay_ms_max=values.duration_ms("maxTriggerDelay", 900_000),

@@ -23,10 +23,14 @@ class PropertyColumns:
         offsets, data = _text_buffers(_valid_utf8(texts))
         self._data = data
         self.rows = len(texts)
-        self._split(offsets, np.frombuffer(data, np.uint8, int(offsets[-1])))
-        self._names = self._strings(self._name_at, self._name_end).dictionary_encode()
+        text = np.frombuffer(data, np.uint8, int(offsets[-1]))
+        if not self._split_regular(offsets, text):
+            self._split(offsets, text)
+        self._name_column = self._strings(self._name_at, self._name_end)
+        self._names = self._name_column.dictionary_encode()
         self._codes = self._names.indices.to_numpy()
-        self._drop_repeated()
+        if self._has_repeated():
+            self._drop_repeated()
 
     def column(self, name: str) -> pa.Array:
         """The values of one property; null where a record does not have it."""
@@ -40,11 +44,28 @@ class PropertyColumns:
         return values.take(pa.array(place, mask=place < 0))
 
     def map_column(self) -> pa.Array:
-        counts = np.bincount(self._row, minlength=self.rows)
         offsets = np.zeros(self.rows + 1, np.int32)
-        np.cumsum(counts, out=offsets[1:])
-        names = self._names.dictionary.take(self._names.indices)
-        return pa.MapArray.from_arrays(pa.array(offsets), names, self._strings(self._value_at, self._value_end))
+        np.cumsum(np.bincount(self._row, minlength=self.rows), out=offsets[1:])
+        values = self._strings(self._value_at, self._value_end)
+        return pa.MapArray.from_arrays(pa.array(offsets), self._name_column, values)
+
+    def _split_regular(self, offsets: np.ndarray, text: np.ndarray) -> bool:
+        """Find the pairs where each has a name, a value and both separators, as clients of today write them."""
+        marks = np.flatnonzero(text <= _PAIR_END)
+        kinds = text[marks]
+        name_end, pair_end = marks[0::2], marks[1::2]
+        if len(name_end) != len(pair_end) or (kinds[0::2] != _NAME_END).any() or (kinds[1::2] != _PAIR_END).any():
+            return False
+        begin = np.zeros(len(pair_end), np.int64)
+        begin[1:] = pair_end[:-1] + 1
+        filled = offsets[1:][offsets[1:] > offsets[:-1]]
+        if (name_end <= begin).any() or (name_end + 1 >= pair_end).any() or (text[filled - 1] != _PAIR_END).any():
+            return False
+        before = np.searchsorted(pair_end, offsets)
+        self._row = np.repeat(np.arange(self.rows), np.diff(before))
+        self._name_at, self._name_end = begin, name_end
+        self._value_at, self._value_end = name_end + 1, pair_end
+        return True
 
     def _split(self, offsets: np.ndarray, text: np.ndarray) -> None:
         """Find the pairs; as in Java, one without name or without value is none."""
@@ -74,22 +95,24 @@ class PropertyColumns:
         self._value_at, self._value_end = name_end[good] + 1, ends[good]
 
     def _drop_repeated(self) -> None:
-        """Of pairs with one name in one row the last counts; such rows are rare, so look before sorting."""
-        if not self._has_repeated():
-            return
+        """Of pairs with one name in one row the last counts."""
         keys = self._row.astype(np.int64) * len(self._names.dictionary) + self._codes
         _, from_end = np.unique(keys[::-1], return_index=True)
         keep = np.sort(len(keys) - 1 - from_end)
         self._row, self._codes = self._row[keep], self._codes[keep]
         self._name_at, self._name_end = self._name_at[keep], self._name_end[keep]
         self._value_at, self._value_end = self._value_at[keep], self._value_end[keep]
-        self._names = pa.DictionaryArray.from_arrays(pa.array(self._codes), self._names.dictionary)
+        self._name_column = self._name_column.take(pa.array(keep))
 
     def _has_repeated(self) -> bool:
+        """Whether some row has a name twice: rare, so the usual shapes are looked at before anything is sorted."""
         if not len(self._row):
             return False
-        if len(self._names.dictionary) > _FEW_NAMES:
-            keys = self._row.astype(np.int64) * len(self._names.dictionary) + self._codes
+        names = len(self._names.dictionary)
+        if len(self._codes) == self.rows * names and (self._codes.reshape(-1, names) == self._codes[:names]).all():
+            return len(np.unique(self._codes[:names])) < names  # all rows have the same names in the same order
+        if names > _FEW_NAMES:
+            keys = self._row.astype(np.int64) * names + self._codes
             return len(np.unique(keys)) < len(keys)
         bits = np.left_shift(np.int64(1), self._codes.astype(np.int64))
         starts = np.flatnonzero(np.diff(self._row, prepend=-1))
