@@ -13,16 +13,15 @@ import pytest
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(420)]
 
 
-def scenario(name: str, *, quick: bool = False):
-    marks = [pytest.mark.interop_quick] if quick else []
-    return pytest.mark.parametrize("saw", [pytest.param(name, marks=marks)], indirect=True)
+def scenario(name: str):
+    return pytest.mark.parametrize("saw", [name], indirect=True)
 
 
 def bodies(messages: list[dict]) -> list[str]:
     return [message["body"] for message in messages]
 
 
-@scenario("sync", quick=True)
+@scenario("sync")
 def test_a_sync_send_is_stored_as_it_was_sent(saw):
     assert [sent["status"] for sent in saw["sent"]] == ["SEND_OK"] * 8
     stored = {message["msgId"]: message for message in saw["read"]}
@@ -95,7 +94,7 @@ def test_a_body_over_the_limit_is_refused_with_message_illegal(saw):
     assert "CODE: 13 " in saw["too big"]
 
 
-@scenario("tags", quick=True)
+@scenario("tags")
 def test_a_tag_subscription_gets_its_tags_only(saw):
     assert Counter(saw["bodies"]) == {"red": 2, "green": 2}
 
@@ -156,7 +155,7 @@ def test_a_lite_pull_consumer_polls_seeks_and_commits(saw):
     assert sum(saw["committed"]) >= 5
 
 
-@scenario("pull", quick=True)
+@scenario("pull")
 def test_a_pull_answers_its_bounds_and_a_held_pull_wakes_on_arrival(saw):
     assert saw["third"] == ["pull-0", "pull-3"]
     assert (saw["min"], saw["max"], saw["next"]) == (0, 6, 6)
