@@ -21,6 +21,7 @@ COMMANDS: dict[str, Lazy] = {
     "namesrv": Lazy("twinlog.cli.namesrv:namesrv", "Run a name server."),
     "broker": Lazy("twinlog.cli.broker:broker", "Run a broker."),
     "dev": Lazy("twinlog.cli.dev:dev", "Run a name server and a broker together, for development."),
+    "cluster": Lazy("twinlog.cli.cluster:cluster", "Run the name server and brokers of a folder of conf/."),
     "admin": Lazy("twinlog.cli.admin.app:admin_app", "Administer a cluster, with mqadmin's commands and flags."),
     "send": Lazy("twinlog.cli.send:send_app", "Send lines of standard input as messages."),
     "consume": Lazy("twinlog.cli.consume:consume_app", "Print messages as lines."),

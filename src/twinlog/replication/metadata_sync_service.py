@@ -145,7 +145,7 @@ class MetadataSyncService:
             for kind in ROW_TYPES:
                 changed, size = False, 0
                 if kind in deltas:
-                    size = len(answer.body or b"")
+                    size = sum(memoryview(row).nbytes for row in deltas[kind].changed.values())
                     changed = self._followers[kind].take(deltas[kind], table_of(self._tables, kind))
                 await self._taken(kind, changed, size)
             if not any(delta.more for delta in deltas.values()):

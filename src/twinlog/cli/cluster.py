@@ -1,0 +1,142 @@
+"""`twinlog cluster FOLDER`: a name server and the brokers of a folder as child processes, until told to stop.
+
+FOLDER holds `namesrv.conf` and one `*.properties` file per broker, as RocketMQ's own samples do. Relative
+paths in these files are below the data directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from twinlog.cli.running import LogJson, LogLevel, fail, ready, run_service, start_logging
+from twinlog.settings.broker_conf import load_broker_conf
+from twinlog.settings.errors import SettingsError
+from twinlog.settings.nameserver_conf import load_nameserver_conf
+
+NAME_SERVER_FILE = "namesrv.conf"
+_STOP_S_MAX = 30.0
+
+
+class ClusterFailed(Exception):
+    """A server did not start or ended by itself; the others were stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """One child process."""
+
+    name: str
+    words: tuple[str, ...]  # of its `twinlog` command
+
+
+def cluster(
+    folder: Annotated[Path, typer.Argument(help="Holds namesrv.conf and a .properties file per broker.")],
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="DIR", help="Keep stores here; default: ~/twinlog/FOLDER.")
+    ] = None,
+    log_level: LogLevel = "warning",
+    log_json: LogJson = False,
+) -> None:
+    """Run all servers of a folder; Ctrl-C stops them, each cleanly."""
+    start_logging(log_level, log_json)
+    where = (data or Path.home() / "twinlog" / folder.resolve().name).absolute()
+    try:
+        servers = plan_servers(folder.absolute(), ("--log-level", log_level, *(("--log-json",) if log_json else ())))
+        where.mkdir(parents=True, exist_ok=True)
+    except (SettingsError, ClusterFailed, OSError) as problem:
+        fail(problem)
+    run_service(lambda metrics: ClusterService(servers, where), expected=(ClusterFailed,))
+
+
+def plan_servers(folder: Path, options: Sequence[str] = ()) -> list[Server]:
+    """The servers of a folder, the name server first; a file that does not parse is told before anything starts."""
+    names = folder / NAME_SERVER_FILE
+    brokers = sorted(folder.glob("*.properties"))
+    if not names.is_file() or not brokers:
+        raise ClusterFailed(f"{folder} holds no {NAME_SERVER_FILE} with *.properties beside it; see conf/2m-2s-sync")
+    load_nameserver_conf(names)
+    for path in brokers:
+        load_broker_conf(path)
+    return [
+        Server("namesrv", ("namesrv", "-c", str(names), *options)),
+        *(Server(path.stem, ("broker", "-c", str(path), *options)) for path in brokers),
+    ]
+
+
+class ClusterService:
+    """Runs the servers until cancelled, or until one of them ends."""
+
+    def __init__(self, servers: Sequence[Server], data: Path) -> None:
+        self._servers = servers
+        self._data = data
+        self._width = max(len(server.name) for server in servers)
+        self._running: dict[str, asyncio.subprocess.Process] = {}
+
+    async def run(self) -> None:
+        name_server, *brokers = self._servers
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for group in ([name_server], brokers):
+                    started = [asyncio.Event() for _ in group]
+                    for server, event in zip(group, started, strict=True):
+                        tasks.create_task(self._serve(server, event), name=server.name)
+                    await asyncio.gather(*(event.wait() for event in started))
+                ready(f"twinlog cluster ready: {len(brokers)} brokers, data in {self._data}")
+        except* ClusterFailed as failed:
+            raise failed.exceptions[0] from None
+        finally:
+            await self._stop_all()
+
+    async def _serve(self, server: Server, started: asyncio.Event) -> None:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "twinlog.cli.main",
+            *server.words,
+            cwd=self._data,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C reaches us alone; the children get one SIGTERM each
+        )
+        self._running[server.name] = process
+        await self._pass_on(server, process, started)
+        status = await process.wait()
+        raise ClusterFailed(f"{server.name} ended with status {status}; its last lines are above")
+
+    async def _pass_on(self, server: Server, process: asyncio.subprocess.Process, started: asyncio.Event) -> None:
+        assert process.stdout is not None
+        while line := await process.stdout.readline():
+            text = line.decode(errors="replace").rstrip()
+            print(f"{server.name:{self._width}} | {text}", flush=True)
+            if text.startswith("twinlog ") and " ready " in text:
+                started.set()
+
+    async def _stop_all(self) -> None:
+        """Brokers first, so that they can say goodbye to the name server."""
+        names = [server.name for server in self._servers]
+        for group in (names[1:], names[:1]):
+            alive = [self._running[name] for name in group if name in self._running]
+            await asyncio.gather(*(_stop(process) for process in alive if process.returncode is None))
+
+
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(signal.SIGTERM)
+    try:
+        async with asyncio.timeout(_STOP_S_MAX):
+            await process.communicate()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
