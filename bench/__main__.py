@@ -1,8 +1,8 @@
 """`make bench`: Twinlog and Java 5.5.0 in alternating rounds; medians, ratios, and Java against itself for the noise.
 
-    python -m bench                 everything, about ten minutes
+    python -m bench                 everything, about forty minutes
     python -m bench --quick         short rounds, to see that it works
-    python -m bench --only sends    one part: sends, pulls, start, recovery
+    python -m bench --only sends    one part: sends, pulls, start, recovery, catch-up, sync, lag, metadata
 
 The table goes to the terminal, the numbers to bench/results/<date>.json and bench/results/latest.json.
 """
@@ -14,52 +14,23 @@ import json
 import os
 import platform
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
 from tests.interop.twinlog_servers import Twinlog
 
-from bench import recovery
+from bench import recovery, replication
+from bench.rows import Row, console, print_table
 from bench.servers import JAVA_VERSION, cpu_seconds, rss_mb, running
 
 RESULTS = Path(__file__).parent / "results"
 ROOT = Path(__file__).parent.parent
-PARTS = ("sends", "pulls", "start", "recovery")
-console = Console()
-
-
-@dataclass
-class Row:
-    """One measured quantity for both, round by round."""
-
-    name: str
-    unit: str
-    goal: str
-    higher_is_better: bool = True
-    twinlog: list[float] = field(default_factory=list)
-    java: list[float] = field(default_factory=list)
-
-    @property
-    def ratio(self) -> float | None:
-        """How many times better Twinlog is: above 1 is better, whatever the unit."""
-        if not self.twinlog or not self.java:
-            return None
-        ours, theirs = statistics.median(self.twinlog), statistics.median(self.java)
-        return ours / theirs if self.higher_is_better else theirs / ours
-
-    @property
-    def noise(self) -> float | None:
-        """Java against Java: odd rounds over even rounds."""
-        odd, even = self.java[1::2], self.java[::2]
-        return statistics.median(odd) / statistics.median(even) if odd and even else None
+PARTS = ("sends", "pulls", "start", "recovery", "catch-up", "sync", "lag", "metadata")
 
 
 @dataclass
@@ -68,6 +39,7 @@ class Options:
     rounds: int
     fill: int
     log_mb: int
+    behind_mb: int
 
 
 def load(kind: str, address: str, topic: str, *args: object) -> dict:
@@ -158,29 +130,6 @@ def measure_recovery(folder: Path, options: Options) -> list[Row]:
     return [row]
 
 
-def print_table(rows: list[Row]) -> None:
-    table = Table(title=f"Twinlog and Java {JAVA_VERSION}, medians of alternating rounds")
-    for heading in ("", "unit", "Twinlog", "Java", "ratio", "goal", "Java / Java"):
-        table.add_column(heading, justify="left" if heading in ("", "unit") else "right")
-    for row in rows:
-        ours = statistics.median(row.twinlog) if row.twinlog else None
-        theirs = statistics.median(row.java) if row.java else None
-        table.add_row(
-            row.name, row.unit, _number(ours), _number(theirs), _ratio(row.ratio), row.goal, _ratio(row.noise)
-        )
-    console.print(table)
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
-
-
-def _ratio(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}x"
-
-
 def save(rows: list[Row], options: Options) -> Path:
     RESULTS.mkdir(exist_ok=True)
     document = {
@@ -204,13 +153,21 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--seconds", type=float)
     given = parser.parse_args(argv)
-    options = Options(1.5, 2, 20_000, 64) if given.quick else Options(5.0, 5, 200_000, 1024)
+    options = Options(1.5, 2, 20_000, 64, 128) if given.quick else Options(5.0, 5, 200_000, 1024, 2048)
     options.rounds, options.seconds = given.rounds or options.rounds, given.seconds or options.seconds
     measures = {
         "sends": measure_sends,
         "pulls": measure_pulls,
         "start": measure_start,
         "recovery": measure_recovery,
+        "catch-up": lambda folder, options: replication.measure_catch_up(
+            folder, load, rounds=min(options.rounds, 3), megabytes=options.behind_mb
+        ),
+        "sync": lambda folder, options: replication.measure_sync(
+            folder, load, rounds=options.rounds, seconds=options.seconds
+        ),
+        "lag": lambda folder, options: replication.measure_lag(folder, load, seconds=4 * options.seconds),
+        "metadata": lambda folder, options: replication.measure_metadata(folder, rounds=options.rounds),
     }
     rows: list[Row] = []
     for name in given.only or PARTS:

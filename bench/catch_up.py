@@ -1,0 +1,182 @@
+"""How fast a replica that is far behind catches up, queues and index included.
+
+The same store is given to a Java and to a Twinlog master; a replica of either kind starts on a copy of its
+beginning. The clock runs from the first byte the replica is seen to take until its queues hold everything.
+Beside it, as the physical limit: the same number of bytes by sendfile over loopback into a file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.interop.java_rocketmq import Broker
+from tests.interop.twinlog_servers import Twinlog
+
+from bench.load import ask, connect
+from bench.servers import running
+from twinlog.wire.command import Command, decode_command, encode_command
+from twinlog.wire.fastjson import loads
+from twinlog.wire.frame import take_frame
+
+SEGMENT = 256 << 20
+CONF = {"mappedFileSizeCommitLog": str(SEGMENT), "slaveReadEnable": "true"}
+TOPIC = "CatchUp"
+
+
+@dataclass(frozen=True)
+class Stores:
+    """A master's full store, and the beginning of it that a replica starts with."""
+
+    whole: Path
+    beginning: Path
+    messages: int
+
+
+def make_stores(home: Path, body: int, megabytes: int, load: Callable[..., dict]) -> Stores:
+    """Fill a store through a broker, so that its metadata is there too; Java and Twinlog read the same files."""
+    with Twinlog().name_server(home / "names") as names:
+        first = 1000
+        with running("twinlog", home / "whole", names.address, **CONF) as (broker, _):
+            load("fill", broker.address, TOPIC, "--body", body, "--messages", first)
+            broker.stop()
+        _copy(home / "whole" / "store", home / "beginning")
+        messages = (megabytes << 20) // (body + 250)
+        with running("twinlog", home / "whole", names.address, **CONF) as (broker, _):
+            load("fill", broker.address, TOPIC, "--body", body, "--messages", messages)
+            count = int(number(broker.address, 30, {"topic": TOPIC, "queueId": "0"}, "offset"))
+            broker.stop()
+    return Stores(home / "whole" / "store", home / "beginning", count)
+
+
+def measure(home: Path, stores: Stores, master: str, replica: str) -> float:
+    """MB/s of one catch-up."""
+    with Twinlog().name_server(home / "names") as names, contextlib.ExitStack() as stack:
+        for name, source in (("master", stores.whole), ("replica", stores.beginning)):
+            _copy(source, home / name / "store")
+        running_master = running(master, home / "master", names.address, brokerRole="ASYNC_MASTER", **CONF)
+        stack.enter_context(running_master)
+        os.sync()
+        second = running(replica, home / "replica", names.address, brokerRole="SLAVE", brokerId="1", **CONF)
+        broker, _ = stack.enter_context(second)
+        rate = _watch(broker, stores.messages)
+    shutil.rmtree(home, ignore_errors=True)
+    return rate
+
+
+def _watch(broker: Broker, messages: int) -> float:
+    """MB/s from the first growth that is seen until the queue is complete."""
+    with connect(broker.address) as connected:
+        first_end = last_end = _log_end(connected)
+        begun = time.perf_counter()
+        deadline = begun + 300
+        while (now := time.perf_counter()) < deadline:
+            last_end = _log_end(connected)
+            if last_end == first_end:
+                begun = now
+            elif _queue_end(connected) >= messages:
+                return (last_end - first_end) / (time.perf_counter() - begun) / 1e6
+            time.sleep(0.01)
+    raise RuntimeError(f"the replica has not caught up in 300 s: {last_end}\n{broker.tail()}")
+
+
+class LogEnd:
+    """Reads a broker's log end over a connection of its own."""
+
+    def __init__(self, address: str) -> None:
+        self._connected = connect(address)
+
+    def read(self) -> int:
+        return _log_end(self._connected)
+
+
+def _log_end(connected: socket.socket) -> int:
+    answer = _answer(connected, 28, None)
+    while answer.code != 0:  # a Java broker that has just started fails to tell at first
+        time.sleep(0.05)
+        answer = _answer(connected, 28, None)
+    return int(loads(answer.body or b"{}")["table"]["commitLogMaxOffset"])
+
+
+def _queue_end(connected: socket.socket) -> int:
+    answer = _answer(connected, 30, {"topic": TOPIC, "queueId": "0"})
+    return int((answer.fields or {}).get("offset", "0"))
+
+
+def _answer(connected: socket.socket, code: int, fields: dict[str, str] | None) -> Command:
+    frame = take_frame(bytearray(ask(connected, encode_command(Command(code, 1, fields=fields)))))
+    assert frame is not None
+    return decode_command(frame)
+
+
+def number(address: str, code: int, fields: dict[str, str], wanted: str) -> str:
+    with connect(address) as connected:
+        return (_answer(connected, code, fields).fields or {})[wanted]
+
+
+def _copy(source: Path, target: Path) -> None:
+    """A copy that keeps holes."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["cp", "-r", "--sparse=always", str(source), str(target)], check=True)
+
+
+def raw_copy(home: Path, megabytes: int) -> float:
+    """MB/s of sendfile to a socket and from there into a preallocated file, two processes."""
+    home.mkdir(parents=True, exist_ok=True)
+    size = megabytes << 20
+    source = home / "source"
+    with source.open("wb") as file:
+        block = os.urandom(1 << 20)
+        for _ in range(megabytes):
+            file.write(block)
+    program = (
+        "import os, socket, sys, time\n"
+        "c = socket.create_connection(('127.0.0.1', int(sys.argv[1])))\n"
+        "size = int(sys.argv[3]); f = os.open(sys.argv[2], os.O_RDWR | os.O_CREAT)\n"
+        "os.posix_fallocate(f, 0, size)\n"
+        "b = bytearray(1 << 20); v = memoryview(b); at = 0\n"
+        "begun = None\n"
+        "while at < size:\n"
+        "    n = c.recv_into(b)\n"
+        "    begun = begun or time.perf_counter()\n"
+        "    os.pwrite(f, v[:n], at); at += n\n"
+        "print(size / (time.perf_counter() - begun) / 1e6)\n"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        command = [sys.executable, "-c", program, str(server.getsockname()[1]), str(home / "target"), str(size)]
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        connected, _ = server.accept()
+        with connected, source.open("rb") as file:
+            connected.sendfile(file)
+        printed, _ = child.communicate(timeout=120)
+    shutil.rmtree(home, ignore_errors=True)
+    return float(json.loads(printed))
+
+
+@contextlib.contextmanager
+def sampled(sample: Callable[[], object], every: float) -> Iterator[list]:
+    """What `sample` returned, again and again, while the block ran."""
+    samples: list = []
+    over = threading.Event()
+
+    def run() -> None:
+        while not over.wait(every):
+            samples.append(sample())
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield samples
+    finally:
+        over.set()
+        thread.join()
