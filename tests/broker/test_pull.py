@@ -199,6 +199,14 @@ async def test_a_held_pull_leaves_with_its_connection(broker, connection):
         await pulling
 
 
+async def test_a_held_pull_of_a_deleted_topic_is_told_so(broker, connection):
+    await send(connection)
+    pulling = await held_pull(connection)
+    async with connected(broker) as admin:
+        assert (await admin.request(215, {"topic": "T"})).code == 0
+    assert (await pulling).code == 17
+
+
 async def test_a_pull_commits_the_offset_it_brings(broker, connection):
     await send(connection)
     await pull(connection, sysFlag="5", commitOffset="1")

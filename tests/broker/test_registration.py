@@ -134,3 +134,10 @@ async def test_a_broker_without_reachable_name_servers_still_starts(tmp_path):
     conf = broker_conf(tmp_path, namesrvAddr="127.0.0.1:1")
     async with running_broker(conf) as broker, connected(broker) as client:
         assert (await send(client)).code == 0
+
+
+async def test_a_broker_that_shall_stay_hidden_does_not_register(tmp_path):
+    async with NameServerDouble() as names:
+        conf = broker_conf(tmp_path, namesrvAddr=names.address, disappearTimeAfterStart=60_000)
+        async with running_broker(conf):
+            assert names.requests.empty()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import gc
 import os
 import socket
 import time
@@ -284,8 +283,6 @@ class Broker:
                 stack.push_async_callback(server.stop)
                 self.servers.append(server)
                 handlers = {code: handler for code, handler in handlers.items() if code not in NOT_ON_VIP_PORT}
-            gc.collect()
-            gc.freeze()  # what exists now lives as long as the broker; later collections need not look at it
             yield
 
     async def _announce(self, register: RegisterService) -> None:

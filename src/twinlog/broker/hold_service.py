@@ -23,6 +23,7 @@ class HoldService:
         self._pulls = pulls
         self._woken: list[Hold] = []
         ctx.store.on_arrival.append(self._arrived)
+        ctx.topic_listeners.append(self._topics_changed)
 
     async def run(self) -> None:
         while True:
@@ -31,10 +32,16 @@ class HoldService:
                 self._pulls.finish(hold)
 
     def _arrived(self, batch: Sequence[DispatchRequest]) -> None:
-        woken = self._ctx.holds.arrived(batch)
-        if not woken:
-            return
-        if not self._woken:
+        self._finish_soon(self._ctx.holds.arrived(batch))
+
+    def _topics_changed(self, names: tuple[str, ...]) -> None:
+        """Pulls of a topic that is gone are told so."""
+        for name in names:
+            if name not in self._ctx.topics:
+                self._finish_soon(self._ctx.holds.take_topic(name))
+
+    def _finish_soon(self, woken: list[Hold]) -> None:
+        if woken and not self._woken:
             # After this turn of the loop: the producer's answers leave first, and later batches share the pull.
             asyncio.get_running_loop().call_soon(self._finish)
         self._woken += woken

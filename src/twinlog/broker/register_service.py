@@ -49,14 +49,21 @@ class RegisterService:
         self._whole = True
         self._wake.set()
 
+    @property
+    def hidden_s(self) -> float:
+        """How much longer the name servers shall not hear of us (disappearTimeAfterStart)."""
+        ctx = self._ctx
+        return (ctx.started_ms + ctx.settings.disappear_ms_after_start - ctx.clock_ms()) / 1000
+
     async def register_first(self) -> None:
         """The registration that ends start-up."""
-        delay_ms = self._ctx.settings.disappear_ms_after_start
-        if delay_ms > 0:
-            await asyncio.sleep(delay_ms / 1000)
-        await self.register_all()
+        if self.hidden_s <= 0:
+            await self.register_all()
 
     async def run(self) -> None:
+        if self.hidden_s > 0:
+            await asyncio.sleep(self.hidden_s)
+            await self.register_all()
         period_s = FIRST_PERIOD_S
         while True:
             wait_s = min(RETRY_S, period_s) if self._unreachable else period_s

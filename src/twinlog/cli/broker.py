@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Annotated
 
 import typer
@@ -56,5 +57,7 @@ def broker(
 
 
 def tell_ready(running: Broker) -> None:
+    gc.collect()
+    gc.freeze()  # what exists now lives as long as the process; later collections need not look at it
     settings = running.conf.broker
     ready(f"twinlog broker {settings.broker_name} ready on {running.address} ({settings.broker_role})")
