@@ -3,6 +3,7 @@
 import socket
 import threading
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -10,14 +11,17 @@ from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In, InputPartiti
 from tests.spark.topics import BROKER, bodies_of, numbers
 
 from twinlog.broker.embedded import EmbeddedBroker
-from twinlog.client import NoNameServer, NoRoute, Outgoing
-from twinlog.client.sync import Producer, PullConsumer
+from twinlog.client import MessageQueue, NoNameServer, NoRoute, Outgoing
+from twinlog.client.sync import Admin, Producer, PullConsumer
 from twinlog.net.errors import NetError
 from twinlog.spark import remoting
 from twinlog.spark.batch_reader import QueueReader
+from twinlog.spark.cluster import Cluster
 from twinlog.spark.errors import BadOption, CannotRead, DataLoss
 from twinlog.spark.options import read_options
+from twinlog.spark.plan import QueueRange
 from twinlog.spark.schema import MESSAGE_COLUMNS, arrow_schema
+from twinlog.wire.codes import RequestCode
 
 
 def test_a_topic_is_read_whole(make_topic):
@@ -247,6 +251,80 @@ def test_a_replica_is_read_only_if_there_is_one(make_topic):
     with pytest.raises(CannotRead, match=r"no slave is registered .broker ids: 0 at .*readFrom=any"):
         topic.read(readFrom="slave")
     assert topic.read(readFrom="any") == ["one"]
+
+
+@pytest.fixture
+def with_brokers(make_topic, monkeypatch):
+    """A topic whose route names the given brokers by id; `live` stands for the one that runs."""
+
+    def make(**brokers):
+        topic = make_topic(queues=1)
+        topic.send("one")
+        real = Cluster.route
+
+        def route(self, name, *, fresh=False):
+            found = real(self, name, fresh=fresh)
+            live = found.brokers[BROKER][0]
+            with socket.create_server(("127.0.0.1", 0)) as free:
+                dead = f"127.0.0.1:{free.getsockname()[1]}"
+            addresses = {int(name[2:]): live if kind == "live" else dead for name, kind in brokers.items()}
+            return replace(found, brokers={BROKER: addresses})
+
+        monkeypatch.setattr(Cluster, "route", route)
+        monkeypatch.setattr("twinlog.spark.fetch._FIRST_PAUSE_S", 0.01)
+        return topic
+
+    return make
+
+
+def test_a_replica_is_read_when_asked_for(with_brokers):
+    topic = with_brokers(id0="dead", id1="live")
+    assert topic.read(readFrom="slave") == ["one"]
+    assert topic.read(readFrom="any") == ["one"]  # the master does not answer
+    with pytest.raises(NetError):
+        topic.read(readFrom="master", fetchOffset__numRetries=1)
+
+
+def test_the_master_is_read_although_there_is_a_replica(with_brokers):
+    topic = with_brokers(id0="live", id1="dead")
+    assert topic.read() == ["one"]
+    assert topic.read(readFrom="any") == ["one"]
+
+
+@pytest.fixture
+def expired(tmp_path):
+    """A topic with one queue whose oldest messages were deleted, and the name server."""
+    settings = {"mappedFileSizeCommitLog": str(64 * 1024), "fileReservedTime": "0"}
+    with EmbeddedBroker(tmp_path, settings) as broker, Producer(broker.namesrv_address) as producer:
+        with Admin(broker.namesrv_address) as admin:
+            admin.create_topic("Old", queues=1)
+            for _ in range(300):
+                producer.send(Outgoing("Old", bytes(1000)), queue=MessageQueue("Old", BROKER, 0))
+            low, end = 0, time.monotonic() + 30
+            while not low:  # a file written this very moment is not old yet
+                assert time.monotonic() < end, "nothing was deleted"
+                admin.clean(broker.broker_address, RequestCode.DELETE_EXPIRED_COMMITLOG)
+                low = admin.topic_stats("Old")[MessageQueue("Old", BROKER, 0)].min_offset
+        yield {"nameServer": broker.namesrv_address, "topic": "Old"}, low
+
+
+def test_expired_offsets_are_a_loss_unless_forgiven(expired):
+    given, low = expired
+    old = {**given, "startingOffsets": f'{{"Old":{{"{BROKER}":{{"0":0}}}}}}'}
+    with pytest.raises(DataLoss, match=f"queue 0 offset 0: the queue holds offsets {low} to 300, .* expired"):
+        QueueReader(read_options(old, streaming=False), MESSAGE_COLUMNS).partitions()
+    forgiving = QueueReader(read_options({**old, "failOnDataLoss": "false"}, streaming=False), MESSAGE_COLUMNS)
+    assert len(bodies_of(forgiving)) == 300 - low
+
+
+def test_offsets_that_expire_before_they_are_read_are_a_loss_unless_forgiven(expired):
+    given, low = expired
+    planned = [InputPartition(QueueRange(MessageQueue("Old", BROKER, 0), 0, 300))]
+    reader = QueueReader(read_options(given, streaming=False), MESSAGE_COLUMNS)
+    with pytest.raises(DataLoss, match=rf"queue 0 offset \d+: .* holds offsets {low} to 300"):
+        bodies_of(reader, planned)
+    forgiving = QueueReader(read_options({**given, "failOnDataLoss": "false"}, streaming=False), MESSAGE_COLUMNS)
+    assert len(bodies_of(forgiving, planned)) == 300 - low
 
 
 def test_a_broker_that_dies_is_waited_for_and_then_named(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from twinlog.spark.decode import Decoder
 from twinlog.spark.errors import BadRecord
 from twinlog.spark.property_columns import PropertyColumns
-from twinlog.spark.schema import STORE_MESSAGE_COLUMNS, arrow_schema
+from twinlog.spark.schema import STORE_MESSAGE_COLUMNS, arrow_schema, checked
 from twinlog.store.scan import scan
 from twinlog.wire import sys_flag
 from twinlog.wire.batch import BatchElement, encode_batch
@@ -143,3 +143,10 @@ def test_large_records_travel_in_batches_of_few_rows(monkeypatch):
     sizes = [len(batch) for batch in Decoder({"storeSize": "int"}, broker_name="b").decode(records)]
     assert sizes == [2, 1, 1]
     assert np.sum(sizes) == 4
+
+
+def test_a_batch_that_spark_would_misread_is_stopped_here():
+    """Spark compares nothing but the first batch of a partition with its schema."""
+    wrong = pa.record_batch([pa.array([1], pa.int64())], names=["storeSize"])
+    with pytest.raises(AssertionError):
+        checked(wrong, arrow_schema({"storeSize": "int"}))

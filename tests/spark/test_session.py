@@ -64,3 +64,11 @@ def test_workers_run_the_python_of_the_driver(monkeypatch):
     prepare_environment("local[2]")
     assert os.environ["PYSPARK_PYTHON"] == sys.executable
     assert os.environ["SPARK_LOCAL_IP"]
+
+
+def test_both_sources_can_be_found_by_their_modules():
+    import pyspark_rocketmq
+    import pyspark_rocketmq_store
+
+    assert pyspark_rocketmq.DefaultSource.name() == "rocketmq"
+    assert pyspark_rocketmq_store.DefaultSource.name() == "rocketmq_store"

@@ -12,8 +12,6 @@ from tests.spark.topics import numbers
 from tests.store import golden
 
 from twinlog.spark.schema import MESSAGE_COLUMNS
-from twinlog.spark.source import RocketmqSource
-from twinlog.spark.store_source import RocketmqStoreSource
 
 
 def read(spark, topic, schema=None, **more):
@@ -93,18 +91,13 @@ def test_filters_are_pushed_down_and_applied_again(spark, make_topic):
     assert bodies(frame) == numbers(5, 35)
 
 
-def test_without_the_push_down_the_plain_reader_is_used(spark, make_topic):
-    """A reader with pushFilters fails every query while the push-down is off."""
+def test_a_session_that_was_told_nothing_finds_the_sources_and_does_without_the_push_down(spark, make_topic):
+    """A reader with pushFilters fails every query while the push-down is off, so the plain one is what Spark finds."""
+    other = spark.newSession()
+    assert other.conf.get("spark.sql.python.filterPushdown.enabled") == "false"
     topic = make_topic()
     topic.send_numbers(5)
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
-    spark.dataSource.register(RocketmqSource)
-    try:
-        assert bodies(read(spark, topic).where("queueOffset >= 3")) == ["3", "4"]
-    finally:
-        from twinlog.spark.session import register
-
-        register(spark)
+    assert bodies(read(other, topic).where("queueOffset >= 3")) == ["3", "4"]
 
 
 def test_a_store_is_a_table_for_sql(spark, tmp_path):
@@ -116,14 +109,6 @@ def test_a_store_is_a_table_for_sql(spark, tmp_path):
     options = f"path '{path}', kind 'consumer_offsets'"
     spark.sql(f"create or replace temporary view offsets using rocketmq_store options ({options})")
     assert spark.sql("select offset from offsets where topic='TopicA' and queueId=0").first().offset == 2
-
-
-def test_both_sources_are_found_without_registration():
-    import pyspark_rocketmq
-    import pyspark_rocketmq_store
-
-    assert pyspark_rocketmq.DefaultSource is RocketmqSource
-    assert pyspark_rocketmq_store.DefaultSource is RocketmqStoreSource
 
 
 def test_available_now_reads_in_limited_batches_and_goes_on_later(spark, make_topic, tmp_path):

@@ -176,6 +176,10 @@ class _Fetch:
                 self._window.answer(pull, pull.slot.end)
                 return
             told = f"{self._address} refuses to deliver with {name_of(ResponseCode, code)}: {answer.remark}"
+            if (
+                code == ResponseCode.SYSTEM_BUSY
+            ):  # flow control, or a replica that may not be read: try again, elsewhere
+                raise CannotRead(told)
             raise _Refused(f"{place}: {told}; check the permissions of topic and group, or choose another readFrom")
         next_offset = int(answer.fields.get("nextBeginOffset", pull.offset))
         if code == ResponseCode.PULL_OFFSET_MOVED:

@@ -126,6 +126,7 @@ def _records_end(file: SegmentFile) -> int:
             ):
                 if len(batch):
                     timestamp = max(timestamp, int(batch.store_timestamp.max()))
+                    segment.release_pages(int(batch.position[0]), int(batch.position[-1]))
                 if batch.stop is not None:
                     position, reason = batch.stop.position, batch.stop.reason
             segment.release_pages()
