@@ -31,6 +31,7 @@ from twinlog.wire.message import MAGIC_BLANK
 
 BLANK = struct.Struct(">iI")  # free bytes of the file, magic
 BLANK_BYTES = BLANK.size
+WRITE_BYTES_MIN = 16 * 1024  # from here on a write call is cheaper than the page faults of a copy into the mapping
 _INT = struct.Struct(">i")
 Made = TypeVar("Made")
 
@@ -152,8 +153,10 @@ class CommitLog:
             segment = self.tail()
             position = self.log_end - segment.base
             length = min(len(data), segment.size - position)
-            segment.populate(position + length)
-            segment.map[position : position + length] = data[:length]
+            if length >= WRITE_BYTES_MIN:  # the kernel need not fill with zeros what is about to be overwritten
+                self._ops.write(segment.descriptor, data[:length], position)
+            else:
+                segment.map[position : position + length] = data[:length]
             self.log_end += length
             data = data[length:]
             self.allocate_ahead()
