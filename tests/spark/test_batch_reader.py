@@ -158,6 +158,16 @@ def test_pulls_of_any_size_and_depth_give_the_same(make_topic, batch, depth):
     assert topic.read(pullBatchSize=batch, pullDepth=depth) == numbers(200)
 
 
+def test_messages_of_batches_stored_whole_are_read_one_by_one(make_topic):
+    topic = make_topic(queues=1)
+    topic.store_batches_whole()
+    for start in range(0, 20, 5):
+        topic.send_numbers(5, start=start)
+    assert topic.read() == numbers(20)
+    assert topic.read(minPartitions=7, pullBatchSize=2) == numbers(20)
+    assert topic.read(startingOffsets=topic.json(q0=3), endingOffsets=topic.json(q0=13)) == numbers(10, 3)
+
+
 def test_filters_reduce_what_is_planned(make_topic):
     topic = make_topic()
     topic.send_numbers(10, queue=0)

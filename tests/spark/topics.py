@@ -10,7 +10,7 @@ from twinlog.spark.batch_reader import FilteringQueueReader, QueueReader
 from twinlog.spark.options import read_options
 from twinlog.spark.schema import MESSAGE_COLUMNS
 from twinlog.spark.stream_reader import QueueStreamReader
-from twinlog.wire.bodies import MessageQueue, SubscriptionGroupConfig
+from twinlog.wire.bodies import MessageQueue, SubscriptionGroupConfig, TopicConfig
 
 BROKER = "broker-dev"
 
@@ -30,6 +30,14 @@ class Topic:
         with Admin(self.name_server) as admin:
             (address,) = admin.topic_masters(self.name).values()
             admin.save_group(address, SubscriptionGroupConfig(group_name=name))
+
+    def store_batches_whole(self) -> None:
+        """Make it a BatchCQ topic, before the first message."""
+        with Admin(self.name_server) as admin:
+            (address,) = admin.topic_masters(self.name).values()
+            admin.delete_topic(self.name)
+            config = TopicConfig(topic_name=self.name, read_queue_nums=1, write_queue_nums=1)
+            admin.save_topic(address, config, attributes="+queue.type=BatchCQ")
 
     def queue(self, queue_id: int = 0) -> MessageQueue:
         return MessageQueue(self.name, BROKER, queue_id)

@@ -11,6 +11,7 @@ and bytes that a truncation left behind the end are never taken for records.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import mmap
 from collections.abc import Iterator, Sequence
@@ -59,7 +60,10 @@ def list_segments(directories: Sequence[Path], root: Path) -> list[SegmentFile]:
         (path for place in directories if place.is_dir() for path in place.iterdir() if SEGMENT_NAME.match(path.name)),
         key=lambda path: path.name,
     )
-    sized = [(path, path.stat().st_size) for path in found]
+    sized = []
+    for path in found:
+        with contextlib.suppress(FileNotFoundError):  # a live broker deletes its oldest files
+            sized.append((path, path.stat().st_size))
     if not sized:
         raise NotAStore(root)
     size = sized[0][1]

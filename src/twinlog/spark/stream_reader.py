@@ -134,10 +134,12 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             }  # it may come back: keep its place
             latest = {**self._cluster.max_offsets(known), **gone}
             new = sorted(set(queues) - set(position))
-        for queue, at in position.items():
-            if queue in latest and latest[queue] < at:
-                self._on_loss(where(queue), f"the stream was at {at}, the queue now ends at {latest[queue]}")
-                latest[queue] = at
+        for queue in [queue for queue, at in position.items() if latest[queue] < at]:
+            what = (
+                f"the stream was at {position[queue]}, the queue now ends at {latest[queue]}: is it a new topic?"
+            )
+            self._on_loss(where(queue), what)
+            new.append(queue)
         # In the end of this batch a new queue stands at its beginning: the batch after it finds it there, and a replay
         # needs nothing but the two offsets.
         return {**latest, **self._cluster.min_offsets(new)} if new else latest
