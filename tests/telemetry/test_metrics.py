@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 
 import pytest
 
@@ -63,8 +64,6 @@ async def test_other_requests_are_told_so(service, request_line, status):
 
 
 async def test_an_endless_request_is_dropped(service):
-    try:
+    with contextlib.suppress(ConnectionError):  # closed while our bytes were still on the way
         assert await fetch(service.port, b"x" * 70_000) == b""
-    except ConnectionError:  # closed while our bytes were still on the way
-        pass
     assert (await fetch(service.port, b"GET / HTTP/1.1\r\n\r\n")).split()[1] == b"200"
