@@ -82,6 +82,13 @@ def test_the_fast_path_stores_and_answers_as_the_plain_one(frames, step):
     assert play(frames, step, fast=True) == play(frames, 100_000, fast=False)
 
 
+@settings(max_examples=20, deadline=None)
+@given(st.lists(sends, min_size=1, max_size=8), st.sampled_from(["SYNC_MASTER", "ASYNC_MASTER"]))
+def test_both_paths_wait_for_the_same_things(frames, role):
+    waiting = {"flushDiskType": "SYNC_FLUSH", "brokerRole": role}
+    assert play(frames, 100_000, fast=True, **waiting) == play(frames, 100_000, fast=False, **waiting)
+
+
 def test_an_ordinary_send_takes_the_fast_path():
     handled = []
     frame = encode_command(Command(310, 5, fields={**SEND_FIELDS, "i": UNIQ}, body=b"x"))
@@ -108,14 +115,14 @@ class FakePeer:
     peer = ("127.0.0.1", 5555)
 
 
-def play(frames: list[bytes], step: int, *, fast: bool) -> tuple[list, list]:
+def play(frames: list[bytes], step: int, *, fast: bool, **conf: str) -> tuple[list, list]:
     """(answers, stored messages) after a connection received `frames` in pieces of `step` bytes."""
-    return asyncio.run(_play(frames, step, fast))
+    return asyncio.run(_play(frames, step, fast, conf))
 
 
-async def _play(frames: list[bytes], step: int, fast: bool) -> tuple[list, list]:
+async def _play(frames: list[bytes], step: int, fast: bool, conf: dict[str, str]) -> tuple[list, list]:
     random.seed(1)  # queue -1 lets the broker choose
-    with tempfile.TemporaryDirectory() as folder, open_context(Path(folder)) as ctx:
+    with tempfile.TemporaryDirectory() as folder, open_context(Path(folder), **conf) as ctx:
         ctx.ensure_topic("T", 4)
         options = ConnectionOptions(
             handlers=send.handlers(ctx), after_batch=ctx.settle, fast=FastSend(ctx).take if fast else None
@@ -124,6 +131,9 @@ async def _play(frames: list[bytes], step: int, fast: bool) -> tuple[list, list]
         data = b"".join(frames)
         for at in range(0, len(data), step):
             connection.data_received(data[at : at + step])
+        at_once = len(transport.data)
+        ctx.acks.flushed(ctx.store.flush())
+        ctx.settle()
         messages = []
         at = 0
         while (record := ctx.store.record_at(at)) is not None and at < ctx.store.log_end:
@@ -134,7 +144,7 @@ async def _play(frames: list[bytes], step: int, fast: bool) -> tuple[list, list]
         units = [ctx.store.unit("T", queue, offset) for queue, offset in queues]
         by_key = ctx.store.query("T", "k1", 32, 0, 2**62).buffers
         found = [decode_message(record).queue_offset for record in by_key]
-        return answers, [[_shown(message) for message in messages], ctx.stats.puts("T").count, units, found]
+        return answers, [[_shown(message) for message in messages], ctx.stats.puts("T").count, units, found, at_once]
 
 
 def _shown(message) -> tuple:

@@ -27,6 +27,9 @@ CODES = {
 }
 
 
+Settle = Callable[[PutStatus], None]  # writes an answer, once it is known what it says
+
+
 class Demand(Enum):
     """What a synchronous master needs of its replicas for one record."""
 
@@ -54,7 +57,7 @@ class AckDesk:
     def __init__(self, conf: Callable[[], BrokerConf], clock_ms: Callable[[], int]) -> None:
         self._conf = conf
         self._clock_ms = clock_ms
-        self._gate: AckGate[tuple[Request, Command]] = AckGate()
+        self._gate: AckGate[Settle] = AckGate()
         self.replicas: Replicas = NoReplicas()
         self.on_flush_wanted: list[Callable[[], None]] = []
 
@@ -69,11 +72,23 @@ class AckDesk:
 
         Call once per record, in the order of the log.
         """
-        conf = self._conf()
         if not wait or request.is_oneway:
             self.appended()
             return response
-        now_ms = self._clock_ms()
+
+        def send(status: PutStatus) -> None:
+            response.code = CODES[status]
+            request.connection.send(response)
+
+        status = self.hold(end, send)
+        if status is None:
+            return None
+        response.code = CODES[status]
+        return response
+
+    def hold(self, end: int, settle: Settle) -> PutStatus | None:
+        """What to tell now about the records up to `end`; None when `settle` will be told later."""
+        conf, now_ms = self._conf(), self._clock_ms()
         flush_deadline_ms = replica_deadline_ms = None
         status = PutStatus.PUT_OK
         if conf.store.flush_disk_type == "SYNC_FLUSH":
@@ -85,11 +100,10 @@ class AckDesk:
             elif demand is Demand.UNAVAILABLE:
                 status = PutStatus.SLAVE_NOT_AVAILABLE
         if flush_deadline_ms is None and replica_deadline_ms is None:
-            response.code = CODES[status]
-            return response
+            return status
         self._gate.add(
             end,
-            (request, response),
+            settle,
             flush_deadline_ms=flush_deadline_ms,
             replica_deadline_ms=replica_deadline_ms,
             status=status,
@@ -127,8 +141,6 @@ class AckDesk:
         for told in self.on_flush_wanted:
             told()
 
-    def _send(self, settled: list[Settled[tuple[Request, Command]]]) -> None:
+    def _send(self, settled: list[Settled[Settle]]) -> None:
         for one in settled:
-            request, response = one.answer
-            response.code = CODES[one.status]
-            request.connection.send(response)
+            one.answer(one.status)

@@ -1,8 +1,9 @@
-"""The usual send, as fast as Python allows: one message, JSON header, an ordinary topic, nothing to wait for.
+"""The usual send, as fast as Python allows: one message, a JSON header, an ordinary topic.
 
 What it trades: it knows by heart what `send` decides anew each time. Per queue it keeps a lane (checked topic,
 half an answer), per set of properties a shape (their normal form with the broker's own added), and it writes
-answers from a template. All frames of a chunk are walked in one loop.
+answers from a template. All frames of a chunk are walked in one loop, stored in one go, and wait together
+for flush and replicas where they must.
 
 Whatever is unusual is left where it is, and `send` handles that frame: another code, a binary header, a topic
 to be created, a delay, a transaction, a batch, a oneway, an error of any kind. Leaving it has no effect, so
@@ -12,10 +13,12 @@ there is no second set of error answers here. A property test holds both paths e
 from __future__ import annotations
 
 import struct
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 
+from twinlog.broker.ack_desk import CODES
 from twinlog.broker.names import RETRY_PREFIX, SEND_FORBIDDEN_TOPICS, topic_name_problem
 from twinlog.broker.send_template import BORN, BORN_DIGITS, Template, learn
 from twinlog.broker.stats import Tally
@@ -90,7 +93,7 @@ class _Lane:
     __slots__ = ("after_id", "before_id", "tally")
 
     def __init__(self, before_id: str, after_id: str, tally: Tally) -> None:
-        self.before_id = before_id  # the answer up to the physical offset in msgId
+        self.before_id = before_id  # the answer's members up to the physical offset in msgId
         self.after_id = after_id  # and from there to the queue offset
         self.tally = tally
 
@@ -153,6 +156,7 @@ class _Known:
 
 
 _NO_PLAN = _Plan(b"", b"", b"", 0, 0, 0, 0, 0, _Lane("", "", Tally()), b"", 0, "", "", 0, 0, 0, 0)
+Place = tuple[int, int, int]  # physical offset, queue offset, size
 Asker = tuple[_Lane, int | str, str, int]  # lane, opaque, unique key, end of the frame
 _PREFIXES = [_PREFIX.pack(length + 4, length) for length in range(1024)]
 
@@ -171,7 +175,7 @@ class FastSend:
         self._shapes: dict[str, _Shape | None] = {}  # by properties without UNIQ_KEY; None: unusual
         self._conf: BrokerConf | None = None
         self._topics_edition = -1
-        self._allowed = False
+        self._allowed = self._waits = False
         # A plug-in around the store sees every message, one by one.
         self._append_run = ctx.store.append_run if type(ctx.store) is MessageStore else lambda host, rows: []
 
@@ -218,6 +222,7 @@ class FastSend:
                     and key.isalnum()
                     and opaque.isdigit()
                     and len(opaque) < 10
+                    and (opaque[0] != 0x30 or len(opaque) == 1)
                 ):
                     uniq_key = key.decode()
                     properties, found = b"%b%b\x02" % (stored, key), (code, keys, uniq_key)
@@ -233,24 +238,37 @@ class FastSend:
             rows.append(decoded[0])
             askers.append(decoded[1])
             next_at, template, prefix = frame_end, None, b"\0"
-        return self._answer(askers, self._store(connection.peer, rows), out, at) if rows else at
+        places = self._store(connection.peer, rows) if rows else []
+        if not places:
+            return at
+        status: PutStatus | None = PutStatus.PUT_OK
+        if self._waits:
+            # Messages that came together wait together, for the last of them.
+            last_offset, _, last_size = places[-1]
+            status = ctx.acks.hold(last_offset + last_size, partial(self._deliver, connection, askers, places))
+        if status is not None:
+            self._answer(askers, places, status, out)
+        return askers[len(places) - 1][3]
 
-    def _answer(self, askers: list[Asker], places: list[tuple[int, int, int]], out: list[Buffer], at: int) -> int:
-        """Answer those whose message has a place; returns where the last of their frames ends."""
-        for (lane, opaque, uniq_key, frame_end), (physical_offset, queue_offset, size) in zip(
-            askers, places, strict=False
-        ):
+    def _deliver(self, connection: Connection, askers: list[Asker], places: list[Place], status: PutStatus) -> None:
+        """Write answers that had to wait."""
+        out: list[Buffer] = []
+        self._answer(askers, places, status, out)
+        connection.send(out)
+
+    def _answer(self, askers: list[Asker], places: list[Place], status: PutStatus, out: list[Buffer]) -> None:
+        """Answer those whose message has a place."""
+        begin = f'{{"code":{int(CODES[status])},"extFields":{{'
+        for (lane, opaque, uniq_key, _), (physical_offset, queue_offset, size) in zip(askers, places, strict=False):
             tally = lane.tally
             tally.count += 1
             tally.bytes += size
             answer = (
-                f"{lane.before_id}{physical_offset:016X}{lane.after_id}{queue_offset}"
+                f"{begin}{lane.before_id}{physical_offset:016X}{lane.after_id}{queue_offset}"
                 f'","transactionId":"{uniq_key}"}},"flag":1,"language":"JAVA","opaque":{opaque}{_TAIL}'
             ).encode()
             out.append(_prefix(len(answer)))
             out.append(answer)
-            at = frame_end
-        return at
 
     def _decode(self, header: bytes, body: bytes, frame_end: int, template: _Known | None) -> tuple[Row, Asker] | None:
         """The same for a header that fits no template; None when `send` must look at it."""
@@ -292,29 +310,15 @@ class FastSend:
         known = self._known[template.prefix] = _Known(template, fields, lane, shape)
         known.misses = before.misses if before is not None else 0
 
-    def _store(self, born_host: tuple[str, int], rows: list[Row]) -> list[tuple[int, int, int]]:
+    def _store(self, born_host: tuple[str, int], rows: list[Row]) -> list[Place]:
         """The places of the rows at the front that could be stored."""
         store = self._ctx.store
         places = self._append_run(born_host, rows)
         while len(places) < len(rows):
             # The next one is not ordinary for the log, most often because a new part of the segment begins with it.
-            topic, queue_id, body, properties, born_timestamp, flag, sys_flag, reconsume_times, found = rows[
-                len(places)
-            ]
-            appended = store.append(
-                Draft(
-                    topic,
-                    queue_id,
-                    body,
-                    properties,
-                    born_host,
-                    born_timestamp,
-                    flag,
-                    sys_flag,
-                    reconsume_times,
-                    found=found,
-                )
-            )
+            topic, queue_id, body, properties, born, flag, sys_flag, retries, found = rows[len(places)]
+            draft = Draft(topic, queue_id, body, properties, born_host, born, flag, sys_flag, retries, found=found)
+            appended = store.append(draft)
             if appended.status is not PutStatus.PUT_OK:
                 break
             places.append((appended.physical_offset, appended.queue_offset, appended.size))
@@ -330,12 +334,8 @@ class FastSend:
         self._known.clear()
         self._shapes.clear()
         settings = ctx.settings
-        self._allowed = (
-            ctx.is_master
-            and not ctx.acks.anything_waits
-            and not settings.send_accepted_from_ms
-            and bool(settings.permission & WRITE)
-        )
+        self._waits = ctx.acks.anything_waits
+        self._allowed = ctx.is_master and not settings.send_accepted_from_ms and bool(settings.permission & WRITE)
 
     def _open_lane(self, topic: str, queue_id: int) -> _Lane | None:
         ctx = self._ctx
@@ -352,7 +352,7 @@ class FastSend:
         marks = dumps(self._marks())[1:-1].decode()
         host = offset_message_id(settings.broker_ip1, settings.listen_port, 0)[:-16]
         lane = _Lane(
-            f'{{"code":0,"extFields":{{{marks},"msgId":"{host}',
+            f'{marks},"msgId":"{host}',
             f'","queueId":"{queue_id}","queueOffset":"',
             ctx.stats.puts(topic),
         )
@@ -365,7 +365,10 @@ class FastSend:
             return self._shapes[rest]
         pairs = decode_properties(rest)
         shape = None
-        if pairs.keys().isdisjoint(_UNUSUAL) and not any(name.startswith("TIMER_") for name in pairs):
+        unusual = not pairs.keys().isdisjoint(_UNUSUAL) or any(name.startswith("TIMER_") for name in pairs)
+        if self._waits and pairs.get(names.WAIT, "true").lower() != "true":
+            unusual = True  # it does not wait with the others
+        if not unusual:
             stored = encode_properties({**pairs, **self._marks(), names.CLUSTER: self._ctx.settings.cluster_name})
             shape = _Shape(stored + _UNIQ_KEY_BYTES, tags_code(pairs.get(names.TAGS, "")), pairs.get(names.KEYS, ""))
         if len(self._shapes) >= _SHAPES_MAX:
