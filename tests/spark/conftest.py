@@ -34,6 +34,7 @@ def spark(tmp_path_factory):
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
             "spark.driver.memory": "1g",
+            "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",  # short runs: compile little
             "spark.log.level": "ERROR",
         },
     )

@@ -72,3 +72,12 @@ def test_both_sources_can_be_found_by_their_modules():
 
     assert pyspark_rocketmq.DefaultSource.name() == "rocketmq"
     assert pyspark_rocketmq_store.DefaultSource.name() == "rocketmq_store"
+
+
+def test_a_session_that_does_not_use_them_pays_little_for_the_sources():
+    """Spark imports every pyspark_ module once to learn the names."""
+    heavy = "{'numpy', 'pyarrow', 'asyncio', 'twinlog.client'}"
+    code = f"import sys, pyspark_rocketmq, pyspark_rocketmq_store; print(sorted({heavy} & set(sys.modules)))"
+    known = f"import sys, pyspark.sql.datasource; print(sorted({heavy} & set(sys.modules)))"
+    told = [subprocess.run([sys.executable, "-c", one], capture_output=True, text=True).stdout for one in (code, known)]
+    assert told[0] == told[1] != ""

@@ -90,3 +90,9 @@ class OptionValues:
         if match is None or value < low:
             raise BadOption(f"option {name} is {text!r}: give a number with a unit, for example {example}")
         return value
+
+
+def option_includes_properties(given: Mapping[str, str]) -> bool:
+    """The one option that the schema depends on; it is asked for before Spark says whether it reads or writes."""
+    text = {name.lower(): value for name, value in given.items()}.get("includeproperties", "true")
+    return text.strip().lower() != "false"

@@ -278,9 +278,3 @@ def _by_time(values: OptionValues, one: str, each: str) -> Position | None:
     if text is None:
         return None
     return Position(Place.TIMES, numbers=parse_queue_numbers(each, text, low=0))
-
-
-def option_includes_properties(given: Mapping[str, str]) -> bool:
-    """The one option that the schema depends on; it is asked for before Spark says whether it reads or writes."""
-    text = {name.lower(): value for name, value in given.items()}.get("includeproperties", "true")
-    return text.strip().lower() != "false"

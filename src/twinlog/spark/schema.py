@@ -9,24 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from twinlog.spark.errors import BadSchema, nearest
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql.types import StructType
 
 Columns = dict[str, str]  # name -> type as Spark's DDL writes it
-
-_ARROW_TYPES = {
-    "string": pa.string(),
-    "binary": pa.binary(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "boolean": pa.bool_(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "map<string,string>": pa.map_(pa.string(), pa.string()),
-}
 
 # bodyCRC is that of the body as the broker stored it. A body that was sent compressed arrives inflated, and
 # sysFlag then has no compression bits.
@@ -53,6 +42,45 @@ MESSAGE_COLUMNS: Columns = {
     "preparedTransactionOffset": "bigint",
 }
 STORE_MESSAGE_COLUMNS: Columns = {**MESSAGE_COLUMNS, "segment": "string"}
+TABLE_COLUMNS: dict[str, Columns] = {
+    "consume_queue": {
+        "topic": "string",
+        "brokerName": "string",
+        "queueId": "int",
+        "queueOffset": "bigint",
+        "commitLogOffset": "bigint",
+        "size": "int",
+        "tagsCode": "bigint",
+        "batchSize": "int",
+    },
+    "index": {
+        "brokerName": "string",
+        "file": "string",
+        "entry": "int",
+        "keyHash": "int",
+        "commitLogOffset": "bigint",
+        "storeTimestamp": "timestamp",
+        "previousEntry": "int",
+    },
+    "consumer_offsets": {
+        "topic": "string",
+        "brokerName": "string",
+        "consumerGroup": "string",
+        "queueId": "int",
+        "offset": "bigint",
+    },
+    "topic_configs": {
+        "topic": "string",
+        "brokerName": "string",
+        "readQueueNums": "int",
+        "writeQueueNums": "int",
+        "perm": "int",
+        "topicFilterType": "string",
+        "topicSysFlag": "int",
+        "order": "boolean",
+        "attributes": "map<string,string>",
+    },
+}
 
 
 def message_columns(base: Columns, *, include_properties: bool) -> Columns:
@@ -66,7 +94,18 @@ def ddl(columns: Columns) -> str:
 
 
 def arrow_schema(columns: Columns) -> pa.Schema:
-    return pa.schema([pa.field(name, _ARROW_TYPES[kind]) for name, kind in columns.items()])
+    import pyarrow as pa  # not at the top: Spark imports the sources only to learn their names
+
+    types = {
+        "string": pa.string(),
+        "binary": pa.binary(),
+        "int": pa.int32(),
+        "bigint": pa.int64(),
+        "boolean": pa.bool_(),
+        "timestamp": pa.timestamp("us", tz="UTC"),
+        "map<string,string>": pa.map_(pa.string(), pa.string()),
+    }
+    return pa.schema([pa.field(name, types[kind]) for name, kind in columns.items()])
 
 
 def chosen_columns(schema: StructType, known: Columns) -> Columns:
@@ -94,4 +133,6 @@ def checked(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def batch_of(arrays: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
+    import pyarrow as pa
+
     return checked(pa.RecordBatch.from_arrays(list(arrays), schema=schema), schema)

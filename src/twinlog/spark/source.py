@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
-from twinlog.spark.options import option_includes_properties, read_options
+from twinlog.spark.option_values import option_includes_properties
 from twinlog.spark.schema import MESSAGE_COLUMNS, chosen_columns, ddl, message_columns
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ class RocketmqSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from twinlog.spark.batch_reader import FilteringQueueReader, QueueReader
+        from twinlog.spark.options import read_options
 
         options = read_options(self.options, streaming=False)
         columns = chosen_columns(
@@ -42,6 +43,7 @@ class RocketmqSource(DataSource):
         return FilteringQueueReader(options, columns) if self.pushes_filters else QueueReader(options, columns)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from twinlog.spark.options import read_options
         from twinlog.spark.stream_reader import QueueStreamReader
 
         options = read_options(self.options, streaming=True)

@@ -16,7 +16,7 @@ from twinlog.spark.filters import Limits
 from twinlog.spark.schema import Columns
 from twinlog.spark.store_options import StoreDirectory, StoreOptions
 from twinlog.spark.store_plan import SegmentFile, StoreRange, list_segments
-from twinlog.spark.store_source import read_messages
+from twinlog.spark.store_reader import read_messages
 from twinlog.telemetry.log import get_logger
 
 log = get_logger(__name__)

@@ -10,50 +10,11 @@ import pyarrow as pa
 
 from twinlog.metadata.tables import open_tables
 from twinlog.spark.errors import BadOption
-from twinlog.spark.schema import Columns, arrow_schema, batch_of
+from twinlog.spark.schema import TABLE_COLUMNS, Columns, arrow_schema, batch_of
 from twinlog.spark.store_options import StoreDirectory, StoreOptions
 from twinlog.store.consume_queue import FILL_SIZE
 from twinlog.store.offline import OfflineIndexFile, OfflineStore
 
-TABLE_COLUMNS: dict[str, Columns] = {
-    "consume_queue": {
-        "topic": "string",
-        "brokerName": "string",
-        "queueId": "int",
-        "queueOffset": "bigint",
-        "commitLogOffset": "bigint",
-        "size": "int",
-        "tagsCode": "bigint",
-        "batchSize": "int",
-    },
-    "index": {
-        "brokerName": "string",
-        "file": "string",
-        "entry": "int",
-        "keyHash": "int",
-        "commitLogOffset": "bigint",
-        "storeTimestamp": "timestamp",
-        "previousEntry": "int",
-    },
-    "consumer_offsets": {
-        "topic": "string",
-        "brokerName": "string",
-        "consumerGroup": "string",
-        "queueId": "int",
-        "offset": "bigint",
-    },
-    "topic_configs": {
-        "topic": "string",
-        "brokerName": "string",
-        "readQueueNums": "int",
-        "writeQueueNums": "int",
-        "perm": "int",
-        "topicFilterType": "string",
-        "topicSysFlag": "int",
-        "order": "boolean",
-        "attributes": "map<string,string>",
-    },
-}
 _PARTITIONS_PER_STORE = 16
 
 

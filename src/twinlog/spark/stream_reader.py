@@ -135,9 +135,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             latest = {**self._cluster.max_offsets(known), **gone}
             new = sorted(set(queues) - set(position))
         for queue in [queue for queue, at in position.items() if latest[queue] < at]:
-            what = (
-                f"the stream was at {position[queue]}, the queue now ends at {latest[queue]}: is it a new topic?"
-            )
+            what = f"the stream was at {position[queue]}, the queue now ends at {latest[queue]}: is it a new topic?"
             self._on_loss(where(queue), what)
             new.append(queue)
         # In the end of this batch a new queue stands at its beginning: the batch after it finds it there, and a replay
