@@ -43,6 +43,7 @@ Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 _PREFIX = struct.Struct(">iI")
 _UNIQ_KEY = names.UNIQ_KEY + names.NAME_END
 _UNIQ_KEY_BYTES = _UNIQ_KEY.encode()
+_KEYS = names.KEYS + names.NAME_END
 _TAIL = f',"serializeTypeCurrentRPC":"JSON","version":{VERSION}}}'
 _SHAPES_MAX = 4096
 _LANES_MAX = 65536
@@ -163,6 +164,17 @@ _PREFIXES = [_PREFIX.pack(length + 4, length) for length in range(1024)]
 
 def _prefix(header_length: int) -> bytes:
     return _PREFIXES[header_length] if header_length < 1024 else _PREFIX.pack(header_length + 4, header_length)
+
+
+def _split_keys(text: str) -> tuple[str, str]:
+    """(keys, the other properties): the user's keys differ from message to message, like the unique one."""
+    at = text.find(_KEYS)
+    if at < 0 or (at and text[at - 1] != "\x02") or text.count(_KEYS) > 1:
+        return "", text
+    end = text.find("\x02", at)
+    end = len(text) if end < 0 else end
+    keys = text[at + len(_KEYS) : end]
+    return (keys, text[:at] + text[end + 1 :]) if keys else ("", text)
 
 
 class FastSend:
@@ -289,13 +301,16 @@ class FastSend:
         uniq_key = text[key_at + 9 : key_end]
         if not uniq_key.isalnum() or not uniq_key.isascii():
             return None
-        shape = self._shape(text[:key_at] + text[key_end + 1 :])
+        keys, rest = _split_keys(text[:key_at] + text[key_end + 1 :])
+        shape = self._shape(rest)
         if shape is None:
             return None
-        if template is None or template.misses < _MISSES_MAX:
+        if not keys and (template is None or template.misses < _MISSES_MAX):
             self._learn(header, fields, uniq_key, lane, shape, template)
         properties = b"%b%b\x02" % (shape.stored, uniq_key.encode())
-        found = (shape.tags_code, shape.keys, uniq_key)
+        if keys:
+            properties += b"KEYS\x01%b\x02" % keys.encode()
+        found = (shape.tags_code, keys or shape.keys, uniq_key)
         row = (fields.b, fields.e, body, properties, fields.g, fields.h, fields.f, fields.j, found)
         return row, (lane, command.opaque, uniq_key, frame_end)
 
