@@ -80,10 +80,12 @@ def change_role(
 async def _watch(admin: Admin, cluster: str | None, broker: str | None, interval: float, as_json: bool) -> None:
     catch_up, live = CatchUp(), None
     if sys.stdout.isatty() and not as_json:
+        from rich.console import Console
         from rich.live import Live
 
-        live = Live(auto_refresh=False, vertical_overflow="visible")
-        live.start()
+        if not (console := Console()).is_dumb_terminal:
+            live = Live(console=console, auto_refresh=False, vertical_overflow="visible")
+            live.start()
     try:
         while True:
             began = time.monotonic()
