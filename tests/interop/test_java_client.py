@@ -30,6 +30,7 @@ def test_a_sync_send_is_stored_as_it_was_sent(saw):
         assert message["body"] == f"sync-{number}-你好"
         assert (message["tags"], message["keys"], message["flag"]) == (f"tag{number % 2}", f"key{number}", number)
         assert message["properties"]["colour"] == f"blue {number}"
+        assert message["properties"]["颜色"] == '蓝 🚀 = {"a":1}'
         assert (message["queueId"], message["queueOffset"]) == (sent["queueId"], sent["queueOffset"])
     assert not stored
 
@@ -94,9 +95,14 @@ def test_a_body_over_the_limit_is_refused_with_message_illegal(saw):
     assert "CODE: 13 " in saw["too big"]
 
 
+@scenario("refusals")
+def test_properties_over_the_limit_are_refused_with_message_illegal(saw):
+    assert "CODE: 13 " in saw["long properties"]
+
+
 @scenario("tags")
 def test_a_tag_subscription_gets_its_tags_only(saw):
-    assert Counter(saw["bodies"]) == {"red": 2, "green": 2}
+    assert Counter(saw["bodies"]) == {"red": 2, "green": 2, "绿色": 1, "🚀": 1}
 
 
 @scenario("sql92")
@@ -139,6 +145,22 @@ def test_two_consumers_of_a_group_share_the_queues_and_one_takes_over(saw):
     assert saw["second"]
     assert set(saw["first"] + saw["second"]) == {f"shared-{number}" for number in range(40)}
     assert set(saw["alone"]) >= {f"alone-{number}" for number in range(8)}
+
+
+@scenario("volume")
+def test_thousands_of_messages_in_flight_are_all_accepted_and_all_received(saw):
+    assert saw == {"accepted": 6000, "received": 6000, "errors": []}
+
+
+@scenario("from_last")
+def test_a_new_group_reads_a_young_topic_from_its_beginning(saw):
+    assert set(saw["bodies"]) == {"before", "after"}
+
+
+@scenario("recreated_topic")
+def test_a_topic_created_again_starts_from_nothing(saw):
+    assert saw["offsets"] == [0, 1]
+    assert saw["bodies"] == ["new-0", "new-1"]
 
 
 @scenario("broadcasting")

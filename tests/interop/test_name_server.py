@@ -21,5 +21,5 @@ def test_messages_flow_when_name_server_and_broker_are_of_different_make(names_o
         client = JavaRocketmq("5.5.0" if "5.5.0" in names_of + broker_of else "4.9.7")
         lines = run_scenarios(Cluster(maker, names, broker), client, ["sync", "tags", "auto_topic"])
     assert {name: line.get("error") for name, line in lines.items()} == {"sync": None, "tags": None, "auto_topic": None}
-    assert sorted(lines["tags"]["saw"]["bodies"]) == ["green", "green", "red", "red"]
+    assert sorted(lines["tags"]["saw"]["bodies"]) == ["green", "green", "red", "red", "绿色", "🚀"]
     assert lines["auto_topic"]["saw"]["queues"] == 3

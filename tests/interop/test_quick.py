@@ -22,5 +22,5 @@ def test_the_java_client_sends_pulls_and_is_pushed_what_it_subscribed_to(tmp_pat
         assert names.stop() == 0
     assert {name: line.get("error") for name, line in lines.items()} == {"sync": None, "tags": None, "pull": None}
     assert len(lines["sync"]["saw"]["read"]) == 8
-    assert Counter(lines["tags"]["saw"]["bodies"]) == {"red": 2, "green": 2}
+    assert Counter(lines["tags"]["saw"]["bodies"]) == {"red": 2, "green": 2, "绿色": 1, "🚀": 1}
     assert lines["pull"]["saw"]["held"] == ["late"]

@@ -1,18 +1,27 @@
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collection;
+import java.util.Collections;
 import java.util.List;
 import java.util.Map;
+import java.util.Random;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.Semaphore;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.PullResult;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.SendCallback;
+import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
@@ -24,15 +33,16 @@ final class ConsumeScenarios {
     static Map<String, Object> tags(Bench bench) throws Exception {
         bench.createTopic(bench.topic, 2);
         DefaultMQPushConsumer consumer = bench.pushConsumer();
-        consumer.subscribe(bench.topic, "red || green");
+        consumer.subscribe(bench.topic, "red || green || \u7eff\u8272 || \ud83d\ude80");
         Inbox inbox = new Inbox();
         inbox.listen(consumer);
         bench.start(consumer);
         DefaultMQProducer producer = bench.producer();
-        for (String tag : Arrays.asList("red", "blue", "green", "red", "yellow", "green", "blue")) {
+        String[] tags = {"red", "blue", "green", "red", "yellow", "green", "blue", "\u7eff\u8272", "\ud83d\ude80", "\u7eff"};
+        for (String tag : tags) {
             producer.send(Bench.message(bench.topic, tag, null, tag));
         }
-        inbox.awaitSize(4, 30_000);
+        inbox.awaitSize(6, 30_000);
         inbox.settle(300);
         return Bench.facts("bodies", inbox.bodies());
     }
@@ -171,6 +181,84 @@ final class ConsumeScenarios {
         inboxes.get(0).awaitSize(first.size() + 8, 30_000);
         List<String> later = inboxes.get(0).bodies().subList(first.size(), inboxes.get(0).size());
         return Bench.facts("shared", shared, "first", first, "second", second, "taken over", taken, "alone", later);
+    }
+
+    /** Many messages at once, large and small, to two consumers. */
+    static Map<String, Object> volume(Bench bench) throws Exception {
+        bench.createTopic(bench.topic, 8);
+        Map<String, Integer> times = new ConcurrentHashMap<>();
+        for (int i = 0; i < 2; i++) {
+            DefaultMQPushConsumer consumer = bench.pushConsumer();
+            consumer.setPullBatchSize(64);
+            consumer.subscribe(bench.topic, "*");
+            consumer.registerMessageListener((MessageListenerConcurrently) (arrived, context) -> {
+                arrived.forEach(message -> times.merge(message.getKeys() + ":" + message.getBody().length, 1, Integer::sum));
+                return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+            });
+            bench.start(consumer);
+        }
+        DefaultMQProducer producer = bench.producer();
+        producer.setRetryTimesWhenSendAsyncFailed(0);
+        int count = 6000;
+        AtomicInteger accepted = new AtomicInteger();
+        ConcurrentLinkedQueue<String> errors = new ConcurrentLinkedQueue<>();
+        Semaphore inFlight = new Semaphore(256);
+        Random random = new Random(3);
+        for (int i = 0; i < count; i++) {
+            inFlight.acquire();
+            byte[] body = new byte[1 + random.nextInt(3000)];
+            random.nextBytes(body);
+            producer.send(new Message(bench.topic, "t", String.valueOf(i), body), new SendCallback() {
+                @Override
+                public void onSuccess(SendResult result) {
+                    accepted.incrementAndGet();
+                    inFlight.release();
+                }
+
+                @Override
+                public void onException(Throwable error) {
+                    errors.add(error.toString());
+                    inFlight.release();
+                }
+            });
+        }
+        inFlight.acquire(256);
+        Bench.await(60_000, () -> times.size() >= accepted.get());
+        return Bench.facts("accepted", accepted.get(), "received", times.size(), "errors", errors);
+    }
+
+    /** A new group that wants only the newest still gets what lies before it in a young topic. */
+    static Map<String, Object> fromLast(Bench bench) throws Exception {
+        bench.createTopic(bench.topic, 1);
+        DefaultMQProducer producer = bench.producer();
+        producer.send(Bench.message(bench.topic, null, null, "before"));
+        DefaultMQPushConsumer consumer = bench.pushConsumer();
+        consumer.setConsumeFromWhere(org.apache.rocketmq.common.consumer.ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET);
+        consumer.subscribe(bench.topic, "*");
+        Inbox inbox = new Inbox();
+        inbox.listen(consumer);
+        bench.start(consumer);
+        Bench.await(40_000, () -> queues(consumer, bench) == 1);
+        producer.send(Bench.message(bench.topic, null, null, "after"));
+        inbox.awaitSize(2, 20_000);
+        return Bench.facts("bodies", inbox.bodies());
+    }
+
+    /** A topic is deleted and created again under the same name. */
+    static Map<String, Object> recreatedTopic(Bench bench) throws Exception {
+        bench.createTopic(bench.topic, 1);
+        DefaultMQProducer producer = bench.producer();
+        for (int i = 0; i < 3; i++) {
+            producer.send(Bench.message(bench.topic, null, null, "old-" + i));
+        }
+        bench.admin().deleteTopicInBroker(Collections.singleton(bench.broker), bench.topic);
+        bench.createTopic(bench.topic, 1);
+        MessageQueue queue = new MessageQueue(bench.topic, "broker-a", 0);
+        List<Object> offsets = new ArrayList<>();
+        for (int i = 0; i < 2; i++) {
+            offsets.add(producer.send(Bench.message(bench.topic, null, null, "new-" + i), queue).getQueueOffset());
+        }
+        return Bench.facts("offsets", offsets, "bodies", SendScenarios.bodies(bench.readAll(bench.topic)));
     }
 
     static Map<String, Object> broadcasting(Bench bench) throws Exception {

@@ -38,6 +38,9 @@ public final class Scenarios {
         ALL.put("orderly", ConsumeScenarios::orderly);
         ALL.put("orderly_take_over", ConsumeScenarios::orderlyTakeOver);
         ALL.put("consume_directly", ConsumeScenarios::consumeDirectly);
+        ALL.put("volume", ConsumeScenarios::volume);
+        ALL.put("from_last", ConsumeScenarios::fromLast);
+        ALL.put("recreated_topic", ConsumeScenarios::recreatedTopic);
         ALL.put("clustering", ConsumeScenarios::clustering);
         ALL.put("broadcasting", ConsumeScenarios::broadcasting);
         ALL.put("lite_pull", ConsumeScenarios::litePull);

@@ -29,6 +29,7 @@ final class SendScenarios {
             Message message = Bench.message(bench.topic, "tag" + i % 2, "key" + i, "sync-" + i + "-\u4f60\u597d");
             message.setFlag(i);
             message.putUserProperty("colour", "blue " + i);
+            message.putUserProperty("\u989c\u8272", "\u84dd \ud83d\ude80 = {\"a\":1}");
             sent.add(Bench.describe(producer.send(message)));
         }
         return Bench.facts("sent", sent, "read", describe(bench.readAll(bench.topic)));
@@ -191,6 +192,11 @@ final class SendScenarios {
         producer.setCompressMsgBodyOverHowmuch(64 << 20);
         return Bench.facts(
             "too big", refusal(() -> producer.send(new Message("T_big", new byte[5 << 20]))),
+            "long properties", refusal(() -> {
+                Message message = Bench.message("T_big", null, null, "small");
+                message.putUserProperty("long", String.join("", Collections.nCopies(33_000, "x")));
+                producer.send(message);
+            }),
             "system topic", refusal(() -> producer.send(Bench.message("SCHEDULE_TOPIC_XXXX", null, null, "no"))));
     }
 
