@@ -64,7 +64,9 @@ class Clusters:
         if key not in self._running:
             maker = implementation(name)
             names = self._stack.enter_context(maker.name_server(self._home / key / "namesrv"))
-            broker = self._stack.enter_context(maker.broker(self._home / key / "broker", names.address))
+            # Java: a half message whose producer is gone keeps a core busy until it is given up.
+            conf = {"transactionCheckMax": "3"}
+            broker = self._stack.enter_context(maker.broker(self._home / key / "broker", names.address, **conf))
             self._running[key] = Cluster(maker, names, broker)
         return self._running[key]
 

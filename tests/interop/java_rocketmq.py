@@ -42,7 +42,6 @@ TEST_CONF = {
     "enablePropertyFilter": "true",
     "transactionTimeOut": "4000",
     "transactionCheckInterval": "1000",
-    "transactionCheckMax": "3",  # Java: a half message whose producer is gone keeps a core busy until it is given up
     "messageDelayLevel": "1s 2s " + " ".join(["1s"] * 16),
     "waitTimeMillsInSendQueue": "5000",
     "osPageCacheBusyTimeOutMills": "10000",
