@@ -51,17 +51,20 @@ class QueueReader(DataSourceReader):
         )
 
     def _limited(self, cluster: Cluster, ranges: list[QueueRange]) -> list[QueueRange]:
-        """The ranges without what filters on offset and time exclude; store times never fall within a queue."""
+        """The ranges without what filters on offset and time exclude; store times never fall within a queue.
+
+        Brokers of 4.x answer with any message of the very time, or with the nearest: the margins allow for that.
+        """
         limits = self._limits
         queues = [one.queue for one in ranges]
         low: Offsets = dict.fromkeys(queues, limits.low.get("queueOffset", 0))
         high: Offsets = dict.fromkeys(queues, limits.high.get("queueOffset", 1 << 62) + 1)
         if "storeTimestamp" in limits.low:
-            found = cluster.offsets_at(dict.fromkeys(queues, max(limits.low["storeTimestamp"], 0)))
+            found = cluster.offsets_at(dict.fromkeys(queues, max(limits.low["storeTimestamp"] - 1, 0)))
             low = {queue: max(low[queue], found[queue]) for queue in queues}
         if "storeTimestamp" in limits.high:
             found = cluster.offsets_at(dict.fromkeys(queues, max(limits.high["storeTimestamp"] + 1, 0)))
-            high = {queue: min(high[queue], found[queue]) for queue in queues}
+            high = {queue: min(high[queue], found[queue] + 1) for queue in queues}
         cut = [QueueRange(r.queue, max(r.start, low[r.queue]), min(r.end, high[r.queue])) for r in ranges]
         return [one for one in cut if one.start < one.end]
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from twinlog.client.errors import BrokerRefused, NoNameServer, NoRoute
+from twinlog.client.pulling import PULL_CODES, pull_header, subscription_of
 from twinlog.client.routes import TopicRoute, read_route
 from twinlog.net.errors import NetError
 from twinlog.spark.errors import CannotRead
@@ -23,6 +24,7 @@ from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.command import Command
 from twinlog.wire.fields import encode_fields
 from twinlog.wire.headers import QueryOffsetHeader, QueueHeader, SearchOffsetHeader, UpdateOffsetHeader
+from twinlog.wire.message import decode_message
 
 T = TypeVar("T")
 MASTER_ID = 0
@@ -102,6 +104,17 @@ class Cluster:
             return Command(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, fields=encode_fields(header))
 
         return self._offsets(times_ms, request)
+
+    def store_times(self, group: str, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+        """When the messages at these offsets were stored; without those that are not there."""
+
+        def request(queue: MessageQueue) -> Command:
+            subscription = subscription_of(queue.topic, "*")
+            header = pull_header(group, queue, offsets[queue], subscription, count_max=1, send_subscription=True)
+            return Command(RequestCode.PULL_MESSAGE, fields=encode_fields(header))
+
+        answers = self._ask_brokers(offsets, request, PULL_CODES)
+        return {q: decode_message(answer.body).store_timestamp for q, answer in answers.items() if len(answer.body)}
 
     def committed(self, group: str, queues: Iterable[MessageQueue]) -> Offsets:
         """Where the group goes on; queues in which it never committed are left out."""

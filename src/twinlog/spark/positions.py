@@ -10,6 +10,7 @@ from twinlog.spark.errors import BadOption
 from twinlog.spark.fetch import tell_loss
 from twinlog.spark.offsets import EARLIEST, LATEST, Offsets, where
 from twinlog.spark.options import Place, Position, ReadOptions
+from twinlog.spark.times import exact_offsets
 from twinlog.wire.bodies import MessageQueue
 
 
@@ -56,7 +57,8 @@ def starting_offsets(options: ReadOptions, cluster: Cluster, queues: Sequence[Me
     if position.place is Place.LATEST:
         return high
     if position.place in (Place.TIME, Place.TIMES):
-        found = cluster.offsets_at(_times(position, queues, "startingOffsetsByTimestamp"))
+        times_ms = _times(position, queues, "startingOffsetsByTimestamp")
+        found = exact_offsets(cluster, options.pull_group, times_ms, low, high)
         return {queue: _started(options, position, queue, found[queue], high[queue]) for queue in queues}
     if position.place is Place.GROUP:
         assert options.consumer_group is not None
@@ -75,7 +77,8 @@ def ending_offsets(options: ReadOptions, cluster: Cluster, queues: Sequence[Mess
     if position.place is Place.LATEST:
         return high
     if position.place in (Place.TIME, Place.TIMES):
-        return cluster.offsets_at(_times(position, queues, "endingOffsetsByTimestamp"))
+        times_ms = _times(position, queues, "endingOffsetsByTimestamp")
+        return exact_offsets(cluster, options.pull_group, times_ms, cluster.min_offsets(queues), high)
     ends = {}
     for queue, number in _numbers(position, queues, "endingOffsets").items():
         if number > high[queue]:
