@@ -21,7 +21,6 @@ import msgspec
 from twinlog.broker.ack_desk import CODES
 from twinlog.broker.names import RETRY_PREFIX, SEND_FORBIDDEN_TOPICS, topic_name_problem
 from twinlog.broker.send_template import BORN, BORN_DIGITS, Template, learn
-from twinlog.broker.stats import Tally
 from twinlog.broker.topic_creation import WRITE
 from twinlog.store.append import Draft, PutStatus
 from twinlog.store.message_store import MessageStore
@@ -35,12 +34,14 @@ from twinlog.wire.sys_flag import TRANSACTION_MASK
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
+    from twinlog.broker.stats import Tally
     from twinlog.net.connection import Buffer, Connection
     from twinlog.settings.broker_conf import BrokerConf
     from twinlog.store.append_run import Row
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 _PREFIX = struct.Struct(">iI")
+_unpack = _PREFIX.unpack_from
 _UNIQ_KEY = names.UNIQ_KEY + names.NAME_END
 _UNIQ_KEY_BYTES = _UNIQ_KEY.encode()
 _KEYS = names.KEYS + names.NAME_END
@@ -156,7 +157,6 @@ class _Known:
         )
 
 
-_NO_PLAN = _Plan(b"", b"", b"", 0, 0, 0, 0, 0, _Lane("", "", Tally()), b"", 0, "", "", 0, 0, 0, 0)
 Place = tuple[int, int, int]  # physical offset, queue offset, size
 Asker = tuple[_Lane, int | str, str, int]  # lane, opaque, unique key, end of the frame
 _PREFIXES = [_PREFIX.pack(length + 4, length) for length in range(1024)]
@@ -164,6 +164,13 @@ _PREFIXES = [_PREFIX.pack(length + 4, length) for length in range(1024)]
 
 def _prefix(header_length: int) -> bytes:
     return _PREFIXES[header_length] if header_length < 1024 else _PREFIX.pack(header_length + 4, header_length)
+
+
+def _begin(status: PutStatus) -> str:
+    return f'{{"code":{int(CODES[status])},"extFields":{{'
+
+
+_OK_BEGIN = _begin(PutStatus.PUT_OK)
 
 
 def _split_keys(text: str) -> tuple[str, str]:
@@ -182,6 +189,7 @@ class FastSend:
 
     def __init__(self, ctx: BrokerContext) -> None:
         self._ctx = ctx
+        self._topics = ctx.topics
         self._lanes: dict[tuple[str, int], _Lane] = {}
         self._known: dict[bytes, _Known] = {}  # by prefix
         self._shapes: dict[str, _Shape | None] = {}  # by properties without UNIQ_KEY; None: unusual
@@ -194,54 +202,25 @@ class FastSend:
     def take(self, connection: Connection, data: bytes, at: int, end: int, out: list[Buffer]) -> int:
         """Handle frames from `at` on until one is unusual or incomplete; returns where that one begins."""
         ctx = self._ctx
-        if ctx.conf is not self._conf or ctx.topics.edition != self._topics_edition:
+        if ctx.conf is not self._conf or self._topics.edition != self._topics_edition:
             self._renew()
         if not self._allowed:
             return at
         rows: list[Row] = []
         askers: list[Asker] = []
-        known, unpack = self._known, _PREFIX.unpack_from
-        template: _Known | None = None
-        next_at, prefix = at, b"\0"  # with which no header begins
-        before, after, trailer, born_skip, key_skip, key_length, after_length, trailer_length = _NO_PLAN[:8]
-        lane, stored, code, keys, topic, queue_id, flag, sys_flag, retries = _NO_PLAN[8:]
-        while end - next_at > 20:
-            length, header_length = unpack(data, next_at)
+        next_at = at
+        while end - next_at > 20 and data[next_at + 8 : next_at + 20] == b'{"code":310,':
+            length, header_length = _unpack(data, next_at)
             header_at = next_at + 8
             body_at, frame_end = header_at + header_length, next_at + 4 + length
             # A binary header has its type in the top byte, which makes the length larger than any frame.
             if not body_at < frame_end <= end:
                 break
-            if not data.startswith(prefix, header_at):
-                if data[header_at : header_at + 12] != b'{"code":310,':
-                    break
-                template = known.get(data[header_at : data.find(BORN, header_at, body_at) + 5])
-                if template is not None:
-                    prefix, plan = template.prefix, template.plan
-                    before, after, trailer, born_skip, key_skip, key_length, after_length, trailer_length = plan[:8]
-                    lane, stored, code, keys, topic, queue_id, flag, sys_flag, retries = plan[8:]
+            template = self._known.get(data[header_at : data.find(BORN, header_at, body_at) + 5])
             if template is not None:
-                born_at, key_at = header_at + born_skip, header_at + key_skip
-                key_end, trailer_at = key_at + key_length, body_at - trailer_length
-                opaque_at = key_end + after_length
-                born, key = data[born_at : born_at + BORN_DIGITS], data[key_at:key_end]
-                opaque = data[opaque_at:trailer_at]
-                if (
-                    data.startswith(before, born_at + BORN_DIGITS)
-                    and data.startswith(after, key_end)
-                    and data.startswith(trailer, trailer_at)
-                    and born.isdigit()
-                    and key.isalnum()
-                    and opaque.isdigit()
-                    and len(opaque) < 10
-                    and (opaque[0] != 0x30 or len(opaque) == 1)
-                ):
-                    uniq_key = key.decode()
-                    properties, found = b"%b%b\x02" % (stored, key), (code, keys, uniq_key)
-                    body = data[body_at:frame_end]
-                    rows.append((topic, queue_id, body, properties, int(born), flag, sys_flag, retries, found))
-                    askers.append((lane, opaque.decode(), uniq_key, frame_end))
-                    next_at = frame_end
+                fitting_end = self._take_fitting(template, data, next_at, end, rows, askers)
+                if fitting_end > next_at:
+                    next_at = fitting_end
                     continue
                 template.misses += 1
             decoded = self._decode(data[header_at:body_at], data[body_at:frame_end], frame_end, template)
@@ -249,28 +228,70 @@ class FastSend:
                 break
             rows.append(decoded[0])
             askers.append(decoded[1])
-            next_at, template, prefix = frame_end, None, b"\0"
-        places = self._store(connection.peer, rows) if rows else []
-        if not places:
+            next_at = frame_end
+        if not rows:
             return at
-        status: PutStatus | None = PutStatus.PUT_OK
-        if self._waits:
+        places = self._append_run(connection.peer, rows)
+        if len(places) < len(rows):
+            places = self._store_rest(connection.peer, rows, places)
+            if not places:
+                return at
+        if not self._waits:
+            self._answer(askers, places, _OK_BEGIN, out)
+        else:
             # Messages that came together wait together, for the last of them.
             last_offset, _, last_size = places[-1]
             status = ctx.acks.hold(last_offset + last_size, partial(self._deliver, connection, askers, places))
-        if status is not None:
-            self._answer(askers, places, status, out)
+            if status is not None:
+                self._answer(askers, places, _begin(status), out)
         return askers[len(places) - 1][3]
+
+    @staticmethod
+    def _take_fitting(
+        template: _Known, data: bytes, next_at: int, end: int, rows: list[Row], askers: list[Asker]
+    ) -> int:
+        """Read frames as long as their headers fit `template`; returns where the first begins that does not."""
+        prefix = template.prefix
+        (before, after, trailer, born_skip, key_skip, key_length, after_length, trailer_length,
+         lane, stored, code, keys, topic, queue_id, flag, sys_flag, retries) = template.plan  # fmt: skip
+        unpack, startswith = _unpack, data.startswith
+        while end - next_at > 20:
+            length, header_length = unpack(data, next_at)
+            header_at = next_at + 8
+            body_at, frame_end = header_at + header_length, next_at + 4 + length
+            born_at, key_at = header_at + born_skip, header_at + key_skip
+            key_end, trailer_at = key_at + key_length, body_at - trailer_length
+            opaque_at = key_end + after_length
+            born, key, opaque = data[born_at : born_at + BORN_DIGITS], data[key_at:key_end], data[opaque_at:trailer_at]
+            if not (
+                body_at < frame_end <= end
+                and startswith(prefix, header_at)
+                and startswith(before, born_at + BORN_DIGITS)
+                and startswith(after, key_end)
+                and startswith(trailer, trailer_at)
+                and born.isdigit()
+                and key.isalnum()
+                and opaque.isdigit()
+                and len(opaque) < 10
+                and (opaque[0] != 0x30 or len(opaque) == 1)
+            ):
+                break
+            uniq_key = key.decode()
+            body, properties = data[body_at:frame_end], b"%b%b\x02" % (stored, key)
+            rows.append((topic, queue_id, body, properties, int(born), flag, sys_flag, retries, (code, keys, uniq_key)))
+            askers.append((lane, opaque.decode(), uniq_key, frame_end))
+            next_at = frame_end
+        return next_at
 
     def _deliver(self, connection: Connection, askers: list[Asker], places: list[Place], status: PutStatus) -> None:
         """Write answers that had to wait."""
         out: list[Buffer] = []
-        self._answer(askers, places, status, out)
+        self._answer(askers, places, _begin(status), out)
         connection.send(out)
 
-    def _answer(self, askers: list[Asker], places: list[Place], status: PutStatus, out: list[Buffer]) -> None:
-        """Answer those whose message has a place."""
-        begin = f'{{"code":{int(CODES[status])},"extFields":{{'
+    @staticmethod
+    def _answer(askers: list[Asker], places: list[Place], begin: str, out: list[Buffer]) -> None:
+        """Answer those whose message has a place; `begin` says with which code."""
         for (lane, opaque, uniq_key, _), (physical_offset, queue_offset, size) in zip(askers, places, strict=False):
             tally = lane.tally
             tally.count += 1
@@ -325,18 +346,18 @@ class FastSend:
         known = self._known[template.prefix] = _Known(template, fields, lane, shape)
         known.misses = before.misses if before is not None else 0
 
-    def _store(self, born_host: tuple[str, int], rows: list[Row]) -> list[Place]:
-        """The places of the rows at the front that could be stored."""
-        store = self._ctx.store
-        places = self._append_run(born_host, rows)
+    def _store_rest(self, born_host: tuple[str, int], rows: list[Row], places: list[Place]) -> list[Place]:
+        """`places` and those of the rows after them that could be stored.
+
+        The next one is not ordinary for the log, most often because a new part of the segment begins with it.
+        """
         while len(places) < len(rows):
-            # The next one is not ordinary for the log, most often because a new part of the segment begins with it.
             topic, queue_id, body, properties, born, flag, sys_flag, retries, found = rows[len(places)]
             draft = Draft(topic, queue_id, body, properties, born_host, born, flag, sys_flag, retries, found=found)
-            appended = store.append(draft)
+            appended = self._ctx.store.append(draft)
             if appended.status is not PutStatus.PUT_OK:
                 break
-            places.append((appended.physical_offset, appended.queue_offset, appended.size))
+            places = [*places, (appended.physical_offset, appended.queue_offset, appended.size)]
             if len(places) < len(rows):
                 places += self._append_run(born_host, rows[len(places) :])
         return places

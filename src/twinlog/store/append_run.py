@@ -29,6 +29,7 @@ Row = tuple[str, int, bytes, bytes, int, int, int, int, tuple[int, str, str | No
 _HEAD = struct.Struct(">iIIiiqqiq8sq8siqi")
 _HEAD_BYTES = _HEAD.size
 _UNUSUAL_FLAGS = BORN_HOST_V6 | STORE_HOST_V6 | TRANSACTION_MASK | INNER_BATCH | NEED_UNWRAP
+_COPIED_BYTES_MAX = 4096  # a slice of so little is copied faster than viewed
 _SHORTS = [struct.pack(">h", n) for n in range(4096)]
 
 
@@ -38,7 +39,9 @@ def append_run(appender: Appender, born_host: tuple[str, int], rows: Sequence[Ro
     store, memory, log = appender._store_host, appender._memory, appender._log
     if born is None or len(born) != 8 or len(store) != 8 or memory is None or appender._append_crc:
         return []
-    timestamp = max(appender._clock_ms(), appender.last_timestamp)
+    timestamp = appender._clock_ms()
+    if timestamp < appender.last_timestamp:
+        timestamp = appender.last_timestamp
     lanes, ready_end, body_max = appender._lanes, appender._ready_end, appender._body_max
     pack, shorts = _HEAD.pack, _SHORTS
     begin = at = log.log_end
@@ -101,7 +104,9 @@ def append_run(appender: Appender, born_host: tuple[str, int], rows: Sequence[Ro
     except struct.error:  # a number that its field cannot hold: `append` says so
         pass
     if places:
-        joined = memoryview(b"".join(parts))
+        joined: bytes | memoryview = b"".join(parts)
+        if len(joined) > _COPIED_BYTES_MAX:
+            joined = memoryview(joined)
         position = begin - appender._base
         memory[position + 8 : position + at - begin] = joined[8:]
         memory[position : position + 8] = joined[:8]
