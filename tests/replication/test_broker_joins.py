@@ -8,6 +8,7 @@ from tests.broker.running import broker_conf
 from tests.replication.cluster import ask, end_of, log_bytes, read_all, running_cluster, send_all, status, twins, until
 
 from twinlog.cli.rejoin import CutRefused, cut_tail, plan_cut
+from twinlog.replication.errors import IdentityTaken
 from twinlog.wire.codes import RequestCode
 
 
@@ -29,12 +30,41 @@ async def test_two_replicas_with_one_id_the_second_is_refused_and_counts_for_not
     master = await cluster.start("master", "SYNC_MASTER", inSyncReplicas=3)
     first = await cluster.start("first", "SLAVE", 1)
     await twins(master, first)
-    second = await cluster.start("second", "SLAVE", 1, haMasterAddress=f"127.0.0.1:{master.replication.master.port}")
+    apart = {"haMasterAddress": f"127.0.0.1:{master.replication.master.port}", "namesrvAddr": "127.0.0.1:1"}
+    second = await cluster.start("second", "SLAVE", 1, **apart)
     await until(lambda: state_of(second) == "refused", "the second one is refused")
     assert "another broker with brokerId=1 is already connected" in second.replication.replica.status.reason
     assert [view["brokerId"] for view in (await status(master))["replicas"]] == [1]
     assert master.replication.master.acks.acks() == [end_of(master)]
     assert end_of(second) == 0
+
+
+async def test_a_second_broker_of_one_identity_does_not_start_while_the_first_one_answers(cluster):
+    master = await cluster.start("master")
+    await send_all(master, bodies("m"))
+    with pytest.raises(IdentityTaken, match=f"broker-a with brokerId=0 is running at {master.address}: two masters"):
+        await cluster.start("second")
+    assert await send_all(master, [b"more"]) == [b"more"]
+    await cluster.start("replica", "SLAVE", 1)
+    with pytest.raises(IdentityTaken, match="with brokerId=1 is running at"):
+        await cluster.start("second", "SLAVE", 1)
+    await cluster.stop("master")
+    await cluster.start("second")  # its identity is free now
+
+
+async def test_a_copied_store_is_no_second_replica(cluster):
+    master = await cluster.start("master")
+    replica = await cluster.start("replica", "SLAVE", 1)
+    await send_all(master, bodies("m"))
+    await twins(master, replica)
+    instance = cluster.home / "replica" / "config" / "twinlogInstance"
+    copied = cluster.home / "copy" / "config" / "twinlogInstance"
+    copied.parent.mkdir(parents=True)
+    copied.write_text(instance.read_text())
+    copy = await cluster.start("copy", "SLAVE", 2)
+    await until(lambda: state_of(copy) == "refused", "the copy is refused")
+    assert "is a copy of the one of brokerId=1" in copy.replication.replica.status.reason
+    assert len(master.replication.master.acks.acks()) == 1
 
 
 async def test_a_replica_that_connects_twice_counts_once(cluster):

@@ -168,6 +168,8 @@ class Broker:
         async with asyncio.TaskGroup() as tasks, self._servers(ctx, messages):
             for service in services:
                 tasks.create_task(service.run(), name=type(service).__name__)
+            assert self.replication is not None
+            await self.replication.check_identity()
             await self._announce(register)
             log.info("ready", address=self.address, seconds=round(time.perf_counter() - started, 3))
             if self._on_ready is not None:

@@ -43,6 +43,12 @@ def _watch_master(metrics: Metrics, ctx: BrokerContext, replication: Replication
         lambda: master.acks.in_sync(ctx.store.log_end, ctx.conf.replication.gap_bytes_max),
     )
     metrics.watch(
+        "rocketmq_ha_identity_conflicts",
+        "Times another broker was found running with this one's name and id",
+        lambda: replication.identity_conflicts,
+        kind="counter",
+    )
+    metrics.watch(
         "rocketmq_ha_refused_connections",
         "HA connections that were closed for what they said",
         lambda: master.refused,

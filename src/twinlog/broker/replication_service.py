@@ -12,17 +12,16 @@ from typing import TYPE_CHECKING
 
 from twinlog.broker.ack_desk import Demand
 from twinlog.broker.conf_file import write_settings
+from twinlog.broker.member_group import MemberGroup
 from twinlog.net.errors import NetError
 from twinlog.replication.acks import replicas_needed
-from twinlog.replication.errors import ReplicationError
+from twinlog.replication.errors import IdentityTaken, ReplicationError
 from twinlog.replication.log_marks import LogMarks
 from twinlog.replication.master_service import MasterService
 from twinlog.replication.metadata_sync_service import ExtraKind, MetadataSyncService
 from twinlog.replication.replica_service import MasterAddresses, ReplicaIdentity, ReplicaService
 from twinlog.replication.role_plan import Step, plan_role_change
 from twinlog.telemetry.log import get_logger
-from twinlog.wire.bodies import BrokerMemberGroupBody, decode_body
-from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.errors import WireError
 
 if TYPE_CHECKING:
@@ -35,6 +34,7 @@ log = get_logger(__name__)
 _MEMBERS_PERIOD_S = 10.0
 _LOOK_PERIOD_S = 1.0  # while there is no link to a master
 _SETTLE_S_MAX = 10.0
+_IDENTITY_S_MAX = 1.0
 _LAST_SYNC_S_MAX = 1.0  # a master that is gone must not delay the one that follows it
 _SYNC_TASK = MetadataSyncService.__name__
 
@@ -56,6 +56,7 @@ class ReplicationService:
         self._ctx = ctx
         self._pool = pool
         self._register = register
+        self._group = MemberGroup(ctx, pool, lambda: register.name_servers)
         settings = ctx.settings
         self.master = MasterService(
             lambda: ctx.conf.replication,
@@ -81,6 +82,7 @@ class ReplicationService:
         self._changing = asyncio.Lock()
         self._settling_role: str | None = None  # the role in which sends were accepted that wait for their answers
         self._members_wanted = asyncio.Event()
+        self.identity_conflicts = 0
         ctx.acks.replicas = self
         ctx.change_role = self.change_role
         ctx.master_listeners.append(self._master_is_known)
@@ -97,6 +99,7 @@ class ReplicationService:
                 tasks.create_task(self.master.run(), name="MasterService")
                 tasks.create_task(self._count_members(), name="MemberCount")
                 tasks.create_task(self._look_for_master(), name="MasterSearch")
+                tasks.create_task(self._watch_identity(), name="IdentityWatch")
                 if not self._ctx.is_master:
                     self._start_following()
         finally:
@@ -149,21 +152,28 @@ class ReplicationService:
                     await self._members_wanted.wait()
 
     async def _ask_for_members(self) -> None:
-        counts = [sum(broker_id > 0 for broker_id in members) for members in await self._members()]
+        counts = [sum(broker_id > 0 for broker_id in members) for members in await self._group.members()]
         if counts:
             self.master.acks.registered_replicas = max(counts)
             self._acknowledged()
 
-    async def _members(self) -> list[dict[int, str]]:
-        """The brokers of this name, id to address, from each name server that answers."""
+    async def check_identity(self) -> None:
+        """IdentityTaken when another broker serves under this name and id; an unreachable name server is no reason."""
         settings = self._ctx.settings
-        fields = {"clusterName": settings.cluster_name, "brokerName": settings.broker_name}
-        found = []
-        for name_server in self._register.name_servers:
-            answer = await self._pool.request(name_server, RequestCode.GET_BROKER_MEMBER_GROUP, fields)
-            if answer.code == ResponseCode.SUCCESS:
-                found.append(decode_body(BrokerMemberGroupBody, answer.body).broker_member_group.broker_addrs)
-        return found
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_IDENTITY_S_MAX):
+                if (rival := await self._group.rival()) is not None:
+                    raise IdentityTaken(settings.broker_name, settings.broker_id, rival)
+
+    async def _watch_identity(self) -> None:
+        """Say so when a second broker of this identity appears while this one runs: its name server was away."""
+        while True:
+            await asyncio.sleep(_MEMBERS_PERIOD_S)
+            try:
+                await self.check_identity()
+            except IdentityTaken as taken:
+                self.identity_conflicts += 1
+                log.error("two brokers have one identity", reason=str(taken))
 
     async def _look_for_master(self) -> None:
         """A replica without a link registers as soon as a new master has: the answer tells where its HA port is."""
@@ -172,7 +182,7 @@ class ReplicationService:
             if self._ctx.is_master or self.replica.status.state == "following":
                 continue
             with contextlib.suppress(NetError, WireError, OSError):
-                masters = {members[0] for members in await self._members() if 0 in members}
+                masters = {members[0] for members in await self._group.members() if 0 in members}
                 masters.discard(self._ctx.settings.address)
                 if masters and self._ctx.master_address not in masters:
                     self._register.register_soon()
@@ -213,7 +223,7 @@ class ReplicationService:
             raise RoleChangeRefused(f"a replica needs a brokerId above 0, not {broker_id}; give one with the new role")
         async with self._changing:
             settings = self._ctx.settings
-            new_id = 0 if role != "SLAVE" else broker_id or settings.broker_id or await self._free_id()
+            new_id = 0 if role != "SLAVE" else broker_id or settings.broker_id or await self._group.free_id()
             steps = plan_role_change(settings.broker_role, role)
             if not steps and new_id != settings.broker_id:
                 raise RoleChangeRefused(
@@ -226,14 +236,6 @@ class ReplicationService:
             if steps:
                 await write_settings(self._ctx.conf, {"brokerRole": role, "brokerId": str(new_id)})
             return list(steps)
-
-    async def _free_id(self) -> int:
-        """The lowest id above 0 that no broker of this name is registered with."""
-        taken: set[int] = set()
-        with contextlib.suppress(NetError, WireError, OSError):
-            for members in await self._members():
-                taken |= members.keys()
-        return next(number for number in range(1, len(taken) + 2) if number not in taken)
 
     async def _carry_out(self, step: Step, role: str, broker_id: int) -> None:
         actions: dict[Step, Callable[[], Awaitable[None] | None]] = {

@@ -20,6 +20,7 @@ from twinlog.cli.running import (
     warn_about,
 )
 from twinlog.metadata.errors import MetadataError
+from twinlog.replication.errors import ReplicationError
 from twinlog.settings.broker_conf import load_broker_conf
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.properties import format_properties
@@ -50,7 +51,7 @@ def broker(
         return
     run_service(
         lambda metrics: Broker(conf, metrics=metrics, on_ready=tell_ready),
-        expected=(StoreError, MetadataError),
+        expected=(StoreError, MetadataError, ReplicationError),
         metrics_port=conf.broker.metrics_port,
         metrics_host=conf.broker.bind_address,
     )

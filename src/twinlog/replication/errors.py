@@ -32,6 +32,17 @@ class JoinRefused(ReplicationError):
     """Master and replica must not be joined as they are; the operator decides what is lost."""
 
 
+class IdentityTaken(ReplicationError):
+    """Another broker that answers is registered under this one's name and id."""
+
+    def __init__(self, broker_name: str, broker_id: int, rival: str) -> None:
+        what = "two masters would acknowledge messages into different logs" if broker_id == 0 else "ids are unique"
+        super().__init__(
+            f"{broker_name} with brokerId={broker_id} is running at {rival}: {what}; stop that broker, or start this "
+            "one as its replica (brokerRole=SLAVE with a free brokerId)"
+        )
+
+
 class DamagedTransfer(ReplicationError):
     """A record arrived that is not what its master stored."""
 

@@ -72,6 +72,12 @@ class PassBook:
                 f"another broker with brokerId={hello.broker_id} is already connected; give each replica of "
                 f"{broker_name} an id of its own"
             )
+        namesake = next((n for n, (one, _) in self._connected.items() if one == hello.instance), hello.broker_id)
+        if namesake != hello.broker_id and not hello.observer:
+            raise JoinRefused(
+                f"the store of brokerId={hello.broker_id} is a copy of the one of brokerId={namesake}, which is "
+                "connected; delete config/twinlogInstance in the copy, so that both count as replicas"
+            )
         self._guests = {n: guest for n, guest in self._guests.items() if now_ms - guest.greeted_ms < PASS_LIFE_MS}
         number = secrets.randbits(61) + 1
         self._guests[number] = Guest(hello.instance, hello.broker_id, hello.observer, hello.whole_history, now_ms)
