@@ -73,12 +73,12 @@ class Pair:
         )
 
     def send(self, count: int, *, size: int = 1000, mark: str = "m") -> list[SendResult]:
+        """Patient sends: a SYNC master whose replica has not come back yet answers only after its own timeout."""
         with Producer(self.names.address, "PG_TWIN") as producer:
             return [
                 producer.send(
-                    Outgoing(
-                        "TwinTopic", f"{mark}-{n} ".encode() + bytes([97 + n % 26]) * size, tags="A", keys=[f"k{n}"]
-                    )
+                    Outgoing("TwinTopic", b"%s-%d " % (mark.encode(), n) + b"x" * size, tags="A", keys=[f"k{n}"]),
+                    timeout_ms=20_000,
                 )
                 for n in range(count)
             ]
