@@ -29,15 +29,20 @@ def bodies(frame):
 
 def run(frame, out: Path, checkpoint: Path, **trigger):
     """Write a stream to Parquet until it has nothing more to do."""
-    query = (
-        frame.select("body", "queueId", "queueOffset")
-        .writeStream.format("parquet")
-        .option("path", str(out))
-        .option("checkpointLocation", str(checkpoint))
-        .trigger(**(trigger or {"availableNow": True}))
-        .start()
-    )
+    writer = frame.select("body", "queueId", "queueOffset").writeStream.format("parquet")
+    writer = writer.option("path", str(out)).option("checkpointLocation", str(checkpoint))
+    query = started(writer.trigger(**(trigger or {"availableNow": True})))
     assert query.awaitTermination(120)
+    return query
+
+
+def started(writer):
+    """The query once it runs; Spark gives its Python worker 10 s to start, which a busy machine may not keep."""
+    for _ in range(4):
+        query = writer.start()
+        wait_for(lambda q=query: not q.isActive or q.status["message"] != "Initializing sources")
+        if query.exception() is None or "connect back" not in str(query.exception()):
+            break
     return query
 
 
@@ -150,7 +155,7 @@ def test_a_first_batch_from_latest_that_fails_loses_nothing(spark, make_topic, t
         raise RuntimeError("the first batch fails")
 
     query = read_stream(spark, topic, **options).writeStream.foreachBatch(fail)
-    query = query.option("checkpointLocation", str(check)).trigger(processingTime="1 second").start()
+    query = started(query.option("checkpointLocation", str(check)).trigger(processingTime="1 second"))
     wait_for(lambda: (tmp_path / "initial" / "initial-offsets.json").exists())
     topic.send_numbers(3, start=5)  # in the first batch or behind it: in the replay's start they must not be skipped
     with pytest.raises(PySparkException, match="the first batch fails"):
@@ -160,7 +165,7 @@ def test_a_first_batch_from_latest_that_fails_loses_nothing(spark, make_topic, t
     topic.send_numbers(4, start=8)
     seen = []
     again = read_stream(spark, topic, **options).writeStream.foreachBatch(lambda batch, _: seen.extend(bodies(batch)))
-    again = again.option("checkpointLocation", str(check)).trigger(availableNow=True).start()
+    again = started(again.option("checkpointLocation", str(check)).trigger(availableNow=True))
     assert again.awaitTermination(120)
     assert seen == numbers(7, 5)
 
@@ -172,7 +177,7 @@ def test_a_running_stream_finds_new_queues_and_tells_the_group(spark, make_topic
     seen = []
     options = {"startingOffsets": "earliest", "consumerGroup": "spark-follows", "commitOffsetsToGroup": "true"}
     query = read_stream(spark, topic, **options).writeStream.foreachBatch(lambda batch, _: seen.extend(bodies(batch)))
-    query = query.option("checkpointLocation", str(tmp_path)).trigger(processingTime="500 milliseconds").start()
+    query = started(query.option("checkpointLocation", str(tmp_path)).trigger(processingTime="500 milliseconds"))
     try:
         wait_for(lambda: len(seen) == 4)
         topic.resize(2)
