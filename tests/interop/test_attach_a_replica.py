@@ -55,5 +55,5 @@ def test_the_guides_commands_attach_a_replica_to_a_java_master(version: str, tmp
             ["bash", "-e", "-c", script], cwd=home, env=environment, capture_output=True, text=True, timeout=300
         )
         assert done.returncode == 0, done.stdout + done.stderr + (home / "replica.log").read_text()[-2000:]
-        assert "equal: 25" in done.stdout and "metadata of replica 1" in done.stdout
+        assert "equal: 25" in done.stdout
         assert same_logs(master.store, home / "store"), "the whole history is there"

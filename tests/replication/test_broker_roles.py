@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from tests.broker.running import connected, send
 from tests.replication.cluster import ask, end_of, read_all, running_cluster, send_all, status, twins, until
 
 from twinlog.wire.codes import RequestCode
@@ -134,3 +135,26 @@ async def test_a_role_that_cannot_be_taken_changes_nothing(cluster, body, remark
     assert answer.code == 1 and remark in answer.remark
     assert (await status(one))["role"] == "ASYNC_MASTER"
     assert await send_all(one, [b"still"]) == [b"still"]
+
+
+async def test_a_delayed_message_is_delivered_by_the_replica_that_took_over(cluster):
+    levels = {"messageDelayLevel": "2s 5s"}
+    one = await cluster.start("one", **levels)
+    two = await cluster.start("two", "SLAVE", 1, slaveMetadataSyncInterval=60_000, **levels)
+    await twins(one, two)
+    await until(lambda: two.replication.sync.status.rounds, "the only round of metadata")
+    async with connected(one) as connection:
+        await send(connection, b"at once")
+        answer = await send(connection, b"later", i="DELAY\x011\x02")
+        assert answer.code == 0, answer.remark
+    await twins(one, two)
+    await cluster.stop("one")
+    assert (await change_role(two, "ASYNC_MASTER")).code == 0
+    assert "T" in two.context.topics, "the topic came along"
+
+    async def delivered():
+        return [message.body for message in await read_all(two)] == [b"at once", b"later"]
+
+    async with asyncio.timeout(15):
+        while not await delivered():
+            await asyncio.sleep(0.1)

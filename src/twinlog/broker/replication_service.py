@@ -35,6 +35,7 @@ _MEMBERS_PERIOD_S = 10.0
 _LOOK_PERIOD_S = 1.0  # while there is no link to a master
 _SETTLE_S_MAX = 10.0
 _IDENTITY_S_MAX = 1.0
+_ROUND_MS_MAX = 3_000  # a round of metadata knows what was so when it was asked, up to this before it ended
 _LAST_SYNC_S_MAX = 1.0  # a master that is gone must not delay the one that follows it
 _SYNC_TASK = MetadataSyncService.__name__
 
@@ -241,6 +242,7 @@ class ReplicationService:
         actions: dict[Step, Callable[[], Awaitable[None] | None]] = {
             Step.STOP_METADATA_SYNC: self._leave_master,
             Step.STOP_FOLLOWING: self._stop_following,
+            Step.LEARN_TOPICS: self._learn_topics,
             Step.LEAD_OFFSETS: self._ctx.tables.offsets.lead,
             Step.STORE_AS_MASTER: lambda: self._ctx.store.change_role(role),
             Step.ACCEPT_SENDS: lambda: self._take_role(role, broker_id),
@@ -272,6 +274,25 @@ class ReplicationService:
         self._ctx.master_address = self._ctx.master_ha_address = None
         self.replica.forget_master()
         self.sync.master_is_at(None)
+
+    def _learn_topics(self) -> None:
+        """Configure topics that the master created and could not tell us of before it was gone.
+
+        A topic without configuration whose messages are older than the last round was deleted, and stays so.
+        """
+        ctx, store = self._ctx, self._ctx.store
+        asked_ms = self.sync.status.kind("topics").synced_ms - _ROUND_MS_MAX
+        for topic in store.queues.topics():
+            if topic in ctx.topics:
+                continue
+            ends = {queue: store.max_offset(topic, queue) for queue in store.queues.of_topic(topic)}
+            newest_ms = max(
+                (store.store_time_of(topic, queue, end - 1) for queue, end in ends.items() if end), default=0
+            )
+            if newest_ms >= asked_ms:
+                queues = max(max(ends) + 1, 1 if topic.startswith("%") else ctx.settings.default_topic_queues)
+                log.warning("a topic is configured anew from its messages", topic=topic, queues=queues)
+                ctx.ensure_topic(topic, queues)
 
     def _take_role(self, role: str, broker_id: int) -> None:
         ctx = self._ctx

@@ -17,6 +17,7 @@ from enum import Enum
 class Step(Enum):
     STOP_METADATA_SYNC = "take over the master's metadata a last time, stop, and forget its address"
     STOP_FOLLOWING = "close the link to the master"
+    LEARN_TOPICS = "configure topics whose messages came after the last round of metadata"
     LEAD_OFFSETS = "make this broker's consumer offsets the truth"
     STORE_AS_MASTER = "drop a partly received record and let the store append"
     ACCEPT_SENDS = "take the new role: sends, delayed delivery and transaction checks begin"
@@ -33,6 +34,7 @@ class Step(Enum):
 _TO_MASTER = (
     Step.STOP_METADATA_SYNC,
     Step.STOP_FOLLOWING,
+    Step.LEARN_TOPICS,
     Step.LEAD_OFFSETS,
     Step.STORE_AS_MASTER,
     Step.ACCEPT_SENDS,
