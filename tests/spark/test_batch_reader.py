@@ -196,6 +196,14 @@ def test_credentials_sign_every_request(make_topic, monkeypatch):
     assert {105, 30, 31, 11} <= set(signed)
 
 
+def test_a_broker_is_read_through_tls(make_topic):
+    topic = make_topic(queues=1)
+    topic.send_numbers(40)
+    assert topic.read(rocketmq__useTLS="true", rocketmq__tls__verify="false") == numbers(40)
+    with pytest.raises(NoNameServer, match="CERTIFICATE_VERIFY_FAILED"):
+        topic.read(rocketmq__useTLS="true", fetchOffset__numRetries=0)
+
+
 # -- what is not there ---------------------------------------------------------------------------------
 
 
