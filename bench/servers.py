@@ -51,7 +51,7 @@ def implementations() -> dict[str, Twinlog | FullSpeedJava]:
 def running(kind: str, home: Path, name_server: str, **conf: str) -> Iterator[tuple[Broker, float]]:
     """A broker of this kind and the seconds it took to be ready."""
     started = time.perf_counter()
-    with implementations()[kind].broker(home, name_server, **{**DEFAULTS, **conf}) as broker:
+    with implementations()[kind].broker(home, name_server, registered=False, **{**DEFAULTS, **conf}) as broker:
         yield broker, time.perf_counter() - started
 
 

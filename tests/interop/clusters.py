@@ -21,7 +21,9 @@ class Implementation(Protocol):
 
     def name_server(self, home: Path, *, port: int = 0) -> NameServer: ...
 
-    def broker(self, home: Path, name_server: str, *, port: int = 0, **conf: str) -> Broker: ...
+    def broker(
+        self, home: Path, name_server: str, *, port: int = 0, registered: bool = True, **conf: str
+    ) -> Broker: ...
 
 
 @dataclass(frozen=True)

@@ -96,8 +96,8 @@ class JavaRocketmq:
         command = self._command("org.apache.rocketmq.namesrv.NamesrvStartup", "-c", str(conf), home=home, heap_mb=256)
         return NameServer(command, home=home, port=port, ready="Name Server boot success").wait_ready()
 
-    def broker(self, home: Path, name_server: str, *, port: int = 0, **conf: str) -> Broker:
-        """Start a broker on `home`/store and wait until it has registered; extra keys go to its broker.conf."""
+    def broker(self, home: Path, name_server: str, *, port: int = 0, registered: bool = True, **conf: str) -> Broker:
+        """Start a broker on `home`/store, wait until it is ready and `registered`; extra keys go to its broker.conf."""
         keys = broker_conf(home, name_server, port, JAVA_CONF | conf)
         file = write_conf(home / "broker.conf", keys)
         direct = "-XX:MaxDirectMemorySize=512m"
@@ -105,7 +105,8 @@ class JavaRocketmq:
         command = self._command(main, "-c", str(file), home=home, heap_mb=self._heap_mb, options=[direct])
         broker = Broker(command, home=home, port=int(keys["listenPort"]), ready="boot success")
         broker.store, broker.conf = Path(keys["storePathRootDir"]), keys
-        return broker.wait_ready(90)
+        broker.wait_ready(90)
+        return broker.wait_registered(name_server) if registered else broker
 
     def mqadmin(self, *args: str, seconds_max: float = 60) -> str:
         """What `mqadmin ARGS` prints. It costs a JVM start each time; `AdminRunner` runs many in one JVM."""

@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import socket
+import struct
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -51,6 +52,15 @@ class Server:
             time.sleep(0.05)
         return self
 
+    def wait_registered(self, name_server: str, seconds_max: float = 60) -> Self:
+        """Return once a name server knows this broker. Java: a 5.x broker may say it is ready well before that."""
+        deadline = time.monotonic() + seconds_max
+        while name_server and not is_registered(self.address, name_server):
+            if time.monotonic() > deadline:
+                raise ServerFailed(f"{self._name()} did not register with {name_server} in {seconds_max} s")
+            time.sleep(0.1)
+        return self
+
     def stop(self, seconds_max: float = 60) -> int:
         """End cleanly with SIGTERM and return the exit status. A real broker takes 12 to 15 s for it."""
         self._process.send_signal(signal.SIGTERM)
@@ -91,6 +101,20 @@ def accepts(port: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def is_registered(broker: str, name_server: str) -> bool:
+    """Whether the first of the name servers knows the broker's address (request 106, cluster info)."""
+    header = b'{"code":106,"flag":0,"language":"JAVA","opaque":1,"serializeTypeCurrentRPC":"JSON","version":479}'
+    host, port = name_server.split(";")[0].rsplit(":", 1)
+    try:
+        with socket.create_connection((host, int(port)), timeout=3) as connection:
+            connection.sendall(struct.pack(">ii", 4 + len(header), len(header)) + header)
+            answer = connection.makefile("rb")
+            (length,) = struct.unpack(">i", answer.read(4))
+            return broker.encode() in answer.read(length)
+    except (OSError, struct.error):
+        return False
 
 
 def free_port(beside: Sequence[int] = ()) -> int:

@@ -80,7 +80,9 @@ def count(messages: list[dict[str, Any]], *, besides: set[str]) -> int:
     return sum(message["topic"] not in besides for message in messages)
 
 
-def place(message: dict[str, Any]) -> tuple[str, int, int]:
+def place(message: dict[str, Any]) -> tuple[str, int, int | str]:
+    if message["topic"] == "T_delay":  # the one that comes twice moves the next
+        return ("T_delay", 0, message["msgId"])
     return (message["topic"], message["queueId"], message["queueOffset"])
 
 

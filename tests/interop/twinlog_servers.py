@@ -30,10 +30,11 @@ class Twinlog:
         command = [*TWINLOG, "namesrv", "-c", str(conf)]
         return NameServer(command, home=home, port=port, ready="ready").wait_ready()
 
-    def broker(self, home: Path, name_server: str, *, port: int = 0, **conf: str) -> Broker:
-        """Start a broker on `home`/store and wait until it is ready; extra keys go to its broker.conf."""
+    def broker(self, home: Path, name_server: str, *, port: int = 0, registered: bool = True, **conf: str) -> Broker:
+        """Start a broker on `home`/store, wait until it is ready and `registered`; extra keys go to its broker.conf."""
         keys = broker_conf(home, name_server, port, conf)
         file = write_conf(home / "broker.conf", keys)
         broker = Broker([*TWINLOG, "broker", "-c", str(file)], home=home, port=int(keys["listenPort"]), ready="ready")
         broker.store, broker.conf = Path(keys["storePathRootDir"]), keys
-        return broker.wait_ready()
+        broker.wait_ready()
+        return broker.wait_registered(name_server) if registered else broker
