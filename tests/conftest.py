@@ -18,4 +18,5 @@ def logging_as_it_was() -> Iterator[None]:
     before = [(one.handlers[:], one.level, one.propagate) for one in loggers]
     yield
     for one, (handlers, level, propagate) in zip(loggers, before, strict=True):
-        one.handlers[:], one.level, one.propagate = handlers, level, propagate
+        one.handlers[:], one.propagate = handlers, propagate
+        one.setLevel(level)
