@@ -29,6 +29,7 @@ FastPath = Callable[["Connection", bytes, int, int, list[Buffer]], int]
 """(connection, chunk, begin, end, answers): handles the frames it knows at the front of a chunk, adds their answers,
 and returns where the first frame begins that it leaves alone."""
 _LENGTH = struct.Struct(">i")
+_OUT_BYTES_MAX = 1024 * 1024  # of answers to one chunk, before the peer must have taken some
 _BUFFERS_APART_MAX = 8  # more are joined: gathering costs more per piece than copying it
 _next_opaque = itertools.count(1).__next__  # one id space for all connections of the process, as in Java
 
@@ -77,6 +78,8 @@ class Connection(asyncio.Protocol):
         self._waiting: dict[int, asyncio.Future[Command]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._out: list[Buffer] | None = None
+        self._out_bytes = 0
+        self._stalled = False  # whole frames are kept, as the peer does not read its answers
         self._writable = asyncio.Event()
         self._writable.set()
         self._close_reason: object = None
@@ -131,7 +134,9 @@ class Connection(asyncio.Protocol):
         if out is None:
             self._write(self._encoded(answer))
         else:
-            out += self._encoded(answer)
+            buffers = self._encoded(answer)
+            out += buffers
+            self._out_bytes += sum(map(len, buffers))
 
     async def drain(self) -> None:
         """Wait until the peer has taken enough that more may be written."""
@@ -181,11 +186,16 @@ class Connection(asyncio.Protocol):
         if self._chunks:
             self._chunks.append(data)
             self._chunk_bytes += len(data)
-            if self._chunk_bytes < self._need_bytes:
+            if self._stalled or self._chunk_bytes < self._need_bytes:
                 return
             data = b"".join(self._chunks)
             self._chunks.clear()
+        self._process(data)
+
+    def _process(self, data: bytes) -> None:
+        """Handle the whole frames in `data` and keep the rest."""
         self._out = []
+        self._out_bytes = 0
         try:
             used = self._handle_frames(data)
         except (FrameError, HeaderError) as error:
@@ -228,6 +238,17 @@ class Connection(asyncio.Protocol):
                     waiting.set_result(request)
                 continue
             self._handle(request)
+            if self._out_bytes > _OUT_BYTES_MAX and self._stalls():
+                return at
+
+    def _stalls(self) -> bool:
+        """Write what has gathered; whether the peer takes so little of it that its other requests must wait."""
+        out, self._out_bytes = self._out, 0
+        if out and not self.closed:
+            self._write(out)
+            out.clear()
+        self._stalled = not self._writable.is_set()
+        return self._stalled
 
     def _handle(self, request: Request) -> None:
         request.connection = self
@@ -298,8 +319,14 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._writable.set()
-        if self._transport is not None and not self.closed:
-            self._transport.resume_reading()
+        if self._transport is None or self.closed:
+            return
+        self._transport.resume_reading()
+        if self._stalled:
+            self._stalled = False
+            data = b"".join(self._chunks)
+            self._chunks.clear()
+            self._process(data)
 
 
 def answer_for_error(request: Request, error: Exception) -> Command:
