@@ -141,3 +141,17 @@ async def test_a_broker_that_shall_stay_hidden_does_not_register(tmp_path):
         conf = broker_conf(tmp_path, namesrvAddr=names.address, disappearTimeAfterStart=60_000)
         async with running_broker(conf):
             assert names.requests.empty()
+
+
+async def test_who_creates_a_topic_is_answered_when_it_has_a_route(tmp_path):
+    async with NameServerDouble() as names:
+        conf = broker_conf(tmp_path, namesrvAddr=names.address)
+        async with running_broker(conf) as broker, connected(broker) as client:
+            names.requests.get_nowait()
+            await send(client, b="Fresh")
+            assert "Fresh" in names.requests.get_nowait().body.decode()
+            fields = {"topic": "Made", "defaultTopic": "TBW102", "readQueueNums": "2", "writeQueueNums": "2"}
+            await client.request(17, {**fields, "perm": "6", "topicFilterType": "SINGLE_TAG", "order": "false"})
+            assert "Made" in names.requests.get_nowait().body.decode()
+            await send(client, b="Fresh")
+            assert names.requests.empty()

@@ -68,6 +68,7 @@ class BrokerContext:
     unique_ids: UniqueIds = field(default_factory=UniqueIds)
     put_hooks: list[PutHook] = field(default_factory=list)  # delay levels, timer: run when DELAY or TIMER_* is there
     prepare: PutHook | None = None  # turns a message with TRAN_MSG=true into a half message
+    announced: Callable[[], Awaitable[None]] | None = None  # waits until name servers know the topics of now
     topic_listeners: list[Callable[[tuple[str, ...]], None]] = field(default_factory=list)
     conf_listeners: list[Callable[[BrokerConf, BrokerConf], None]] = field(default_factory=list)  # (before, now)
     master_listeners: list[Callable[[], None]] = field(default_factory=list)  # told after each registration

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ log = get_logger(__name__)
 FIRST_PERIOD_S = 10.0
 RETRY_S = 3.0  # after a name server could not be reached
 UNREGISTER_TIMEOUT_MS = 1_000
+ANNOUNCE_S_MAX = 2.0  # within the patience of a client that sends or creates a topic
 
 
 class RegisterService:
@@ -38,7 +40,10 @@ class RegisterService:
         self._wake = asyncio.Event()
         self._whole = False
         self._unreachable: set[str] = set()
+        self._changes = self._changes_told = 0
+        self._told = asyncio.Event()
         ctx.topic_listeners.append(self._topics_changed)
+        ctx.announced = self.announced
 
     @property
     def name_servers(self) -> list[str]:
@@ -48,6 +53,17 @@ class RegisterService:
         """Tell the name servers everything again: the permission, the role or an address has changed."""
         self._whole = True
         self._wake.set()
+
+    async def announced(self) -> None:
+        """Return once the name servers have heard of every topic change so far, or one of them is too slow.
+
+        Who creates a topic looks for its route next, and Java clients that miss it look again only after 30 s.
+        """
+        changes = self._changes
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ANNOUNCE_S_MAX):
+                while self._changes_told < changes and self.name_servers and self.hidden_s <= 0:
+                    await self._told.wait()
 
     @property
     def hidden_s(self) -> float:
@@ -76,10 +92,14 @@ class RegisterService:
             self._wake.clear()
             changed, self._changed = self._changed, set()
             whole, self._whole = self._whole, False
+            changes = self._changes
             if whole:
                 await self.register_all()
             elif changed:
                 await self._register_changed(changed)
+            self._changes_told = changes
+            told, self._told = self._told, asyncio.Event()
+            told.set()
 
     async def register_all(self) -> None:
         """Send the whole topic table to every name server."""
@@ -187,4 +207,5 @@ class RegisterService:
 
     def _topics_changed(self, names: tuple[str, ...]) -> None:
         self._changed.update(names)
+        self._changes += 1
         self._wake.set()

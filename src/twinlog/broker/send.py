@@ -23,7 +23,7 @@ from twinlog.wire.properties import decode_properties, encode_properties
 from twinlog.wire.sys_flag import INNER_BATCH, MULTI_TAGS, NEED_UNWRAP, TRANSACTION_MASK
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from twinlog.broker.context import BrokerContext
     from twinlog.net.connection import Handler, Request
@@ -49,19 +49,28 @@ class SendHandler:
     def __init__(self, ctx: BrokerContext) -> None:
         self._ctx = ctx
 
-    def handle(self, request: Request) -> Command | None:
+    def handle(self, request: Request) -> Command | Awaitable[Command | None] | None:
         ctx = self._ctx
         if not ctx.is_master:
             return request.reply(ResponseCode.SYSTEM_BUSY, BUSY)
         marks = self.marks()
+        edition = ctx.topics.edition
         try:
-            return self._send(request, marks)
+            answer = self._send(request, marks)
+            if ctx.topics.edition != edition and answer is not None and ctx.announced is not None:
+                return self._once_announced(answer, ctx.announced)
+            return answer
         except RequestRefused as refused:
             ctx.stats.failed_put()
             return request.reply(refused.code, refused.remark, {**marks, **(refused.fields or {})})
         except WireError as error:
             ctx.stats.failed_put()
             return request.reply(ResponseCode.MESSAGE_ILLEGAL, str(error), marks)
+
+    async def _once_announced(self, answer: Command, announced: Callable[[], Awaitable[None]]) -> Command:
+        """The answer to the send that created a topic: when it leaves, the topic has a route, as with Java."""
+        await announced()
+        return answer
 
     def marks(self) -> dict[str, str]:
         """The two members that every send answer carries: Java's client reads them without looking first."""
