@@ -29,7 +29,7 @@ lint: $(STAMP)
 	$(BIN)/lint-imports
 
 unit: $(STAMP)
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m "not interop or interop_quick"
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "not interop or interop_quick"
 
 wheel: $(STAMP)
 	$(BIN)/python tools/check_wheel.py

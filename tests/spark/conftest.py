@@ -17,9 +17,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "tests/spark/" in item.path.as_posix():
             item.add_marker(pytest.mark.spark)
-            item.add_marker(pytest.mark.xdist_group("spark"))  # one session in one process
-            if "spark" in getattr(item, "fixturenames", ()):
-                item.add_marker(pytest.mark.timeout(300))
 
 
 @pytest.fixture(scope="session")

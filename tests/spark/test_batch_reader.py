@@ -322,6 +322,7 @@ def expired(tmp_path):
             low, end = 0, time.monotonic() + 30
             while not low:  # a file written this very moment is not old yet
                 assert time.monotonic() < end, "nothing was deleted"
+                time.sleep(0.5)
                 admin.clean(broker.broker_address, RequestCode.DELETE_EXPIRED_COMMITLOG)
                 low = admin.topic_stats("Old")[MessageQueue("Old", BROKER, 0)].min_offset
         yield {"nameServer": broker.namesrv_address, "topic": "Old"}, low

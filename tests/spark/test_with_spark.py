@@ -13,6 +13,9 @@ from tests.store import golden
 
 from twinlog.spark.schema import MESSAGE_COLUMNS
 
+# All that need a session are in this file, since `make test` gives a file to one process.
+pytestmark = pytest.mark.timeout(300)
+
 
 def read(spark, topic, schema=None, **more):
     one = spark.read.format("rocketmq").options(**topic.options(**more))
