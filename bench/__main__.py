@@ -141,9 +141,17 @@ def save(rows: list[Row], options: Options) -> Path:
         "rows": [{**asdict(row), "ratio": row.ratio, "java_against_java": row.noise} for row in rows],
     }
     path = RESULTS / f"{document['date'].replace(':', '')}.json"
-    for target in (path, RESULTS / "latest.json"):
-        target.write_text(json.dumps(document, indent=2) + "\n")
+    path.write_text(json.dumps(document, indent=2) + "\n")
+    _update_latest(document)
     return path
+
+
+def _update_latest(document: dict) -> None:
+    """latest.json has the newest measurement of every row, whichever parts were run last."""
+    latest = RESULTS / "latest.json"
+    rows = {row["name"]: row for row in json.loads(latest.read_text())["rows"]} if latest.exists() else {}
+    rows |= {row["name"]: {**row, "measured": document["date"]} for row in document["rows"]}
+    latest.write_text(json.dumps({**document, "rows": list(rows.values())}, indent=2) + "\n")
 
 
 def main(argv: list[str] | None = None) -> None:

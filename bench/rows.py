@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import sys
 from dataclasses import dataclass, field
 
 from rich.console import Console
@@ -10,7 +11,7 @@ from rich.table import Table
 
 from bench.servers import JAVA_VERSION
 
-console = Console()
+console = Console(width=None if sys.stdout.isatty() else 150)
 
 
 @dataclass
