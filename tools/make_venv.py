@@ -1,7 +1,7 @@
 """Make the virtual environment of this clone, with pip in it, using the standard library alone.
 
-Debian splits `ensurepip` off into python3-venv, so a bare `python3 -m venv` fails there. Then pip comes from the package
-index that PIP_INDEX_URL names, or, for root on Debian, the missing package is installed.
+Debian splits `ensurepip` off into python3-venv, so a bare `python3 -m venv` fails there. Then pip comes from the
+package index that PIP_INDEX_URL names, or, for root on Debian, the missing package is installed.
 """
 
 import os
@@ -35,8 +35,8 @@ def main() -> None:
         install_pip_from_index(python, index)
     elif not (install_debian_venv() and runs(python, "-m", "ensurepip", "--default-pip")):
         sys.exit(
-            "this Python cannot give an environment its pip: install the package python3-venv (as root: apt-get install "
-            "python3-venv), or set PIP_INDEX_URL to a package index"
+            "this Python cannot give an environment its pip: install the package python3-venv (as root: apt-get "
+            "install python3-venv), or set PIP_INDEX_URL to a package index"
         )
 
 
