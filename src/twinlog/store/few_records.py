@@ -10,14 +10,12 @@ from __future__ import annotations
 import struct
 import zlib
 
-from twinlog.store.delay import SCHEDULE_TOPIC, DelayLevels
+from twinlog.store.delay import DelayLevels
 from twinlog.store.dispatch import DispatchRequest
-from twinlog.store.property_scan import dispatch_properties
-from twinlog.store.replay import inner_batch
+from twinlog.store.replay import request_of
 from twinlog.store.topic_columns import decode_topic
-from twinlog.wire.java_text import tags_code
 from twinlog.wire.message import HEAD, HEAD_BYTES, MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN
-from twinlog.wire.sys_flag import BORN_HOST_V6, INNER_BATCH, STORE_HOST_V6
+from twinlog.wire.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
 FEW_BYTES = 40 * 1024
 _LONG = struct.Struct(">q")
@@ -63,28 +61,18 @@ def take_few(
         if topic is None:
             return requests, at, False
         properties = bytes(view[properties_at:after])
-        tags, keys, uniq_key = dispatch_properties(properties)
-        code = tags_code(tags) if tags else 0
-        if topic == SCHEDULE_TOPIC:
-            code = delay_levels.delivery_time(properties, timestamp, code)
-        batch_size = 1
-        if flags & INNER_BATCH:
-            queue_offset, batch_size = inner_batch(properties, queue_offset)
         requests.append(
-            DispatchRequest(
+            request_of(
                 topic,
                 queue_id,
                 physical_offset,
                 size,
-                code,
                 timestamp,
                 queue_offset,
-                keys,
-                uniq_key,
                 flags,
                 prepared,
                 properties,
-                batch_size,
+                delay_levels,
             )
         )
         at = after

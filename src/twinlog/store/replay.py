@@ -33,31 +33,58 @@ def requests_of(batch: RecordBatch, delay_levels: DelayLevels) -> list[DispatchR
         *(column.tolist() for column in columns), strict=True
     ):
         topic, properties = batch.topics[topic_number], bytes(view[at : at + length])
-        tags, keys, uniq_key = dispatch_properties(properties)
-        code = tags_code(tags) if tags else 0
-        if topic == SCHEDULE_TOPIC:
-            code = delay_levels.delivery_time(properties, timestamp, code)
-        batch_size = 1
-        if flags & INNER_BATCH:
-            queue_offset, batch_size = inner_batch(properties, queue_offset)
         requests.append(
-            DispatchRequest(
+            request_of(
                 topic,
                 queue_id,
                 physical_offset,
                 size,
-                code,
                 timestamp,
                 queue_offset,
-                keys,
-                uniq_key,
                 flags,
                 prepared,
                 properties,
-                batch_size,
+                delay_levels,
             )
         )
     return requests
+
+
+def request_of(
+    topic: str,
+    queue_id: int,
+    physical_offset: int,
+    size: int,
+    timestamp: int,
+    queue_offset: int,
+    flags: int,
+    prepared: int,
+    properties: bytes,
+    delay_levels: DelayLevels,
+) -> DispatchRequest:
+    """The request for one valid record: what its properties mean to queues and index is decided here."""
+    tags, keys, uniq_key = dispatch_properties(properties)
+    code = tags_code(tags) if tags else 0
+    if topic == SCHEDULE_TOPIC:
+        code = delay_levels.delivery_time(properties, timestamp, code)
+    batch_size = 1
+    if flags & INNER_BATCH:
+        queue_offset, batch_size = inner_batch(properties, queue_offset)
+    return DispatchRequest(
+        topic,
+        queue_id,
+        physical_offset,
+        size,
+        code,
+        timestamp,
+        queue_offset,
+        keys,
+        uniq_key,
+        flags,
+        prepared,
+        properties,
+        batch_size,
+    )
 
 
 def inner_batch(properties: bytes, queue_offset: int) -> tuple[int, int]:
