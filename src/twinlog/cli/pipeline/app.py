@@ -1,0 +1,51 @@
+"""`twinlog pipeline`: the jobs that run on Spark, one module each.
+
+This file is also what `spark-submit` runs: `spark-submit "$(twinlog pipeline script)" archive ...`.
+"""
+
+from __future__ import annotations
+
+import typer
+
+from twinlog.cli.lazy import Lazy, LazyGroup
+
+COMMANDS: dict[str, Lazy] = {
+    "sync": Lazy("twinlog.cli.pipeline.sync:sync", "Keep replica directories equal to many masters."),
+    "archive": Lazy("twinlog.cli.pipeline.archive:archive", "Copy messages into Parquet or Delta, exactly once."),
+    "compact": Lazy("twinlog.cli.pipeline.archive:compact", "Rewrite the many small files of an archive as few."),
+    "audit": Lazy("twinlog.cli.pipeline.audit:audit", "Prove that replicas equal their masters, or name what differs."),
+    "restore": Lazy("twinlog.cli.pipeline.restore:restore", "Send what an archive or a store holds to a broker."),
+    "lag": Lazy("twinlog.cli.pipeline.lag:lag", "Lag of groups and replicas per minute, as table and plot."),
+    "metadata-diff": Lazy(
+        "twinlog.cli.pipeline.metadata_diff:metadata_diff", "What differs between two brokers or two moments."
+    ),
+    "script": Lazy("twinlog.cli.pipeline.app:script", "Print the path of the file to give to spark-submit."),
+}
+
+
+class PipelineGroup(LazyGroup):
+    table = COMMANDS
+
+
+app = typer.Typer(
+    cls=PipelineGroup,
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Data jobs on Spark; `pip install 'twinlog[spark]'` brings all they need.",
+)
+
+
+@app.callback()
+def pipeline() -> None:
+    """Data jobs on Spark; `pip install 'twinlog[spark]'` brings all they need."""
+
+
+def script() -> None:
+    """Print the path of the file to give to spark-submit."""
+    print(__file__)
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,90 @@
+"""What the pipeline commands share: the Spark session they run on, the progress they show, and how they fail."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.progress import Progress as Bar
+
+from twinlog.cli.running import fail
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from twinlog.spark.jobs.progress import Progress, Report
+
+SparkMaster = Annotated[
+    str | None,
+    typer.Option("--master", metavar="URL", help="Where Spark runs: local[*] by default, spark://host:7077, yarn, ..."),
+]
+SparkConf = Annotated[
+    list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A Spark setting; may be given often.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")]
+errors = Console(stderr=True, highlight=False)
+
+
+@contextlib.contextmanager
+def spark_job(name: str, master: str | None, conf: list[str] | None) -> Iterator[tuple[SparkSession, Report]]:
+    """A Spark session and a progress bar for one job; what the job raises on its own account ends the command."""
+    try:
+        from pyspark.errors import PySparkException
+
+        from twinlog.spark.errors import SparkSourceError
+        from twinlog.spark.session import start
+    except ImportError as problem:
+        fail(f"Spark is not installed ({problem}): pip install 'twinlog[spark]'")
+    from twinlog.net.errors import NetError
+    from twinlog.store.errors import StoreError
+
+    settings = dict(_setting(text) for text in conf or ())
+    with _bar() as bar:
+        task = bar.add_task("starting Spark", total=None)
+
+        def report(progress: Progress) -> None:
+            bar.update(task, description=progress.text, completed=progress.done, total=progress.total)
+
+        try:
+            spark = start(name, master=master, conf={"spark.log.level": "ERROR", **settings})
+            try:
+                yield spark, report
+            finally:
+                bar.update(task, visible=False)
+                spark.stop()
+        except (SparkSourceError, StoreError, NetError, OSError) as problem:
+            fail(problem)
+        except PySparkException as problem:
+            fail(_cause(problem))
+
+
+def _bar() -> Bar:
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    return Bar(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=errors, transient=True)
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        fail(f"--conf {text!r} is not KEY=VALUE, for example spark.executor.memory=2g")
+    return key.strip(), value.strip()
+
+
+def _cause(problem: Exception) -> str:
+    """The line of a Python error inside Spark's report of it; the whole first paragraph when there is none."""
+    lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
+    ours = [line for line in lines if line.startswith("twinlog.")]
+    if ours:
+        return ours[-1].partition(": ")[2] or ours[-1]
+    return lines[0] if lines else type(problem).__name__

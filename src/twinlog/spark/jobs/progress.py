@@ -1,0 +1,70 @@
+"""How far a job is: jobs report it, and whoever runs them shows it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOOK_SECONDS = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """`done` of `total` units; an unknown total is None, and `text` says what is going on."""
+
+    text: str
+    done: int = 0
+    total: int | None = None
+    unit: str = "tasks"
+
+
+Report = Callable[[Progress], None]
+
+
+def quiet(progress: Progress) -> None:
+    """For callers who do not want to know."""
+
+
+@contextmanager
+def task_progress(spark: SparkSession, text: str, report: Report) -> Iterator[None]:
+    """Report the finished tasks of whatever Spark runs in the block.
+
+    A Connect session does not tell, so there only the beginning is reported.
+    """
+    report(Progress(text))
+    tracker = _tracker(spark)
+    if tracker is None:
+        yield
+        return
+    over = threading.Event()
+
+    def watch() -> None:
+        done_before = 0
+        while not over.wait(_LOOK_SECONDS):
+            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+            total = sum(stage.numTasks for stage in stages if stage)
+            done = sum(stage.numCompletedTasks for stage in stages if stage)
+            if total and done != done_before:
+                report(Progress(text, done, total))
+                done_before = done
+
+    watcher = threading.Thread(target=watch, daemon=True, name="task-progress")
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+
+
+def _tracker(spark: SparkSession):
+    try:
+        return spark.sparkContext.statusTracker()
+    except Exception:  # a Connect session has no context, and says so with an error of its own kind
+        return None
