@@ -16,7 +16,6 @@ from __future__ import annotations
 import enum
 import mmap
 import struct
-import zlib
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -27,6 +26,7 @@ from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.property_scan import dispatch_properties
 from twinlog.store.record_crc import CRC_PROPERTY_BYTES, crc_property, with_separator
 from twinlog.store.topic_columns import is_topic
+from twinlog.wire.checksum import crc32
 from twinlog.wire.errors import WireError
 from twinlog.wire.java_text import tags_code, utf16_length
 from twinlog.wire.message import MAGIC_V1, MAGIC_V2, TOPIC_BYTES_V1_MAX
@@ -211,7 +211,7 @@ class Appender:
                 position,
                 size,
                 lane.magic,
-                zlib.crc32(body) & 0x7FFFFFFF,
+                crc32(body) & 0x7FFFFFFF,
                 draft.queue_id,
                 draft.flag,
                 queue_offset,

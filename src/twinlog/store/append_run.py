@@ -15,9 +15,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
-from zlib import crc32
 
 from twinlog.store.dispatch import DispatchRequest
+from twinlog.wire.checksum import crc32
 from twinlog.wire.sys_flag import BORN_HOST_V6, INNER_BATCH, NEED_UNWRAP, STORE_HOST_V6, TRANSACTION_MASK
 
 if TYPE_CHECKING:

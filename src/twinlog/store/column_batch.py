@@ -127,16 +127,11 @@ def _matrix(records: RecordBatch, where: np.ndarray, length: int) -> np.ndarray:
 
 def _layout(matrix: np.ndarray) -> _Layout | None:
     """The places of the values if all rows have them where the first row has, and nothing is unusual."""
-    first = matrix[0]
-    if bool((matrix >= 0x80).any()):
-        return None  # hashes are over UTF-16 units; here a byte is a unit
-    separators = (first == _NAME_END) | (first == _PAIR_END)
-    if bool((((matrix == _NAME_END) | (matrix == _PAIR_END)) != separators).any()):
-        return None
-    if bool((matrix[:, separators] != first[separators]).any()):
-        return None
+    first, low, high = matrix[0], matrix.min(axis=0), matrix.max(axis=0)
+    fixed = first <= _PAIR_END  # separators, and soon the names; everything else is a value
+    if bool((high >= 0x80).any()) or bool((low[~fixed] <= _PAIR_END).any()):
+        return None  # hashes are over UTF-16 units, and here a byte is a unit; or a separator stands elsewhere
     found = {name: slice(0, 0) for name in _WANTED}
-    names = np.zeros(len(first), bool)
     at, text = 0, first.tobytes()
     while at < len(text):
         end = text.find(b"\x02", at)
@@ -144,14 +139,14 @@ def _layout(matrix: np.ndarray) -> _Layout | None:
         name_end = text.find(b"\x01", at, end)
         if not at < name_end < end - 1:
             return None  # a pair that the plain decoder would drop
-        names[at:name_end] = True
+        fixed[at:name_end] = True
         name = text[at:name_end]
         if name in found:
             if found[name].stop:
                 return None  # given twice
             found[name] = slice(name_end + 1, end)
         at = end + 1
-    if bool((matrix[:, names] != first[names]).any()):
+    if bool((low[fixed] != high[fixed]).any()):
         return None
     return _Layout(*(found[name] for name in _WANTED))
 

@@ -8,12 +8,12 @@ of valid records is left to `scan`, which knows what is wrong. A property test h
 from __future__ import annotations
 
 import struct
-import zlib
 
 from twinlog.store.delay import DelayLevels
 from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.replay import request_of
 from twinlog.store.topic_columns import decode_topic
+from twinlog.wire.checksum import crc32
 from twinlog.wire.message import HEAD, HEAD_BYTES, MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN
 from twinlog.wire.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
@@ -49,7 +49,7 @@ def take_few(
         topic_at = body_at + body_length + version
         if body_length < 0 or topic_at + 2 > after:
             return requests, at, False
-        if zlib.crc32(view[body_at : body_at + body_length]) & 0x7FFFFFFF != crc:
+        if crc32(view[body_at : body_at + body_length]) & 0x7FFFFFFF != crc:
             return requests, at, False
         topic_length = int.from_bytes(view[topic_at - version : topic_at], "big", signed=True)
         properties_at = topic_at + topic_length + 2

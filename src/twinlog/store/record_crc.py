@@ -7,7 +7,8 @@ bytes before them (sign bit cleared), least significant digit first, padded with
 from __future__ import annotations
 
 import mmap
-import zlib
+
+from twinlog.wire.checksum import crc32
 
 CRC_PROPERTY_BYTES = 20
 _NAME = b"__CRC32#\x01"
@@ -17,7 +18,7 @@ _END = b"\x02"
 def crc_property(buffer: bytes | bytearray | memoryview | mmap.mmap, begin: int, end: int) -> bytes:
     """The property for the record bytes `begin` to `end` of `buffer`."""
     with memoryview(buffer) as view:
-        crc = zlib.crc32(view[begin:end]) & 0x7FFFFFFF
+        crc = crc32(view[begin:end]) & 0x7FFFFFFF
     return _NAME + str(crc)[::-1].ljust(10, "0").encode() + _END
 
 

@@ -10,11 +10,11 @@ Big-endian; a host is 8 bytes, or 20 with its IPv6 bit set in sysFlag:
 """
 
 import struct
-import zlib
 from dataclasses import dataclass, field
 
 from twinlog.wire import properties as names
 from twinlog.wire import sys_flag
+from twinlog.wire.checksum import crc32
 from twinlog.wire.compression import decompress
 from twinlog.wire.errors import RecordError
 from twinlog.wire.java_text import utf16_length
@@ -79,7 +79,7 @@ class Message:
 
 
 def body_crc(body: bytes | memoryview) -> int:
-    return zlib.crc32(body) & 0x7FFFFFFF
+    return crc32(body) & 0x7FFFFFFF
 
 
 def encode_message(message: Message) -> bytes:
