@@ -78,7 +78,7 @@ def list_segments(directories: Sequence[Path], root: Path) -> list[SegmentFile]:
             raise BadRecord(f"segment {after.path} does not begin where {before.path.name} ends: a file is missing")
     while files:
         last = files.pop()
-        end = _records_end(last)
+        end = records_end(last)
         if end:
             return [*files, SegmentFile(last.path, last.base, size, end)]
     return []
@@ -118,7 +118,7 @@ def _is_record(buffer: mmap.mmap | bytes, position: int, end: int, base: int) ->
     return len(found) == 1 and bad is None
 
 
-def _records_end(file: SegmentFile) -> int:
+def records_end(file: SegmentFile) -> int:
     """Where the records of a segment end; places inside that are no record are left for the reader to name."""
     segment = file.open()
     try:
