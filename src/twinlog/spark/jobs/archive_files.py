@@ -1,0 +1,112 @@
+"""The files of a Parquet archive: batches enter it, partitions are exchanged, and a killed run is finished.
+
+Every change of what readers see is one rename, made under a lock that archive and compaction share.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from twinlog.spark.jobs.archive_layout import (
+    STAGING,
+    BadArchive,
+    Commit,
+    StagedFile,
+    load_commit,
+    plan_commit,
+    save_commit,
+)
+
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+_WITHOUT_EXCHANGE = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
+
+
+class Ops:
+    """The file operations that a run consists of; tests let one of them fail."""
+
+    def save_commit(self, root: Path, commit: Commit) -> None:
+        save_commit(root, commit)
+
+    def move(self, old: Path, new: Path) -> None:
+        new.parent.mkdir(parents=True, exist_ok=True)
+        os.rename(old, new)
+
+    def exchange(self, one: Path, other: Path) -> None:
+        exchange(one, other)
+
+    def remove(self, directory: Path) -> None:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def commit_batch(
+    root: Path, batch: int, query: str, run: str, staged: Iterable[StagedFile], ops: Ops | None = None
+) -> Commit:
+    """Make these files part of the archive, as batch `batch`."""
+    with held(root / "_lock"):
+        commit = plan_commit(load_commit(root), batch, query, run, staged)
+        ops = ops or Ops()
+        ops.save_commit(root, commit)
+        _move(root, commit, ops)
+    return commit
+
+
+def finish_last_batch(root: Path, ops: Ops | None = None) -> Commit:
+    """Complete what a killed run decided, and remove what it did not; the last batch that counts."""
+    ops = ops or Ops()
+    with held(root / "_lock"):
+        commit = load_commit(root)
+        _move(root, commit, ops)
+        ops.remove(root / STAGING)
+    return commit
+
+
+def _move(root: Path, commit: Commit, ops: Ops) -> None:
+    for old, new in commit.moves:
+        if (root / old).exists():  # else it was moved before the run was killed
+            ops.move(root / old, root / new)
+
+
+def partition_files(root: Path, partition: str) -> dict[str, int]:
+    """The data files that readers of a partition see, and their sizes."""
+    return {
+        path.name: path.stat().st_size for path in sorted((root / partition).iterdir()) if path.suffix == ".parquet"
+    }
+
+
+def partitions(root: Path) -> list[str]:
+    return sorted(path.relative_to(root).as_posix() for path in root.glob("topic=*/day=*") if path.is_dir())
+
+
+@contextlib.contextmanager
+def held(lock: Path, busy: str | None = None) -> Iterator[None]:
+    """Hold a lock file; it is released with the process at the latest. With `busy`, do not wait: say that and fail."""
+    with open(lock, "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (fcntl.LOCK_NB if busy else 0))
+        except BlockingIOError:
+            raise BadArchive(str(busy)) from None
+        yield
+
+
+def exchange(one: Path, other: Path) -> None:
+    """Swap two directories in one step, so that nobody ever sees neither or both."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(libc, "renameat2"):
+        raise BadArchive(_cannot_exchange(one, "this system has no renameat2"))
+    if libc.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE):
+        code = ctypes.get_errno()
+        if code in _WITHOUT_EXCHANGE:
+            raise BadArchive(_cannot_exchange(one, os.strerror(code)))
+        raise OSError(code, os.strerror(code), str(one), None, str(other))
+
+
+def _cannot_exchange(path: Path, why: str) -> str:
+    hint = "compact where ext4, xfs, btrfs or tmpfs holds the archive, or archive with --format delta"
+    return f"the file system of {path} cannot exchange two directories ({why}): {hint}"

@@ -1,0 +1,219 @@
+"""What an archive looks like on disk, and the steps that make a batch part of it; no Spark, no clock.
+
+    <archive>/
+      topic=Orders/day=2026-11-15/b000000000012-00003.parquet   file 3 of batch 12
+      topic=Orders/day=2026-11-14/c9f1c…-00000.parquet            what compaction made of many files
+      _archive.json     format, columns and kind of source: written once
+      _commit.json      the last batch that counts, and where its files go
+      _staging/         files of batches that do not count yet
+      _compacting/      partitions being rewritten
+      _checkpoint/      Spark's offsets, and where the stream began
+
+Readers skip names with an underscore, so whatever reads Parquet sees committed files only. `_commit.json` decides: a
+batch is part of the archive once its number is there. Moving its files comes after that, and moving again does no harm:
+a file that is not in staging any more has been moved.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from twinlog.spark.errors import SparkSourceError, nearest
+from twinlog.spark.schema import MESSAGE_COLUMNS, Columns
+
+FORMATS = ("parquet", "delta")
+PARTITION_COLUMNS = ("topic", "day")
+KEY_COLUMNS = ("topic", "brokerName", "queueId", "queueOffset", "storeTimestamp")
+HEADER_FILE, COMMIT_FILE = "_archive.json", "_commit.json"
+STAGING, COMPACTING, CHECKPOINT = "_staging", "_compacting", "_checkpoint"
+_NOTE = "made by twinlog pipeline archive"
+
+
+class BadArchive(SparkSourceError):
+    """A directory that is no archive, or not one that fits what is to be done with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What an archive promised to hold when it was made."""
+
+    format: str
+    source: str  # brokers or stores
+    columns: tuple[str, ...]
+
+    def schema(self) -> Columns:
+        return {**{name: MESSAGE_COLUMNS[name] for name in self.columns}, "day": "date"}
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What was added for one topic."""
+
+    rows: int = 0
+    files: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: Totals) -> Totals:
+        return Totals(self.rows + other.rows, self.files + other.files, self.bytes + other.bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """A file of a batch, before it counts; `partition` is topic=…/day=…"""
+
+    path: str
+    partition: str
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """The last batch of an archive; `moves` leads from staging to the files' places, both below the archive."""
+
+    batch: int = -1
+    query: str = ""
+    run: str = ""
+    moves: tuple[tuple[str, str], ...] = ()
+    topics: Mapping[str, Totals] = field(default_factory=dict)  # what this run added up to here
+    batches: int = 0
+
+    def covers(self, batch: int, query: str) -> bool:
+        """Whether a batch counts already; BadArchive when its number belongs to another stream."""
+        if self.query and self.query != query:
+            hint = "its checkpoint was removed or replaced; archive to a new directory"
+            raise BadArchive(f"the archive was filled by query {self.query}, this is {query}: {hint}")
+        return batch <= self.batch
+
+
+def plan_commit(last: Commit, batch: int, query: str, run: str, staged: Iterable[StagedFile]) -> Commit:
+    """The commit that makes `staged` count, after `last`."""
+    moves: list[tuple[str, str]] = []
+    topics = dict(last.topics) if last.run == run else {}
+    for number, file in enumerate(sorted(staged, key=lambda one: one.path)):
+        moves.append((file.path, f"{file.partition}/b{batch:012d}-{number:05d}.parquet"))
+        topic = topic_of(file.partition)
+        topics[topic] = topics.get(topic, Totals()) + Totals(file.rows, 1, file.bytes)
+    batches = (last.batches if last.run == run else 0) + (1 if moves else 0)
+    return Commit(batch, query, run, tuple(moves), topics, batches)
+
+
+def topic_of(partition: str) -> str:
+    """The topic of topic=…/day=…, where unusual letters are escaped."""
+    return unquote(partition.split("/")[0].partition("=")[2])
+
+
+def day_of(partition: str) -> str:
+    return partition.split("/")[1].partition("=")[2]
+
+
+def chosen(columns: Iterable[str]) -> tuple[str, ...]:
+    """The columns to archive, in the order of the source; all when none is named."""
+    wanted = tuple(columns)
+    for name in wanted:
+        if name not in MESSAGE_COLUMNS:
+            raise BadArchive(f"there is no column {name!r}: {nearest(name, MESSAGE_COLUMNS)}")
+    keep = {*wanted, *KEY_COLUMNS} if wanted else set(MESSAGE_COLUMNS)
+    return tuple(name for name in MESSAGE_COLUMNS if name in keep)
+
+
+def check_fits(root: Path, found: Header, wanted: Header) -> None:
+    """BadArchive when a run would add something else than the archive holds."""
+    if found.format != wanted.format:
+        raise BadArchive(f"{root} is a {found.format} archive: give --format {found.format} or another directory")
+    if found.source != wanted.source:
+        raise BadArchive(f"{root} is filled from {found.source}, not from {wanted.source}: give another directory")
+    if found.columns != wanted.columns:
+        missing = [name for name in found.columns if name not in wanted.columns]
+        extra = [name for name in wanted.columns if name not in found.columns]
+        told = "; ".join(
+            text
+            for text in (
+                f"it has also {', '.join(missing)}" if missing else "",
+                f"it lacks {', '.join(extra)}" if extra else "",
+            )
+            if text
+        )
+        raise BadArchive(f"the columns do not fit the archive {root} ({told}): name its columns or another directory")
+
+
+# -- the two small files -------------------------------------------------------------------------------
+
+
+def load_header(root: Path) -> Header | None:
+    """What the archive holds; None for a directory that is empty or not there."""
+    data = _load(root / HEADER_FILE)
+    if data is None:
+        strangers = [path.name for path in root.iterdir()] if root.is_dir() else []
+        if strangers:
+            hint = "give an empty directory, or one that an archive was written to"
+            raise BadArchive(f"{root} is no archive, it holds {', '.join(sorted(strangers)[:3])}: {hint}")
+        return None
+    try:
+        found = Header(str(data["format"]), str(data["source"]), tuple(data["columns"]))
+        found.schema()
+    except (KeyError, TypeError) as error:
+        raise BadArchive(f"{root / HEADER_FILE} cannot be used ({error!r}): restore it from a backup") from error
+    return found
+
+
+def existing_header(root: Path) -> Header:
+    if not root.is_dir():
+        raise BadArchive(f"there is no archive {root}: give the directory that `twinlog pipeline archive` wrote to")
+    found = load_header(root)
+    if found is None:
+        raise BadArchive(f"{root} is empty: `twinlog pipeline archive` has written nothing there")
+    return found
+
+
+def save_header(root: Path, header: Header) -> None:
+    save_json(root / HEADER_FILE, {"about": _NOTE, **asdict(header)})
+
+
+def load_commit(root: Path) -> Commit:
+    data = _load(root / COMMIT_FILE)
+    if data is None:
+        return Commit()
+    try:
+        topics = {topic: Totals(**totals) for topic, totals in data["topics"].items()}
+        moves = tuple((str(old), str(new)) for old, new in data["moves"])
+        return Commit(data["batch"], data["query"], data["run"], moves, topics, data["batches"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadArchive(f"{root / COMMIT_FILE} cannot be used ({error!r}): restore it from a backup") from error
+
+
+def save_commit(root: Path, commit: Commit) -> None:
+    save_json(root / COMMIT_FILE, asdict(commit))
+
+
+def save_json(path: Path, data: Any) -> None:
+    """Replace a small file in one step; it is on disk when this returns."""
+    temporary = path.with_name(f"{path.name}.new")
+    with open(temporary, "w") as out:
+        json.dump(data, out)
+        out.flush()
+        os.fsync(out.fileno())
+    os.replace(temporary, path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _load(path: Path) -> dict[str, Any] | None:
+    try:
+        data = json.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except ValueError as error:
+        raise BadArchive(f"{path} is no JSON ({error}): restore it from a backup") from error
+    if not isinstance(data, dict):
+        raise BadArchive(f"{path} is no JSON object: restore it from a backup")
+    return data

@@ -1,0 +1,129 @@
+"""A stream whose tasks write the files of an archive, and whose rows are what was written.
+
+It plans as `format("rocketmq")` or `format("rocketmq_store")` does, with the same readers. A row names one file in
+staging; only the files named in a batch's rows are committed, so what a failed attempt left behind never counts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+
+from twinlog.spark.jobs.archive_write import file_columns, message_schema, write_files
+from twinlog.spark.options import read_options
+from twinlog.spark.schema import arrow_schema, ddl
+from twinlog.spark.store_options import store_options
+from twinlog.spark.store_stream import StoreStreamReader
+from twinlog.spark.stream_reader import QueueStreamReader
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveSpec:
+    """All that the tasks of a run have to know."""
+
+    source: str  # brokers or stores
+    options: dict[str, str]
+    columns: tuple[str, ...]
+    root: str
+    staging: str
+    compression: str
+    topics: tuple[str, ...] = ()  # of stores; brokers are asked for these only
+    pattern: str | None = None
+    unwanted: str | None = None
+
+    def encode(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def decode_spec(text: str) -> ArchiveSpec:
+    values = json.loads(text)
+    return ArchiveSpec(**{**values, "columns": tuple(values["columns"]), "topics": tuple(values["topics"])})
+
+
+class ArchiveSource(DataSource):
+    """Registered by the job for its own session."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "twinlog_archive"
+
+    def schema(self) -> str:
+        return ddl(dict(file_columns()))
+
+    def streamReader(self, schema: StructType) -> ArchivingReader:
+        return ArchivingReader(decode_spec(self.options["spec"]))
+
+
+class ArchivingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans like the reader inside, and writes what that one reads."""
+
+    def __init__(self, spec: ArchiveSpec) -> None:
+        self._spec = spec
+        self._columns = message_schema(spec.columns)
+        self._reader: QueueStreamReader | StoreStreamReader
+        if spec.source == "brokers":
+            self._reader = QueueStreamReader(read_options(spec.options, streaming=True), self._columns)
+        else:
+            self._reader = StoreStreamReader(store_options(spec.options, streaming=True), self._columns)
+
+    def initialOffset(self) -> dict:
+        return self._reader.initialOffset()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return self._reader.getDefaultReadLimit()
+
+    def latestOffset(self, start: dict, limit: ReadLimit) -> dict:
+        return self._reader.latestOffset(start, limit)
+
+    def reportLatestOffset(self) -> dict | None:
+        return self._reader.reportLatestOffset()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._reader.prepareForTriggerAvailableNow()
+
+    def partitions(self, start: dict, end: dict) -> Sequence[InputPartition]:
+        return self._reader.partitions(start, end)
+
+    def commit(self, end: dict) -> None:
+        self._reader.commit(end)
+
+    def stop(self) -> None:
+        self._reader.stop()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        spec, root = self._spec, Path(self._spec.root)
+        batches = self._reader.read(partition)
+        if spec.source == "stores":
+            batches = (keep_topics(batch, spec) for batch in batches)
+        files = write_files(batches, root, root / spec.staging, self._columns, spec.compression)
+        rows = [asdict(file) for file in files]
+        yield pa.RecordBatch.from_pylist(rows, arrow_schema(dict(file_columns())))
+
+
+def keep_topics(batch: pa.RecordBatch, spec: ArchiveSpec) -> pa.RecordBatch:
+    """The rows of the topics that are wanted; a store holds all of its broker."""
+    topics = batch.column("topic").dictionary_encode()
+    wanted = [is_wanted(topic, spec) for topic in topics.dictionary.to_pylist()]
+    if all(wanted):
+        return batch
+    return batch.filter(pc.take(pa.array(wanted, pa.bool_()), topics.indices))
+
+
+def is_wanted(topic: str, spec: ArchiveSpec) -> bool:
+    if spec.topics:
+        return topic in spec.topics
+    if spec.unwanted and re.fullmatch(spec.unwanted, topic):
+        return False
+    return spec.pattern is None or re.fullmatch(spec.pattern, topic) is not None

@@ -1,0 +1,204 @@
+"""Many small files of an archive become few large ones, and readers never see both or neither.
+
+A partition (one topic, one day) is rewritten aside, in `_compacting`, sorted by queue and offset. Then its directory
+and the new one are exchanged in one step of the file system, and the old files are removed:
+
+    written aside         readers see the old files
+    rows compared         "
+    exchanged             readers see the new files
+    old files removed     "
+
+A run killed anywhere leaves at most a directory that readers do not look at, and the next run removes it. The exchange
+happens only if the partition still holds the files that were read: a batch that arrived in between wins, and the
+partition is left for the next time. Delta archives are compacted by Delta.
+"""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from twinlog.spark.errors import BadOption
+from twinlog.spark.jobs.archive_files import Ops, finish_last_batch, held, partition_files, partitions
+from twinlog.spark.jobs.archive_layout import (
+    COMPACTING,
+    BadArchive,
+    Header,
+    day_of,
+    existing_header,
+    topic_of,
+)
+from twinlog.spark.jobs.progress import Progress, Report, quiet
+from twinlog.spark.schema import ddl
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Rewrite = Callable[[Sequence[Path], Path, int], None]
+"""(files, directory, count): write the rows of `files` as about `count` files into a new directory."""
+_ORDER = ("brokerName", "queueId", "queueOffset")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactJob:
+    """Which partitions, and how large their files become."""
+
+    target: str | Path
+    before: str  # days before this one, 2026-11-15; a day is closed when it is over
+    file_bytes: int = 256 << 20
+    files_min: int = 2  # a partition with fewer is left alone
+    topics: tuple[str, ...] = ()  # all when empty
+    compression: str = "snappy"
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """One partition to rewrite: its files as they were seen, and how many they become."""
+
+    partition: str
+    files: Mapping[str, int]
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompactSummary:
+    """What one run did."""
+
+    target: str
+    partitions: int = 0
+    files_before: int = 0
+    files_after: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    left: tuple[str, ...] = field(default=())  # partitions that grew while they were rewritten
+
+
+def compact(spark: SparkSession, job: CompactJob, report: Report = quiet) -> CompactSummary:
+    """Rewrite the closed partitions that have many files."""
+    root = Path(job.target).absolute()
+    header = existing_header(root)
+    if header.format == "delta":
+        return _optimize(spark, job, root, report)
+    return compact_files(root, job, _rewriter(spark, header, job.compression), report)
+
+
+def compact_files(
+    root: Path, job: CompactJob, rewrite: Rewrite, report: Report = quiet, ops: Ops | None = None
+) -> CompactSummary:
+    """The same for Parquet, whoever rewrites the rows."""
+    ops = ops or Ops()
+    busy = f"another run compacts {root}: wait for its end"
+    with held(root / "_compact.lock", busy):
+        finish_moves(root, ops)
+        ops.remove(root / COMPACTING)  # of a run that was killed: whatever is in there, readers do not see it
+        found = {one: partition_files(root, one) for one in partitions(root)}
+        plan = plan_compaction(found, job)
+        summary = CompactSummary(str(root))
+        for number, one in enumerate(plan):
+            report(Progress(f"compacting {one.partition}", number, len(plan), "partitions"))
+            summary = _compact_one(root, one, rewrite, ops, summary)
+        ops.remove(root / COMPACTING)
+    return summary
+
+
+def finish_moves(root: Path, ops: Ops) -> None:
+    """Finish the last batch of a killed archive run, unless a run is at work, which does that itself."""
+    try:
+        with held(root / "_run.lock", "a run is at work"):
+            finish_last_batch(root, ops)
+    except BadArchive:
+        pass
+
+
+def plan_compaction(found: Mapping[str, Mapping[str, int]], job: CompactJob) -> list[Compaction]:
+    """What is worth rewriting of the partitions found, each with its files and their sizes."""
+    plan = []
+    for partition, files in sorted(found.items()):
+        if day_of(partition) >= job.before or (job.topics and topic_of(partition) not in job.topics):
+            continue
+        count = max(1, math.ceil(sum(files.values()) / job.file_bytes))
+        if len(files) >= max(job.files_min, count + 1):
+            plan.append(Compaction(partition, files, count))
+    return plan
+
+
+def _compact_one(root: Path, one: Compaction, rewrite: Rewrite, ops: Ops, summary: CompactSummary) -> CompactSummary:
+    live, new = root / one.partition, root / COMPACTING / uuid.uuid4().hex / one.partition
+    new.parent.mkdir(parents=True)
+    rewrite([live / name for name in one.files], new, one.count)
+    made = _tidy(new)
+    rows_before, rows_after = _rows(live, one.files), _rows(new, made)
+    if rows_before != rows_after:
+        raise BadArchive(f"{one.partition} has {rows_before} rows, rewritten {rows_after}: it stays as it was")
+    with held(root / "_lock"):
+        unchanged = partition_files(root, one.partition) == dict(one.files)
+        if unchanged:
+            ops.exchange(new, live)
+    ops.remove(new)  # the old files now, or a rewrite that came too late
+    if not unchanged:
+        return _with(summary, left=(*summary.left, one.partition))
+    return _with(
+        summary,
+        partitions=summary.partitions + 1,
+        files_before=summary.files_before + len(one.files),
+        files_after=summary.files_after + len(made),
+        bytes_before=summary.bytes_before + sum(one.files.values()),
+        bytes_after=summary.bytes_after + sum(made.values()),
+    )
+
+
+def _with(summary: CompactSummary, **changes: object) -> CompactSummary:
+    return replace(summary, **changes)  # pyright: ignore[reportArgumentType]
+
+
+def _tidy(directory: Path) -> dict[str, int]:
+    """Leave only data files, under names that no batch has; their sizes."""
+    prefix = uuid.uuid4().hex[:12]
+    for path in list(directory.iterdir()):
+        if path.suffix != ".parquet":
+            path.unlink()
+    for number, path in enumerate(sorted(directory.iterdir())):
+        path.rename(directory / f"c{prefix}-{number:05d}.parquet")
+    return {path.name: path.stat().st_size for path in directory.iterdir()}
+
+
+def _rows(directory: Path, names: Mapping[str, int]) -> int:
+    import pyarrow.parquet as pq
+
+    return sum(pq.read_metadata(directory / name).num_rows for name in names)
+
+
+def _rewriter(spark: SparkSession, header: Header, compression: str) -> Rewrite:
+    columns = {name: kind for name, kind in header.schema().items() if name not in ("topic", "day")}
+
+    def rewrite(files: Sequence[Path], directory: Path, count: int) -> None:
+        spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+        frame = spark.read.schema(ddl(columns)).option("recursiveFileLookup", "true").parquet(*map(str, files))
+        frame = frame.coalesce(1) if count == 1 else frame.repartitionByRange(count, *_ORDER)
+        frame.sortWithinPartitions(*_ORDER).write.option("compression", compression).parquet(str(directory))
+
+    return rewrite
+
+
+def _optimize(spark: SparkSession, job: CompactJob, root: Path, report: Report) -> CompactSummary:
+    if job.topics:
+        raise BadOption("a Delta archive is compacted day by day for all topics: leave the topics out")
+    report(Progress(f"Delta compacts {root.name}"))
+    spark.conf.set("spark.databricks.delta.optimize.maxFileSize", str(job.file_bytes))
+    done = spark.sql(f"OPTIMIZE delta.`{root}` WHERE day < date'{job.before}'").first()
+    metrics = done["metrics"] if done is not None else None
+    if metrics is None:
+        return CompactSummary(str(root))
+    removed, added = metrics["filesRemoved"], metrics["filesAdded"]
+    return CompactSummary(
+        str(root),
+        partitions=metrics["partitionsOptimized"],
+        files_before=metrics["numFilesRemoved"],
+        files_after=metrics["numFilesAdded"],
+        bytes_before=removed["totalSize"] if removed else 0,
+        bytes_after=added["totalSize"] if added else 0,
+    )
