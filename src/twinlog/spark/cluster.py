@@ -42,6 +42,10 @@ class Cluster:
         self._read_from = read_from
         self._routes: dict[str, TopicRoute] = {}
 
+    def info(self) -> ClusterInfo:
+        """All brokers, by name and by cluster, as the name server knows them."""
+        return decode_body(ClusterInfo, bytes(self._ask_name_server(Command(RequestCode.GET_BROKER_CLUSTER_INFO)).body))
+
     # -- topics and queues -------------------------------------------------------------------------
 
     def topics_like(self, pattern: str) -> list[str]:
@@ -147,7 +151,7 @@ class Cluster:
 
     def _own_topics(self) -> set[str]:
         """Clusters and brokers have a topic of their own name."""
-        info = decode_body(ClusterInfo, bytes(self._ask_name_server(Command(RequestCode.GET_BROKER_CLUSTER_INFO)).body))
+        info = self.info()
         return set(info.broker_addr_table) | set(info.cluster_addr_table)
 
     # -- asking ------------------------------------------------------------------------------------

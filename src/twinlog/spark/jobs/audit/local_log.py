@@ -1,0 +1,199 @@
+"""The commit log of a store directory, for an audit: gaps between its files are findings, not errors.
+
+Everything is read through read-only mappings; a broker may be writing to the store at the same time. What lies before
+`end`, which is found by walking the last file, stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from twinlog.spark.errors import BadRecord
+from twinlog.spark.store_plan import SegmentFile, first_record, records_end
+from twinlog.store.errors import NotAStore
+from twinlog.store.scan import Stop, StopReason, scan
+from twinlog.store.segment import SEGMENT_NAME, Segment
+from twinlog.store.store_lock import has_abort_marker, is_locked
+from twinlog.store.walk import describe
+
+_BACK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class LogFiles:
+    """The files of a log as they were when it was looked at; travels to the workers."""
+
+    name: str
+    files: tuple[SegmentFile, ...]
+    start: int
+    end: int
+    is_live: bool
+    torn: str = ""  # what stands behind the end, if it is not zeros
+
+    @property
+    def segment_bytes(self) -> int:
+        return self.files[0].size
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A record, or with `reason` a place where none is."""
+
+    offset: int
+    size: int
+    reason: str = ""
+
+
+def list_log(root: Path, directories: tuple[Path, ...]) -> LogFiles:
+    """Look at a log: its files, where its records begin, and where they end."""
+    if not root.is_dir():
+        raise NotAStore(root)
+    found = sorted(
+        (path for place in directories if place.is_dir() for path in place.iterdir() if SEGMENT_NAME.match(path.name)),
+        key=lambda path: path.name,
+    )
+    sized = [(path, path.stat().st_size) for path in found]
+    if not sized:
+        raise NotAStore(root)
+    size = sized[0][1]
+    if len(sized) > 1 and sized[-1][1] < size:
+        sized.pop()  # a live broker is allocating it
+    for path, one in sized:
+        if one != size or one == 0:
+            raise BadRecord(f"segment {path} has {one} bytes, the first one {size}: copy the store again, or repair it")
+    files = [SegmentFile(path, int(path.name), size, size) for path, _ in sized]
+    live = is_locked(root)
+    start = _first_offset(files[0])
+    used, end = list(files), 0
+    while used and not (end := records_end(used[-1])):
+        used.pop()
+    if not used:
+        return LogFiles(str(root), tuple(files), start, start, live)
+    torn = "" if live or has_abort_marker(root) else _torn(used[-1], end)
+    return LogFiles(str(root), tuple(used), start, max(start, used[-1].base + end), live, torn)
+
+
+class LocalLog:
+    """Reads the files; segments are opened when first needed."""
+
+    def __init__(self, listed: LogFiles) -> None:
+        self.listed = listed
+        self._bases = np.array([one.base for one in listed.files], np.int64)
+        self._open: dict[int, Segment] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for segment in self._open.values():
+            segment.close()
+        self._open = {}
+
+    def piece(self, offset: int, bytes_max: int) -> tuple[Segment | None, int, int]:
+        """(segment, position, length) from an offset on, within one file; without segment where a file is missing."""
+        row = int(np.searchsorted(self._bases, offset, side="right")) - 1
+        file = self.listed.files[row] if row >= 0 else None
+        if file is None or offset >= file.base + file.size:
+            later = self._bases[row + 1 :]
+            return None, 0, min(bytes_max, int(later[0]) - offset) if len(later) else bytes_max
+        position = offset - file.base
+        return self._segment(file), position, min(bytes_max, file.size - position)
+
+    def chunk(self, physical_offset: int, bytes_max: int) -> memoryview | None:
+        """Up to so many bytes, ending with their file or the log; None where a file is missing."""
+        segment, position, length = self.piece(physical_offset, min(bytes_max, self.listed.end - physical_offset))
+        return None if segment is None or length <= 0 else segment.view(position, length)
+
+    def bytes_at(self, offset: int, size: int) -> memoryview | None:
+        """Exactly these bytes; None when they are not all in one file of the log."""
+        view = self.chunk(offset, size)
+        return view if view is not None and len(view) == size else None
+
+    def release(self, offset: int, size: int) -> None:
+        segment, position, length = self.piece(offset, size)
+        if segment is not None:
+            segment.release_pages(position, position + length)
+
+    def records_over(self, begin: int, end: int, *, check_crc: bool = False) -> Iterator[Found]:
+        """The records of which a byte lies in [begin, end), and the places in between that are none."""
+        at = begin
+        while at < end:
+            segment, position, length = self.piece(at, end - at)
+            if segment is not None:
+                records = min(segment.size, self.listed.end - segment.base)
+                yield from _records_over(segment, position, position + length, records, check_crc)
+                segment.release_pages(max(0, position - _BACK_BYTES), position + length)
+            at += length
+
+    def holds(self, offset: int) -> bool:
+        return self.piece(offset, 1)[0] is not None
+
+    def _segment(self, file: SegmentFile) -> Segment:
+        if file.base not in self._open:
+            self._open[file.base] = file.open()
+        return self._open[file.base]
+
+
+def _records_over(segment: Segment, low: int, high: int, records_end: int, check_crc: bool) -> Iterator[Found]:
+    position: int | None = _record_before(segment, low, records_end)
+    base = segment.base
+    while position is not None and position < min(high, records_end):
+        stop: Stop | None = None
+        for batch in scan(segment.map, position, records_end, base, check_crc=check_crc):
+            over = (batch.position + batch.size > low) & (batch.position < high)
+            for row in np.flatnonzero(over).tolist():
+                yield Found(int(batch.physical_offset[row]), int(batch.size[row]))
+            stop = batch.stop
+            if len(batch) and batch.position[-1] >= high:
+                return
+        assert stop is not None
+        if stop.reason is StopReason.BLANK or stop.position >= min(high, records_end):
+            return
+        position = first_record(segment.map, stop.position + 1, high, records_end, base)
+        hole_end = min(high, records_end) if position is None else position
+        if hole_end > low:
+            yield Found(base + stop.position, hole_end - stop.position, describe(stop))
+
+
+def _record_before(segment: Segment, low: int, records_end: int) -> int:
+    """A record that begins at or before `low`, not far from it; the file's beginning when there is none."""
+    back = _BACK_BYTES
+    while low > back:
+        found = first_record(segment.map, low - back, low + 1, records_end, segment.base)
+        if found is not None:
+            return found
+        back *= 4
+    return 0
+
+
+def _first_offset(file: SegmentFile) -> int:
+    """Where the first file's records begin; a replica that joined amid a file has zeros before them."""
+    segment = file.open()
+    try:
+        if any(segment.view(0, 8)):
+            return file.base
+        for begin, end in segment.data_ranges(0):
+            found = first_record(segment.map, max(0, begin - 8), end, file.size, file.base)
+            if found is not None:
+                return file.base + found
+        return file.base
+    finally:
+        segment.close()
+
+
+def _torn(file: SegmentFile, end: int) -> str:
+    """What is wrong behind the last record; nothing is when zeros or a blank follow."""
+    if end >= file.size:
+        return ""
+    segment = file.open()
+    try:
+        batch = next(scan(segment.map, end, file.size, file.base, check_crc=False, batch_records=1))
+        stop = batch.stop
+        return "" if stop is None or stop.reason in (StopReason.END, StopReason.BLANK) else describe(stop)
+    finally:
+        segment.close()

@@ -1,0 +1,47 @@
+"""Which pairs an audit compares: those that are given, or all that a name server knows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from twinlog.spark.cluster import MASTER_ID, Cluster
+from twinlog.spark.errors import BadOption
+from twinlog.spark.jobs.side import Side, parse_side
+from twinlog.spark.options import ClusterOptions
+from twinlog.wire.bodies import ClusterInfo
+
+Pairs = tuple[tuple[Side, Side], ...]
+
+
+def pairs_of(texts: Sequence[str], options: ClusterOptions | None = None) -> Pairs:
+    """Master and replica by turns."""
+    if len(texts) % 2:
+        raise BadOption(f"{len(texts)} sides are no pairs: after each master comes its replica; {texts[-1]!r} has none")
+    sides = [parse_side(text, options) for text in texts]
+    pairs = tuple(zip(sides[::2], sides[1::2], strict=True))
+    for master, replica in pairs:
+        if master.text == replica.text:
+            raise BadOption(f"{master} cannot be compared with itself: give the replica's place as well")
+    return pairs
+
+
+def registered_pairs(options: ClusterOptions) -> Pairs:
+    """Every replica that the name servers know, with its master."""
+    if not options.name_servers:
+        raise BadOption("nothing to audit: give a master and its replica, or --nameServer to compare all that it knows")
+    return pairs_in(Cluster(options).info(), options)
+
+
+def pairs_in(info: ClusterInfo, options: ClusterOptions) -> Pairs:
+    pairs = []
+    for name, broker in sorted(info.broker_addr_table.items()):
+        master = broker.broker_addrs.get(MASTER_ID)
+        replicas = [address for number, address in sorted(broker.broker_addrs.items()) if number != MASTER_ID]
+        if replicas and master is None:
+            raise BadOption(
+                f"broker {name} has replicas ({', '.join(replicas)}) and no master: give the pairs yourself"
+            )
+        pairs += [(Side(str(master), options=options), Side(address, options=options)) for address in replicas]
+    if not pairs:
+        raise BadOption(f"the name server {';'.join(options.name_servers)} knows no replicas: give the pairs yourself")
+    return tuple(pairs)

@@ -1,0 +1,188 @@
+"""A broker's metadata as text by kind, key and field, from its files or from itself; and what two of them differ in.
+
+kind            key             fields
+topic           name            readQueueNums, perm, attributes, ...
+group           name            consumeEnable, retryMaxTimes, ..., forbidden
+consumerOffset  topic@group     one per queue
+delayOffset     level           offset
+dataVersion     kind of table   stateVersion, timestamp, counter
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from twinlog.metadata.errors import BrokenSnapshot, MetadataError
+from twinlog.metadata.persisted import PersistedTable
+from twinlog.metadata.tables import open_tables
+from twinlog.replication.metadata_delta import table_of
+from twinlog.replication.metadata_sync import KINDS as ASKED_KINDS
+from twinlog.replication.metadata_sync import KindOfMetadata
+from twinlog.spark.errors import SparkSourceError
+from twinlog.spark.jobs.side import LiveBroker, Side
+from twinlog.wire.bodies import DataVersion
+from twinlog.wire.errors import WireError
+
+KINDS = ("topic", "group", "consumerOffset", "delayOffset", "dataVersion")
+TABLES = ("topics", "offsets", "delayOffsets", "groups")  # as replicas ask for them
+_KIND_OF = {"topics": "topic", "groups": "group", "offsets": "consumerOffset", "delayOffsets": "delayOffset"}
+_PAGE_ROWS = 2_000
+
+Fields = dict[str, str]
+Snapshot = dict[str, dict[str, Fields]]  # kind -> key -> field -> value
+
+
+class NoMetadata(SparkSourceError):
+    """A side whose metadata cannot be had."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiffRow:
+    """One difference; None on a side says that it has no such key or field. Field * stands for a whole key."""
+
+    kind: str
+    key: str
+    field: str
+    left: str | None
+    right: str | None
+
+
+def diff(left: Snapshot, right: Snapshot, *, versions: bool = True) -> list[DiffRow]:
+    """Everything in which two snapshots differ, in a fixed order."""
+    rows = []
+    for kind in KINDS if versions else KINDS[:-1]:
+        ours, theirs = left.get(kind, {}), right.get(kind, {})
+        for key in sorted(ours.keys() | theirs.keys()):
+            one, other = ours.get(key), theirs.get(key)
+            if one == other or (kind == "dataVersion" and (one is None or other is None)):
+                continue  # 4.x keeps no version with some of its tables
+            if kind != "consumerOffset" and (one is None or other is None):
+                rows.append(DiffRow(kind, key, "*", _as_text(one), _as_text(other)))
+                continue
+            one, other = one or {}, other or {}
+            fields = sorted(one.keys() | other.keys(), key=lambda name: (len(name), name))
+            rows += [
+                DiffRow(kind, key, name, one.get(name), other.get(name))
+                for name in fields
+                if one.get(name) != other.get(name)
+            ]
+    return rows
+
+
+def read_snapshot(side: Side) -> Snapshot:
+    """The metadata of a side as it is now."""
+    try:
+        return _of_store(side) if side.store is not None else _of_broker(side.broker)
+    except (MetadataError, WireError) as error:
+        raise NoMetadata(f"{side}: {error}") from error
+
+
+def snapshot_of(name: str, loaded: Any) -> Snapshot:
+    """One table, as its file or its broker's answer holds it, as a part of a snapshot."""
+    kind, rows = _KIND_OF[name], {}
+    if name == "topics":
+        rows = {key: _fields(row, "topicName") for key, row in (loaded.topic_config_table or {}).items()}
+    elif name == "groups":
+        rows = {key: _fields(row, "groupName") for key, row in (loaded.subscription_group_table or {}).items()}
+        for group, topics in (loaded.forbidden_table or {}).items():
+            if topics:
+                rows.setdefault(group, {})["forbidden"] = _text(topics)
+    elif name == "offsets":
+        table: Mapping[str, Mapping[int, int]] = loaded.offset_table or {}
+        rows = {key: {str(queue): str(offset) for queue, offset in row.items()} for key, row in table.items()}
+    else:
+        rows = {str(level): {"offset": str(offset)} for level, offset in (loaded.offset_table or {}).items()}
+    found: Snapshot = {kind: rows}
+    if loaded.data_version is not None:
+        found["dataVersion"] = {kind: version_fields(loaded.data_version)}
+    return found
+
+
+def version_fields(version: DataVersion) -> Fields:
+    return {
+        "stateVersion": str(version.state_version),
+        "counter": str(version.counter),
+        "timestamp": str(version.timestamp),
+    }
+
+
+def _of_store(side: Side) -> Snapshot:
+    assert side.store is not None
+    directory = side.store / "config"
+    if not directory.is_dir():
+        raise NoMetadata(f"{side} has no directory config: copy it along with the store, or leave metadata out")
+    tables, found = open_tables(directory, 0), _empty()
+    for name in TABLES:
+        file = table_of(tables, name).file
+        assert file is not None
+        loaded = file.load(table_of(tables, name).decode_file)
+        if file.problem is not None and not file.from_backup:
+            raise NoMetadata(f"{file.path} cannot be read ({file.problem}) and has no backup: repair it")
+        if loaded is not None:
+            _merge(found, snapshot_of(name, loaded))
+    return found
+
+
+def _of_broker(broker: LiveBroker) -> Snapshot:
+    tables, found = open_tables(None, 0), _empty()
+    for kind in ASKED_KINDS:
+        if kind.name in TABLES:
+            _merge(found, snapshot_of(kind.name, _ask_pages(broker, kind, table_of(tables, kind.name))))
+    return found
+
+
+def _ask_pages(broker: LiveBroker, kind: KindOfMetadata, table: PersistedTable) -> Any:
+    """The whole table; a version that changes between two pages starts them anew, as rows may have moved."""
+    gathered: Any = None
+    while True:
+        fields: dict[str, str] = {}
+        start = 0 if gathered is None else len(_paged_rows(gathered, kind.name))
+        if kind.page_fields is not None:
+            version = "" if gathered is None else msgspec.json.encode(gathered.data_version).decode()
+            fields = {kind.page_fields[0]: str(start), kind.page_fields[1]: str(_PAGE_ROWS), "dataVersion": version}
+        answer = broker.ask(kind.code, fields)
+        try:
+            page: Any = table.decode_file(bytes(answer.body))
+        except (WireError, ValueError, RecursionError) as error:
+            raise BrokenSnapshot(kind.name, str(error)) from error
+        total = answer.fields.get(kind.page_fields[2], "") if kind.page_fields else ""
+        if not total.isdigit():
+            return page
+        if gathered is not None and gathered.data_version == page.data_version:
+            _paged_rows(gathered, kind.name).update(_paged_rows(page, kind.name))
+        else:
+            gathered = page
+        if len(_paged_rows(gathered, kind.name)) >= int(total) or not _paged_rows(page, kind.name):
+            return gathered
+
+
+def _paged_rows(page: Any, kind: str) -> dict[str, Any]:
+    rows = page.topic_config_table if kind == "topics" else page.subscription_group_table
+    if rows is None:
+        raise BrokenSnapshot(kind, "its table is missing")
+    return rows
+
+
+def _fields(row: Any, name: str) -> Fields:
+    return {key: _text(value) for key, value in msgspec.to_builtins(row).items() if key != name and value is not None}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value, order="sorted").decode()
+
+
+def _as_text(fields: Fields | None) -> str | None:
+    return None if fields is None else _text(fields)
+
+
+def _empty() -> Snapshot:
+    return {kind: {} for kind in KINDS}
+
+
+def _merge(into: Snapshot, part: Snapshot) -> None:
+    for kind, rows in part.items():
+        into[kind].update(rows)

@@ -1,0 +1,124 @@
+"""One side of a comparison: a store directory, or a live broker by its address; and the questions put to the latter.
+
+Workers ask brokers directly, in blocking calls with a time limit. A question that meets a lost connection is asked
+again a few times; a refusal is an error that names the broker.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from twinlog.client.errors import BrokerRefused
+from twinlog.net.errors import NetError
+from twinlog.replication.digests import ByteRange
+from twinlog.spark.errors import BadOption
+from twinlog.spark.options import ClusterOptions
+from twinlog.spark.remoting import Answer, connection_to, forget_connection
+from twinlog.wire.bodies import KVTable, decode_body
+from twinlog.wire.codes import RequestCode, ResponseCode
+from twinlog.wire.command import Command
+from twinlog.wire.twinlog_codes import TwinlogCode
+
+_ADDRESS = re.compile(r"(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}")
+_PATIENT_MS = 60_000  # a range of a log that is not cached takes a while to read
+_SEGMENT_BYTES = re.compile(rb"^mapp?edFileSizeCommitLog=(\d+)\s*$", re.MULTILINE)
+IN_FLIGHT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Where one half of a comparison is; `store` is None for a broker."""
+
+    text: str
+    store: Path | None = None
+    commit_log_dirs: tuple[Path, ...] = ()
+    options: ClusterOptions = field(default_factory=lambda: ClusterOptions(name_servers=()), repr=False)
+
+    @property
+    def broker(self) -> LiveBroker:
+        assert self.store is None, self.text
+        return LiveBroker(self.text, self.options)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def parse_side(text: str, options: ClusterOptions | None = None) -> Side:
+    """A directory, or host:port; a directory with such a name is a directory. What is in it is looked at later."""
+    options = options or ClusterOptions(name_servers=())
+    path = Path(text).absolute()
+    if path.is_dir():
+        return Side(str(path), path, (path / "commitlog",), options)
+    if _ADDRESS.fullmatch(text):
+        return Side(text, None, (), options)
+    if "/" in text:
+        return Side(str(path), path, (path / "commitlog",), options)
+    raise BadOption(f"{text!r} is neither a store directory nor host:port of a broker: give one of them")
+
+
+class LiveBroker:
+    """Questions to one broker, Twinlog's or Java's."""
+
+    def __init__(self, address: str, options: ClusterOptions) -> None:
+        self.address = address
+        self._options = options
+
+    def ask(self, code: int, fields: dict[str, str] | None = None, *, accepts: tuple[int, ...] = ()) -> Answer:
+        (answer,) = self.ask_all([Command(code, fields=dict(fields or {}))], accepts=accepts)
+        return answer
+
+    def ask_all(self, commands: Sequence[Command], *, accepts: tuple[int, ...] = ()) -> list[Answer]:
+        """The answers in the order of the questions, which travel together."""
+        answers = self._again_on_failure(list(commands))
+        for command, answer in zip(commands, answers, strict=True):
+            if answer.code != ResponseCode.SUCCESS and answer.code not in accepts:
+                raise BrokerRefused(command.code, answer.code, answer.remark, self.address)
+        return answers
+
+    def status(self) -> dict[str, Any] | None:
+        """All that a Twinlog broker says about its replication; None from a Java broker."""
+        answer = self.ask(TwinlogCode.REPLICATION_STATUS, accepts=(ResponseCode.REQUEST_CODE_NOT_SUPPORTED,))
+        return msgspec.json.decode(answer.body) if answer.code == ResponseCode.SUCCESS else None
+
+    def runtime_info(self) -> dict[str, str]:
+        return decode_body(KVTable, bytes(self.ask(RequestCode.GET_BROKER_RUNTIME_INFO).body)).table
+
+    def segment_bytes(self) -> int:
+        """The size of a Java broker's commit-log files."""
+        found = _SEGMENT_BYTES.search(bytes(self.ask(RequestCode.GET_BROKER_CONFIG).body))
+        return int(found[1]) if found else 1 << 30
+
+    def digests(self, ranges: Sequence[ByteRange]) -> list[str | None]:
+        """Checksums of ranges of a Twinlog broker's log; None for a range it does not hold."""
+        answer = self.ask(TwinlogCode.LOG_DIGESTS, {"ranges": ",".join(map(str, ranges))})
+        return msgspec.json.decode(answer.body, type=list[str | None])
+
+    def records_at(self, offsets: Sequence[int]) -> list[bytes | None]:
+        """The bytes that the broker takes for the record at each offset; None where it says there is none."""
+        found: list[bytes | None] = []
+        for at in range(0, len(offsets), IN_FLIGHT):
+            commands = [
+                Command(RequestCode.VIEW_MESSAGE_BY_ID, fields={"offset": str(offset)})
+                for offset in offsets[at : at + IN_FLIGHT]
+            ]
+            answers = self._again_on_failure(commands)
+            found += [bytes(one.body) if one.code == ResponseCode.SUCCESS and one.body else None for one in answers]
+        return found
+
+    def _again_on_failure(self, commands: list[Command]) -> list[Answer]:
+        for attempt in range(self._options.tries):
+            try:
+                return connection_to(self.address, self._options).ask(commands, _PATIENT_MS)
+            except NetError:
+                forget_connection(self.address, self._options)
+                if attempt + 1 == self._options.tries:
+                    raise
+                time.sleep(self._options.retry_interval_ms / 1000)
+        raise AssertionError("there is at least one try")
