@@ -34,6 +34,14 @@ class BadRecord(SparkSourceError):
     """A record that is torn, corrupt, or whose body does not inflate."""
 
 
+class BadRow(SparkSourceError):
+    """A row that no broker would take as a message; it was not sent."""
+
+
+class CannotWrite(SparkSourceError):
+    """A broker that does not store what it was sent, or cannot tell whether it did."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """The end of a sentence that names the known word most like `name`, or all known words."""
     by_lower = {word.lower(): word for word in known}

@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
+from twinlog.spark.errors import BadOption
 from twinlog.spark.option_values import option_includes_properties
 from twinlog.spark.schema import MESSAGE_COLUMNS, chosen_columns, ddl, message_columns
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceStreamReader
+    from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
     from pyspark.sql.types import StructType
 
 
 class RocketmqSource(DataSource):
-    """Reads topics; `register` makes a variant that takes filters and knows the default checkpoint location."""
+    """Reads and writes topics; `register` makes a variant that takes filters and knows the default checkpoints."""
 
     pushes_filters = False
     default_checkpoints: str | None = None
@@ -51,3 +52,30 @@ class RocketmqSource(DataSource):
             schema, message_columns(MESSAGE_COLUMNS, include_properties=options.include_properties)
         )
         return QueueStreamReader(options, columns, self.default_checkpoints)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from twinlog.spark.write_columns import check_columns
+        from twinlog.spark.write_options import write_options
+        from twinlog.spark.writer import QueueWriter
+
+        if overwrite:
+            raise BadOption(
+                'mode("overwrite") is not possible: messages are only ever added; write with mode("append")'
+            )
+        options = write_options(self.options, streaming=False)
+        check_columns(schema, topic_given=options.topic is not None)
+        return QueueWriter(options)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from twinlog.spark.write_columns import check_columns
+        from twinlog.spark.write_options import write_options
+        from twinlog.spark.writer import QueueStreamWriter
+
+        if overwrite:
+            raise BadOption(
+                'outputMode("complete") would write all rows again with each batch, and messages are only ever'
+                ' added; use outputMode("append") or ("update")'
+            )
+        options = write_options(self.options, streaming=True)
+        check_columns(schema, topic_given=options.topic is not None)
+        return QueueStreamWriter(options)

@@ -53,6 +53,11 @@ class UniqueIds:
         return f"{self._prefix}{now_ms - start & 0xFFFFFFFF:08X}{next(self._counter) & 0xFFFF:04X}"
 
 
+def month_ms(now_ms: int) -> int:
+    """The milliseconds since this month began, which stand for the time in a unique id."""
+    return now_ms - _month_around(now_ms)[0]
+
+
 def _month_around(now_ms: int) -> tuple[int, int]:
     now = time.localtime(now_ms / 1000)
     start = time.mktime((now.tm_year, now.tm_mon, 1, 0, 0, 0, 0, 0, -1))

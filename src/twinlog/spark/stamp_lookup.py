@@ -1,0 +1,115 @@
+"""What brokers already hold of a stamped write, asked for by unique key (QUERY_MESSAGE) over connections of its own.
+
+Brokers enter messages into their index after they have acknowledged them. So before the first question a broker is
+given time to enter all that its log held when it was first asked.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from twinlog.client.errors import BrokerRefused
+from twinlog.client.pulling import unwrap
+from twinlog.net.errors import NetError
+from twinlog.spark.errors import CannotWrite
+from twinlog.spark.options import ClusterOptions
+from twinlog.spark.remoting import Answer, BlockingConnection
+from twinlog.telemetry.log import get_logger
+from twinlog.wire import properties as names
+from twinlog.wire.bodies import KVTable, decode_body
+from twinlog.wire.codes import RequestCode, ResponseCode
+from twinlog.wire.command import Command
+from twinlog.wire.fields import encode_fields
+from twinlog.wire.headers import QueryMessageHeader
+from twinlog.wire.message import Message, decode_messages
+
+log = get_logger(__name__)
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"  # where brokers keep delayed messages, also after they were delivered
+_TOGETHER = 64
+_LONG_MAX = (1 << 63) - 1
+_ENTER_S_MAX = 10.0
+_ENTER_PAUSE_S = 0.02
+
+
+class StampLookup:
+    """Questions to brokers; close it."""
+
+    def __init__(self, options: ClusterOptions) -> None:
+        self._options = options
+        self._connections: dict[str, BlockingConnection] = {}
+
+    def find(self, address: str, topic: str, keys: Sequence[str]) -> list[Message | None]:
+        """For each unique key the message that the broker at `address` holds under it."""
+        found: list[Message | None] = []
+        for begin in range(0, len(keys), _TOGETHER):
+            part = keys[begin : begin + _TOGETHER]
+            answers = self._ask(address, [_query(topic, key) for key in part])
+            found += [_message(address, key, answer) for key, answer in zip(part, answers, strict=True)]
+        return found
+
+    def wait_until_entered(self, address: str) -> None:
+        """Return when the index of a broker covers what its log holds now."""
+        deadline = time.monotonic() + _ENTER_S_MAX
+        goal = None
+        while True:
+            (answer,) = self._ask(address, [Command(RequestCode.GET_BROKER_RUNTIME_INFO)])
+            if answer.code != ResponseCode.SUCCESS:
+                log.warning("a broker does not tell how far its index is", broker=address, remark=answer.remark)
+                return
+            table = decode_body(KVTable, bytes(answer.body)).table
+            end, behind = int(table.get("commitLogMaxOffset", 0)), int(table.get("dispatchBehindBytes", 0))
+            goal = end if goal is None else goal
+            if end - behind >= goal:
+                return
+            if time.monotonic() > deadline:
+                raise CannotWrite(
+                    f"{address} is {goal - end + behind} bytes behind with its index for {_ENTER_S_MAX:.0f} s, so it"
+                    " cannot tell what it holds of this write: look at its disk, and try again"
+                )
+            time.sleep(_ENTER_PAUSE_S)
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def _ask(self, address: str, commands: list[Command]) -> list[Answer]:
+        connection = self._connections.get(address)
+        if connection is None:
+            connection = self._connections[address] = BlockingConnection(address, self._options)
+        try:
+            return connection.ask(commands)
+        except NetError:
+            self._connections.pop(address).close()
+            raise
+
+
+def _query(topic: str, key: str) -> Command:
+    header = QueryMessageHeader(topic=topic, key=key, max_num=32, begin_timestamp=0, end_timestamp=_LONG_MAX)
+    fields = encode_fields(header) | {"_UNIQUE_KEY_QUERY": "true"}
+    return Command(RequestCode.QUERY_MESSAGE, fields=fields)
+
+
+def _message(address: str, key: str, answer: Answer) -> Message | None:
+    if answer.code == ResponseCode.QUERY_NOT_FOUND:
+        return None
+    if answer.code != ResponseCode.SUCCESS:
+        raise BrokerRefused(RequestCode.QUERY_MESSAGE, answer.code, answer.remark, address)
+    # The index knows hashes only: messages with other keys may be among them.
+    for message in unwrap(decode_messages(answer.body)):
+        if message.properties.get(names.UNIQ_KEY) == key:
+            return message
+    return None
+
+
+def stored_prefix(count: int, is_stored: Callable[[int], bool]) -> int:
+    """How many rows at the front of `count` are stored, where stored ones stand before all others."""
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        if is_stored(middle):
+            low = middle + 1
+        else:
+            high = middle
+    return low

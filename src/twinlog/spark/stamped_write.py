@@ -1,0 +1,121 @@
+"""What was written before: the part of an `idempotent` write that asks brokers.
+
+A task cannot know whether its rows were written before, by an attempt that failed or a batch that is replayed, so it
+asks. Three properties keep that cheap and right:
+
+* A row's queue follows from its place in the partition, from the row itself, and from the topic's list of queues. The
+  first row of each block carries that list, and the first blocks' stamps are looked up first. A task that finds an
+  older list keeps to it, so each row has the queue it had before; if queues of that list are gone, it fails.
+* A queue has one request on its way at a time, so the rows it holds are the first ones of those meant for it. One
+  look-up tells that it holds none, two that it holds all of some rows, and a few more how many.
+* A message that is found must be the row it is taken for. If it differs, the rows came in another order than before,
+  and leaving some out would lose others.
+"""
+
+from __future__ import annotations
+
+from twinlog.client.routes import TopicRoute
+from twinlog.spark.cluster import Cluster
+from twinlog.spark.errors import CannotWrite
+from twinlog.spark.offsets import where
+from twinlog.spark.sending import Lane, Request
+from twinlog.spark.stamp_lookup import SCHEDULE_TOPIC, StampLookup, stored_prefix
+from twinlog.spark.stamps import LAYOUT_PROPERTY, Stamps
+from twinlog.spark.write_queues import BLOCK_ROWS, layout_text, parse_layout
+from twinlog.spark.write_rows import EncodedRows
+from twinlog.wire.bodies import MessageQueue
+from twinlog.wire.message import Message
+
+_BLOCKS_ASKED_MIN = 64
+_indexed: set[str] = set()  # addresses of brokers that were seen to find a message by its key
+
+
+class StampedWrite:
+    """Looks up what brokers hold of one task's rows; close it."""
+
+    def __init__(self, stamps: Stamps, cluster: Cluster, lookup: StampLookup) -> None:
+        self._stamps = stamps
+        self._cluster = cluster
+        self._lookup = lookup
+        self._entered: set[str] = set()
+
+    def close(self) -> None:
+        self._lookup.close()
+
+    def queues_of(self, topic: str, route: TopicRoute) -> tuple[MessageQueue, ...]:
+        """The list of queues that this write keeps to."""
+        count = max(_BLOCKS_ASKED_MIN, len(route.writable))
+        keys = [self._stamps.key(topic, block * BLOCK_ROWS) for block in range(count)]
+        for broker_name in sorted({queue.broker_name for queue in route.writable}):
+            for kept_in in (topic, SCHEDULE_TOPIC):
+                for message in self._find(topic, broker_name, kept_in, keys):
+                    if message is not None:
+                        return self._adopted(topic, route, message)
+        return route.writable
+
+    def _adopted(self, topic: str, route: TopicRoute, message: Message) -> tuple[MessageQueue, ...]:
+        text = message.properties.get(LAYOUT_PROPERTY, "")
+        before = parse_layout(topic, text)
+        if not before or not set(before) <= set(route.writable):
+            raise CannotWrite(
+                f"topic {topic}: this batch was begun with the queues {text or 'of another list'}, now there are"
+                f" {layout_text(route.writable)}; what the others hold of it cannot be asked for. Bring them back, or"
+                " write this batch with idempotent=false, which may store rows twice"
+            )
+        return before
+
+    def stored(self, lane: Lane, rows: EncodedRows, begin: int, end: int) -> int:
+        """How many of these rows, all of `lane` and in its order, its broker holds already."""
+        first, last = self._is_stored(lane, rows, [begin, end - 1])
+        if not first or last:
+            return end - begin if last else 0
+        return stored_prefix(end - begin, lambda row: self._is_stored(lane, rows, [begin + row])[0])
+
+    def stored_of(self, lane: Lane, request: Request) -> int:
+        """The same for a request that may or may not have arrived."""
+        self._entered.discard(self._address(lane.queue))
+        return self.stored(lane, request.rows, request.begin, request.end)
+
+    def check_index(self, lane: Lane, rows: EncodedRows, row: int) -> None:
+        """CannotWrite unless the broker finds a message that it has acknowledged: not every broker keeps an index."""
+        address = self._address(lane.queue)
+        if address in _indexed:
+            return
+        self._entered.discard(address)
+        if not self._is_stored(lane, rows, [row])[0]:
+            raise CannotWrite(
+                f"{where(lane.queue)}: {address} does not find a message that it has just stored; idempotent=true"
+                " needs messageIndexEnable=true in its broker.conf"
+            )
+        _indexed.add(address)
+
+    def _is_stored(self, lane: Lane, rows: EncodedRows, wanted: list[int]) -> list[bool]:
+        topic, broker_name = lane.queue.topic, lane.queue.broker_name
+        keys = [self._stamps.key(topic, int(rows.sequences[row])) for row in wanted]
+        found: list[Message | None] = [None] * len(wanted)
+        for delayed in {bool(rows.delays[row]) for row in wanted}:
+            some = [n for n, row in enumerate(wanted) if bool(rows.delays[row]) == delayed]
+            answers = self._find(topic, broker_name, SCHEDULE_TOPIC if delayed else topic, [keys[n] for n in some])
+            for n, message in zip(some, answers, strict=True):
+                found[n] = message
+        for row, message in zip(wanted, found, strict=True):
+            if message is not None and message.body != rows.plain_bodies[row].as_py():
+                raise CannotWrite(
+                    f"{where(lane.queue, message.queue_offset)} holds another body under the stamp of"
+                    f" {rows.piece.rows[row]}: the rows are not those of the attempt before, or in another order."
+                    " Sort within partitions, or write to a table first and from there to the topic"
+                )
+        return [message is not None for message in found]
+
+    def _find(self, topic: str, broker_name: str, kept_in: str, keys: list[str]) -> list[Message | None]:
+        address = self._address(MessageQueue(topic, broker_name, 0))
+        if address not in self._entered:
+            self._lookup.wait_until_entered(address)
+            self._entered.add(address)
+        return self._lookup.find(address, kept_in, keys)
+
+    def _address(self, queue: MessageQueue) -> str:
+        address = self._cluster.route(queue.topic).master_of(queue.broker_name)
+        if address is None:
+            raise CannotWrite(f"{where(queue)}: no master is registered that could tell what it holds; start it again")
+        return address

@@ -1,0 +1,173 @@
+"""Rows of an Arrow batch as the bodies of send requests.
+
+What it trades: `wire.batch.encode_batch` is the definition of a batch's elements, one by one. Here heads, bodies and
+properties of all rows are columns, joined by Arrow in one call; the bytes of its result are the elements back to back,
+and a request is a slice of them. A property test holds both equal.
+
+Batches hold neither delayed messages nor one that is larger than a batch; those go alone. Compressed and plain bodies
+do not share a batch, since it has one system flag for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from twinlog.client.errors import BadMessage
+from twinlog.client.outgoing import check_topic
+from twinlog.spark.arrow_text import fixed_binary, join, pc
+from twinlog.spark.errors import BadRow
+from twinlog.spark.write_columns import WRITE_COLUMNS, plain_column
+from twinlog.spark.write_options import WriteOptions
+from twinlog.spark.write_properties import RowNames, column_pairs, map_pairs
+from twinlog.wire.compression import compress
+from twinlog.wire.properties import PROPERTIES_BYTES_MAX
+
+PIECE_BYTES = 8 * 1024 * 1024  # rows are taken in pieces of about so much body
+_HEAD = np.dtype([("size", ">i4"), ("magic", ">i4"), ("crc", ">i4"), ("flag", ">i4"), ("body", ">i4")])
+_AROUND_BYTES = _HEAD.itemsize + 2
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some rows of one topic, their columns in plain types, and what they are called in errors."""
+
+    topic: str
+    columns: dict[str, pa.Array]
+    rows: RowNames
+
+    def take(self, order: np.ndarray) -> Piece:
+        chosen = pa.array(order)
+        columns = {name: column.take(chosen) for name, column in self.columns.items()}
+        return Piece(self.topic, columns, RowNames(self.rows.partition_id, self.rows.numbers[order]))
+
+    def __len__(self) -> int:
+        return len(self.rows.numbers)
+
+
+def pieces_of(batch: pa.RecordBatch, options: WriteOptions, first_row: int, partition_id: int) -> Iterator[Piece]:
+    """The rows of a batch by topic, a few megabytes at a time; BadRow for one without body or topic."""
+    columns = {name: found for name in WRITE_COLUMNS if (found := plain_column(batch, name)) is not None}
+    rows = RowNames(partition_id, first_row + np.arange(len(batch)))
+    if not len(batch):
+        return
+    sizes = _body_sizes(columns.get("body"), options, rows)
+    piece_of_row = np.cumsum(sizes) // PIECE_BYTES
+    cuts = [0, *(np.flatnonzero(np.diff(piece_of_row)) + 1).tolist(), len(batch)]
+    for begin, end in pairwise(cuts):
+        part = {name: column.slice(begin, end - begin) for name, column in columns.items()}
+        yield from _by_topic(part, options.topic, RowNames(partition_id, rows.numbers[begin:end]))
+
+
+def _body_sizes(bodies: pa.Array | None, options: WriteOptions, rows: RowNames) -> np.ndarray:
+    if bodies is None or bodies.null_count:
+        row = 0 if bodies is None else pc.index(bodies.is_null(), True).as_py()
+        raise BadRow(f"{rows[row]}: body is null; a message needs one, filter such rows out")
+    sizes = pc.binary_length(bodies).to_numpy()
+    if not sizes.all():
+        raise BadRow(f"{rows[int(np.argmin(sizes))]}: body is empty; RocketMQ stores no message without one byte")
+    if int(sizes.max()) > options.message_bytes_max:
+        row = int(np.argmax(sizes))
+        limit = f"the limit is {options.message_bytes_max}"
+        raise BadRow(f"{rows[row]}: body has {int(sizes[row])} bytes, {limit} (maxMessageBytes, and the broker's own)")
+    return sizes
+
+
+def _by_topic(columns: dict[str, pa.Array], topic: str | None, rows: RowNames) -> Iterator[Piece]:
+    topics = columns.pop("topic", None)
+    if topic is not None:  # the option wins
+        yield Piece(topic, columns, rows)
+        return
+    if topics is None or topics.null_count:
+        row = 0 if topics is None else pc.index(topics.is_null(), True).as_py()
+        raise BadRow(f"{rows[row]}: topic is null; name one for each row, or give option topic")
+    encoded = topics.dictionary_encode()
+    numbers = encoded.indices.to_numpy()
+    whole = Piece("", columns, rows)
+    for number, name in enumerate(encoded.dictionary.to_pylist()):
+        members = np.flatnonzero(numbers == number)
+        try:
+            check_topic(name)
+        except BadMessage as error:
+            raise BadRow(f"{rows[int(members[0])]}: {error}") from error
+        chosen = whole if len(members) == len(numbers) else whole.take(members)
+        yield Piece(name, chosen.columns, chosen.rows)
+
+
+class EncodedRows:
+    """The rows of a piece as they will be sent, in the order of the piece."""
+
+    def __init__(self, piece: Piece, sequences: np.ndarray, pairs: list[pa.Array], options: WriteOptions) -> None:
+        """`sequences` are the rows' numbers in their stamps; `pairs` further properties, a column of texts each."""
+        columns, count = piece.columns, len(piece)
+        self.piece, self.sequences = piece, sequences
+        self.plain_bodies = columns["body"]
+        self.bodies, self.sys_flags = _compressed(self.plain_bodies, options)
+        parts = column_pairs(columns, piece.rows)
+        if "properties" in columns:
+            parts.append(map_pairs(columns["properties"], piece.rows, drops_reserved=options.drops_reserved))
+        self.properties = join(*parts, *pairs)
+        lengths = pc.binary_length(self.properties).to_numpy()
+        if int(lengths.max()) > PROPERTIES_BYTES_MAX:
+            row = int(np.argmax(lengths))
+            told = f"{int(lengths[row])} bytes of properties, the limit is {PROPERTIES_BYTES_MAX}"
+            raise BadRow(f"{piece.rows[row]}: {told}, with tags, keys and those that are added")
+        self.flags = _integers(columns.get("flag"), count)
+        self.delays = _integers(columns.get("delayLevel"), count) > 0
+        self._join_elements(pc.binary_length(self.bodies).to_numpy(), lengths)
+        self.alone = self.delays | (np.diff(self.offsets) > options.batch_bytes)
+        self._batch_bytes = options.batch_bytes
+
+    def _join_elements(self, body_lengths: np.ndarray, lengths: np.ndarray) -> None:
+        heads = np.zeros(len(lengths), _HEAD)
+        heads["size"] = _AROUND_BYTES + body_lengths + lengths
+        heads["flag"], heads["body"] = self.flags, body_lengths
+        shorts = lengths.astype(">i2").view(np.uint8).reshape(-1, 2)
+        packed = fixed_binary(heads.view(np.uint8).reshape(-1, _HEAD.itemsize))
+        elements = join(packed, self.bodies, fixed_binary(shorts), self.properties)
+        _, offsets, data = elements.buffers()
+        self.offsets = np.frombuffer(offsets, np.int32, len(elements) + 1, elements.offset * 4).astype(np.int64)
+        self._data = memoryview(data) if data is not None else memoryview(b"")
+
+    def batch_body(self, begin: int, end: int) -> memoryview:
+        """The elements of these rows."""
+        return self._data[int(self.offsets[begin]) : int(self.offsets[end])]
+
+    def requests(self, begin: int, end: int) -> Iterator[tuple[int, int, bool]]:
+        """How rows `begin` to `end`, of one queue, are cut into requests: (begin, end, whether it is a batch)."""
+        kinds = np.where(self.alone[begin:end], -1, self.sys_flags[begin:end])
+        cuts = [begin, *(begin + 1 + np.flatnonzero(np.diff(kinds))).tolist(), end]
+        for low, high in pairwise(cuts):
+            while low < high:
+                if self.alone[low]:
+                    yield low, low + 1, False
+                    low += 1
+                    continue
+                room = int(self.offsets[low]) + self._batch_bytes
+                until = min(int(np.searchsorted(self.offsets, room, "right")) - 1, high)
+                yield low, until, True
+                low = until
+
+
+def _compressed(bodies: pa.Array, options: WriteOptions) -> tuple[pa.Array, np.ndarray]:
+    """Bodies as they are sent, and their system flags."""
+    flags = np.zeros(len(bodies), np.int32)
+    if options.compress_over_bytes is None:
+        return bodies, flags
+    large = np.flatnonzero(pc.binary_length(bodies).to_numpy() > options.compress_over_bytes)
+    if not len(large):
+        return bodies, flags
+    packed = bodies.to_pylist()
+    for row in large.tolist():
+        smaller, bits = compress(packed[row], options.compression)
+        if len(smaller) < len(packed[row]):
+            packed[row], flags[row] = smaller, bits
+    return pa.array(packed, pa.binary()), flags
+
+
+def _integers(column: pa.Array | None, count: int) -> np.ndarray:
+    return np.zeros(count, np.int32) if column is None else column.fill_null(0).to_numpy()

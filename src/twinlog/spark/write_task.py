@@ -1,0 +1,153 @@
+"""One task's rows, from Arrow batches to acknowledged messages."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from twinlog.client.errors import NoRoute
+from twinlog.spark.cluster import Cluster
+from twinlog.spark.sending import Lane, Request, Sender
+from twinlog.spark.stamp_lookup import StampLookup
+from twinlog.spark.stamped_write import StampedWrite
+from twinlog.spark.stamps import LAYOUT_PROPERTY, STAMP_PROPERTY, Stamps
+from twinlog.spark.write_options import WriteOptions
+from twinlog.spark.write_properties import pair
+from twinlog.spark.write_queues import BLOCK_ROWS, lanes_of, layout_text
+from twinlog.spark.write_rows import EncodedRows, Piece, pieces_of
+from twinlog.wire.bodies import MessageQueue
+from twinlog.wire.message_id import month_ms
+from twinlog.wire.properties import UNIQ_KEY
+
+_WAITING_BYTES_MAX = 8 * 1024 * 1024  # rows are encoded while so many bytes are on their way or wait for it
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlace:
+    """Where in a write a task is: Spark gives a retried task or a replayed batch the same numbers again."""
+
+    write_id: str
+    batch_id: int = 0
+    partition_id: int = 0
+
+
+@dataclass(slots=True)
+class TaskResult:
+    """What a task did; `rows` were stored by it, `skipped` by an attempt before."""
+
+    rows: int = 0
+    skipped: int = 0
+    bytes: int = 0
+    requests: int = 0
+    retries: int = 0
+    unsafe: dict[str, int] = field(default_factory=dict)
+    last_offsets: dict[MessageQueue, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Topic:
+    name: str
+    queues: tuple[MessageQueue, ...]
+    layout: str
+    next_sequence: int = 0
+    lanes: dict[int, Lane] = field(default_factory=dict)
+    unsure: set[int] = field(default_factory=set)  # lanes whose rows may all have been stored before, so far
+
+
+class TaskWrite:
+    """Writes the rows of one task."""
+
+    def __init__(self, options: WriteOptions, place: TaskPlace) -> None:
+        self._options = options
+        self._place = place
+        self._cluster = Cluster(options.cluster)
+        self._topics: dict[str, _Topic] = {}
+        self._next_row = self._skipped = 0
+        self._before: StampedWrite | None = None
+        if options.idempotent:
+            self._stamps = Stamps(place.write_id, place.batch_id, place.partition_id)
+            self._before = StampedWrite(self._stamps, self._cluster, StampLookup(options.cluster))
+            self._start = place.partition_id + place.batch_id
+        else:
+            self._stamps = Stamps(uuid.uuid4().hex, place.batch_id, place.partition_id)
+            self._start = uuid.uuid4().int >> 96
+        self._sender = Sender(options, self._cluster, self._before)
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> TaskResult:
+        """Write all rows and wait for every acknowledgement."""
+        try:
+            for batch in batches:
+                for piece in pieces_of(batch, self._options, self._next_row, self._place.partition_id):
+                    self._put(piece)
+                    self._sender.drain(_WAITING_BYTES_MAX)
+                self._next_row += len(batch)
+            self._sender.drain()
+        finally:
+            self._sender.close()
+            if self._before is not None:
+                self._before.close()
+        tally = self._sender.tally
+        return TaskResult(
+            tally.rows,
+            self._skipped,
+            tally.bytes,
+            tally.requests,
+            tally.retries,
+            dict(tally.unsafe),
+            dict(sorted(tally.last_offsets.items())),
+        )
+
+    def _put(self, piece: Piece) -> None:
+        topic = self._topics.get(piece.topic) or self._open(piece.topic)
+        sequences = topic.next_sequence + np.arange(len(piece))
+        topic.next_sequence += len(piece)
+        lanes = lanes_of(topic.queues, piece.columns, sequences, self._start, piece.rows)
+        if (lanes != lanes[0]).any():
+            order = np.argsort(lanes, kind="stable")
+            piece, sequences, lanes = piece.take(order), sequences[order], lanes[order]
+        rows = EncodedRows(piece, sequences, self._pairs(topic, sequences), self._options)
+        bounds = [0, *(np.flatnonzero(np.diff(lanes)) + 1).tolist(), len(lanes)]
+        for begin, end in pairwise(bounds):
+            self._put_lane(topic, int(lanes[begin]), rows, begin, end)
+
+    def _put_lane(self, topic: _Topic, number: int, rows: EncodedRows, begin: int, end: int) -> None:
+        lane = topic.lanes.get(number)
+        if lane is None:
+            count = len(topic.queues)
+            lane = self._sender.open_lane(topic.queues[number % count], is_free=number >= count)
+            topic.lanes[number] = lane
+            topic.unsure.add(number)
+        first = begin
+        if self._before is not None and number in topic.unsure:
+            begin += self._before.stored(lane, rows, begin, end)
+            self._skipped += begin - first
+            if begin < end:
+                topic.unsure.discard(number)
+        for low, high, is_batch in rows.requests(begin, end):
+            self._sender.put(lane, Request(rows, low, high, is_batch))
+
+    def _open(self, name: str) -> _Topic:
+        route = self._cluster.route(name)
+        if not route.writable:
+            raise NoRoute(name, ";".join(self._options.cluster.name_servers), "queue to write to")
+        queues = route.writable if self._before is None else self._before.queues_of(name, route)
+        topic = self._topics[name] = _Topic(name, queues, layout_text(queues))
+        return topic
+
+    def _pairs(self, topic: _Topic, sequences: np.ndarray) -> list[pa.Array]:
+        """The properties that tell rows apart."""
+        if self._before is None:
+            sent_ms = month_ms(time.time_ns() // 1_000_000)
+            return [pair(UNIQ_KEY, self._stamps.keys(topic.name, sequences, sent_ms))]
+        layouts = pa.array(np.where(sequences % BLOCK_ROWS == 0, topic.layout, ""), pa.string())
+        return [
+            pair(UNIQ_KEY, self._stamps.keys(topic.name, sequences)),
+            pair(STAMP_PROPERTY, self._stamps.texts(sequences)),
+            pair(LAYOUT_PROPERTY, layouts),
+        ]

@@ -1,0 +1,94 @@
+"""`df.write.format("rocketmq")` and `df.writeStream.format("rocketmq")`.
+
+Spark makes a writer in the driver, sends it to the tasks, and hands what their `write` returned to the `commit` of
+another copy in the driver. Rows are in the topic as soon as a broker has acknowledged them: `commit` and `abort` can
+only tell.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from twinlog.spark.errors import CannotWrite
+from twinlog.spark.offsets import encode_offsets
+from twinlog.spark.write_options import WriteOptions
+from twinlog.spark.write_task import TaskPlace, TaskResult, TaskWrite
+from twinlog.telemetry.log import get_logger
+
+log = get_logger(__name__)
+BATCH_ID, QUERY_ID = "streaming.sql.batchId", "sql.streaming.queryId"
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):
+    """What one task wrote."""
+
+    result: TaskResult
+
+
+class QueueWriter(DataSourceArrowWriter):
+    """Writes a frame once."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        context = TaskContext.get()
+        partition_id = context.partitionId() if context is not None else 0
+        place = TaskPlace(self._options.write_id or "", partition_id=partition_id)
+        return Written(TaskWrite(self._options, place).run(iterator))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        _tell("a frame was written", messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        _tell("a write failed; what had been sent stays in the topics", messages)
+
+
+class QueueStreamWriter(DataSourceStreamArrowWriter):
+    """Writes the batches of a stream."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        return Written(TaskWrite(self._options, stream_place(TaskContext.get(), self._options)).run(iterator))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        _tell("a batch was written", messages, batch=batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        _tell("a batch failed; what had been sent stays in the topics", messages, batch=batchId)
+
+
+def stream_place(context: TaskContext | None, options: WriteOptions) -> TaskPlace:
+    """Which rows a task of a stream writes: its query, batch and partition."""
+    query_id = context.getLocalProperty(QUERY_ID) if context is not None else None
+    batch_id = context.getLocalProperty(BATCH_ID) if context is not None else None
+    if query_id is None or batch_id is None:
+        if options.idempotent:
+            raise CannotWrite(
+                f"Spark tells a task neither {QUERY_ID} nor {BATCH_ID}, so its rows cannot be known again:"
+                " write without idempotent, or from foreachBatch with a writeId of your own"
+            )
+        return TaskPlace("", 0, context.partitionId() if context is not None else 0)
+    assert context is not None
+    return TaskPlace(query_id, int(batch_id), context.partitionId())
+
+
+def _tell(what: str, messages: Sequence[WriterCommitMessage | None], **more: object) -> None:
+    results = [message.result for message in messages if isinstance(message, Written)]
+    unsafe: Counter[str] = Counter()
+    last: dict = {}
+    for result in results:
+        unsafe.update(result.unsafe)
+        for queue, offset in result.last_offsets.items():
+            last[queue] = max(offset, last.get(queue, -1))
+    numbers = {name: sum(getattr(result, name) for result in results) for name in ("rows", "skipped", "retries")}
+    log.info(what, **more, tasks=len(results), **numbers, unsafe=dict(unsafe), last_offsets=encode_offsets(last))
