@@ -7,14 +7,15 @@ information) and for the record that should be the replica's last one.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from twinlog.net.pool import ConnectionPool
 from twinlog.replication.digests import ByteRange, range_digest, tail_search
 from twinlog.replication.errors import JoinRefused, ReplicationError
 from twinlog.replication.greeting import HelloAnswer, HelloHeader
 from twinlog.replication.join import LogRange
-from twinlog.store.message_store import MessageStore
+from twinlog.store.commit_log import CommitLog
 from twinlog.store.places import place_of
 from twinlog.wire.bodies import KVTable, decode_body
 from twinlog.wire.codes import RequestCode, ResponseCode
@@ -41,16 +42,34 @@ class MasterFacts:
         return self.pass_number is not None
 
 
+class OwnLog(Protocol):
+    """What is compared with the master's log: a replica's store, or a directory that is no broker's."""
+
+    @property
+    def log_start(self) -> int: ...
+    @property
+    def log_end(self) -> int: ...
+    @property
+    def last_record_offset(self) -> int | None: ...
+    @property
+    def commit_log(self) -> CommitLog: ...
+    def record_at(self, physical_offset: int) -> memoryview | None: ...
+
+
 class MasterContact:
     """Questions to one master."""
 
-    def __init__(self, pool: ConnectionPool, address: str, store: MessageStore) -> None:
+    def __init__(self, pool: ConnectionPool, address: str, store: OwnLog) -> None:
         self._pool = pool
         self._address = address
         self._store = store
 
     async def facts(self, hello: HelloHeader) -> MasterFacts:
         """Greet the master; compare logs with it. JoinRefused when it does not want this replica."""
+        return await self.compared(await self.greet(hello))
+
+    async def greet(self, hello: HelloHeader) -> MasterFacts:
+        """Ask for the ends of the master's log, and a Twinlog master for a pass; nothing is compared."""
         answer = await self._pool.request(
             self._address, TwinlogCode.REPLICA_HELLO, encode_fields(hello), timeout_ms=_TIMEOUT_MS
         )
@@ -61,9 +80,12 @@ class MasterContact:
         said = decode_fields(HelloAnswer, answer.fields)
         if said.pass_number is None or said.log_start is None or said.log_end is None:
             raise ReplicationError(f"{self._address} greeted back without pass or log ends: {answer.fields}")
-        log = LogRange(said.log_start, said.log_end)
-        differs_at = await self._first_difference(log)
-        return MasterFacts(log, said.pass_number, said.segment_bytes, differs_at)
+        return MasterFacts(LogRange(said.log_start, said.log_end), said.pass_number, said.segment_bytes)
+
+    async def compared(self, facts: MasterFacts) -> MasterFacts:
+        """The facts with the first offset at which both logs are known to differ."""
+        difference = self._first_difference if facts.is_twinlog else self._java_difference
+        return replace(facts, differs_at=await difference(facts.log))
 
     async def record(self, physical_offset: int) -> bytes | None:
         """The master's record at this offset, or None when it has none there."""
@@ -84,7 +106,7 @@ class MasterContact:
             log = LogRange(int(table["commitLogMinOffset"]), int(table["commitLogMaxOffset"]))
         except (WireError, KeyError, ValueError) as error:
             raise ReplicationError(f"{self._address} tells its log's ends in an unknown form: {error}") from error
-        return MasterFacts(log, differs_at=await self._java_difference(log))
+        return MasterFacts(log)
 
     async def _java_difference(self, master: LogRange) -> int | None:
         """Compare the replica's last whole record with the master's: Java keeps no checksums to ask for."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from twinlog.metadata.tables import MetadataTables
 from twinlog.net.connection import Connection
 from twinlog.net.errors import ConnectionLost, NetError
 from twinlog.net.pool import ConnectionPool, split_address
-from twinlog.replication.metadata_delta import ROW_TYPES, Follower, decode_changes, table_of
+from twinlog.replication.metadata_delta import ROW_TYPES, Follower, decode_changes, parse_held, table_of
 from twinlog.replication.metadata_sync import KINDS, KindOfMetadata, MasterRefused, SyncStatus, reason_to_skip
 from twinlog.settings.replication import ReplicationSettings
 from twinlog.telemetry.log import get_logger
@@ -82,6 +82,16 @@ class MetadataSyncService:
             follower.forget()
         self._wake.set()
 
+    def held(self) -> dict[str, str]:
+        """Which revision of each of a Twinlog master's tables is in ours."""
+        return {kind: str(follower.held) for kind, follower in self._followers.items()}
+
+    def resume_from(self, held: Mapping[str, str]) -> None:
+        """Ask this master only for what changed since then; for tables that were kept together with `held`."""
+        for kind, text in held.items():
+            if kind in self._followers:
+                self._followers[kind].held = parse_held(text)
+
     def wake(self) -> None:
         """Do not wait for the next tick: the master says that something changed."""
         self._wake.set()
@@ -132,7 +142,7 @@ class MetadataSyncService:
         if connection.attributes.get("is_java"):
             return False
         while True:
-            fields = {kind: str(follower.held) for kind, follower in self._followers.items()}
+            fields = self.held()
             if self._settings().metadata_pushed:
                 fields["push"] = "true"
             answer = await connection.request(TwinlogCode.METADATA_CHANGES, fields, timeout_ms=_TIMEOUT_MS)

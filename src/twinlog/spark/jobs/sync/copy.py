@@ -1,0 +1,92 @@
+"""Copying a master's log into a replica directory, one range after the other.
+
+A range is received, its records checked, written at its physical offsets, made durable, noted, and only then reported:
+a SYNC master never counts bytes that a power cut could take back. What it trades: bytes are copied once more in memory,
+so that nothing but whole records is ever written.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from twinlog.replication.errors import ReplicationError
+from twinlog.spark.jobs.sync.replica import Replica
+from twinlog.spark.jobs.sync.sources import Source
+from twinlog.spark.jobs.sync.whole_records import WholeRecords
+from twinlog.store.errors import DamagedTransfer
+
+_TAKE_BYTES = 8 * 1024 * 1024  # records are looked at in heaps: each look costs a little on its own
+_RANGE_SECONDS_MAX = 5.0  # a master hears at least this often how far the replica is
+_WAIT_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When copying stops: at `goal`, or when the time is up."""
+
+    goal: int
+    deadline: float  # of `clock`
+    range_bytes_max: int
+    clock: Callable[[], float] = time.monotonic
+
+
+def copy_log(replica: Replica, source: Source, limits: Limits, *, first: bytes = b"", begin: int | None = None) -> int:
+    """Bring the replica closer to the goal; how many bytes it grew. `first` are bytes that were fetched another way."""
+    start = replica.log_end if begin is None else begin
+    records = WholeRecords(start, replica.segment_bytes, known_damage=replica.state.known_damage)
+    if first:
+        records.feed(memoryview(first))
+    at = start
+    while at < limits.goal and (at == start or limits.clock() < limits.deadline):
+        before = at
+        at = _copy_range(replica, source, records, at, limits)
+        if at == before:
+            break
+    if at == start and start < limits.goal:
+        raise ReplicationError(
+            f"the master's log goes on to {limits.goal}, but nothing whole came from {start} on in the time of a tick; "
+            "is the address right, and does the master still hold these bytes?"
+        )
+    return at - start
+
+
+def _copy_range(replica: Replica, source: Source, records: WholeRecords, begin: int, limits: Limits) -> int:
+    """One range; returns where it ends, durably."""
+    clock = limits.clock
+    began = clock()
+    until = min(max(limits.deadline, began + _WAIT_SECONDS), began + _RANGE_SECONDS_MAX)
+    at, crc, count, damaged = begin, 0, 0, None
+    while at < limits.goal and at - begin < limits.range_bytes_max and damaged is None:
+        left = until - clock()
+        over = left <= 0 or records.next_offset >= limits.goal
+        if not over:
+            for append in source.receive(min(left, _WAIT_SECONDS)):
+                if append.physical_offset != records.next_offset:
+                    raise ReplicationError(
+                        f"the master sends from {append.physical_offset}, the replica goes on at {records.next_offset}"
+                    )
+                records.feed(append.data)
+            if records.pending < _TAKE_BYTES and records.next_offset < limits.goal:
+                continue
+        try:
+            while (whole := records.take()) is not None:
+                crc = zlib.crc32(whole.data, crc)
+                replica.append(whole)
+                at, count = whole.end, count + whole.records
+        except DamagedTransfer as error:
+            damaged = error
+        if over:
+            break
+    if at > begin:
+        now_ms = time.time_ns() // 1_000_000
+        replica.commit(
+            begin, crc, count, source=source.name, milliseconds=round((clock() - began) * 1000), now_ms=now_ms
+        )
+        source.report(at)
+    if damaged is not None:
+        replica.note_damage(at)
+        raise damaged
+    return at

@@ -1,0 +1,232 @@
+"""The tables a synchronisation leaves behind, and questions to them.
+
+    <history>/changes/   every difference of metadata that a tick found: broker, kind, key, seenAt, oldValue, ...
+    <history>/ranges/    every range of log bytes that became durable: broker, fromOffset, toOffset, crc32, ...
+
+Rows are numbered where they arise, in the replica directory (see `replica_state`), and wait there until they are in a
+table. A file of a table appears whole or not at all, and the numbers in it tell what need not be written again. So
+each row is there exactly once, however often a tick is repeated or its process killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from twinlog.spark.jobs.sync.broker_service import BrokerReport, Drained
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+CHANGES, RANGES = "changes", "ranges"
+_TIME = pa.timestamp("us", tz="UTC")
+_CHANGE_SCHEMA = pa.schema(
+    [
+        ("broker", pa.string()),
+        ("kind", pa.string()),
+        ("key", pa.string()),
+        ("seenAt", _TIME),
+        ("oldValue", pa.string()),
+        ("newValue", pa.string()),
+        ("version", pa.struct([("stateVersion", pa.int64()), ("timestamp", pa.int64()), ("counter", pa.int64())])),
+        ("replica", pa.string()),
+        ("sequence", pa.int64()),
+    ]
+)
+_RANGE_SCHEMA = pa.schema(
+    [
+        ("broker", pa.string()),
+        ("fromOffset", pa.int64()),
+        ("toOffset", pa.int64()),
+        ("crc32", pa.int64()),
+        ("records", pa.int64()),
+        ("source", pa.string()),
+        ("milliseconds", pa.int64()),
+        ("copiedAt", _TIME),
+        ("replica", pa.string()),
+        ("sequence", pa.int64()),
+    ]
+)
+_INTENT = "_compaction.json"
+_FILES_MAX = 1000  # a tick may leave a file; more than these are joined when a job starts
+
+
+def metadata_at(
+    spark: SparkSession,
+    history: str | os.PathLike[str],
+    when: datetime,
+    *,
+    broker: str | None = None,
+    kind: str | None = None,
+    key: str | None = None,
+) -> DataFrame:
+    """The metadata as it was at a moment: broker, kind, key, value (JSON), version, and since when it was so."""
+    from pyspark.sql import functions as F
+
+    seen = spark.read.parquet(str(Path(history) / CHANGES)).where(F.col("seenAt") <= F.lit(when))
+    for name, wanted in (("broker", broker), ("kind", kind), ("key", key)):
+        if wanted is not None:
+            seen = seen.where(F.col(name) == wanted)
+    last = F.max_by(F.struct("newValue", "version", "seenAt"), F.struct("seenAt", "sequence")).alias("last")
+    found = seen.groupBy("broker", "kind", "key").agg(last).where("last.newValue is not null")
+    return found.selectExpr(
+        "broker", "kind", "key", "last.newValue as value", "last.version as version", "last.seenAt as since"
+    )
+
+
+class HistoryTables:
+    """Both tables, for the one job that writes them."""
+
+    def __init__(self, path: Path) -> None:
+        self._changes = AppendedTable(path / CHANGES, _CHANGE_SCHEMA)
+        self._ranges = AppendedTable(path / RANGES, _RANGE_SCHEMA)
+        entries, ranges = self._changes.newest(), self._ranges.newest()
+        self.drained: dict[tuple[str, str], Drained] = {
+            key: Drained(entries.get(key, 0), ranges.get(key, 0)) for key in entries.keys() | ranges.keys()
+        }
+
+    def add(self, reports: Iterable[BrokerReport]) -> None:
+        """Append what the reports bring that is not in the tables."""
+        changes: list[dict[str, Any]] = []
+        ranges: list[dict[str, Any]] = []
+        drained = dict(self.drained)
+        for report in reports:
+            key = (report.broker, report.replica)
+            before = drained.get(key, Drained())
+            changes += change_rows(report, before.entries)
+            ranges += range_rows(report, before.ranges)
+            drained[key] = Drained(
+                max([before.entries, *(one.sequence for one in report.entries)]),
+                max([before.ranges, *(one.sequence for one in report.ranges)]),
+            )
+        self._changes.append(changes)
+        self._ranges.append(ranges)
+        self.drained = drained
+
+
+def change_rows(report: BrokerReport, after: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "broker": report.broker,
+            "kind": change.kind,
+            "key": change.key,
+            "seenAt": entry.seen_ms * 1000,
+            "oldValue": change.old,
+            "newValue": change.new,
+            "version": {
+                "stateVersion": change.version.state_version,
+                "timestamp": change.version.timestamp,
+                "counter": change.version.counter,
+            },
+            "replica": report.replica,
+            "sequence": entry.sequence,
+        }
+        for entry in report.entries
+        if entry.sequence > after
+        for change in entry.changes
+    ]
+
+
+def range_rows(report: BrokerReport, after: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "broker": report.broker,
+            "fromOffset": one.begin,
+            "toOffset": one.end,
+            "crc32": one.crc32,
+            "records": one.records,
+            "source": one.source,
+            "milliseconds": one.milliseconds,
+            "copiedAt": one.copied_ms * 1000,
+            "replica": report.replica,
+            "sequence": one.sequence,
+        }
+        for one in report.ranges
+        if one.sequence > after
+    ]
+
+
+class AppendedTable:
+    """A directory of Parquet files with one writer; names with a dot or an underscore in front are no part of it."""
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self.path = path
+        self._schema = schema
+        self._finish_compaction()
+        self._compact()
+
+    def newest(self) -> Mapping[tuple[str, str], int]:
+        """The highest number by broker and replica."""
+        if not self._files():
+            return {}
+        numbers = ds.dataset(self._files(), schema=self._schema).to_table(["broker", "replica", "sequence"])
+        found = numbers.group_by(["broker", "replica"]).aggregate([("sequence", "max")]).to_pylist()
+        return {(row["broker"], row["replica"]): row["sequence"] for row in found}
+
+    def append(self, rows: list[dict[str, Any]]) -> None:
+        """Add one file with these rows; after this returns it survives a crash of the machine."""
+        if rows:
+            self._write(pa.Table.from_pylist(rows, self._schema), f"{time.time_ns() // 1_000_000}-{uuid.uuid4().hex}")
+
+    def _write(self, table: pa.Table, name: str) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        temporary = self.path / f".{name}"
+        with open(temporary, "wb") as out:
+            pq.write_table(table, out, compression="zstd")
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(temporary, self.path / f"{name}.parquet")
+        self._sync_directory()
+
+    def _compact(self) -> None:
+        """Join many small files into one. What replaces what is noted first, and carried out even after a kill."""
+        files = self._files()
+        if len(files) <= _FILES_MAX:
+            return
+        whole = ds.dataset(files, schema=self._schema).to_table()
+        whole = whole.sort_by([("replica", "ascending"), ("sequence", "ascending")])
+        name = f"{time.time_ns() // 1_000_000}-{uuid.uuid4().hex}.parquet"
+        with open(self.path / f".{name}", "wb") as out:
+            pq.write_table(whole, out, compression="zstd")
+            out.flush()
+            os.fsync(out.fileno())
+        intent = {"file": name, "replaces": [Path(one).name for one in files]}
+        temporary = self.path / f".{_INTENT}"
+        temporary.write_text(json.dumps(intent))
+        with open(temporary, "rb") as written:
+            os.fsync(written.fileno())
+        os.replace(temporary, self.path / _INTENT)
+        self._finish_compaction()
+
+    def _finish_compaction(self) -> None:
+        intent = self.path / _INTENT
+        if not intent.exists():
+            return
+        told = json.loads(intent.read_text())
+        for name in told["replaces"]:
+            (self.path / name).unlink(missing_ok=True)
+        waiting = self.path / f".{told['file']}"
+        if waiting.exists():
+            os.replace(waiting, self.path / told["file"])
+        self._sync_directory()
+        intent.unlink()
+
+    def _files(self) -> list[str]:
+        return sorted(str(one) for one in self.path.glob("[!._]*.parquet"))
+
+    def _sync_directory(self) -> None:
+        handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,249 @@
+"""The query: a tick every ten seconds, in which Spark's tasks bring all replicas closer to their masters.
+
+A tick carries no data. It asks the name servers who the masters are, gives each task a group of them, and enters what
+the tasks tell in the history tables. Everything that must survive is in the replica directories and these tables, so
+a tick may be repeated, interrupted or run twice: it finds out by itself what is left to do.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+
+from twinlog.client.admin_servers import read_lines
+from twinlog.client.errors import BrokerRefused, ClientError
+from twinlog.net.errors import NetError
+from twinlog.spark.cluster import Cluster
+from twinlog.spark.jobs.progress import Progress, Report, quiet
+from twinlog.spark.jobs.sync.broker_service import BrokerReport, TickWork, run_group
+from twinlog.spark.jobs.sync.history import HistoryTables
+from twinlog.spark.jobs.sync.plan import BrokerTarget, SyncJob, check_folder, check_job, choose_masters, share_out
+from twinlog.spark.remoting import connection_to, forget_connection
+from twinlog.telemetry.log import get_logger
+from twinlog.wire.codes import RequestCode, ResponseCode
+from twinlog.wire.command import Command
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+log = get_logger(__name__)
+_REPORT_COLUMNS = "broker string, report binary"
+_REPORT_SCHEMA = pa.schema([("broker", pa.string()), ("report", pa.binary())])
+_BOX_SHARE = 0.8  # of the interval: the rest is for metadata, and for Spark
+_FIRST_LOCK_WAIT_S = 5.0  # tasks of a killed run may take a moment to go
+_LOOK_SECONDS = 1
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStatus:
+    """How one broker fared over all ticks."""
+
+    broker: str
+    address: str
+    log_end: int = 0
+    lag_bytes: int = 0
+    bytes_copied: int = 0
+    changes: int = 0
+    failures: int = 0
+    error: str = ""  # of the last tick
+
+
+@dataclass(frozen=True, slots=True)
+class SyncSummary:
+    """What a synchronisation did."""
+
+    ticks: int
+    brokers: tuple[BrokerStatus, ...]
+    seconds: float
+
+    @property
+    def failed(self) -> tuple[BrokerStatus, ...]:
+        return tuple(one for one in self.brokers if one.error)
+
+    @property
+    def bytes_copied(self) -> int:
+        return sum(one.bytes_copied for one in self.brokers)
+
+
+def sync(
+    spark: SparkSession, job: SyncJob, report: Report = quiet, *, stop: threading.Event | None = None
+) -> SyncSummary:
+    """Synchronise until `stop` is set or the query is interrupted; with `job.once`, until all are caught up."""
+    run = SyncRun(check_job(job), job.cores or _cores(spark), report)
+    run.discover()
+    ticks = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+    writer = ticks.writeStream.queryName("twinlog-sync").foreachBatch(run.tick)
+    writer = writer.option("checkpointLocation", str(job.checkpoint_path.absolute()))
+    every = f"{job.every_ms} milliseconds"
+    query = (writer.trigger(availableNow=True) if job.once else writer.trigger(processingTime=every)).start()
+    try:
+        while query.isActive and not (stop is not None and stop.is_set()):
+            query.awaitTermination(_LOOK_SECONDS)
+    except KeyboardInterrupt:
+        pass
+    except Exception:
+        if run.error is not None:
+            raise run.error from None
+        raise
+    finally:
+        if query.isActive:
+            query.stop()
+    if run.error is not None:
+        raise run.error
+    return run.summary()
+
+
+class SyncRun:
+    """What one run of the query knows from tick to tick; lives in the driver."""
+
+    def __init__(self, job: SyncJob, cores: int, report: Report) -> None:
+        self._job = job
+        self._cores = cores
+        self._report = report
+        self._tables = HistoryTables(job.history_path)
+        self._targets: dict[str, BrokerTarget] = {}
+        self._status: dict[str, BrokerStatus] = {}
+        self._began = time.monotonic()
+        self._ticks = 0
+        self.error: Exception | None = None
+
+    def discover(self) -> None:
+        """Look for the masters; raises when there are none, or not those that were asked for."""
+        job = self._job
+        if job.addresses:
+            found = [self._ask_name(address) for address in job.addresses if address not in self._known_addresses()]
+        else:
+            found = choose_masters(Cluster(job.cluster).info(), job)
+        # A master that is no longer registered stays on the list: that it cannot be reached is worth an error.
+        self._targets.update({check_folder(one.name): one for one in found})
+
+    def tick(self, frame: DataFrame, batch_id: int) -> None:
+        """One micro-batch."""
+        try:
+            if self._ticks:
+                self._discover_again()
+            goals: dict[str, int] = {}
+            targets = list(self._targets.values())
+            while True:
+                reports = self.round(frame.sparkSession, targets)
+                for one in reports:
+                    goals.setdefault(one.broker, one.master_end)
+                behind = {one.broker for one in reports if not one.error and one.end < goals[one.broker]}
+                targets = [one for one in targets if one.name in behind]
+                if not self._job.once or not targets:
+                    break
+        except Exception as error:
+            self.error = error
+            raise
+        self._ticks += 1
+
+    def round(self, spark: SparkSession, targets: list[BrokerTarget]) -> list[BrokerReport]:
+        """Let the tasks work on these brokers once; what they tell is in the tables when this returns."""
+        job = self._job
+        work = TickWork(
+            to=os.path.abspath(job.to),
+            cluster=job.cluster,
+            groups=share_out(targets, self._cores),
+            drained=self._tables.drained,
+            box_ms=int(job.every_ms * _BOX_SHARE),
+            range_bytes_max=job.range_bytes_max,
+            lock_wait_s=0.0 if self._ticks else _FIRST_LOCK_WAIT_S,
+        )
+        if not work.groups:
+            return []
+        numbers = spark.range(0, len(work.groups), 1, len(work.groups))
+        rows = numbers.mapInArrow(_task(work), _REPORT_COLUMNS).collect()
+        reports = [msgspec.json.decode(row.report, type=BrokerReport) for row in rows]
+        self._tables.add(reports)
+        for one in reports:
+            self._note(one)
+        self._report(self._progress())
+        return reports
+
+    def summary(self) -> SyncSummary:
+        brokers = tuple(self._status[name] for name in sorted(self._status))
+        return SyncSummary(self._ticks, brokers, time.monotonic() - self._began)
+
+    def _note(self, one: BrokerReport) -> None:
+        before = self._status.get(one.broker, BrokerStatus(one.broker, one.address))
+        if one.error and one.error != before.error:
+            log.warning("a broker was not synchronised", broker=one.broker, address=one.address, error=one.error)
+        self._status[one.broker] = replace(
+            before,
+            address=one.address,
+            log_end=one.end or before.log_end,
+            lag_bytes=one.lag if one.master_end else before.lag_bytes,
+            bytes_copied=before.bytes_copied + max(0, one.end - one.begin),
+            changes=before.changes + one.changes,
+            failures=before.failures + bool(one.error),
+            error=one.error,
+        )
+
+    def _progress(self) -> Progress:
+        brokers = self._status.values()
+        copied, lag = sum(one.bytes_copied for one in brokers), sum(one.lag_bytes for one in brokers)
+        behind = sorted((one for one in brokers if one.lag_bytes), key=lambda one: -one.lag_bytes)
+        words = [f"{one.broker} {_megabytes(one.lag_bytes)} behind" for one in behind[:3]]
+        if len(behind) > 3:
+            words.append(f"{len(behind) - 3} more behind")
+        failed = sum(bool(one.error) for one in brokers)
+        if failed:
+            words.append(f"{failed} failed")
+        text = f"tick {self._ticks + 1}, {len(brokers)} brokers: {', '.join(words) or 'all in step'}"
+        return Progress(text, copied, copied + lag, "bytes")
+
+    def _discover_again(self) -> None:
+        """Follow brokers that moved or are new; without name servers, go on with those that are known."""
+        if self._job.addresses:
+            return
+        try:
+            self.discover()
+        except (NetError, ClientError) as error:
+            log.warning("the name servers could not be asked", error=str(error))
+
+    def _known_addresses(self) -> set[str]:
+        return {one.address for one in self._targets.values()}
+
+    def _ask_name(self, address: str) -> BrokerTarget:
+        options = self._job.cluster
+        try:
+            (answer,) = connection_to(address, options).ask([Command(RequestCode.GET_BROKER_CONFIG)])
+        except NetError:
+            forget_connection(address, options)
+            raise
+        if answer.code != ResponseCode.SUCCESS:
+            raise BrokerRefused(RequestCode.GET_BROKER_CONFIG, answer.code, answer.remark, address)
+        name = read_lines(bytes(answer.body)).get("brokerName", "")
+        return BrokerTarget(name, address, self._job.stores.get(name))
+
+
+def _task(work: TickWork) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                reports = run_group(work, number)
+                rows = {
+                    "broker": [one.broker for one in reports],
+                    "report": [msgspec.json.encode(one) for one in reports],
+                }
+                yield pa.RecordBatch.from_pydict(rows, schema=_REPORT_SCHEMA)
+
+    return run
+
+
+def _cores(spark: SparkSession) -> int:
+    try:
+        return int(spark.sparkContext.defaultParallelism)
+    except Exception:  # a Connect session does not tell
+        return os.cpu_count() or 1
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1e6:.1f} MB" if count >= 100_000 else f"{count} bytes"

@@ -1,0 +1,73 @@
+"""What differs between two moments of a replica's tables, and how such differences are put into them again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from twinlog.metadata.groups import GroupTable
+from twinlog.metadata.table import Changes
+from twinlog.metadata.tables import MetadataTables
+from twinlog.replication.metadata_delta import ROW_TYPES, table_of
+from twinlog.spark.jobs.sync.replica_state import Change, encode_value
+from twinlog.wire.bodies import DataVersion
+
+FORBIDDEN = "forbidden"  # which topics a group may not read: kept beside the groups, told as a kind of its own
+KINDS = (*ROW_TYPES, FORBIDDEN)
+
+Image = Mapping[str, Mapping[str, Any]]
+
+
+def image_of(tables: MetadataTables) -> Image:
+    """The rows of every kind as they are now. Rows are replaced and never changed, so this copies no row."""
+    image: dict[str, dict[str, Any]] = {}
+    for kind in ROW_TYPES:
+        rows: Any = table_of(tables, kind).rows  # type: ignore[attr-defined]
+        image[kind] = {str(key): row for key, row in rows.items()}
+    image[FORBIDDEN] = dict(tables.groups.forbidden)
+    return image
+
+
+def versions_of(tables: MetadataTables) -> dict[str, DataVersion]:
+    versions = {kind: table_of(tables, kind).version for kind in ROW_TYPES}
+    return {**versions, FORBIDDEN: tables.groups.version}
+
+
+def differences(old: Image, new: Image, versions: Mapping[str, DataVersion]) -> list[Change]:
+    """Every row that is new, different or gone, by kind and key."""
+    found = []
+    for kind in KINDS:
+        before, after = old[kind], new[kind]
+        keys = {key for key, row in after.items() if key not in before or before[key] != row}
+        keys |= before.keys() - after.keys()
+        for key in sorted(keys):
+            was, now = (encode_value(rows[key]) if key in rows else None for rows in (before, after))
+            found.append(Change(kind, key, was, now, versions[kind]))
+    return found
+
+
+def adopt_again(tables: MetadataTables, changes: Iterable[Change]) -> None:
+    """Make the tables hold the new value of every change, with its version; harmless where they do already."""
+    by_kind: dict[str, list[Change]] = {}
+    for change in changes:
+        by_kind.setdefault(change.kind, []).append(change)
+    for kind, found in by_kind.items():
+        version = found[-1].version
+        if kind == FORBIDDEN:
+            _forbid_again(tables.groups, found)
+            continue
+        table: Any = table_of(tables, kind)
+        rows = {one.key: msgspec.json.decode(one.new, type=ROW_TYPES[kind], strict=False) for one in found if one.new}
+        if kind == "delayOffsets":
+            table.adopt({int(level): offset for level, offset in rows.items()}, version)
+            continue
+        table.apply(Changes("", 0, version, rows, [one.key for one in found if one.new is None]))
+
+
+def _forbid_again(groups: GroupTable, changes: Iterable[Change]) -> None:
+    forbidden: dict[str, dict[str, int]] = {group: dict(topics) for group, topics in groups.forbidden.items()}
+    for change in changes:
+        forbidden[change.key] = {} if change.new is None else msgspec.json.decode(change.new, type=dict[str, int])
+    groups.adopt_forbidden(forbidden)

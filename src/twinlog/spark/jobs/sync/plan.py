@@ -1,0 +1,136 @@
+"""What a synchronisation is about, and how its work is shared out; nothing here touches a broker or a file."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from twinlog.spark.errors import BadOption
+from twinlog.spark.options import ClusterOptions
+from twinlog.wire.bodies import ClusterInfo
+
+MASTER_ID = "0"
+COPIES_AT_ONCE = 4  # of one task: more only make each other's disk and network wait
+_SHARE_MS_MIN = 500
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
+_DURATION = re.compile(r"(\d+)\s*(ms|s|m|h)?")
+_FOLDER = re.compile(r"[^/\0]+")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerTarget:
+    """A master by its name and remoting address; `store` is its directory, where workers can read it."""
+
+    name: str
+    address: str
+    store: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncJob:
+    """Which masters are copied where; without brokers and addresses, all masters that the name servers know."""
+
+    to: str
+    cluster: ClusterOptions = field(default_factory=lambda: ClusterOptions(name_servers=()), repr=False)
+    brokers: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
+    cluster_name: str | None = None
+    stores: Mapping[str, str] = field(default_factory=dict)  # broker name -> its store directory
+    every_ms: int = 10_000
+    once: bool = False
+    history: str | None = None
+    checkpoint: str | None = None
+    cores: int = 0  # 0: as many as Spark says it has
+    range_bytes_max: int = 256 * 1024 * 1024
+
+    @property
+    def history_path(self) -> Path:
+        return Path(self.history) if self.history else Path(self.to) / "_history"
+
+    @property
+    def checkpoint_path(self) -> Path:
+        return Path(self.checkpoint) if self.checkpoint else Path(self.to) / "_checkpoint"
+
+    def folder_of(self, broker: str) -> Path:
+        return Path(self.to) / check_folder(broker)
+
+
+def check_job(job: SyncJob) -> SyncJob:
+    """`job` itself; BadOption when it cannot be done."""
+    if not job.to:
+        raise BadOption("a synchronisation needs a directory for its replicas: --to DIR")
+    if not job.addresses and not job.cluster.name_servers:
+        raise BadOption(
+            "nobody said which masters are copied: give a name server (-n host:port) or --address host:port"
+        )
+    if job.addresses and (job.brokers or job.cluster_name):
+        raise BadOption("--address names brokers directly; --broker and --cluster choose among those of a name server")
+    if job.every_ms < 100:
+        raise BadOption(f"a tick every {job.every_ms} ms leaves no time for the tick itself: give at least 100ms")
+    return job
+
+
+def parse_duration_ms(text: str) -> int:
+    """Milliseconds of `10s`, `500ms`, `2m`; a bare number counts seconds."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise BadOption(f"{text!r} is no duration: write for example 10s, 500ms or 2m")
+    return int(match[1]) * _UNITS_MS[match[2] or "s"]
+
+
+def parse_stores(words: Sequence[str]) -> dict[str, str]:
+    """`name=directory` words."""
+    found = {}
+    for word in words:
+        name, equals, directory = word.partition("=")
+        if not equals or not name or not directory:
+            raise BadOption(f"--store {word!r} is not BROKER=DIRECTORY, for example broker-a=/data/broker-a/store")
+        found[name] = os.path.abspath(directory)
+    return found
+
+
+def choose_masters(info: ClusterInfo, job: SyncJob) -> list[BrokerTarget]:
+    """The masters that a name server knows and the job wants, by name; BadOption names one that does not exist."""
+    names = set(info.broker_addr_table)
+    if job.cluster_name is not None:
+        if job.cluster_name not in info.cluster_addr_table:
+            known = ", ".join(sorted(info.cluster_addr_table)) or "none"
+            raise BadOption(f"the name server knows no cluster {job.cluster_name!r}; it knows {known}")
+        names &= set(info.cluster_addr_table[job.cluster_name])
+    unknown = [name for name in job.brokers if name not in names]
+    if unknown:
+        known = ", ".join(sorted(names)) or "none"
+        raise BadOption(f"no broker {unknown[0]!r} is registered there; registered are {known}")
+    chosen = sorted(set(job.brokers) or names)
+    masters = {name: master_address(info, name) for name in chosen}
+    gone = [name for name in job.brokers if masters[name] is None]
+    if gone:
+        raise BadOption(f"broker {gone[0]!r} has no master at the moment: start it, or leave it out")
+    return [BrokerTarget(name, at, job.stores.get(name)) for name, at in masters.items() if at is not None]
+
+
+def master_address(info: ClusterInfo, name: str) -> str | None:
+    addresses = {str(number): address for number, address in info.broker_addr_table[name].broker_addrs.items()}
+    return addresses.get(MASTER_ID)
+
+
+def check_folder(broker: str) -> str:
+    """A broker's name as the name of its folder."""
+    if not _FOLDER.fullmatch(broker) or broker in (".", "..") or broker.startswith("_"):
+        raise BadOption(f"the broker name {broker!r} cannot be a folder's name: copy this broker by other means")
+    return broker
+
+
+def share_out(targets: Sequence[BrokerTarget], cores: int) -> list[tuple[BrokerTarget, ...]]:
+    """Groups of brokers, one for each task: at most two tasks a core, since a task costs more than a broker."""
+    count = min(len(targets), 2 * max(cores, 1))
+    return [tuple(targets[number::count]) for number in range(count)]
+
+
+def copy_share_ms(box_ms: int, copying: int) -> int:
+    """How long each of `copying` brokers of a task may copy, so that all have their turn within `box_ms`."""
+    rounds = -(-copying // COPIES_AT_ONCE) or 1
+    return max(box_ms // rounds, min(_SHARE_MS_MIN, box_ms))

@@ -1,0 +1,293 @@
+"""A replica directory, locked and opened for one tick.
+
+The end of a log cannot be told from its files, which are allocated ahead. The state says where the log is durable; what
+is there is looked at again: the last record must stand where the state says, and nothing behind it. Otherwise a broker
+ran here, or a copy was killed between writing and noting, and the records are walked to find the end.
+
+Before the first byte is written, the store gets its `abort` marker: whichever broker starts here then builds queues and
+index from the log, from the last place that its own checkpoint vouches for.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+import zlib
+from pathlib import Path
+from typing import Self
+
+from twinlog.metadata.tables import MetadataTables, open_tables
+from twinlog.replication.join import LogRange
+from twinlog.spark.jobs.sync.metadata_changes import Image, adopt_again, differences, image_of, versions_of
+from twinlog.spark.jobs.sync.replica_state import Change, Entry, RangeDigest, ReplicaState, SyncFolder, new_identity
+from twinlog.spark.jobs.sync.whole_records import Whole
+from twinlog.store.commit_log import CommitLog
+from twinlog.store.errors import SegmentSizeMismatch, StoreLocked
+from twinlog.store.file_ops import FILE_OPS, FileOps
+from twinlog.store.scan import RecordBatch
+from twinlog.store.segment import SEGMENT_NAME, segment_name
+from twinlog.store.store_lock import StoreLock, has_abort_marker, set_abort_marker
+from twinlog.store.walk import LogEnd, walk_log
+from twinlog.wire.message import MAGIC_V1, MAGIC_V2
+
+_HEAD = struct.Struct(">iI20xq")  # size, magic, physical offset
+_NOTHING = bytes(8)
+_CHUNK_BYTES = 8 * 1024 * 1024
+_LOCK_RETRY_S = 0.1
+CONFIG_FILES = (
+    "topics.json",
+    "subscriptionGroup.json",
+    "consumerOffset.json",
+    "delayOffset.json",
+    "messageRequestMode.json",
+)
+
+
+class Replica:
+    """The log and the tables of one replica. It is what `MasterContact` compares with the master's."""
+
+    def __init__(self, root: Path, lock: StoreLock, ops: FileOps) -> None:
+        self.root = root
+        self._lock = lock
+        self._ops = ops
+        self._folder = SyncFolder(root)
+        self.state = self._folder.load()
+        self._log: CommitLog | None = None
+        self._segment_bytes = 0
+        self.log_start = 0
+        self.log_end = 0
+        self.last_record_offset: int | None = None
+        self._unnoted = 0  # records beyond the state's end
+        self._is_noted = False  # the state's last record stands where it should
+
+    @classmethod
+    def open(cls, root: Path, *, lock_wait_s: float = 0.0, ops: FileOps = FILE_OPS) -> Self:
+        """Lock the directory, which is made if need be, and finish what an interrupted tick began."""
+        replica = cls(root, _acquire(root, lock_wait_s), ops)
+        try:
+            replica._redo()
+            replica._find_log()
+        except BaseException:
+            replica.close()
+            raise
+        return replica
+
+    def close(self) -> None:
+        if self._log is not None:
+            self._log.close()
+        self._lock.release()
+
+    # -- metadata ----------------------------------------------------------------------------------
+
+    def tables(self, now_ms: int) -> MetadataTables:
+        tables = open_tables(self.root / "config", now_ms)
+        tables.load()
+        tables.offsets.follows_master = True
+        return tables
+
+    def holds(self) -> dict[str, str]:
+        """The revisions that the tables are at; none when somebody else has written a file since."""
+        return self.state.held if self.state.stamps == self._stamps() else {}
+
+    def adopt(self, before: Image, tables: MetadataTables, held: dict[str, str], now_ms: int) -> list[Change]:
+        """Journal what differs from `before`, then save the tables, then note it."""
+        changes = differences(before, image_of(tables), versions_of(tables))
+        if changes:
+            sequence = max([self.state.adopted, *self._folder.sequences()]) + 1
+            self._folder.write(Entry(sequence, now_ms, changes))
+            tables.save()
+            self.state.adopted = sequence
+        else:
+            tables.save()  # a version may be all that changed
+        stamps = self._stamps()
+        if changes or held != self.state.held or stamps != self.state.stamps:
+            self.state.held, self.state.stamps = held, stamps
+            self._folder.save(self.state)
+        return changes
+
+    def entries(self, after: int) -> list[Entry]:
+        """The journal's entries behind number `after`; those up to it are in the history table and go."""
+        self._folder.forget_entries(after)
+        return [self._folder.entry(sequence) for sequence in self._folder.sequences() if sequence > after]
+
+    def forget_ranges(self, up_to: int) -> None:
+        """Ranges that are in their table; dropped from the state whenever that is saved next."""
+        self.state.ranges = [one for one in self.state.ranges if one.sequence > up_to]
+
+    def save_state(self) -> None:
+        self._folder.save(self.state)
+
+    def _redo(self) -> None:
+        """Adopt journal entries that an interrupted tick wrote and did not finish."""
+        waiting = [sequence for sequence in self._folder.sequences() if sequence > self.state.adopted]
+        if not waiting:
+            return
+        tables = self.tables(0)
+        for sequence in waiting:
+            adopt_again(tables, self._folder.entry(sequence).changes)
+        tables.save()
+        self.state.adopted, self.state.held = waiting[-1], {}
+        self._folder.save(self.state)
+
+    def _stamps(self) -> dict[str, tuple[int, int]]:
+        stamps = {}
+        for name in CONFIG_FILES:
+            try:
+                found = os.stat(self.root / "config" / name)
+            except FileNotFoundError:
+                continue
+            stamps[name] = (found.st_mtime_ns, found.st_size)
+        return stamps
+
+    # -- the log as it is --------------------------------------------------------------------------
+
+    @property
+    def log(self) -> LogRange:
+        return LogRange(self.log_start, self.log_end)
+
+    @property
+    def segment_bytes(self) -> int:
+        """The size of the files that are there; 0 in an empty log."""
+        return self._segment_bytes
+
+    @property
+    def commit_log(self) -> CommitLog:
+        if self._log is None:
+            self._log = CommitLog([self.root / "commitlog"], self._segment_bytes, ops=self._ops)
+            self._log.load()
+            self._log.log_end = self._log.flushed_end = self.log_end
+        return self._log
+
+    def record_at(self, physical_offset: int) -> memoryview | None:
+        return self.commit_log.record(physical_offset)
+
+    def _find_log(self) -> None:
+        names = self._segment_names()
+        if not names:
+            if self.state.end:  # the files were taken away: this is another replica now
+                self.state = ReplicaState(new_identity(), adopted=self.state.adopted)
+            return
+        sizes = {(self.root / "commitlog" / name).stat().st_size for name in names} - {0}
+        self._segment_bytes = max(sizes, default=0)
+        if len(sizes) > 1:
+            path = self.root / "commitlog" / names[-1]
+            raise SegmentSizeMismatch(
+                path, found=min(sizes), expected=self._segment_bytes, setting="mappedFileSizeCommitLog"
+            )
+        self.log_start = int(names[0])
+        self.log_end, self.last_record_offset = self.state.end, self.state.last_record
+        self._is_noted = self._last_record_stands()
+        if self._is_noted and self._read(self.state.end, 8) in (b"", _NOTHING):
+            return
+        self._walk(self.state.end if self._is_noted else self.log_start)
+
+    def _last_record_stands(self) -> bool:
+        """Whether the state's last record is still where the state says, and the last one before its end."""
+        state = self.state
+        if state.last_record < self.log_start or state.end <= 0:
+            return False
+        head = self._read(state.last_record, _HEAD.size)
+        if len(head) < _HEAD.size:
+            return False
+        size, magic, physical_offset = _HEAD.unpack(head)
+        behind = state.last_record + size
+        ends = behind == state.end or (behind < state.end and state.end % self._segment_bytes == 0)
+        return ends and magic in (MAGIC_V1, MAGIC_V2) and physical_offset == state.last_record
+
+    def _walk(self, begin: int) -> None:
+        self.log_end = begin
+        if not self._is_noted:
+            self.state.end, self.last_record_offset = begin, None
+        commit_log = self.commit_log
+        commit_log.log_end = commit_log.segments[-1].end
+        for found in walk_log(commit_log, begin):
+            if isinstance(found, RecordBatch):
+                self._unnoted += len(found)
+                self.last_record_offset = int(found.physical_offset[-1])
+            elif isinstance(found, LogEnd):
+                self.log_end = found.physical_offset
+        commit_log.log_end = self.log_end
+        commit_log.flushed_end = begin
+
+    def _read(self, physical_offset: int, size: int) -> bytes:
+        """Bytes of the file that holds this offset; fewer or none where there is none."""
+        base = physical_offset - physical_offset % self._segment_bytes
+        try:
+            descriptor = os.open(self.root / "commitlog" / segment_name(base), os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return b""
+        try:
+            return os.pread(descriptor, size, physical_offset - base)
+        finally:
+            os.close(descriptor)
+
+    def _segment_names(self) -> list[str]:
+        try:
+            return sorted(name for name in os.listdir(self.root / "commitlog") if SEGMENT_NAME.match(name))
+        except FileNotFoundError:
+            return []
+
+    # -- the log as it grows -----------------------------------------------------------------------
+
+    def begin_copy(self, master: LogRange, segment_bytes: int, range_bytes_max: int, now_ms: int) -> int:
+        """Get ready to append; where the master's bytes are wanted from.
+
+        What was written and not noted is asked for again if it is not more than one range. A longer stretch is what a
+        broker left that ran here: it was walked, compared with the master at its end, and counts as it is.
+        """
+        state = self.state
+        if not self._segment_bytes:
+            self._segment_bytes = segment_bytes
+        if state.end < self.log_end:
+            if self._is_noted and self.log_end - state.end <= range_bytes_max and state.end >= master.start:
+                self.log_end, self.last_record_offset = state.end, state.last_record
+            else:
+                self._note_found(now_ms)
+        commit_log = self.commit_log
+        if self._unnoted or (commit_log.segments and commit_log.segments[-1].base > self.log_end):
+            commit_log.truncate(self.log_end)
+        commit_log.log_end = commit_log.flushed_end = self.log_end
+        if not has_abort_marker(self.root):
+            set_abort_marker(self.root, self._ops)
+        return self.log_end
+
+    def append(self, whole: Whole) -> None:
+        self.commit_log.write_raw(whole.begin, whole.data)
+        self.log_end = whole.end
+        if whole.last_record >= 0:
+            self.last_record_offset = whole.last_record
+
+    def commit(self, begin: int, crc32: int, records: int, *, source: str, milliseconds: int, now_ms: int) -> None:
+        """Make everything appended durable, and only then note that it is there."""
+        self.commit_log.flush()
+        state = self.state
+        state.range_sequence += 1
+        digest = RangeDigest(state.range_sequence, begin, self.log_end, crc32, records, source, milliseconds, now_ms)
+        state.ranges = [*state.ranges, digest]
+        state.end = self.log_end
+        state.last_record = -1 if self.last_record_offset is None else self.last_record_offset
+        self._folder.save(state)
+
+    def note_damage(self, physical_offset: int) -> None:
+        self.state.known_damage = physical_offset
+        self._folder.save(self.state)
+
+    def _note_found(self, now_ms: int) -> None:
+        begin, crc, at = self.state.end, 0, self.state.end
+        while at < self.log_end and (chunk := self.commit_log.chunk(at, _CHUNK_BYTES)):
+            crc = zlib.crc32(chunk, crc)
+            at += len(chunk)
+        self.commit(begin, crc, self._unnoted, source="found", milliseconds=0, now_ms=now_ms)
+
+
+def _acquire(root: Path, wait_s: float) -> StoreLock:
+    """The store's lock; a copy that was just killed may hold it for a moment longer."""
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            return StoreLock.acquire(root)
+        except StoreLocked:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(_LOCK_RETRY_S)

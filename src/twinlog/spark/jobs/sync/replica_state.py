@@ -1,0 +1,132 @@
+"""What a replica directory knows of its synchronisation: `<root>/twinlog-sync/`.
+
+    state.json          how far the log is durable, which revisions are held, ranges not yet in the table of ranges
+    <20 digits>.json    one entry of the journal: differences that one tick found, written before they are adopted
+
+An entry is a redo log. Tables are saved after it, the state after them: whoever finds an entry beyond `adopted` was
+interrupted in between, and adopts it again, which gives the same tables. So each difference is in the journal exactly
+once, whatever is killed when; and the journal reaches the history table by its numbers (see `history`).
+
+Brokers, Java's too, leave this folder alone.
+"""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from twinlog.metadata.atomic_file import AtomicFile
+from twinlog.metadata.errors import MetadataError
+from twinlog.wire.bodies import DataVersion
+
+DIRECTORY = "twinlog-sync"
+_STATE_FILE = "state.json"
+
+
+class RangeDigest(msgspec.Struct, frozen=True):
+    """Bytes of the log that were copied and made durable together; the ranges of a replica join without a gap."""
+
+    sequence: int
+    begin: int
+    end: int
+    crc32: int
+    records: int
+    source: str  # ha, or store
+    milliseconds: int
+    copied_ms: int  # when
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One difference; values are JSON, and None stands for no row."""
+
+    kind: str
+    key: str
+    old: str | None
+    new: str | None
+    version: DataVersion
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """All differences of one tick."""
+
+    sequence: int
+    seen_ms: int
+    changes: list[Change]
+
+
+class MasterConf(msgspec.Struct, frozen=True):
+    """What a master's configuration says of it; asked for again when its address changes or it fails."""
+
+    address: str
+    cluster: str
+    broker: str
+    ha_address: str
+    segment_bytes: int
+
+
+class ReplicaState(msgspec.Struct):
+    """Invariant: all bytes before `end` are durable and whole records; it grows only after the disk said so."""
+
+    replica: str  # tells this directory's numbers from those of one that was begun anew
+    end: int = 0
+    last_record: int = -1
+    known_damage: int = -1
+    ranges: list[RangeDigest] = []
+    range_sequence: int = 0
+    adopted: int = 0  # the last entry of the journal that is in the tables
+    held: dict[str, str] = {}  # kind -> revision of the master's table
+    stamps: dict[str, tuple[int, int]] = {}  # what the config files looked like when `held` was true
+    verified: str = ""  # the master's life in which both logs were compared
+    master: MasterConf | None = None
+
+
+class SyncFolder:
+    """The files; all of them whole at any moment."""
+
+    def __init__(self, root: Path) -> None:
+        self.path = root / DIRECTORY
+        self._state = AtomicFile(self.path / _STATE_FILE)
+
+    def load(self) -> ReplicaState:
+        """The state, or that of a replica nobody has synchronised yet."""
+        found = self._state.load(lambda data: msgspec.json.decode(data, type=ReplicaState))
+        return found or ReplicaState(new_identity())
+
+    def save(self, state: ReplicaState) -> None:
+        self._state.save([msgspec.json.encode(state)])
+
+    def sequences(self) -> list[int]:
+        """The numbers of the entries that are there, in order."""
+        if not self.path.is_dir():
+            return []
+        return sorted(int(one.stem) for one in self.path.glob("*.json") if one.stem.isdigit())
+
+    def entry(self, sequence: int) -> Entry:
+        path = self._entry_path(sequence)
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=Entry)
+        except msgspec.DecodeError as error:
+            raise MetadataError(f"{path} is no entry of a journal ({error}): restore it, or move it away") from error
+
+    def write(self, entry: Entry) -> None:
+        AtomicFile(self._entry_path(entry.sequence)).save([msgspec.json.encode(entry)])
+
+    def forget_entries(self, up_to: int) -> None:
+        """Remove entries that are in the history table."""
+        for sequence in self.sequences():
+            if sequence <= up_to:
+                self._entry_path(sequence).unlink(missing_ok=True)
+
+    def _entry_path(self, sequence: int) -> Path:
+        return self.path / f"{sequence:020d}.json"
+
+
+def new_identity() -> str:
+    return secrets.token_hex(8)
+
+
+def encode_value(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

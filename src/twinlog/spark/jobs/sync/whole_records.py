@@ -1,0 +1,133 @@
+"""Bytes of a log as they arrive, and the whole records among them: only those are ever written to a replica.
+
+A transfer may begin and end anywhere inside a record. What is taken out here always ends behind a record (or behind
+the blank end of a segment, which counts as one), and each record's place, lengths and body checksum were looked at, as
+a replica of the broker looks at them. So a replica directory never ends in half a record.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from twinlog.store.errors import DamagedTransfer
+from twinlog.store.scan import Stop, StopReason, find_record, scan
+
+BUFFER_BYTES = 16 * 1024 * 1024
+BUFFER_BYTES_MAX = 256 * 1024 * 1024  # a blank end or a damaged stretch may be longer than any record
+_BLANK_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """Checked bytes from `begin` on; the view is good until the next call."""
+
+    begin: int
+    data: memoryview
+    records: int
+    last_record: int  # where the last record begins, -1 without one
+
+    @property
+    def end(self) -> int:
+        return self.begin + len(self.data)
+
+
+class WholeRecords:
+    """Feed it bytes that follow each other, take out what is whole.
+
+    A record that is none raises DamagedTransfer, so that its bytes are asked for again. `known_damage` is where
+    that happened before: if it happens there once more, the master itself has it so, and the bytes pass as they are.
+    """
+
+    def __init__(self, physical_offset: int, segment_bytes: int, *, known_damage: int = -1) -> None:
+        self._begin = physical_offset  # of the first byte in the buffer
+        self._segment_bytes = segment_bytes
+        self._known_damage = known_damage
+        self._buffer = bytearray(BUFFER_BYTES)
+        self._filled = 0
+        self._taken = 0
+        self.damaged = 0  # bytes that passed as they are
+
+    @property
+    def next_offset(self) -> int:
+        """Where the next byte fed belongs."""
+        return self._begin + self._filled
+
+    @property
+    def pending(self) -> int:
+        """Bytes that wait to be taken, whole or not."""
+        return self._filled - self._taken
+
+    def feed(self, data: memoryview) -> None:
+        self._drop_taken()
+        need = self._filled + len(data)
+        if need > len(self._buffer):
+            self._grow(need)
+        self._buffer[self._filled : need] = data
+        self._filled = need
+
+    def take(self) -> Whole | None:
+        """Everything whole that has arrived since; None while there is nothing."""
+        self._drop_taken()
+        at, records, last_record = 0, 0, -1
+        while at < self._filled:
+            segment_end = self._segment_end(at)
+            end = min(self._filled, segment_end)
+            stop = None
+            for batch in scan(memoryview(self._buffer), at, end, self._begin):
+                stop = batch.stop
+                if len(batch):
+                    records += len(batch)
+                    at = int(batch.position[-1] + batch.size[-1])
+                    last_record = int(batch.physical_offset[-1])
+            if at == segment_end:
+                continue
+            assert stop is not None
+            try:
+                behind = self._behind(stop, at, end, segment_end)
+            except DamagedTransfer:
+                if at == 0:
+                    raise
+                break  # what is good before it comes first
+            if behind is None:
+                break
+            at = behind
+        if at == 0:
+            return None
+        self._taken = at
+        return Whole(self._begin, memoryview(self._buffer)[:at], records, last_record)
+
+    def _behind(self, stop: Stop, at: int, end: int, segment_end: int) -> int | None:
+        """Where to go on behind a place that is no record; None to wait for more bytes."""
+        arrived = end == segment_end
+        if stop.reason is StopReason.BLANK or segment_end - at < _BLANK_BYTES:
+            return segment_end if arrived else None
+        if stop.reason in (StopReason.SHORT, StopReason.END) and end - at < _BLANK_BYTES:
+            return None  # not even its size has arrived
+        if stop.reason is StopReason.SHORT and not arrived:
+            return None
+        here = self._begin + at
+        if here != self._known_damage:
+            raise DamagedTransfer(here, stop.reason.value)
+        found = find_record(bytes(self._buffer[:end]), at + 1, end, end, self._begin)
+        behind = found if found is not None else (segment_end if arrived else None)
+        if behind is not None:
+            self.damaged += behind - at
+        return behind
+
+    def _segment_end(self, at: int) -> int:
+        """The end of the segment that holds buffer position `at`, as a buffer position."""
+        here = self._begin + at
+        return here - here % self._segment_bytes + self._segment_bytes - self._begin
+
+    def _drop_taken(self) -> None:
+        if self._taken:
+            rest = self._filled - self._taken
+            self._buffer[:rest] = self._buffer[self._taken : self._filled]
+            self._begin, self._filled, self._taken = self._begin + self._taken, rest, 0
+
+    def _grow(self, need: int) -> None:
+        if need > BUFFER_BYTES_MAX:
+            raise DamagedTransfer(self._begin, f"no record ends within {BUFFER_BYTES_MAX} bytes")
+        larger = bytearray(max(need, 2 * len(self._buffer)))  # a new one: arrays of a scan may still hold the old
+        larger[: self._filled] = memoryview(self._buffer)[: self._filled]
+        self._buffer = larger
