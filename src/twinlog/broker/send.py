@@ -8,14 +8,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from twinlog.broker.names import RETRY_PREFIX, TIMER_TOPIC, dlq_topic
 from twinlog.broker.send_checks import BUSY, FAQ, check_send, choose_queue, read_header
 from twinlog.broker.timer import recall_handle
 from twinlog.net.errors import RequestRefused
 from twinlog.store.append import Appended, Draft, PutStatus
 from twinlog.store.commit_log import disk_used_ratio
+from twinlog.store.message_store import MessageStore
 from twinlog.wire import properties as names
-from twinlog.wire.batch import decode_batch
+from twinlog.wire.batch import BatchElement, decode_batch
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.errors import WireError
 from twinlog.wire.message_id import offset_message_id
@@ -177,33 +180,58 @@ class SendHandler:
             draft.sys_flag |= MULTI_TAGS
         pairs = {**decode_properties(header.properties or ""), **marks, names.CLUSTER: ctx.settings.cluster_name}
         pairs.pop(names.POP_CK, None)
-        elements = decode_batch(request.body)
-        if not elements or draft.sys_flag & TRANSACTION_MASK or _positive(pairs.get(names.DELAY)):
+        if draft.sys_flag & TRANSACTION_MASK or _positive(pairs.get(names.DELAY)):
             check_put(ctx, Appended(PutStatus.MESSAGE_ILLEGAL))
         fields = {**marks, "queueId": str(queue_id)}
         uniq_key = pairs.get(names.UNIQ_KEY)
         if config.attributes.get("queue.type") == "BatchCQ" and uniq_key:
             draft.sys_flag |= NEED_UNWRAP | INNER_BATCH
-            draft.inner_count = len(elements)
+            draft.inner_count = count = len(self._elements(request.body))
             draft.properties = encode_properties(pairs)
             appended = ctx.store.append(draft)
             check_put(ctx, appended)
             fields["msgId"] = self._message_id(appended.physical_offset)
             fields["batchUniqId"] = uniq_key
         else:
-            drafts = [self._draft(request, header, topic, queue_id) for _ in elements]
-            for one, element in zip(drafts, elements, strict=True):
-                one.sys_flag, one.flag = draft.sys_flag, element.flag
-                one.body, one.properties = element.body, element.properties
-            appended = ctx.store.append_batch(drafts)
+            appended = self._append_ordinary(draft, request.body) or self._append_elements(draft, request.body)
             check_put(ctx, appended)
-            fields["msgId"] = ",".join(map(self._message_id, appended.physical_offsets))
+            count = len(appended.physical_offsets)
+            host = self._message_id(0)[:-16]
+            fields["msgId"] = ",".join([f"{host}{offset:016X}" for offset in appended.physical_offsets])
         fields["queueOffset"] = str(appended.queue_offset)
         if uniq_key:
             fields["transactionId"] = uniq_key
-        self._count(topic, len(elements), appended.size)
+        self._count(topic, count, appended.size)
         response = request.reply(fields=fields)
         return ctx.acks.answer(request, response, appended.end, wait=pairs.get(names.WAIT, "true").lower() == "true")
+
+    def _append_ordinary(self, draft: Draft, batch: bytes) -> Appended | None:
+        store = self._ctx.store
+        if type(store) is not MessageStore:  # a plug-in around the store sees every message, one by one
+            return None
+        return store.append_elements(
+            draft.born_host,
+            draft.topic,
+            draft.queue_id,
+            batch,
+            draft.born_timestamp,
+            draft.sys_flag,
+            draft.reconsume_times,
+        )
+
+    def _append_elements(self, draft: Draft, batch: bytes) -> Appended:
+        return self._ctx.store.append_batch(
+            [
+                msgspec.structs.replace(draft, flag=one.flag, body=one.body, properties=one.properties)
+                for one in self._elements(batch)
+            ]
+        )
+
+    def _elements(self, batch: bytes) -> list[BatchElement]:
+        elements = decode_batch(batch)
+        if not elements:
+            check_put(self._ctx, Appended(PutStatus.MESSAGE_ILLEGAL))
+        return elements
 
     # -- shared --------------------------------------------------------------------------------
 

@@ -280,9 +280,14 @@ class Appender:
             stored = [self.append(draft) for draft in drafts]
         finally:
             self._clock_ms = clock
-        first, last = stored[0], stored[-1]
-        offsets = tuple(one.physical_offset for one in stored)
-        return Appended(_PUT_OK, first.physical_offset, room, first.queue_offset, now, last.end, offsets)
+        first, offsets = stored[0], tuple(one.physical_offset for one in stored)
+        return self.batch_appended(first.physical_offset, room, first.queue_offset, now, offsets)
+
+    def batch_appended(
+        self, physical_offset: int, size: int, queue_offset: int, timestamp: int, offsets: tuple[int, ...]
+    ) -> Appended:
+        """The places of a batch that was stored just now."""
+        return Appended(_PUT_OK, physical_offset, size, queue_offset, timestamp, self._log.log_end, offsets)
 
     def forget(self, topic: str | None = None) -> None:
         """Ask for next queue offsets anew, of one topic or of all: its queues or the log have changed."""
@@ -351,9 +356,9 @@ class Appender:
     def _measure(self, draft: Draft) -> int | PutStatus:
         """The size of the record a draft of a batch will make, or why it makes none."""
         lane = self._lanes.get((draft.topic, draft.queue_id)) or self._open_lane(draft.topic, draft.queue_id)
-        born, store = self._remember_host(draft.born_host), self._store_host
+        born, store = self._hosts.get(draft.born_host) or self._remember_host(draft.born_host), self._store_host
         if draft.store_host is not None:
-            store = self._remember_host(draft.store_host)
+            store = self._hosts.get(draft.store_host) or self._remember_host(draft.store_host)
         if lane is None or born is None or store is None or draft.inner_count or len(draft.body) > self._body_max:
             return PutStatus.MESSAGE_ILLEGAL
         properties_length = len(draft.properties)

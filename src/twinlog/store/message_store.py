@@ -26,8 +26,10 @@ from typing import Self
 
 from twinlog.settings.store import StoreSettings
 from twinlog.store.append import Appended, Appender, Draft, PutStatus
+from twinlog.store.append_elements import append_elements
 from twinlog.store.append_run import Row, append_run
 from twinlog.store.checkpoint import load_checkpoint, save_checkpoint
+from twinlog.store.commit_log import RawRoom
 from twinlog.store.delay import DelayLevels
 from twinlog.store.dispatch import Dispatcher, DispatchRequest
 from twinlog.store.errors import AllocationFailed, DamagedTransfer, FlushFailed
@@ -147,6 +149,26 @@ class MessageStore(StoreReader):
         except AllocationFailed as error:
             return self._without_space(error)
 
+    def append_elements(
+        self,
+        born_host: tuple[str, int],
+        topic: str,
+        queue_id: int,
+        batch: bytes,
+        born_timestamp: int,
+        sys_flag: int,
+        reconsume_times: int,
+    ) -> Appended | None:
+        """Store an ordinary batch send, all or none of it; None when `append_batch` must look at it."""
+        if self._closed or self.role == "SLAVE" or not self.flags.writable:
+            return None
+        try:
+            return append_elements(
+                self._appender, born_host, topic, queue_id, batch, born_timestamp, sys_flag, reconsume_times
+            )
+        except AllocationFailed as error:
+            return self._without_space(error)
+
     def append_raw(self, physical_offset: int, data: bytes | bytearray | memoryview) -> int:
         """Take a master's bytes, which must begin at the log's end; returns the new end.
 
@@ -158,6 +180,17 @@ class MessageStore(StoreReader):
             self.dispatched_end = physical_offset
         self.commit_log.write_raw(physical_offset, data)
         return self.commit_log.log_end
+
+    def raw_room(self, bytes_max: int) -> RawRoom:
+        """Where a thread may write the next of a master's bytes while `dispatch_pending` works on those before.
+
+        Nothing of it is visible before `raw_written`.
+        """
+        return self.commit_log.raw_room(bytes_max)
+
+    def raw_written(self, log_end: int) -> None:
+        """Take in what was written to the last `raw_room`, up to this offset."""
+        self.commit_log.raw_written(log_end)
 
     def dispatch_pending(self) -> int:
         """Tell queues, index and listeners about new records; returns how many. Cheap when there are none."""
