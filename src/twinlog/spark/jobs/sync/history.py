@@ -171,7 +171,7 @@ class AppendedTable:
             return {}
         numbers = ds.dataset(self._files(), schema=self._schema).to_table(["broker", "replica", "sequence"])
         found = numbers.group_by(["broker", "replica"]).aggregate([("sequence", "max")]).to_pylist()
-        return {(row["broker"], row["replica"]): row["sequence"] for row in found}
+        return {(row["broker"], row["replica"]): row["sequence_max"] for row in found}
 
     def append(self, rows: list[dict[str, Any]]) -> None:
         """Add one file with these rows; after this returns it survives a crash of the machine."""
