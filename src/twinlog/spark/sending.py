@@ -6,6 +6,7 @@ and what a broker holds of a queue's rows is always a beginning of them, which `
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import Counter, deque
 from dataclasses import dataclass, field, replace
@@ -115,14 +116,21 @@ class Sender:
         self._waiting_bytes += request.size
 
     def drain(self, bytes_max: int = 0) -> None:
-        """Send until no more than so many bytes wait, or wait for their acknowledgement."""
+        """Send, until no more than so many bytes wait for a place or for their acknowledgement."""
+        self._launch()
         while self._waiting_bytes > bytes_max or (bytes_max == 0 and self._flights):
             self._launch()
             if self._flights:
                 self._receive()
 
     def close(self) -> None:
-        """Leave no answers behind for whoever uses the connections next."""
+        """Wait for what is on its way, so that the next attempt finds it, and leave no answers behind."""
+        with contextlib.suppress(NetError):
+            while self._flights:
+                address, _, deadline = next(iter(self._flights.values()))
+                left_ms = max(1, int((deadline - time.monotonic()) * 1000))
+                for answer in connection_to(address, self._connect).receive(left_ms):
+                    self._flights.pop(answer.opaque, None)
         for address in {address for address, _, _ in self._flights.values()}:
             forget_connection(address, self._connect)
         self._flights.clear()
@@ -210,6 +218,7 @@ class Sender:
         request = lane.waiting.popleft()
         lane.in_doubt = False
         lane.told.clear()
+        self._avoided.pop(lane.queue.broker_name, None)
         count = request.end - request.begin
         self._waiting_bytes -= request.size
         tally = self.tally
@@ -263,11 +272,12 @@ class Sender:
                 log.warning("the route of a topic cannot be asked for, keeping the old one", error=str(error))
 
     def _move(self, lane: Lane) -> None:
-        """Take the next queue of a broker that has not failed lately; the same one if there is none."""
-        now = time.monotonic()
+        """Take a queue of the broker that has not failed for longest."""
         queues = self._cluster.route(lane.queue.topic).writable
-        able = [queue for queue in queues if self._avoided.get(queue.broker_name, 0) <= now]
-        if able:
+        now = time.monotonic()
+        failed = {queue: max(now, self._avoided.get(queue.broker_name, 0)) for queue in queues}
+        able = [queue for queue in queues if failed[queue] == min(failed.values())]
+        if able and lane.queue not in able:
             lane.queue = able[self._lanes.index(lane) % len(able)]
             lane.in_doubt = False
 

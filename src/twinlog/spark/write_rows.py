@@ -27,7 +27,7 @@ from twinlog.spark.write_properties import RowNames, column_pairs, map_pairs
 from twinlog.wire.compression import compress
 from twinlog.wire.properties import PROPERTIES_BYTES_MAX
 
-PIECE_BYTES = 8 * 1024 * 1024  # rows are taken in pieces of about so much body
+PIECE_BYTES = 4 * 1024 * 1024  # rows are taken in pieces of about so much body
 _HEAD = np.dtype([("size", ">i4"), ("magic", ">i4"), ("crc", ">i4"), ("flag", ">i4"), ("body", ">i4")])
 _AROUND_BYTES = _HEAD.itemsize + 2
 

@@ -25,7 +25,7 @@ from twinlog.wire.bodies import MessageQueue
 from twinlog.wire.message_id import month_ms
 from twinlog.wire.properties import UNIQ_KEY
 
-_WAITING_BYTES_MAX = 8 * 1024 * 1024  # rows are encoded while so many bytes are on their way or wait for it
+_WAITING_BYTES_MAX = 2 * 1024 * 1024  # rows are encoded while so many bytes are on their way or wait for it
 
 
 @dataclass(frozen=True, slots=True)

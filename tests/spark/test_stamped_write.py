@@ -1,0 +1,147 @@
+"""Idempotent writes without a JVM: neither a row twice nor a row missing, however often and wherever a task failed."""
+
+import random
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.spark.topics import numbers
+from tests.spark.written import frame, numbered, rows_of, task, write
+
+from twinlog.broker.embedded import EmbeddedBroker
+from twinlog.client.sync import Admin
+from twinlog.spark import stamped_write
+from twinlog.spark.errors import CannotWrite
+from twinlog.spark.stamps import LAYOUT_PROPERTY, STAMP_PROPERTY
+
+pytestmark = pytest.mark.timeout(120)
+
+
+class Failed(Exception):
+    pass
+
+
+def fails_after(batches, count: int):
+    """The rows of a task that dies while it reads its input."""
+    yield from batches[:count]
+    raise Failed
+
+
+def parts(batch: pa.RecordBatch, rows: int) -> list[pa.RecordBatch]:
+    return [batch.slice(at, rows) for at in range(0, len(batch), rows)]
+
+
+def test_a_second_attempt_goes_on_where_the_first_one_stopped(make_topic):
+    topic = make_topic(queues=3)
+    batches = parts(numbered(3000), 500)
+    with pytest.raises(Failed):
+        task(topic, "query-1", batch_id=5, partition=2).run(fails_after(batches, 4))
+    before = len(topic.read())
+    assert 0 < before <= 2000
+    result = task(topic, "query-1", batch_id=5, partition=2).run(iter(batches))
+    assert sorted(topic.read(), key=int) == numbers(3000)
+    assert (result.skipped, result.rows) == (before, 3000 - before)
+
+
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, 2**32), st.integers(1, 5))
+def test_any_failures_in_any_places_give_every_row_once(make_topic, seed, queues):
+    dice = random.Random(seed)
+    topic = make_topic(queues=queues)
+    rows = [{"body": b"%d" % n} for n in range(dice.randrange(1, 700))]
+    for one in rows:
+        kind = dice.randrange(4)
+        one["shardingKey"] = f"k{dice.randrange(6)}" if kind == 1 else None
+        one["queueId"] = dice.randrange(queues) if kind == 2 else None
+        one["tags"] = "t" * dice.randrange(3)
+    whole = frame(rows)
+    for _ in range(3):
+        batches = parts(whole, dice.randrange(1, 300))
+        made = task(topic, "again", batch_id=1, batchBytes=dice.choice([300, 3000, 131072]))
+        with pytest.raises(Failed):
+            made.run(interrupted(made, batches, dice))
+    result = task(topic, "again", batch_id=1).run(iter(parts(whole, dice.randrange(1, 300))))
+    assert sorted(topic.read(), key=int) == numbers(len(rows))
+    assert result.rows + result.skipped == len(rows)
+
+
+def interrupted(made, batches, dice):
+    """Some batches, each sent to a random extent, so that queues differ in how much they hold."""
+    for batch in batches[: dice.randrange(len(batches) + 1)]:
+        yield batch
+        made._sender.drain(dice.randrange(1, 20_000))
+    raise Failed
+
+
+def test_stamps_tell_rows_of_other_batches_partitions_and_writes_apart(make_topic):
+    topic = make_topic()
+    for place in ({}, {"batch_id": 1}, {"partition": 1}, {"write_id": "other"}):
+        write(topic, numbered(10), **{"write_id": "one", **place})
+        assert write(topic, numbered(10), **{"write_id": "one", **place}).skipped == 10
+    assert len(topic.read()) == 40
+    stamps = {dict(row["properties"])[STAMP_PROPERTY] for row in rows_of(topic)}
+    assert {"one/0/0/0", "one/1/0/9", "one/0/1/5", "other/0/0/3"} <= stamps
+    assert len(stamps) == 40
+
+
+def test_delayed_compressed_and_large_rows_are_known_again(make_topic):
+    topic = make_topic(queues=2)
+    rows = [{"body": bytes([n]) * (300_000 if n % 7 == 0 else 200), "delayLevel": n % 3} for n in range(1, 30)]
+    more = {"write_id": "mixed", "compressBodyOverBytes": 1000}
+    assert write(topic, frame(rows), **more).rows == 29
+    assert write(topic, frame(rows), **more).skipped == 29
+
+
+def test_rows_of_several_topics_are_known_again(make_topic):
+    one, two = make_topic(), make_topic(queues=3)
+    rows = [{"body": b"%d" % n, "topic": (one if n % 3 else two).name} for n in range(500)]
+    for skipped in (0, 500):
+        assert write(one, frame(rows), write_id="many", topic="").skipped == skipped
+    assert len(one.read()) + len(two.read()) == 500
+
+
+def test_a_batch_begun_with_fewer_queues_is_finished_with_those(make_topic):
+    topic = make_topic(queues=2)
+    batches = parts(numbered(2000), 500)
+    with pytest.raises(Failed):
+        task(topic, "grown").run(fails_after(batches, 3))
+    held = len(topic.read())
+    assert held
+    topic.resize(6)
+    result = task(topic, "grown").run(iter(batches))
+    assert result.skipped == held
+    assert sorted(topic.read(), key=int) == numbers(2000)
+    assert {row["queueId"] for row in rows_of(topic)} == {0, 1}
+    layouts = {dict(row["properties"]).get(LAYOUT_PROPERTY) for row in rows_of(topic)}
+    assert layouts == {None, "broker-dev:2"}
+
+
+def test_a_batch_whose_queues_are_gone_is_an_error_that_says_what_to_do(make_topic):
+    topic = make_topic(queues=4)
+    write(topic, numbered(2000), write_id="shrunk")
+    topic.resize(2)
+    with pytest.raises(CannotWrite, match=r"begun with the queues broker-dev:4, now .* broker-dev:2.*idempotent"):
+        write(topic, numbered(2000), write_id="shrunk")
+
+
+def test_rows_in_another_order_are_an_error_and_not_a_loss(make_topic):
+    topic = make_topic()
+    write(topic, numbered(100), write_id="order")
+    with pytest.raises(CannotWrite, match=r"another body under the stamp of row 0 of partition 0.*Sort within"):
+        write(topic, numbered(100, start=1), write_id="order")
+
+
+def test_a_broker_without_an_index_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(stamped_write, "_indexed", set())
+    with EmbeddedBroker(tmp_path, {"messageIndexEnable": "false"}) as broker:
+        with Admin(broker.namesrv_address) as admin:
+            admin.create_topic("T", queues=1)
+
+        class Given:
+            @staticmethod
+            def options(**more):
+                return {"nameServer": broker.namesrv_address, "topic": "T", **{n: str(v) for n, v in more.items()}}
+
+        with pytest.raises(CannotWrite, match=r"topic T broker broker-dev queue 0.*messageIndexEnable=true"):
+            write(Given, numbered(10), write_id="blind")

@@ -1,0 +1,45 @@
+"""Frames for writers without a JVM, and what they left in a topic."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from tests.spark.topics import Topic
+
+from twinlog.spark.write_options import write_options
+from twinlog.spark.write_task import TaskPlace, TaskResult, TaskWrite
+
+MAPS = pa.map_(pa.string(), pa.string())
+_TYPES = {"body": pa.binary(), "flag": pa.int32(), "delayLevel": pa.int32(), "queueId": pa.int32(), "properties": MAPS}
+
+
+def frame(rows: list[dict]) -> pa.RecordBatch:
+    """An Arrow batch as Spark would hand it over; a column that a row lacks is null there."""
+    names = list(dict.fromkeys(name for one in rows for name in one))
+    columns = {name: [one.get(name) for one in rows] for name in names}
+    if "properties" in columns:
+        columns["properties"] = [None if m is None else list(m.items()) for m in columns["properties"]]
+    return pa.RecordBatch.from_pydict({n: pa.array(v, _TYPES.get(n, pa.string())) for n, v in columns.items()})
+
+
+def numbered(count: int, start: int = 0, **columns: object) -> pa.RecordBatch:
+    return frame([{"body": b"%d" % n, **columns} for n in range(start, start + count)])
+
+
+def write(
+    place: Topic, *batches: pa.RecordBatch, write_id: str = "", batch_id: int = 0, partition: int = 0, **more: object
+) -> TaskResult:
+    """Write as one task of a Spark job would; with a `write_id`, idempotently. topic="" leaves it to the rows."""
+    return task(place, write_id, batch_id, partition, **more).run(iter(batches))
+
+
+def task(place: Topic, write_id: str = "", batch_id: int = 0, partition: int = 0, **more: object) -> TaskWrite:
+    stamped = {"idempotent": "true"} if write_id else {}
+    options = write_options({**place.options(retryPauseMs=10, **more), **stamped}, streaming=True)
+    return TaskWrite(options, TaskPlace(write_id, batch_id, partition))
+
+
+def rows_of(topic: Topic, **more: object) -> list[dict]:
+    """All rows of a topic, by queue and offset."""
+    reader = topic.reader(**more)
+    rows = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+    return sorted(rows, key=lambda row: (row["brokerName"], row["queueId"], row["queueOffset"]))
