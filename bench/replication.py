@@ -52,7 +52,7 @@ def measure_catch_up(folder: Path, load: Load, *, rounds: int, megabytes: int) -
                     row.twinlog.append(rate)
                     if row is pair:
                         raw.twinlog.append(rate)
-            raw.java.append(catch_up.raw_copy(folder / "raw", megabytes))
+            raw.java.append(catch_up.raw_copy(folder / "raw", stores))
             console.print(f"  catch-up, {body} B: round {number + 1} of {rounds}")
         shutil.rmtree(folder / f"stores-{body}", ignore_errors=True)
         rows += [pair, from_java, to_java, raw]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from twinlog.net.pool import ConnectionPool
+from twinlog.replication import master_feed_service
 from twinlog.replication.master_service import MasterService
 from twinlog.replication.replica_service import MasterAddresses, ReplicaIdentity, ReplicaService
 from twinlog.settings.replication import ReplicationSettings
@@ -102,6 +103,15 @@ class Pair:
         self.replica.close()
 
 
+@pytest.fixture(params=["in the loop", "in the thread"], autouse=True)
+def receiving(request, monkeypatch):
+    """Every test runs twice: as a replica that keeps up receives, and as one that is far behind."""
+    if request.param == "in the thread":
+        monkeypatch.setattr(master_feed_service, "_FAR_BEHIND_BYTES", 1)
+        monkeypatch.setattr(master_feed_service, "_RECEIVE_BYTES", 10_000)
+        monkeypatch.setattr(master_feed_service, "_BULK_BYTES", 40_000)
+
+
 @pytest.fixture
 async def pair(tmp_path):
     pair = Pair(tmp_path)
@@ -156,6 +166,28 @@ async def test_a_lost_connection_is_made_again_and_nothing_is_missing(pair):
         await pair.caught_up()
     assert log_bytes(pair.replica, 0, pair.replica.log_end) == log_bytes(pair.master, 0, pair.master.log_end)
     assert pair.replica_service.status.reconnects >= 4
+
+
+async def test_a_replica_that_is_stopped_while_it_catches_up_goes_on_where_its_log_ends(tmp_path):
+    pair = Pair(tmp_path, copy_whole_history=True)
+    pair.start_master()
+    pair.send(4000)
+    for part in (0.1, 0.5, 0.9):
+        pair.start_replica()
+        await until(lambda part=part: pair.replica.log_end > part * pair.master.log_end)
+        task = pair.tasks.pop()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await pair.pool.close()
+        end = pair.replica.log_end
+        assert log_bytes(pair.replica, 0, end) == log_bytes(pair.master, 0, end)
+        await asyncio.sleep(0.03)
+        assert pair.replica.log_end == end, "nobody writes after the stop"
+    pair.start_replica()
+    await pair.caught_up()
+    assert log_bytes(pair.replica, 0, pair.replica.log_end) == log_bytes(pair.master, 0, pair.master.log_end)
+    assert [pair.replica.max_offset("T", queue) for queue in (0, 1)] == [2000, 2000]
+    await pair.stop()
 
 
 async def test_acknowledgement_follows_the_replica_and_ends_with_it(pair):

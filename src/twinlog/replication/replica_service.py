@@ -4,8 +4,7 @@
                                    |
                                    +-- must not join --> refused (looked at again now and then)
 
-Bytes are appended, their records checked and dispatched, and only then reported: a report never covers a
-record whose CRC, length or place in the log is wrong.
+`master_feed_service.py` has the connection over which the bytes come.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from dataclasses import dataclass
 
 from twinlog.net.errors import NetError
 from twinlog.net.pool import ConnectionPool, split_address
-from twinlog.replication.errors import JoinRefused, PeerSilent, ReplicationError
+from twinlog.replication.errors import JoinRefused, ReplicationError
 from twinlog.replication.greeting import HelloHeader
 from twinlog.replication.join import Begin, LogRange, Refuse, Reseed, decide_join
 from twinlog.replication.master_contact import MasterContact, MasterFacts
-from twinlog.replication.replica_link import ReplicaLink
+from twinlog.replication.master_feed_service import MasterFeed
 from twinlog.replication.replica_status import ReplicaStatus
 from twinlog.replication.transfer import encode_pass
 from twinlog.settings.replication import ReplicationSettings
@@ -30,8 +29,6 @@ from twinlog.store.message_store import MessageStore
 from twinlog.telemetry.log import get_logger
 
 log = get_logger(__name__)
-_RECEIVE_BYTES = 1024 * 1024
-_TURN_BYTES_MAX = 4 * 1024 * 1024  # appended per turn of the loop, before pulls get their turn
 _RETRY_MS_MIN, _RETRY_MS_MAX, _REFUSED_RETRY_MS = 100, 5_000, 10_000
 _CONNECT_SECONDS = 5
 
@@ -71,7 +68,7 @@ class ReplicaService:
         self._clock_ms = clock_ms
         self._addresses = MasterAddresses()
         self._changed = asyncio.Event()
-        self._session: _Session | None = None
+        self._session: MasterFeed | None = None
         self._is_stranger = False  # joined without a word on the remoting port
         self.broker_id = identity.broker_id  # a change of role may give another
         self.status = ReplicaStatus()
@@ -141,7 +138,7 @@ class ReplicaService:
                 await asyncio.get_running_loop().sock_connect(connected, (host, port))
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             greeting = encode_pass(facts.pass_number) if facts and facts.pass_number is not None else b""
-            self._session = _Session(connected, store, self._settings, status, self._clock_ms, greeting)
+            self._session = MasterFeed(connected, store, self._settings, status, self._clock_ms, greeting)
             status.reconnects += 1
             status.became("following", "")
             log.info("following", master=addresses.ha, log_end=store.log_end, twinlog=status.master_is_twinlog)
@@ -215,90 +212,3 @@ class ReplicaService:
 def _port_below(address: str) -> str:
     host, port = split_address(address)
     return f"[{host}]:{port - 1}" if ":" in host else f"{host}:{port - 1}"
-
-
-class _Session:
-    """One connection to a master's HA port, driven by the loop's readiness callbacks."""
-
-    def __init__(
-        self,
-        connected: socket.socket,
-        store: MessageStore,
-        settings: Callable[[], ReplicationSettings],
-        status: ReplicaStatus,
-        clock_ms: Callable[[], int],
-        greeting: bytes,
-    ) -> None:
-        self._socket = connected
-        self._store = store
-        self._settings = settings
-        self._status = status
-        self._clock_ms = clock_ms
-        self._loop = asyncio.get_running_loop()
-        self._buffer = bytearray(_RECEIVE_BYTES)
-        self._link = ReplicaLink(settings(), store.log_end, clock_ms())
-        self._unsent = greeting
-        self.over: asyncio.Future[None] = self._loop.create_future()
-        self._report()
-        self._loop.add_reader(connected.fileno(), self._readable)
-        self._ticking = self._loop.create_task(self._tick())
-
-    def end(self, reason: Exception) -> None:
-        if not self.over.done():
-            self.over.set_exception(reason)
-
-    def stop(self) -> None:
-        self._ticking.cancel()
-        self._loop.remove_reader(self._socket.fileno())
-        if not self.over.done():
-            self.over.cancel()
-
-    async def _tick(self) -> None:
-        while True:
-            await asyncio.sleep(1)
-            now_ms = self._clock_ms()
-            self._status.measure(now_ms)
-            if self._link.is_silent(now_ms):
-                self.end(PeerSilent("the master", self._settings().silence_ms_max))
-                return
-            try:
-                self._report()
-            except OSError as error:
-                self.end(error)
-
-    def _readable(self) -> None:
-        try:
-            self._take()
-        except Exception as error:
-            self._loop.remove_reader(self._socket.fileno())
-            self.end(error)
-
-    def _take(self) -> None:
-        """Append everything that has arrived, dispatch its whole records, then report."""
-        taken = 0
-        while taken < _TURN_BYTES_MAX:
-            try:
-                count = self._socket.recv_into(self._buffer)
-            except BlockingIOError:
-                break
-            if count == 0:
-                raise ConnectionError("the master closed the connection")
-            taken += count
-            for append in self._link.receive(memoryview(self._buffer)[:count], self._clock_ms()):
-                self._store.append_raw(append.physical_offset, append.data)
-            if count < _RECEIVE_BYTES:
-                break
-        self._status.bytes_received += taken
-        self._status.last_read_ms = self._clock_ms()
-        self._store.dispatch_pending()
-        self._report()
-
-    def _report(self) -> None:
-        report = self._link.appended(self._store.whole_end, self._clock_ms())
-        if report is None and not self._unsent:
-            return
-        data = self._unsent + (report or b"")
-        with contextlib.suppress(BlockingIOError):
-            data = data[self._socket.send(data) :]
-            self._status.last_write_ms = self._clock_ms()
-        self._unsent = data

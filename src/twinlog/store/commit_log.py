@@ -21,6 +21,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -34,6 +35,23 @@ BLANK_BYTES = BLANK.size
 WRITE_BYTES_MIN = 16 * 1024  # from here on a write call is cheaper than the page faults of a copy into the mapping
 _INT = struct.Struct(">i")
 Made = TypeVar("Made")
+
+
+@dataclass(frozen=True, slots=True)
+class RawRoom:
+    """Free bytes behind the log's end, in one file."""
+
+    descriptor: int
+    position: int
+    size: int
+    _ops: FileOps
+
+    def write(self, parts: Sequence[memoryview], at: int) -> int:
+        """Write `parts` one after the other from position `at` of the file on; returns how many bytes that was."""
+        total = sum(map(len, parts))
+        assert self.position <= at and at + total <= self.position + self.size
+        self._ops.write_parts(self.descriptor, parts, at)
+        return total
 
 
 class CommitLog:
@@ -160,6 +178,18 @@ class CommitLog:
             self.log_end += length
             data = data[length:]
             self.allocate_ahead()
+
+    def raw_room(self, bytes_max: int) -> RawRoom:
+        """Where the next of a master's bytes go, for a thread that writes them; `raw_written` takes them in."""
+        segment = self.tail()
+        position = self.log_end - segment.base
+        return RawRoom(segment.descriptor, position, min(bytes_max, segment.size - position), self._ops)
+
+    def raw_written(self, log_end: int) -> None:
+        """The log now goes on to `log_end`: these bytes were written to the last room."""
+        assert self.log_end <= log_end <= self.segments[-1].end, (self.log_end, log_end)
+        self.log_end = log_end
+        self.allocate_ahead()
 
     def begin_at(self, physical_offset: int) -> None:
         """Make an empty log begin in the file that holds `physical_offset`."""

@@ -11,8 +11,10 @@ import contextlib
 import ctypes
 import errno
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
+_PARTS_MAX = 512  # Linux takes 1024 at a time
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -43,6 +45,15 @@ class FileOps:
             if written == 0:
                 raise OSError(errno.EIO, f"wrote 0 of {len(view)} bytes at {at}")
             view, at = view[written:], at + written
+
+    def write_parts(self, descriptor: int, parts: Sequence[memoryview], at: int) -> None:
+        """Write all of `parts`, one after the other, from byte `at` on: one call for most."""
+        for first in range(0, len(parts), _PARTS_MAX):
+            some = parts[first : first + _PARTS_MAX]
+            total, written = sum(map(len, some)), os.pwritev(descriptor, some, at)
+            if written < total:
+                self.write(descriptor, memoryview(b"".join(some))[written:], at + written)
+            at += total
 
     def flush(self, descriptor: int) -> None:
         """Make the file's bytes durable, mapped writes included; the interpreter runs on meanwhile."""

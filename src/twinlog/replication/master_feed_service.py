@@ -1,0 +1,182 @@
+"""One connection to a master's HA port: its bytes go into the log, and reports go back.
+
+Bytes are appended, their records checked and dispatched, and only then reported: a report never covers a
+record whose CRC, length or place in the log is wrong.
+
+A replica that keeps up takes what has arrived in a callback of the loop, so that its report leaves in the same
+turn. One that is far behind receives in a thread, while the loop dispatches what the thread brought before:
+
+    thread   | receive and write n+1 | receive and write n+2 | ...
+    loop     | dispatch, report n    | dispatch, report n+1  | ...
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+
+from twinlog.replication.errors import PeerSilent
+from twinlog.replication.replica_link import ReplicaLink
+from twinlog.replication.replica_status import ReplicaStatus
+from twinlog.settings.replication import ReplicationSettings
+from twinlog.store.commit_log import RawRoom
+from twinlog.store.message_store import MessageStore
+
+_RECEIVE_BYTES = 1024 * 1024
+_TURN_BYTES_MAX = 4 * 1024 * 1024  # appended per turn of the loop, before pulls get their turn
+_FAR_BEHIND_BYTES = 1024 * 1024  # so much waiting at once means that the thread is worth its while
+_BULK_BYTES = 8 * 1024 * 1024  # received by the thread for each turn of the loop
+_BULK_PATIENCE = (0).to_bytes(8, "little") + (20_000).to_bytes(8, "little")  # a timeval: 20 ms
+
+
+class MasterFeed:
+    """Runs from its creation to `stop`; `over` ends with the reason why the link was lost."""
+
+    def __init__(
+        self,
+        connected: socket.socket,
+        store: MessageStore,
+        settings: Callable[[], ReplicationSettings],
+        status: ReplicaStatus,
+        clock_ms: Callable[[], int],
+        greeting: bytes,
+    ) -> None:
+        self._socket = connected
+        self._store = store
+        self._settings = settings
+        self._status = status
+        self._clock_ms = clock_ms
+        self._loop = asyncio.get_running_loop()
+        self._buffer = bytearray(_RECEIVE_BYTES)
+        self._link = ReplicaLink(settings(), store.log_end, clock_ms())
+        self._unsent = greeting
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="replica-receive")
+        self._receiving: Future[int] | None = None
+        self._catching_up: asyncio.Task[None] | None = None
+        self.over: asyncio.Future[None] = self._loop.create_future()
+        self._report()
+        self._loop.add_reader(connected.fileno(), self._readable)
+        self._ticking = self._loop.create_task(self._tick())
+
+    def end(self, reason: Exception) -> None:
+        if not self.over.done():
+            self.over.set_exception(reason)
+
+    def stop(self) -> None:
+        """Let go of the socket and of the log; afterwards nobody writes here."""
+        self._ticking.cancel()
+        self._loop.remove_reader(self._socket.fileno())
+        if self._catching_up is not None:
+            self._catching_up.cancel()
+        if self._receiving is not None:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread
+            wait([self._receiving])
+        self._thread.shutdown()
+        if not self.over.done():
+            self.over.cancel()
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(1)
+            now_ms = self._clock_ms()
+            self._status.measure(now_ms)
+            if self._link.is_silent(now_ms):
+                self.end(PeerSilent("the master", self._settings().silence_ms_max))
+                return
+            try:
+                self._report()
+            except OSError as error:
+                self.end(error)
+
+    def _readable(self) -> None:
+        try:
+            taken = self._take()
+            self._dispatch(taken)
+        except Exception as error:
+            self._loop.remove_reader(self._socket.fileno())
+            self.end(error)
+            return
+        if taken >= _FAR_BEHIND_BYTES:
+            self._loop.remove_reader(self._socket.fileno())
+            self._catching_up = self._loop.create_task(self._catch_up())
+
+    def _take(self) -> int:
+        """Append everything that has arrived, or as much as a turn allows; returns the number of bytes."""
+        taken = 0
+        while taken < _TURN_BYTES_MAX:
+            try:
+                count = self._socket.recv_into(self._buffer)
+            except BlockingIOError:
+                break
+            if count == 0:
+                raise ConnectionError("the master closed the connection")
+            taken += count
+            for append in self._link.receive(memoryview(self._buffer)[:count], self._clock_ms()):
+                self._store.append_raw(append.physical_offset, append.data)
+            if count < _RECEIVE_BYTES:
+                break
+        return taken
+
+    def _dispatch(self, received: int) -> None:
+        """Dispatch the whole records of what was received, then report."""
+        self._status.bytes_received += received
+        self._status.last_read_ms = self._clock_ms()
+        self._store.dispatch_pending()
+        self._report()
+
+    async def _catch_up(self) -> None:
+        """Receive in the thread until the master has nothing more to send at once."""
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _BULK_PATIENCE)
+            self._socket.setblocking(True)
+            received, more = 0, True
+            while more:
+                room = self._store.raw_room(_BULK_BYTES)
+                self._receiving = self._thread.submit(self._receive, room)
+                self._dispatch(received)
+                taken = await asyncio.wrap_future(self._receiving)
+                self._receiving = None
+                received, more = taken, taken == room.size
+                self._store.raw_written(self._link.next_offset)
+            self._socket.setblocking(False)
+            self._dispatch(received)
+            self._loop.add_reader(self._socket.fileno(), self._readable)
+        except Exception as error:
+            self.end(error)
+        finally:
+            self._catching_up = None
+
+    def _receive(self, room: RawRoom) -> int:
+        """Fill `room`, which nobody else writes to; returns the bytes received, fewer when no more came in time.
+
+        Runs in the thread. Of the link, the loop meanwhile touches only what concerns reports.
+        """
+        at, left, view = room.position, room.size, memoryview(self._buffer)
+        while left:
+            wanted = min(left, _RECEIVE_BYTES)
+            try:
+                count = self._socket.recv_into(view, wanted, socket.MSG_WAITALL)
+            except BlockingIOError:
+                break
+            if count == 0:
+                raise ConnectionError("the master closed the connection")
+            parts = [append.data for append in self._link.receive(view[:count], self._clock_ms())]
+            at += room.write(parts, at)
+            left -= count
+            if count < wanted:
+                break
+        return room.size - left
+
+    def _report(self) -> None:
+        report = self._link.appended(self._store.whole_end, self._clock_ms())
+        if report is None and not self._unsent:
+            return
+        data = self._unsent + (report or b"")
+        with contextlib.suppress(BlockingIOError):
+            data = data[self._socket.send(data, socket.MSG_DONTWAIT) :]
+            self._status.last_write_ms = self._clock_ms()
+        self._unsent = data
