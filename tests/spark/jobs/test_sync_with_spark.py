@@ -14,8 +14,11 @@ from pathlib import Path
 import pytest
 from tests.interop.replica_pair import pull_everything
 from tests.spark.jobs.test_sync_ticks import assert_same_log
+from typer.testing import CliRunner
 
 from twinlog.broker.embedded import EmbeddedBroker
+from twinlog.cli.main import app
+from twinlog.cli.pipeline import sync as sync_command
 from twinlog.client import Outgoing
 from twinlog.client.sync import Admin, Producer
 from twinlog.spark.errors import BadOption
@@ -23,6 +26,7 @@ from twinlog.spark.jobs.sync.history import metadata_at
 from twinlog.spark.jobs.sync.job import sync
 from twinlog.spark.jobs.sync.plan import SyncJob
 from twinlog.spark.jobs.sync.replica_state import SyncFolder
+from twinlog.spark.options import ClusterOptions
 
 pytestmark = pytest.mark.timeout(300)
 SETTINGS = {"mappedFileSizeCommitLog": str(256 * 1024)}
@@ -135,9 +139,27 @@ def topics_in(replica):
     return path.read_text() if path.exists() else ""
 
 
-def test_a_broker_that_is_not_registered_is_named(spark, masters, tmp_path):
-    from twinlog.spark.options import ClusterOptions
+def test_the_command_ends_with_status_1_if_a_broker_failed(spark, masters, tmp_path, monkeypatch):
+    @contextlib.contextmanager
+    def this_session(name, master, conf):
+        yield spark, lambda progress: None
 
+    monkeypatch.setattr(sync_command, "spark_job", this_session)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    (tmp_path / "broker-b").write_text("a file where the directory should be")
+    words = ["pipeline", "sync", "--to", str(tmp_path), "--once", "--json"]
+    for _, broker in masters.values():
+        words += ["--address", broker.broker_address]
+    failing = CliRunner().invoke(app, words)
+    assert failing.exit_code == 1
+    told = json.loads(failing.stdout)
+    assert told["failed"] == ["broker-b"] and told["bytesCopied"] > 0
+    (tmp_path / "broker-b").unlink()
+    good = CliRunner().invoke(app, words)
+    assert good.exit_code == 0 and json.loads(good.stdout)["failed"] == []
+
+
+def test_a_broker_that_is_not_registered_is_named(spark, masters, tmp_path):
     _, broker = masters["broker-a"]
     cluster = ClusterOptions(name_servers=(broker.namesrv_address,))
     with pytest.raises(BadOption, match="no broker 'nobody' is registered there; registered are broker-a"):
@@ -176,14 +198,13 @@ def test_kill_9_of_the_command_in_the_middle_of_a_copy_loses_and_repeats_nothing
         end = state_of(to / "broker-a").end
         with Admin(broker.namesrv_address) as admin:
             admin.update_broker_config(broker.broker_address, {"haFlowControlEnable": "false"})
-        done = subprocess.run([*command, "--once", "--json"], capture_output=True, text=True, timeout=200)
-        assert done.returncode == 0, done.stderr[-3000:]
-        (told,) = json.loads(done.stdout)["brokers"]
-        assert 0 < end < told["log_end"] and told["lag_bytes"] == 0, "the kill came in the middle"
+        job = SyncJob(to=str(to), cluster=ClusterOptions(name_servers=(broker.namesrv_address,)), once=True)
+        (told,) = sync(spark, job).brokers
+        assert 0 < end < told.log_end and (told.lag_bytes, told.error) == (0, ""), "the kill came in the middle"
         assert_same_log(tmp_path / "master" / "store", to / "broker-a")
         ranges = sorted(rows_once(spark, to, "ranges", "fromOffset", "toOffset", "records"))
         assert [one[0] for one in ranges] == [0, *(one[1] for one in ranges[:-1])]
-        assert ranges[-1][1] == told["log_end"] and sum(one[2] for one in ranges) == 120
+        assert ranges[-1][1] == told.log_end and sum(one[2] for one in ranges) == 120
         changes = rows_once(spark, to, "changes", "kind", "key")
         assert {("topics", "Big"), ("topics", "Small")} <= set(changes)
 

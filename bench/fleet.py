@@ -1,0 +1,96 @@
+"""Hundreds of idle brokers on one machine, many to a process: each is a real one, with ports, store and services.
+
+with fleet(folder, name_server, 500) as processes: ...
+python -m bench.fleet FOLDER NAME_SERVER FIRST COUNT       one process of them, until it is killed
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from twinlog.broker.broker import Broker
+from twinlog.settings.broker_conf import load_broker_conf
+from twinlog.store.append import Draft
+from twinlog.telemetry.log import setup_logging
+
+BROKERS_PER_PROCESS = 125
+# Files as small as they may be, and services that wake rarely: an idle broker should cost next to nothing.
+SMALL = {
+    "brokerIP1": "127.0.0.1",
+    "brokerIP2": "127.0.0.1",
+    "bindAddress": "127.0.0.1",
+    "listenPort": "0",
+    "mappedFileSizeCommitLog": str(64 * 1024),
+    "mappedFileSizeConsumeQueue": "2000",
+    "maxHashSlotNum": "100",
+    "maxIndexNum": "400",
+    "timerWheelEnable": "false",
+    "registerNameServerPeriod": "60000",
+}
+MESSAGES = 20
+
+
+@contextlib.contextmanager
+def fleet(folder: Path, name_server: str, count: int) -> Iterator[list[subprocess.Popen[str]]]:
+    """`count` brokers, registered and ready; they are killed at the end."""
+    processes = []
+    try:
+        for first in range(0, count, BROKERS_PER_PROCESS):
+            size = min(BROKERS_PER_PROCESS, count - first)
+            words = [sys.executable, "-m", "bench.fleet", str(folder), name_server, str(first), str(size)]
+            processes.append(subprocess.Popen(words, stdout=subprocess.PIPE, text=True))
+        for process in processes:
+            assert process.stdout is not None
+            if process.stdout.readline().strip() != "ready":
+                raise RuntimeError(f"brokers did not start: status {process.wait()}")
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+async def serve(folder: Path, name_server: str, first: int, count: int) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(first, first + count):
+            ready = asyncio.Event()
+            overrides = {
+                **SMALL,
+                "brokerName": f"broker-{number:03d}",
+                "storePathRootDir": str(folder / f"broker-{number:03d}" / "store"),
+                "namesrvAddr": name_server,
+            }
+            conf = load_broker_conf(text="", overrides=overrides, environment={})
+            broker = Broker(dataclasses.replace(conf, path=None), on_ready=lambda _, ready=ready: ready.set())
+            tasks.create_task(broker.run())
+            await ready.wait()
+            _fill(broker)
+        print("ready", flush=True)
+
+
+def _fill(broker: Broker) -> None:
+    """A few messages, so that there is a log to compare."""
+    assert broker.context is not None
+    store = broker.context.store
+    for number in range(MESSAGES):
+        store.append(Draft("TBW102", 0, b"message %d" % number, b""))
+    store.dispatch_pending()
+
+
+def main() -> None:
+    import uvloop
+
+    folder, name_server, first, count = sys.argv[1:]
+    setup_logging("error", False)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serve(Path(folder), name_server, int(first), int(count)))
+
+
+if __name__ == "__main__":
+    main()

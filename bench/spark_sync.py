@@ -1,0 +1,134 @@
+"""`twinlog pipeline sync`: how fast log bytes travel beside a plain file copy, and a tick over many idle brokers.
+
+Both are measured in a real Spark session. The copy runs from the first question to the master until everything is
+durable and noted; a plain copy of the same files, made durable too, runs beside it in alternation.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.interop.twinlog_servers import Twinlog
+
+from bench.fleet import fleet
+from bench.rows import Row, console
+from bench.servers import cpu_seconds, running
+from twinlog.spark.jobs.sync.job import SyncRun, sync
+from twinlog.spark.jobs.sync.plan import SyncJob
+from twinlog.spark.options import ClusterOptions
+from twinlog.spark.session import start
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SEGMENT = 256 << 20
+BLOCK = 1 << 20
+TICK_SECONDS_MAX = 2.0
+
+
+def measure_sync_copy(folder: Path, *, rounds: int = 3, megabytes: int = 1024, body: int = 4096) -> list[Row]:
+    """MB/s of a synchronisation from nothing, from the HA port and from the store directory, beside a plain copy."""
+    spark = _session()
+    by_ha = Row(f"sync of {megabytes} MiB of log from the HA port (Java's column: plain copy)", "MB/s", ">= 0.5")
+    by_store = Row(f"sync of {megabytes} MiB of log from the store (Java's column: plain copy)", "MB/s", ">= 0.5")
+    with (
+        Twinlog().name_server(folder / "names") as names,
+        running("twinlog", folder / "master", names.address, mappedFileSizeCommitLog=str(SEGMENT)) as (broker, _),
+    ):
+        _fill(broker.address, body, megabytes)
+        store = folder / "master" / "store"
+        cluster = ClusterOptions(name_servers=(names.address,))
+        for number in range(-1, rounds):  # the first round warms Spark's workers up
+            figures = {
+                "copy": _rate(lambda: _plain_copy(store / "commitlog", folder / "plain"), folder / "plain"),
+                "ha": _rate(lambda: _sync(spark, cluster, folder / "to", {}), folder / "to"),
+                "store": _rate(lambda: _sync(spark, cluster, folder / "to", {"broker-a": str(store)}), folder / "to"),
+            }
+            if number >= 0:
+                for row, kind in ((by_ha, "ha"), (by_store, "store")):
+                    row.twinlog.append(figures[kind])
+                    row.java.append(figures["copy"])
+            console.print(f"  sync: round {number + 1} of {rounds}: " + _text(figures))
+    return [by_ha, by_store]
+
+
+def measure_fleet_tick(folder: Path, *, rounds: int = 5, brokers: int = 500) -> list[Row]:
+    """Seconds of one tick, Spark's part included, over idle brokers that were synchronised before."""
+    spark = _session()
+    row = Row(f"tick over {brokers} idle brokers", "s", f"< {TICK_SECONDS_MAX:g}", higher_is_better=False)
+    cpu = Row(f"tick over {brokers} idle brokers: CPU of the brokers", "s", "", higher_is_better=False)
+    with (
+        Twinlog().name_server(folder / "names") as names,
+        fleet(folder / "fleet", names.address, brokers) as processes,
+    ):
+        job = SyncJob(to=str(folder / "to"), cluster=ClusterOptions(name_servers=(names.address,)))
+        run = SyncRun(job, os.cpu_count() or 1, lambda progress: None)
+        run.discover()
+        for number in range(-2, rounds):  # the first tick copies everything, the second forgets the journals
+            before, began = _cpu(processes), time.perf_counter()
+            run.tick(spark.range(1), number + 2)
+            seconds = time.perf_counter() - began
+            if number >= 0:
+                row.twinlog.append(seconds)
+                cpu.twinlog.append(_cpu(processes) - before)
+            console.print(f"  fleet: tick {number + 3} took {seconds:.2f} s")
+        summary = run.summary()
+        if len(summary.brokers) != brokers or summary.failed:
+            raise RuntimeError(f"{len(summary.brokers)} brokers, failed: {[one.error for one in summary.failed][:3]}")
+    return [row, cpu]
+
+
+def _session() -> SparkSession:
+    return start("bench", master="local[2]", conf={"spark.log.level": "ERROR", "spark.ui.enabled": "false"})
+
+
+def _sync(spark: SparkSession, cluster: ClusterOptions, to: Path, stores: dict[str, str]) -> int:
+    summary = sync(spark, SyncJob(to=str(to), cluster=cluster, stores=stores, once=True))
+    if summary.failed:
+        raise RuntimeError(summary.failed[0].error)
+    return summary.bytes_copied
+
+
+def _plain_copy(source: Path, target: Path) -> int:
+    """Copy the files of a log block by block, then make them durable."""
+    target.mkdir(parents=True)
+    copied, block = 0, memoryview(bytearray(BLOCK))
+    for path in sorted(source.iterdir()):
+        with path.open("rb", buffering=0) as reader, (target / path.name).open("wb", buffering=0) as writer:
+            while count := reader.readinto(block):
+                writer.write(block[:count])
+                copied += count
+            os.fdatasync(writer.fileno())
+    return copied
+
+
+def _rate(work: Callable[[], int], leaves: Path) -> float:
+    """MB/s; what the work leaves behind is removed, and all disks are quiet before and after."""
+    shutil.rmtree(leaves, ignore_errors=True)
+    os.sync()
+    began = time.perf_counter()
+    count = work()
+    rate = count / (time.perf_counter() - began) / 1e6
+    shutil.rmtree(leaves, ignore_errors=True)
+    return rate
+
+
+def _fill(address: str, body: int, megabytes: int) -> None:
+    messages = (megabytes << 20) // (body + 250)
+    words = ["fill", address, "Sync", "--body", str(body), "--messages", str(messages)]
+    subprocess.run([sys.executable, "-m", "bench.load", *words], check=True, timeout=600, stdout=subprocess.DEVNULL)
+
+
+def _cpu(processes: list) -> float:
+    return sum(cpu_seconds(process.pid) for process in processes)
+
+
+def _text(figures: dict[str, float]) -> str:
+    return ", ".join(f"{name} {rate:.0f} MB/s" for name, rate in figures.items())

@@ -1,0 +1,110 @@
+"""`twinlog pipeline sync` from Java masters: their whole log, and brokers of both kinds on the copies."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.interop.java_rocketmq import JavaRocketmq
+from tests.interop.replica_pair import (
+    FILES_OF_49,
+    SEGMENT,
+    log_end,
+    pull_everything,
+    same_config,
+    same_logs,
+    segments,
+    typed_config,
+    until,
+)
+from tests.interop.toolchain import VERSIONS
+from tests.interop.twinlog_servers import Twinlog
+
+from twinlog.client import Outgoing
+from twinlog.client.sync import Producer, PullConsumer
+
+pytest.importorskip("pyspark")
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
+CONF = {"mappedFileSizeCommitLog": str(SEGMENT), "slaveReadEnable": "true"}
+
+
+def sync(names: str, to: Path) -> dict:
+    """`twinlog pipeline sync --once` as an operator runs it; what it says of the one broker."""
+    words = ["-n", names, "--to", str(to), "--once", "--json", "--master", "local[2]"]
+    command = [sys.executable, "-m", "twinlog.cli.main", "pipeline", "sync", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr[-3000:]
+    (broker,) = json.loads(done.stdout)["brokers"]
+    return broker
+
+
+def send(names: str, count: int, mark: str) -> list[str]:
+    with Producer(names, "PG_SYNC") as producer:
+        return [
+            producer.send(
+                Outgoing("SyncTopic", b"%s-%d " % (mark.encode(), n) + b"x" * 1000, keys=[f"k{n}"])
+            ).message_id
+            for n in range(count)
+        ]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_java_master_is_copied_from_its_first_byte_and_both_kinds_of_broker_serve_the_copy(version, tmp_path):
+    java, to = JavaRocketmq(version), tmp_path / "to"
+    with (
+        Twinlog().name_server(tmp_path / "names") as names,
+        java.broker(tmp_path / "master", names.address, **CONF) as master,
+    ):
+        sent = send(names.address, 2500, "first")
+        with Producer(names.address, "PG_SYNC") as producer:
+            producer.send(Outgoing("DelayTopic", b"late", delay_level=1))
+        with PullConsumer(names.address, "CG_SYNC") as consumer:
+            for queue in consumer.queues("SyncTopic"):
+                consumer.commit(queue, consumer.pull(queue, 0).next_offset)
+        told = sync(names.address, to)
+        assert told["error"] == "" and told["lag_bytes"] == 0 and told["bytes_copied"] > 2 * SEGMENT
+        assert segments(to / "broker-a")[0].name == "0" * 20, "from the beginning, not the last file only"
+
+        sent += send(names.address, 300, "second")
+        again = sync(names.address, to)
+        assert again["error"] == "" and 300 * 1000 < again["bytes_copied"] < 600 * 1000
+        master.stop()  # so that its own files are written
+        assert same_logs_up_to_replica(master.store, to / "broker-a")
+        for name in FILES_OF_49:
+            keeps = version.startswith("5") or name in ("topics.json", "subscriptionGroup.json")
+            assert_config_followed(master.store, to / "broker-a", name, versions=keeps)
+
+    for kind, maker, conf in (
+        ("java", java, {"brokerRole": "ASYNC_MASTER"}),
+        ("twinlog-master", Twinlog(), {"brokerRole": "ASYNC_MASTER"}),
+        ("twinlog-slave", Twinlog(), {"brokerRole": "SLAVE", "brokerId": "1"}),
+    ):
+        shutil.copytree(to / "broker-a", tmp_path / kind / "store")
+        with (
+            Twinlog().name_server(tmp_path / f"names-{kind}") as names,
+            maker.broker(tmp_path / kind, names.address, **CONF, **conf) as broker,
+        ):
+            until(lambda at=broker.address: len(pull_everything(at, "SyncTopic", 8)) >= len(sent), f"{kind} serves", 60)
+            found = {one.message_id for one in pull_everything(broker.address, "SyncTopic", 8)}
+            assert set(sent) <= found, f"{len(set(sent) - found)} messages are missing at {kind}"
+
+
+def same_logs_up_to_replica(master: Path, replica: Path) -> bool:
+    """Whether the replica's bytes are the master's; that one may have written more while it stopped."""
+    end, theirs = log_end(replica), {path.name: path.read_bytes() for path in segments(master)}
+    if end == log_end(master):
+        return same_logs(master, replica)
+    for path in segments(replica):
+        size = min(SEGMENT, end - int(path.name))
+        if size > 0 and path.read_bytes()[:size] != theirs[path.name][:size]:
+            return False
+    return end > 0
+
+
+def assert_config_followed(master: Path, replica: Path, name: str, *, versions: bool) -> None:
+    said = f"{name}: {typed_config(master, name)} {typed_config(replica, name)}"[:3000]
+    assert same_config(master, replica, name, versions=versions), said
