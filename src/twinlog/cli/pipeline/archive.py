@@ -8,13 +8,14 @@ import sys
 import threading
 import time
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from twinlog.cli.pipeline.running import AsJson, SparkConf, SparkMaster, spark_job
+from twinlog.cli.pipeline.running import AsJson, SparkConf, SparkMaster, failures_told, spark_job
 from twinlog.cli.pipeline.source_options import Credential, SourceOption, parse_source_options, words
 from twinlog.cli.running import fail
 
@@ -63,23 +64,25 @@ def archive(
     """
     over = threading.Event()
     extra = [f"{key}={value}" for key, value in _delta_conf(format).items()]
-    with spark_job("archive", master, [*extra, *(conf or ())]) as (spark, report):
+    words_given = {
+        "target": target,
+        "name_server": name_server,
+        "stores": tuple(store or ()),
+        "topics": words(topic),
+        "pattern": pattern,
+        "format": format,
+        "columns": words([columns] if columns else None),
+        "rows_max": rows,
+        "bytes_max": size,
+        "compression": compression,
+        "options": parse_source_options(options, access_key, secret_key),
+    }
+    with failures_told():
         from twinlog.spark.jobs import archive as jobs
 
-        job = jobs.ArchiveJob(
-            target=target,
-            name_server=name_server,
-            stores=tuple(store or ()),
-            topics=words(topic),
-            pattern=pattern,
-            format=format,
-            every=_interval(every),
-            columns=words([columns] if columns else None),
-            rows_max=rows,
-            bytes_max=size,
-            compression=compression,
-            options=parse_source_options(options, access_key, secret_key),
-        )
+        job = jobs.ArchiveJob(**words_given, every=_interval(every))
+        jobs.look_first(job)
+    with spark_job("archive", master, [*extra, *(conf or ())]) as (spark, report):
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: over.set())
         summary = jobs.archive(spark, job, report, is_over=over.is_set)
@@ -107,18 +110,13 @@ def compact(
         time.strptime(day, "%Y-%m-%d")
     except ValueError:
         fail(f"--before {day!r} is no day: write it as 2026-11-15")
-    from pathlib import Path
+    with failures_told():
+        from twinlog.spark.jobs import compact as jobs
+        from twinlog.spark.jobs.archive_layout import existing_header
 
-    from twinlog.spark.jobs.archive_layout import BadArchive, existing_header
-
-    try:
         found = existing_header(Path(target))
-    except BadArchive as problem:
-        fail(problem)
     extra = [f"{key}={value}" for key, value in _delta_conf(found.format).items()]
     with spark_job("compact", master, [*extra, *(conf or ())]) as (spark, report):
-        from twinlog.spark.jobs import compact as jobs
-
         job = jobs.CompactJob(
             target=target, before=day, file_bytes=size << 20, topics=words(topic), compression=compression
         )

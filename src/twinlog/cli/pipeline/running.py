@@ -39,34 +39,42 @@ errors = Console(stderr=True, highlight=False)
 @contextlib.contextmanager
 def spark_job(name: str, master: str | None, conf: list[str] | None) -> Iterator[tuple[SparkSession, Report]]:
     """A Spark session and a progress bar for one job; what the job raises on its own account ends the command."""
-    try:
-        from pyspark.errors import PySparkException
-
-        from twinlog.spark.errors import SparkSourceError
-        from twinlog.spark.session import start
-    except ImportError as problem:
-        fail(f"Spark is not installed ({problem}): pip install 'twinlog[spark]'")
-    from twinlog.net.errors import NetError
-    from twinlog.store.errors import StoreError
-
     settings = dict(_setting(text) for text in conf or ())
-    with _bar() as bar:
+    with _bar() as bar, failures_told():
+        from twinlog.spark.session import start
+
         task = bar.add_task("starting Spark", total=None)
 
         def report(progress: Progress) -> None:
             bar.update(task, description=progress.text, completed=progress.done, total=progress.total)
 
+        spark = start(name, master=master, conf={"spark.log.level": "ERROR", **settings})
         try:
-            spark = start(name, master=master, conf={"spark.log.level": "ERROR", **settings})
-            try:
-                yield spark, report
-            finally:
-                bar.update(task, visible=False)
-                spark.stop()
-        except (SparkSourceError, StoreError, NetError, OSError) as problem:
-            fail(problem)
-        except PySparkException as problem:
-            fail(_cause(problem))
+            yield spark, report
+        finally:
+            bar.update(task, visible=False)
+            spark.stop()
+
+
+@contextlib.contextmanager
+def failures_told() -> Iterator[None]:
+    """End the command with one line for what a job raises on its own account, or when Spark is not there."""
+    try:
+        from pyspark.errors import PySparkException
+
+        from twinlog.spark.errors import SparkSourceError
+    except ImportError as problem:
+        fail(f"Spark is not installed ({problem}): pip install 'twinlog[spark]'")
+    from twinlog.client.errors import ClientError
+    from twinlog.net.errors import NetError
+    from twinlog.store.errors import StoreError
+
+    try:
+        yield
+    except (SparkSourceError, StoreError, ClientError, NetError, OSError) as problem:
+        fail(problem)
+    except PySparkException as problem:
+        fail(_cause(problem))
 
 
 def _bar() -> Bar:

@@ -42,6 +42,7 @@ from twinlog.spark.options import read_options
 from twinlog.spark.positions import find_queues
 from twinlog.spark.schema import MESSAGE_COLUMNS, ddl
 from twinlog.spark.store_options import store_options
+from twinlog.wire.sys_flag import TRANSACTION_PREPARED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,6 +58,8 @@ COMPRESSIONS = ("snappy", "zstd", "lz4", "gzip", "none")
 _LOOK_SECONDS = 0.3
 # Days are those of UTC, whatever the session's time zone is.
 _DAY = "date_from_unix_date(cast(unix_millis(storeTimestamp) div 86400000 as int)) as day"
+# A log also holds halves and rollbacks of transactions, which are in no queue.
+IN_A_QUEUE = f"(sysFlag & {TRANSACTION_PREPARED}) = 0"
 OWN_TOPICS = r"(?:TBW102|SCHEDULE_TOPIC_XXXX|BenchmarkTest|SELF_TEST_TOPIC|OFFSET_MOVED_EVENT|%.*|(?i:rmq_sys_).*)"
 
 
@@ -120,10 +123,9 @@ def archive(
     spark: SparkSession, job: ArchiveJob, report: Report = quiet, *, is_over: Callable[[], bool] = lambda: False
 ) -> ArchiveSummary:
     """Add what is new to the archive. A run with `every` goes on until `is_over` says so."""
-    check_job(job)
     root = Path(job.target).absolute()
     report(Progress("looking at the source"))
-    _check_source(job)
+    look_first(job)
     _prepare(root, job)
     with held(root / "_run.lock", f"another run fills {root}: wait for its end, or archive to another directory"):
         finish_last_batch(root)
@@ -153,6 +155,15 @@ def read_archive(spark: SparkSession, target: str | Path) -> DataFrame:
         # The schema is given, or a topic called 2026 would come back as a number.
         frame = spark.read.schema(ddl(header.schema())).parquet(str(root))
     return frame.select(*header.schema())
+
+
+def look_first(job: ArchiveJob) -> None:
+    """Raise what would keep the job from starting; needs no Spark and writes nothing."""
+    check_job(job)
+    found = load_header(Path(job.target).absolute())
+    if found is not None:
+        check_fits(Path(job.target), found, job.header())
+    _check_source(job)
 
 
 def check_job(job: ArchiveJob) -> None:
@@ -186,14 +197,10 @@ def _check_source(job: ArchiveJob) -> None:
 
 
 def _prepare(root: Path, job: ArchiveJob) -> None:
-    wanted = job.header()
     try:
-        found = load_header(root)
-        if found is None:
+        if load_header(root) is None:
             root.mkdir(parents=True, exist_ok=True)
-            save_header(root, wanted)
-        else:
-            check_fits(root, found, wanted)
+            save_header(root, job.header())
     except OSError as error:
         raise BadArchive(f"the archive {root} cannot be written ({error.strerror}): give another directory") from error
 
@@ -225,12 +232,13 @@ def _files(spark: SparkSession, job: ArchiveJob, root: Path, run: str) -> DataFr
 
 def messages(spark: SparkSession, job: ArchiveJob) -> DataFrame:
     """The stream of messages, for a sink of Spark's own."""
-    columns = {name: MESSAGE_COLUMNS[name] for name in job.header().columns}
+    names = job.header().columns
     source = "rocketmq" if job.name_server else "rocketmq_store"
+    columns = {name: MESSAGE_COLUMNS[name] for name in dict.fromkeys((*names, "sysFlag"))}
     frame = spark.readStream.schema(ddl(columns)).format(source).options(**job.source_options()).load()
     if not job.name_server:
-        frame = frame.where(_topic_condition(job))
-    return frame.selectExpr("*", _DAY)
+        frame = frame.where(f"{_topic_condition(job)} and {IN_A_QUEUE}")
+    return frame.selectExpr(*names, _DAY)
 
 
 def _topic_condition(job: ArchiveJob) -> str:
@@ -289,7 +297,7 @@ def rows_left(source: Mapping[str, Any]) -> int | None:
     """How many messages the brokers had beyond this batch, as the query's progress tells."""
     try:
         end, latest = (_numbers(source[name]) for name in ("endOffset", "latestOffset"))
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, AttributeError):
         return None
     return sum(max(at - end.get(queue, at), 0) for queue, at in latest.items())
 
@@ -305,7 +313,7 @@ def cause_of(problem: Exception) -> str:
     ours = [line for line in lines if line.startswith("twinlog.") and ": " in line]
     if ours:
         return ours[-1].partition(": ")[2]
-    causes = [line.partition(": ")[2] for line in lines if line.startswith("Caused by: ")]
+    causes = [line.rpartition(": ")[2] for line in lines if line.startswith("Caused by: ")]
     told = causes[-1] if causes else (lines[0] if lines else type(problem).__name__)
     return f"{told}; what was committed before stays, the next run goes on from there"
 

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
@@ -24,6 +24,7 @@ from twinlog.spark.schema import arrow_schema, ddl
 from twinlog.spark.store_options import store_options
 from twinlog.spark.store_stream import StoreStreamReader
 from twinlog.spark.stream_reader import QueueStreamReader
+from twinlog.wire.sys_flag import TRANSACTION_PREPARED
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -76,7 +77,8 @@ class ArchivingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if spec.source == "brokers":
             self._reader = QueueStreamReader(read_options(spec.options, streaming=True), self._columns)
         else:
-            self._reader = StoreStreamReader(store_options(spec.options, streaming=True), self._columns)
+            columns = message_schema(dict.fromkeys((*spec.columns, "sysFlag")))
+            self._reader = StoreStreamReader(store_options(spec.options, streaming=True), columns)
 
     def initialOffset(self) -> dict:
         return self._reader.initialOffset()
@@ -106,19 +108,20 @@ class ArchivingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         spec, root = self._spec, Path(self._spec.root)
         batches = self._reader.read(partition)
         if spec.source == "stores":
-            batches = (keep_topics(batch, spec) for batch in batches)
+            batches = (keep_messages(batch, spec) for batch in batches)
         files = write_files(batches, root, root / spec.staging, self._columns, spec.compression)
         rows = [asdict(file) for file in files]
         yield pa.RecordBatch.from_pylist(rows, arrow_schema(dict(file_columns())))
 
 
-def keep_topics(batch: pa.RecordBatch, spec: ArchiveSpec) -> pa.RecordBatch:
-    """The rows of the topics that are wanted; a store holds all of its broker."""
+def keep_messages(batch: pa.RecordBatch, spec: ArchiveSpec) -> pa.RecordBatch:
+    """The messages of the topics that are wanted: a log holds all topics of its broker, and also records that are in no
+    queue, the halves and rollbacks of transactions."""
     topics = batch.column("topic").dictionary_encode()
-    wanted = [is_wanted(topic, spec) for topic in topics.dictionary.to_pylist()]
-    if all(wanted):
-        return batch
-    return batch.filter(pc.take(pa.array(wanted, pa.bool_()), topics.indices))
+    wanted = np.array([is_wanted(topic, spec) for topic in topics.dictionary.to_pylist()], np.bool_)
+    keep = wanted[topics.indices.to_numpy()] & (batch.column("sysFlag").to_numpy() & TRANSACTION_PREPARED == 0)
+    batch = batch.select(list(spec.columns))
+    return batch if keep.all() else batch.filter(pa.array(keep))
 
 
 def is_wanted(topic: str, spec: ArchiveSpec) -> bool:

@@ -1,0 +1,128 @@
+"""Consumer groups go on where they were: at the new place of the first message that they had not consumed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from twinlog.client.errors import ClientError
+from twinlog.net.errors import NetError
+from twinlog.spark.cluster import Cluster
+from twinlog.spark.errors import BadOption
+from twinlog.spark.jobs.restore_plan import RestoreJob
+from twinlog.spark.offsets import Offsets
+from twinlog.spark.option_values import OptionValues
+from twinlog.spark.options import CLUSTER_OPTIONS, cluster_options
+from twinlog.wire.bodies import MessageQueue, SubscriptionGroupConfig
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Committed = dict[tuple[str, MessageQueue], int]
+"""(group, queue) -> the next message that the group wants."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlace:
+    """Where a group was in a queue, and where it goes on."""
+
+    group: str
+    source: MessageQueue
+    old_offset: int
+    target: MessageQueue
+    new_offset: int
+
+
+def place_groups(
+    spark: SparkSession, job: RestoreJob, targets: Mapping[MessageQueue, MessageQueue]
+) -> tuple[GroupPlace, ...]:
+    """Commit the offsets of the job's groups at the target, by the map that was just written."""
+    from twinlog.spark.jobs.restore import admin_of, target_cluster
+
+    committed = committed_offsets(spark, job, targets)
+    cluster = target_cluster(job)
+    places = new_places(spark, job, committed)
+    masters = Cluster(cluster)
+    with admin_of(cluster) as admin:
+        for group in job.groups:
+            mine = [place for place in places if place.group == group]
+            for address in sorted({masters.address_of(place.target) for place in mine}):
+                if group not in admin.groups(address).subscription_group_table:
+                    admin.save_group(address, SubscriptionGroupConfig(group_name=group))
+            offsets: Offsets = {place.target: place.new_offset for place in mine}
+            masters.commit(group, offsets)
+    return places
+
+
+def new_places(spark: SparkSession, job: RestoreJob, committed: Committed) -> tuple[GroupPlace, ...]:
+    """For each group and queue the new place of the first message not consumed; behind the last when all were.
+
+    A queue of which nothing was restored is left alone.
+    """
+    rows = [(group, q.topic, q.broker_name, q.queue_id, at) for (group, q), at in sorted(committed.items())]
+    stood = spark.createDataFrame(
+        rows, "consumerGroup string, topic string, brokerName string, queueId int, committed bigint"
+    )
+    table = spark.read.parquet(str(Path(job.map_path).absolute()))
+    joined = stood.join(table, ["topic", "brokerName", "queueId"])
+    joined.createOrReplaceTempView("twinlog_group_places")
+    found = spark.sql(
+        "select consumerGroup, topic, brokerName, queueId, committed, newTopic, newBrokerName, newQueueId, "
+        "coalesce(min(case when oldOffset >= committed then newOffset end), max(newOffset) + 1) as place "
+        "from twinlog_group_places group by all"
+    ).collect()
+    spark.catalog.dropTempView("twinlog_group_places")
+    places = [
+        GroupPlace(
+            row.consumerGroup,
+            MessageQueue(row.topic, row.brokerName, row.queueId),
+            row.committed,
+            MessageQueue(row.newTopic, row.newBrokerName, row.newQueueId),
+            row.place,
+        )
+        for row in found
+    ]
+    return tuple(sorted(places, key=lambda place: (place.group, place.source)))
+
+
+def committed_offsets(spark: SparkSession, job: RestoreJob, queues: Mapping[MessageQueue, MessageQueue]) -> Committed:
+    """Where the groups stood, from a store's consumerOffset.json or from a live cluster."""
+    text = job.group_offsets or ""
+    name, _, directory = text.rpartition("=")
+    if Path(directory).is_dir():
+        found = _from_store(spark, name, directory)
+        known = {key: at for key, at in found.items() if key[1] in queues}
+        others = sorted({group for group, _ in found})
+        names = ", ".join(sorted({queue.broker_name for _, queue in found})) or "no broker"
+        hint = f"it knows {', '.join(others[:10]) or 'no group'} of {names}; write broker-a={directory} to name it"
+    else:
+        known = _from_cluster(job, text, queues)
+        hint = "it committed nothing there"
+    for group in job.groups:
+        if not any(key[0] == group for key in known):
+            raise BadOption(f"group {group} has no offset for {', '.join(job.topics)} in {text}: {hint}")
+    return {key: at for key, at in known.items() if key[0] in job.groups}
+
+
+def _from_store(spark: SparkSession, name: str, directory: str) -> Committed:
+    reader = spark.read.format("rocketmq_store").option("kind", "consumer_offsets")
+    if name:
+        reader = reader.option("brokerName", name)
+    rows = reader.option("paths", json.dumps([directory])).load().collect()
+    return {(row.consumerGroup, MessageQueue(row.topic, row.brokerName, row.queueId)): row.offset for row in rows}
+
+
+def _from_cluster(job: RestoreJob, name_server: str, queues: Mapping[MessageQueue, MessageQueue]) -> Committed:
+    try:
+        cluster = Cluster(
+            cluster_options(OptionValues({**job.options, "nameServer": name_server}, known=CLUSTER_OPTIONS))
+        )
+        present = set(cluster.queues({queue.topic for queue in queues}))
+        wanted = [queue for queue in queues if queue in present]
+        return {(group, queue): at for group in job.groups for queue, at in cluster.committed(group, wanted).items()}
+    except (NetError, ClientError) as error:
+        told = f"--group-offsets {name_server!r} is no store directory, and no cluster answers there"
+        raise BadOption(f"{told}: {error}") from error

@@ -1,0 +1,207 @@
+"""What a restore sends where, without Spark and without a socket.
+
+Every message that is sent carries where it came from, as a property:
+
+    TWINLOG_ORIGIN = <name of the restore>:<topic>@<broker>@<queue>@<offset>
+
+By these stamps a restore that is run again finds what is there already, and the map of old to new offsets is read back
+from the target itself. Each queue of the source has one queue of the target to itself, so order is kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from twinlog.spark.errors import BadOption, SparkSourceError
+from twinlog.spark.offsets import queue_text, where
+from twinlog.wire import properties as names
+from twinlog.wire.batch import BatchElement
+from twinlog.wire.bodies import MessageQueue
+from twinlog.wire.properties import PROPERTIES_BYTES_MAX, encode_properties
+
+ORIGIN = "TWINLOG_ORIGIN"
+BATCH_BYTES_MAX = 1 << 20
+BATCH_COUNT_MAX = 500
+_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+# What a broker or client wrote for its own use: sent again, it would delay, hide or split a message.
+_DROPPED = frozenset(
+    (
+        names.WAIT,
+        names.DELAY,
+        names.CLUSTER,
+        names.MSG_REGION,
+        names.TRACE_ON,
+        names.REAL_TOPIC,
+        names.REAL_QID,
+        names.TRAN_MSG,
+        names.PGROUP,
+        names.TRANSACTION_ID,
+        names.TRANSACTION_CHECK_TIMES,
+        names.TRAN_PREPARED_QUEUE_OFFSET,
+        names.CHECK_IMMUNITY_TIME,
+        names.TIMER_DELAY_SEC,
+        names.TIMER_DELAY_MS,
+        names.TIMER_DELIVER_MS,
+        names.TIMER_OUT_MS,
+        names.TIMER_ENQUEUE_MS,
+        names.TIMER_DEQUEUE_MS,
+        names.TIMER_ROLL_TIMES,
+        names.TIMER_DEL_UNIQKEY,
+        names.INNER_NUM,
+        names.INNER_BASE,
+        names.CRC32,
+        names.POP_CK,
+    )
+)
+
+
+class CannotRestore(SparkSourceError):
+    """A target that does not take what it is sent, or a restore that is not complete."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreJob:
+    """What to restore, and to where; `archive` or `stores`, one of them."""
+
+    name_server: str
+    topics: tuple[str, ...]
+    archive: str | Path | None = None
+    stores: tuple[str, ...] = ()
+    renames: Mapping[str, str] = field(default_factory=dict)  # old topic -> new topic
+    from_ms: int | None = None  # store times, the end excluded
+    to_ms: int | None = None
+    from_offset: int | None = None  # of every queue, the end excluded
+    to_offset: int | None = None
+    brokers: tuple[str, ...] = ()  # only what these held
+    queues: tuple[int, ...] = ()
+    name: str = "restore"
+    map_path: str | Path = "restore-map"
+    groups: tuple[str, ...] = ()
+    group_offsets: str | None = None  # a store directory, name=directory, or a name server
+    batch: int = BATCH_COUNT_MAX  # messages per request, at most
+    options: Mapping[str, str] = field(default_factory=dict)  # of the cluster: credentials, TLS, time limits
+
+    def new_topic(self, topic: str) -> str:
+        return self.renames.get(topic, topic)
+
+
+def check_restore(job: RestoreJob) -> None:
+    """BadOption for a description that makes no sense, before anything is started."""
+    if (job.archive is None) == (not job.stores):
+        raise BadOption("give an archive or store directories to restore from, and not both")
+    if not job.topics:
+        raise BadOption("name the topics to restore, for example -t Orders")
+    if not _NAME.fullmatch(job.name):
+        raise BadOption(f"the name {job.name!r} of the restore may hold letters, digits, dots, - and _ only")
+    for topic in job.renames:
+        if topic not in job.topics:
+            raise BadOption(f"topic {topic} is renamed but not restored: add -t {topic}")
+    targets = [job.new_topic(topic) for topic in job.topics]
+    for topic in targets:
+        if targets.count(topic) > 1:
+            raise BadOption(f"two topics would become {topic}: their queues would mix; restore them apart")
+    for low, high, what in ((job.from_ms, job.to_ms, "time"), (job.from_offset, job.to_offset, "offset")):
+        if low is not None and high is not None and low >= high:
+            raise BadOption(f"the range of {what}s from {low} to {high} is empty: the end comes after the start")
+    if job.groups and not job.group_offsets:
+        raise BadOption("where did the groups stand? give --group-offsets with a store directory or a name server")
+    if job.group_offsets and not job.groups:
+        raise BadOption("--group-offsets without --groups places nobody: name the groups")
+
+
+def selection(job: RestoreJob) -> str:
+    """The condition, in SQL, for the messages within the wanted times, offsets, brokers and queues."""
+    parts = []
+    if job.from_ms is not None:
+        parts.append(f"storeTimestamp >= timestamp_millis({job.from_ms})")
+    if job.to_ms is not None:
+        parts.append(f"storeTimestamp < timestamp_millis({job.to_ms})")
+    if job.from_offset is not None:
+        parts.append(f"queueOffset >= {job.from_offset}")
+    if job.to_offset is not None:
+        parts.append(f"queueOffset < {job.to_offset}")
+    if job.brokers:
+        parts.append(f"brokerName in ({', '.join(map(sql_text, job.brokers))})")
+    if job.queues:
+        parts.append(f"queueId in ({', '.join(map(str, job.queues))})")
+    return " and ".join(parts) or "true"
+
+
+def sql_text(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+# -- queues --------------------------------------------------------------------------------------------
+
+QueueCounts = Mapping[str, int]
+"""Broker name -> how many queues of a topic it has."""
+
+
+def queue_map(
+    topic: str, new_topic: str, source: QueueCounts, brokers: Iterable[str]
+) -> dict[MessageQueue, MessageQueue]:
+    """The queue of the target that each queue of the source goes to.
+
+    A broker's queues go to the broker of the same name, if there is one. Those of other brokers are dealt out, and a
+    broker that takes the queues of several gets more queues: no two ever share one.
+    """
+    targets = sorted(brokers)
+    if not targets:
+        raise CannotRestore(f"topic {new_topic}: the target cluster has no master; start one, or check the name server")
+    taken = {name: source[name] for name in source if name in targets}
+    found = {
+        MessageQueue(topic, name, queue): MessageQueue(new_topic, name, queue)
+        for name in taken
+        for queue in range(source[name])
+    }
+    for name in sorted(set(source) - set(targets)):
+        target = min(targets, key=lambda one: (taken.get(one, 0), one))
+        base = taken.get(target, 0)
+        for queue in range(source[name]):
+            found[MessageQueue(topic, name, queue)] = MessageQueue(new_topic, target, base + queue)
+        taken[target] = base + source[name]
+    return dict(sorted(found.items()))
+
+
+def queues_needed(queues: Iterable[MessageQueue]) -> dict[str, int]:
+    """Broker name -> how many queues the target topic must have there."""
+    needed: dict[str, int] = {}
+    for queue in queues:
+        needed[queue.broker_name] = max(needed.get(queue.broker_name, 0), queue.queue_id + 1)
+    return needed
+
+
+def check_room(topic: str, needed: Mapping[str, int], present: Mapping[str, int]) -> None:
+    """CannotRestore when an existing topic has too few queues to keep order."""
+    for broker, count in sorted(needed.items()):
+        have = present.get(broker, 0)
+        if have < count:
+            hint = f"give it {count}, or restore to a new name with --rename"
+            raise CannotRestore(f"topic {topic} has {have} writable queues on {broker}, the source has {count}: {hint}")
+
+
+# -- messages ------------------------------------------------------------------------------------------
+
+
+def stamp_prefix(name: str, queue: MessageQueue) -> str:
+    return f"{name}:{queue_text(queue)}@"
+
+
+def element(
+    name: str, queue: MessageQueue, offset: int, body: bytes, flag: int, properties: Mapping[str, str]
+) -> BatchElement:
+    """A message as it is sent: its own properties, and where it came from."""
+    kept = {key: value for key, value in properties.items() if key not in _DROPPED and key != ORIGIN and value}
+    text = encode_properties({**kept, ORIGIN: f"{stamp_prefix(name, queue)}{offset}"})
+    if len(text) > PROPERTIES_BYTES_MAX:
+        hint = f"the limit is {PROPERTIES_BYTES_MAX}; leave this message out by offsets"
+        raise CannotRestore(f"{where(queue, offset)}: its properties and its origin take {len(text)} bytes: {hint}")
+    return BatchElement(body, text, flag)
+
+
+def sends_alone(topic: str) -> bool:
+    """Brokers refuse batches for the topics of retries and dead letters."""
+    return topic.startswith(("%RETRY%", "%DLQ%"))

@@ -1,0 +1,383 @@
+"""An archive's files without Spark: what a batch adds, and what a run killed after any step leaves behind."""
+
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twinlog.spark.errors import BadOption
+from twinlog.spark.jobs.archive import ArchiveJob, archive, cause_of, check_job, rows_left
+from twinlog.spark.jobs.archive_files import Ops, commit_batch, exchange, finish_last_batch, held, partition_files
+from twinlog.spark.jobs.archive_layout import (
+    BadArchive,
+    Commit,
+    Header,
+    Totals,
+    check_fits,
+    chosen,
+    load_commit,
+    load_header,
+    plan_commit,
+    save_header,
+    topic_of,
+)
+from twinlog.spark.jobs.archive_source import ArchiveSpec, decode_spec, keep_messages
+from twinlog.spark.jobs.archive_write import partition_name, split, write_files
+from twinlog.spark.jobs.compact import CompactJob, compact_files, plan_compaction
+from twinlog.spark.schema import MESSAGE_COLUMNS, arrow_schema
+
+DAY_US = 86_400_000_000
+MONDAY = 20_000  # days since 1970
+
+
+class Killed(BaseException):
+    """Stands for the end of the process."""
+
+
+class KilledAfter(Ops):
+    """Real files, until the n-th operation is done."""
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+    def _step(self) -> None:
+        if self.left == 0:
+            raise Killed
+        self.left -= 1
+
+    def save_commit(self, root, commit):
+        self._step()
+        super().save_commit(root, commit)
+
+    def move(self, old, new):
+        self._step()
+        super().move(old, new)
+
+    def exchange(self, one, other):
+        self._step()
+        super().exchange(one, other)
+
+    def remove(self, directory):
+        self._step()
+        super().remove(directory)
+
+
+def batch_of(offsets, topic="Orders", day=MONDAY) -> pa.RecordBatch:
+    rows = [
+        {
+            "topic": topic if isinstance(topic, str) else topic[n % len(topic)],
+            "brokerName": "a",
+            "queueId": 0,
+            "queueOffset": n,
+            "body": b"%d" % n,
+            "sysFlag": 4 if topic == "Halves" else 0,
+            "storeTimestamp": (day if isinstance(day, int) else day[n % len(day)]) * DAY_US + n,
+        }
+        for n in offsets
+    ]
+    return pa.RecordBatch.from_pylist(rows, arrow_schema(MESSAGE_COLUMNS))
+
+
+def stage(root: Path, *batches: pa.RecordBatch):
+    return write_files(batches, root, root / "_staging" / "run", MESSAGE_COLUMNS, "snappy")
+
+
+def visible(root: Path) -> list[int]:
+    """The offsets that any reader of Parquet sees."""
+    table = ds.dataset(root, partitioning="hive", exclude_invalid_files=False).to_table(columns=["queueOffset"])
+    return sorted(table["queueOffset"].to_pylist())
+
+
+@pytest.mark.parametrize("steps", range(5))
+def test_a_batch_counts_once_wherever_its_run_was_killed(tmp_path, steps):
+    commit_batch(tmp_path, 0, "q", "r", stage(tmp_path, batch_of(range(3))))
+    staged = stage(tmp_path, batch_of(range(3, 9), day=(MONDAY, MONDAY + 1)))
+    ops = KilledAfter(steps)
+    try:
+        commit_batch(tmp_path, 1, "q", "r", staged, ops)
+    except Killed:
+        assert steps < 3  # the commit and two moves
+    if steps == 0:
+        assert visible(tmp_path) == [0, 1, 2]
+    last = finish_last_batch(tmp_path)
+    assert not (tmp_path / "_staging").exists()
+    if steps == 0:  # nothing was decided: the batch is repeated
+        assert not last.covers(1, "q")
+        commit_batch(tmp_path, 1, "q", "r2", stage(tmp_path, batch_of(range(3, 9))))
+    else:
+        assert last.covers(1, "q")
+    assert visible(tmp_path) == list(range(9))
+
+
+def test_files_that_a_failed_attempt_left_in_staging_never_count(tmp_path):
+    stage(tmp_path, batch_of(range(5)))
+    commit_batch(tmp_path, 0, "q", "r", stage(tmp_path, batch_of(range(5))))
+    assert visible(tmp_path) == list(range(5))
+    finish_last_batch(tmp_path)
+    assert visible(tmp_path) == list(range(5))
+
+
+def test_a_run_adds_up_what_it_committed_and_the_next_one_starts_from_nothing(tmp_path):
+    staged = stage(tmp_path, batch_of(range(4), topic=("A", "B")))
+    first = plan_commit(Commit(), 0, "q", "r", staged)
+    second = plan_commit(first, 1, "q", "r", staged)
+    assert {topic: totals.rows for topic, totals in second.topics.items()} == {"A": 4, "B": 4}
+    assert second.batches == 2
+    assert plan_commit(second, 2, "q", "other", []).topics == {}
+    assert len({new for _, new in (*first.moves, *second.moves)}) == 4  # no name is used twice
+
+
+def test_an_archive_whose_checkpoint_was_replaced_is_refused():
+    with pytest.raises(BadArchive, match="checkpoint was removed or replaced"):
+        Commit(batch=7, query="old").covers(0, "new")
+
+
+def test_a_commit_survives_being_written_and_read(tmp_path):
+    commit = commit_batch(tmp_path, 3, "q", "r", stage(tmp_path, batch_of(range(4), topic=("A", "%RETRY%g"))))
+    assert load_commit(tmp_path) == commit
+    assert set(commit.topics) == {"A", "%RETRY%g"}
+    assert sum(commit.topics.values(), Totals()).rows == 4
+
+
+@given(st.text(st.characters(codec="ascii", categories=["L", "N"], include_characters="%|_-"), min_size=1))
+def test_a_topic_is_read_back_from_its_directory(topic):
+    name = partition_name(topic, MONDAY)
+    assert topic_of(name) == topic
+    assert name.count("/") == 1
+    assert name.endswith("/day=2024-10-04")
+
+
+@given(st.lists(st.tuples(st.sampled_from("ABC"), st.integers(0, 3)), min_size=1, max_size=40))
+def test_a_batch_is_split_into_topics_and_days_without_loss(rows):
+    batch = batch_of(range(len(rows)), topic=[t for t, _ in rows], day=[MONDAY + d for _, d in rows])
+    parts = dict(split(batch))
+    assert set(parts) == {(topic, MONDAY + day) for topic, day in rows}
+    seen = [n for part in parts.values() for n in part.column("queueOffset").to_pylist()]
+    assert sorted(seen) == list(range(len(rows)))
+    for (topic, _), part in parts.items():
+        assert set(part.column("topic").to_pylist()) == {topic}
+        assert part.column("queueOffset").to_pylist() == sorted(part.column("queueOffset").to_pylist())
+
+
+def test_files_hold_every_column_but_those_of_their_directory(tmp_path):
+    (file,) = stage(tmp_path, batch_of(range(3)))
+    assert pq.read_schema(tmp_path / file.path).names == [name for name in MESSAGE_COLUMNS if name != "topic"]
+    assert (file.rows, file.partition) == (3, "topic=Orders/day=2024-10-04")
+    assert file.bytes == (tmp_path / file.path).stat().st_size
+
+
+def test_a_target_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "_staging").write_text("a file where a directory should be")
+    with pytest.raises(Exception, match=r"_staging/run cannot be written .*the batch is repeated"):
+        stage(tmp_path, batch_of(range(3)))
+
+
+def test_topics_of_a_store_are_chosen_by_name_or_pattern():
+    columns = chosen(("body",))
+    spec = ArchiveSpec(source="stores", options={}, columns=columns, root="", staging="", compression="")
+    assert decode_spec(spec.encode()) == spec
+    batch = batch_of(range(4), topic=("Orders", "SCHEDULE_TOPIC_XXXX", "Payments", "Old"))
+
+    def topics(**more):
+        values = {**{name: getattr(spec, name) for name in spec.__slots__}, **more}
+        return keep_messages(batch, ArchiveSpec(**values)).column("topic").to_pylist()
+
+    assert topics(topics=("Old", "Orders")) == ["Orders", "Old"]
+    assert topics(unwanted="SCHEDULE_.*") == ["Orders", "Payments", "Old"]
+    assert topics(pattern="O.*") == ["Orders", "Old"]
+    assert keep_messages(batch, spec).schema.names == list(columns)
+    assert keep_messages(batch_of(range(4), topic="Halves"), spec).num_rows == 0  # they are in no queue
+
+
+# -- what an archive refuses ---------------------------------------------------------------------------
+
+
+def test_a_description_that_makes_no_sense_is_refused_before_spark_starts():
+    for job, told in (
+        (ArchiveJob(target="/a"), "a name server or store directories"),
+        (ArchiveJob(target="/a", name_server="n:1", stores=("/s",)), "not both"),
+        (ArchiveJob(target="/a", name_server="n:1", format="parkett"), "did you mean 'parquet'"),
+        (ArchiveJob(target="/a", name_server="n:1", compression="zst"), "did you mean 'zstd'"),
+        (ArchiveJob(target="/a", name_server="n:1", topics=("A",), pattern="B"), "topics or a pattern"),
+        (ArchiveJob(target="/a", stores=("/s",), rows_max=5), "limit the bytes"),
+        (ArchiveJob(target="/a", name_server="n:1", bytes_max="5m"), "limit the rows"),
+        (ArchiveJob(target="s3://bucket/a", name_server="n:1"), "is no path"),
+        (ArchiveJob(target="/a", name_server="n:1", columns=("bodi",)), "did you mean 'body'"),
+    ):
+        with pytest.raises((BadOption, BadArchive), match=told):
+            check_job(job)
+
+
+def test_a_source_that_is_not_there_is_named_before_anything_is_written(tmp_path, make_topic):
+    topic = make_topic()
+    for job, told in (
+        (ArchiveJob(target=tmp_path / "a", name_server="127.0.0.1:1", topics=("A",)), "127.0.0.1:1"),
+        (ArchiveJob(target=tmp_path / "a", name_server=topic.name_server, topics=("Nowhere",)), "Nowhere"),
+        (ArchiveJob(target=tmp_path / "a", name_server=topic.name_server, pattern="Nowhere.*"), "no topic matches"),
+        (ArchiveJob(target=tmp_path / "a", stores=(str(tmp_path / "none"),)), "no store directory"),
+    ):
+        with pytest.raises(Exception, match=told):
+            archive(None, job)  # pyright: ignore[reportArgumentType]
+    assert not (tmp_path / "a").exists()
+    (tmp_path / "file").write_text("")
+    job = ArchiveJob(target=tmp_path / "file" / "a", name_server=topic.name_server, topics=(topic.name,))
+    with pytest.raises(BadArchive, match=r"cannot be written \(Not a directory\)"):
+        archive(None, job)  # pyright: ignore[reportArgumentType]
+
+
+def test_an_archive_takes_only_what_fits_it(tmp_path):
+    found = Header("parquet", "brokers", chosen(("body",)))
+    for wanted, told in (
+        (Header("delta", "brokers", found.columns), "give --format parquet"),
+        (Header("parquet", "stores", found.columns), "is filled from brokers"),
+        (Header("parquet", "brokers", chosen(("body", "keys"))), "it lacks keys"),
+        (Header("parquet", "brokers", chosen(("keys",))), "it has also body; it lacks keys"),
+    ):
+        with pytest.raises(BadArchive, match=told):
+            check_fits(tmp_path, found, wanted)
+    check_fits(tmp_path, found, found)
+    (tmp_path / "other.parquet").write_text("")
+    with pytest.raises(BadArchive, match=r"is no archive, it holds other\.parquet"):
+        load_header(tmp_path)
+
+
+def test_a_header_that_is_damaged_is_refused(tmp_path):
+    save_header(tmp_path, Header("parquet", "brokers", chosen(())))
+    assert load_header(tmp_path) == Header("parquet", "brokers", tuple(MESSAGE_COLUMNS))
+    for text, told in (("{", "is no JSON"), ("[]", "no JSON object"), ('{"format": "parquet"}', "cannot be used")):
+        (tmp_path / "_archive.json").write_text(text)
+        with pytest.raises(BadArchive, match=told):
+            load_header(tmp_path)
+
+
+def test_a_second_run_on_the_same_archive_is_refused(tmp_path):
+    with held(tmp_path / "lock"), pytest.raises(BadArchive, match="busy"), held(tmp_path / "lock", "busy"):
+        pass
+
+
+def test_the_cause_of_a_failure_is_told_in_one_line():
+    report = (
+        "[STREAM_FAILED] Query terminated\nTraceback\ntwinlog.spark.errors.DataLoss: topic T: gone; do this\n at org"
+    )
+    assert cause_of(RuntimeError(report)) == "topic T: gone; do this"
+    report = "Job aborted\nCaused by: java.io.IOException: disk\nCaused by: x.Y: No space left on device"
+    assert cause_of(RuntimeError(report)).startswith("No space left on device; what was committed before stays")
+
+
+def test_what_is_left_comes_from_the_progress_of_the_query():
+    source = {"endOffset": '{"T@b@0":5,"T@b@1":1}', "latestOffset": '{"T@b@0":9,"T@b@1":1,"T@b@2":3}'}
+    assert rows_left(source) == 4
+    assert rows_left({"endOffset": None, "latestOffset": "{}"}) is None
+
+
+# -- compaction ------------------------------------------------------------------------------------------
+
+
+def rewrite(files, directory, count):
+    """What Spark does in a real run."""
+    tables = [pq.read_table(file, partitioning=None) for file in files]
+    table = pa.concat_tables(tables).sort_by([("queueId", "ascending"), ("queueOffset", "ascending")])
+    directory.mkdir()
+    pq.write_table(table, directory / "part-0.snappy.parquet")
+    (directory / "_SUCCESS").write_text("")
+    (directory / ".part-0.snappy.parquet.crc").write_text("")
+
+
+def fill(root: Path, batches: int = 4) -> list[int]:
+    for number in range(batches):
+        rows = range(number * 10, number * 10 + 10)
+        commit_batch(root, number, "q", "r", stage(root, batch_of(rows, day=(MONDAY, MONDAY + 1))))
+    return list(range(batches * 10))
+
+
+JOB = CompactJob(target="", before="2024-10-05")
+OLD, NEW = "topic=Orders/day=2024-10-04", "topic=Orders/day=2024-10-05"
+
+
+def test_small_files_of_days_that_are_over_become_one(tmp_path):
+    everything = fill(tmp_path)
+    done = compact_files(tmp_path, JOB, rewrite)
+    assert (done.partitions, done.files_before, done.files_after, done.left) == (1, 4, 1, ())
+    assert (len(partition_files(tmp_path, OLD)), len(partition_files(tmp_path, NEW))) == (1, 4)
+    assert visible(tmp_path) == everything
+    assert compact_files(tmp_path, JOB, rewrite).partitions == 0
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["topic=Orders"]
+
+
+@pytest.mark.parametrize("steps", range(6))
+def test_compaction_killed_after_any_step_leaves_old_or_new(tmp_path, steps):
+    everything = fill(tmp_path)
+    try:
+        compact_files(tmp_path, JOB, rewrite, ops=KilledAfter(steps))
+    except Killed:
+        assert steps < 5  # two removals of leftovers, the exchange, and two more
+    assert visible(tmp_path) == everything
+    assert len(partition_files(tmp_path, OLD)) in (1, 4)
+    compact_files(tmp_path, JOB, rewrite)
+    assert visible(tmp_path) == everything
+    assert len(partition_files(tmp_path, OLD)) == 1
+    assert not (tmp_path / "_compacting").exists()
+
+
+def test_a_batch_that_arrives_meanwhile_is_not_lost(tmp_path):
+    everything = fill(tmp_path)
+
+    def slowly(files, directory, count):
+        rewrite(files, directory, count)
+        commit_batch(tmp_path, 4, "q", "r", stage(tmp_path, batch_of(range(40, 45))))
+
+    done = compact_files(tmp_path, JOB, slowly)
+    assert done.left == (OLD,)
+    assert visible(tmp_path) == [*everything, *range(40, 45)]
+    assert compact_files(tmp_path, JOB, rewrite).left == ()
+    assert visible(tmp_path) == [*everything, *range(40, 45)]
+
+
+def test_a_rewrite_that_loses_rows_changes_nothing(tmp_path):
+    everything = fill(tmp_path)
+    with pytest.raises(BadArchive, match=r"has 20 rows, rewritten 5: it stays as it was"):
+        compact_files(tmp_path, JOB, lambda files, directory, count: rewrite(files[:1], directory, count))
+    assert visible(tmp_path) == everything
+
+
+def test_a_killed_batch_is_finished_before_compaction(tmp_path):
+    fill(tmp_path)
+    staged = stage(tmp_path, batch_of(range(40, 45)))
+    with pytest.raises(Killed):
+        commit_batch(tmp_path, 4, "q", "r", staged, KilledAfter(1))
+    compact_files(tmp_path, JOB, rewrite)
+    assert visible(tmp_path) == list(range(45))
+
+
+def test_what_is_worth_compacting():
+    found = {
+        "topic=A/day=2026-01-01": {"1": 60, "2": 60, "3": 60},
+        "topic=A/day=2026-01-02": {"1": 100, "2": 100},  # two files are what it would become
+        "topic=B/day=2026-01-01": {"1": 10},
+        "topic=B/day=2026-01-03": {"1": 1, "2": 1},  # not over yet
+    }
+    job = CompactJob(target="", before="2026-01-03", file_bytes=100)
+    assert [(one.partition, one.count) for one in plan_compaction(found, job)] == [("topic=A/day=2026-01-01", 2)]
+    only_b = CompactJob(target="", before="2026-01-04", file_bytes=100, topics=("B",))
+    assert [one.partition for one in plan_compaction(found, only_b)] == ["topic=B/day=2026-01-03"]
+
+
+def test_two_directories_are_exchanged_in_one_step(tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).write_text("")
+    exchange(tmp_path / "one", tmp_path / "two")
+    assert [path.name for path in (tmp_path / "one").iterdir()] == ["two"]
+    with pytest.raises(FileNotFoundError):
+        exchange(tmp_path / "one", tmp_path / "three")
+
+
+def test_days_in_directories_are_dates():
+    assert partition_name("T", 0) == "topic=T/day=1970-01-01"
+    assert np.datetime64(MONDAY, "D").astype(date) == date(2024, 10, 4)
