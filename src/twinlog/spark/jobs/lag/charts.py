@@ -1,0 +1,89 @@
+"""The table of samples as charts: groups in messages and seconds, replicas in bytes and seconds."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from twinlog.spark.errors import BadOption
+from twinlog.spark.jobs.lag.plot import Chart, page
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SUFFIXES = (".html", ".htm")
+
+
+def check_plot(path: str) -> None:
+    """BadOption for a file that no plot can be written to, before any sample is taken."""
+    if not path.lower().endswith(SUFFIXES):
+        raise BadOption(f"--plot {path!r}: plots are HTML files with the pictures inside; write for example lag.html")
+    if not Path(path).absolute().parent.is_dir():
+        raise BadOption(f"--plot {path!r}: there is no directory {Path(path).absolute().parent}; make it first")
+
+
+def write_plot(spark: SparkSession, table: str, path: str) -> int:
+    """Draw everything in the table; how many moments that are."""
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import functions as F
+
+    check_plot(path)
+    try:
+        samples = spark.read.parquet(table)
+    except AnalysisException as error:
+        raise BadOption(
+            f"{table} is no table of samples: take some first, `twinlog pipeline lag --to {table}`"
+        ) from error
+    rows = (
+        samples.filter("kind != 'error'")
+        .groupBy("minute", "kind", "cluster", "brokerName", "brokerId", "consumerGroup")
+        .agg(
+            F.sum("lagMessages").alias("messages"),
+            F.sum("lagBytes").alias("bytes"),
+            F.max("lagSeconds").alias("seconds"),
+        )
+        .collect()
+    )
+    errors = samples.filter("kind = 'error'").groupBy("brokerName").agg(F.count("*"), F.max_by("error", "minute"))
+    notes = [f"{row[1]} samples of {row[0]} failed, the last one: {row[2]}" for row in errors.collect()]
+    found = [row.asDict() for row in rows]
+    moments = sorted({row["minute"].timestamp() for row in found})
+    every = min((b - a for a, b in itertools.pairwise(moments)), default=60.0)
+    text = page("Lag", charts_of(found), every_s=every, notes=notes)
+    Path(path).write_text(text)
+    return len(moments)
+
+
+def charts_of(rows: Iterable[Mapping[str, Any]]) -> list[Chart]:
+    """Charts from rows summed over queues: minute, kind, brokerName, brokerId, consumerGroup, messages, ..."""
+    messages: dict[str, dict[float, float]] = {}
+    seconds: dict[str, dict[float, float]] = {}
+    replica_bytes: dict[str, dict[float, float]] = {}
+    replica_seconds: dict[str, dict[float, float]] = {}
+    for row in rows:
+        at = row["minute"].timestamp()
+        if row["kind"] == "group":
+            _add(messages, row["consumerGroup"], at, row["messages"], sum)
+            _add(seconds, row["consumerGroup"], at, row["seconds"], max)
+        else:
+            name = f"{row['brokerName']}/{row['brokerId']}"
+            _add(replica_bytes, name, at, row["bytes"], sum)
+            _add(replica_seconds, name, at, row["seconds"], max)
+    return [
+        Chart("Groups: messages not consumed yet", "messages", _lines(messages)),
+        Chart("Groups: age of the next message", "seconds", _lines(seconds)),
+        Chart("Replicas: bytes behind their masters", "bytes", _lines(replica_bytes)),
+        Chart("Replicas: age of the first record they lack", "seconds", _lines(replica_seconds)),
+    ]
+
+
+def _add(into: dict[str, dict[float, float]], name: str, at: float, value: float | None, join: Any) -> None:
+    if value is not None:
+        points = into.setdefault(name, {})
+        points[at] = float(join((points[at], value))) if at in points else float(value)
+
+
+def _lines(found: Mapping[str, Mapping[float, float]]) -> dict[str, list[tuple[float, float]]]:
+    return {name: sorted(points.items()) for name, points in found.items()}
