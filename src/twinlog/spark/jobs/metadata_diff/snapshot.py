@@ -102,6 +102,19 @@ def snapshot_of(name: str, loaded: Any) -> Snapshot:
     return found
 
 
+def row_fields(table: str, row: Any) -> tuple[str, Fields] | None:
+    """(kind, fields) of one row as JSON has it; None for tables that are not compared."""
+    if table == "forbidden":
+        return "group", {"forbidden": _text(row)}
+    kind = _KIND_OF.get(table)
+    if kind is None:
+        return None
+    if kind == "delayOffset":
+        return kind, {"offset": _text(row)}
+    names = ("topicName", "groupName")
+    return kind, {str(key): _text(value) for key, value in row.items() if key not in names and value is not None}
+
+
 def version_fields(version: DataVersion) -> Fields:
     return {
         "stateVersion": str(version.state_version),

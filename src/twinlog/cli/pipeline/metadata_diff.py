@@ -1,0 +1,116 @@
+"""`twinlog pipeline metadata-diff`: what differs between two brokers, two stores, or two moments.
+
+Exit status 0: nothing. 1: something, all of it named. 2: a side could not be read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from twinlog.cli.pipeline.running import AsJson, SparkConf, SparkMaster, spark_job
+from twinlog.cli.pipeline.sides import Tls, TlsInsecure, cluster_options
+from twinlog.cli.running import fail
+
+if TYPE_CHECKING:
+    from twinlog.spark.jobs.metadata_diff.job import DiffSummary
+
+_NOT_COMPARABLE = 2
+
+
+def metadata_diff(
+    left: Annotated[str, typer.Argument(help="host:port, a store directory, or with --history a moment.")],
+    right: Annotated[str, typer.Argument(help="The other one.")],
+    history: Annotated[
+        str | None, typer.Option("--history", metavar="DIR", help="The history that `pipeline sync` keeps.")
+    ] = None,
+    broker: Annotated[str | None, typer.Option("--broker", help="Which broker of the history.")] = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option("--kind", help="topic, group, consumerOffset or delayOffset; may be given often."),
+    ] = None,
+    versions: Annotated[bool, typer.Option("--versions", help="Compare data versions too.")] = False,
+    to: Annotated[str | None, typer.Option("--to", metavar="DIR", help="Write the rows as Parquet too.")] = None,
+    tls: Tls = False,
+    tls_insecure: TlsInsecure = False,
+    as_json: AsJson = False,
+    master: SparkMaster = None,
+    conf: SparkConf = None,
+) -> None:
+    """What differs between two brokers or two moments."""
+    try:
+        summary = _run(left, right, history, broker, kind, versions, to, tls, tls_insecure, master, conf)
+    except typer.Exit as problem:  # nothing was compared, and 1 would say that something differs
+        raise typer.Exit(_NOT_COMPARABLE) from problem
+    show(summary, as_json=as_json)
+    raise typer.Exit(summary.status)
+
+
+def _run(
+    left: str,
+    right: str,
+    history: str | None,
+    broker: str | None,
+    kind: list[str] | None,
+    versions: bool,
+    to: str | None,
+    tls: bool,
+    tls_insecure: bool,
+    master: str | None,
+    conf: list[str] | None,
+) -> DiffSummary:
+    try:
+        from twinlog.spark.errors import SparkSourceError, nearest
+        from twinlog.spark.jobs.metadata_diff import job as jobs
+        from twinlog.spark.jobs.metadata_diff.snapshot import KINDS
+        from twinlog.spark.jobs.side import parse_side
+    except ImportError as problem:
+        fail(f"Spark is not installed ({problem}): pip install 'twinlog[spark]'")
+    from twinlog.client import ClientError, NetError
+
+    for name in kind or ():
+        if name not in KINDS:
+            fail(f"--kind {name!r}: {nearest(name, KINDS)}")
+    if broker is not None and history is None:
+        fail("--broker chooses from a history: give --history too")
+    try:
+        if history is not None:
+            sides = [jobs.parse_moment(text, history, broker) for text in (left, right)]
+        else:
+            options = cluster_options(None, tls=tls, tls_insecure=tls_insecure)
+            sides = [parse_side(text, options) for text in (left, right)]
+        job = jobs.DiffJob(left=sides[0], right=sides[1], kinds=tuple(kind or KINDS), versions=versions)
+        if history is None and to is None:  # two questions need no Spark
+            return jobs.metadata_diff(None, job)
+    except (SparkSourceError, ClientError, NetError, OSError) as problem:
+        fail(problem)
+    with spark_job("twinlog metadata diff", master, conf) as (spark, report):
+        summary = jobs.metadata_diff(spark, job, report)
+        if to is not None:
+            jobs.as_table(spark, summary).coalesce(1).write.mode("append").parquet(to)
+    return summary
+
+
+def show(summary: DiffSummary, *, as_json: bool) -> None:
+    if as_json:
+        document = {"left": summary.left, "right": summary.right, "status": summary.status}
+        print(json.dumps({**document, "rows": [dataclasses.asdict(row) for row in summary.rows]}, ensure_ascii=False))
+        return
+    console = Console(highlight=False)
+    if not summary.rows:
+        console.print(f"{summary.left} and {summary.right} are equal", markup=False, soft_wrap=True)
+        return
+    table = Table("kind", "key", "field", summary.left, summary.right)
+    for row in summary.rows:
+        table.add_row(row.kind, row.key, row.field, _shown(row.left), _shown(row.right))
+    console.print(table)
+    console.print(f"{len(summary.rows)} differences")
+
+
+def _shown(value: str | None) -> str:
+    return "-" if value is None else value

@@ -1,0 +1,122 @@
+"""The difference as a job: between two sides as they are now, or between two moments of a synchronised broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from twinlog.metadata.errors import MetadataError
+from twinlog.spark.errors import BadOption
+from twinlog.spark.jobs.metadata_diff.snapshot import KINDS, DiffRow, Snapshot, diff, read_snapshot, row_fields
+from twinlog.spark.jobs.progress import Progress, Report, quiet
+from twinlog.spark.jobs.side import Side
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SCHEMA = "kind string, key string, field string, left string, right string"
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A broker as the history of a synchronisation knows it at a time."""
+
+    history: str
+    broker: str | None
+    when: datetime
+
+    def __str__(self) -> str:
+        return f"{self.broker or 'the broker'} at {self.when.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffJob:
+    left: Side | Moment
+    right: Side | Moment
+    kinds: tuple[str, ...] = KINDS
+    versions: bool = False  # two brokers never share them, a master and its replica do
+
+
+@dataclass(frozen=True, slots=True)
+class DiffSummary:
+    left: str
+    right: str
+    rows: tuple[DiffRow, ...]
+
+    @property
+    def status(self) -> int:
+        """0: equal; 1: different."""
+        return 1 if self.rows else 0
+
+
+def metadata_diff(spark: SparkSession | None, job: DiffJob, report: Report = quiet) -> DiffSummary:
+    """What differs; a session is needed only for moments of the past."""
+    sides = []
+    for one in (job.left, job.right):
+        report(Progress(f"reading {one}"))
+        if isinstance(one, Side):
+            sides.append(read_snapshot(one))
+        else:
+            if spark is None:
+                raise BadOption(f"{one}: history is a table that only Spark reads; pass a session")
+            sides.append(snapshot_at(spark, one))
+    rows = diff(*sides, versions=job.versions)
+    return DiffSummary(str(job.left), str(job.right), tuple(row for row in rows if row.kind in job.kinds))
+
+
+def as_table(spark: SparkSession, summary: DiffSummary) -> DataFrame:
+    """The differences as rows (kind, key, field, left, right)."""
+    return spark.createDataFrame([astuple(row) for row in summary.rows], SCHEMA)
+
+
+def snapshot_at(spark: SparkSession, moment: Moment) -> Snapshot:
+    """The metadata at a moment, from the table that `twinlog pipeline sync` keeps: the only place that reads it."""
+    from pyspark.errors import AnalysisException
+
+    from twinlog.spark.jobs.sync.history import metadata_at
+
+    try:
+        table = metadata_at(spark, moment.history, moment.when, broker=moment.broker)
+        rows = [row.asDict() for row in table.select("broker", "kind", "key", "value").collect()]
+    except AnalysisException as error:
+        hint = "give the directory that `twinlog pipeline sync --history` writes"
+        raise BadOption(f"{moment.history} is no history of metadata: {hint}") from error
+    if not rows:
+        raise BadOption(f"{moment.history} knows nothing of {moment}: it began later, or the name is another")
+    return snapshot_of_rows(rows, moment)
+
+
+def snapshot_of_rows(rows: Iterable[Mapping[str, Any]], moment: Moment) -> Snapshot:
+    found: Snapshot = {kind: {} for kind in KINDS}
+    brokers = set()
+    for row in rows:
+        brokers.add(row["broker"])
+        try:
+            part = row_fields(row["kind"], msgspec.json.decode(row["value"]))
+        except (msgspec.DecodeError, MetadataError) as error:
+            raise BadOption(f"{moment.history}: {row['kind']} {row['key']} is not readable: {error}") from error
+        if part is not None:
+            kind, fields = part
+            found[kind].setdefault(row["key"], {}).update(fields)
+    if len(brokers) > 1:
+        names = ", ".join(sorted(brokers))
+        raise BadOption(f"{moment.history} holds several brokers ({names}): choose one with --broker")
+    return found
+
+
+def parse_moment(text: str, history: str, broker: str | None) -> Moment:
+    """A moment as ISO text; without a zone it is UTC."""
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise BadOption(f"{text!r} is no moment: write for example 2026-11-15T12:00 (UTC) or with +01:00") from None
+    if not Path(history).is_dir():
+        raise BadOption(
+            f"there is no directory {history}: give the one that `twinlog pipeline sync` keeps its history in"
+        )
+    return Moment(history, broker, when if when.tzinfo is not None else when.replace(tzinfo=UTC))

@@ -1,0 +1,194 @@
+"""Metadata of two sides or two moments: rows of kind, key, field, left and right."""
+
+import json
+import shutil
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+from tests.spark.jobs.audit_stores import edit_json, make_master
+from typer.testing import CliRunner
+
+from twinlog.cli.pipeline.app import app
+from twinlog.metadata.offsets import OffsetsFile
+from twinlog.metadata.tables import open_tables
+from twinlog.spark.errors import BadOption
+from twinlog.spark.jobs.metadata_diff.job import DiffJob, Moment, metadata_diff, parse_moment, snapshot_of_rows
+from twinlog.spark.jobs.metadata_diff.snapshot import DiffRow, NoMetadata, diff, read_snapshot, snapshot_of
+from twinlog.spark.jobs.side import LiveBroker, parse_side
+from twinlog.spark.options import ClusterOptions
+from twinlog.wire.bodies import SubscriptionGroupConfig, TopicConfig
+
+NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
+MOMENT = Moment("/history", "broker-a", NOON)
+
+
+@pytest.fixture
+def two(tmp_path):
+    make_master(tmp_path / "one", 3)
+    return tmp_path / "one", shutil.copytree(tmp_path / "one", tmp_path / "two")
+
+
+def compare(one, other, **more):
+    sides = [parse_side(str(home / "store")) for home in (one, other)]
+    return metadata_diff(None, DiffJob(left=sides[0], right=sides[1], **more))
+
+
+def test_equal_stores_have_no_rows(two):
+    summary = compare(*two, versions=True)
+    assert (summary.rows, summary.status) == ((), 0)
+
+
+def test_rows_name_kind_key_field_and_both_values(two):
+    one, other = two
+    edit_json(other, "topics.json", lambda d: d["topicConfigTable"]["TopicA"].update(perm=2, order=True))
+    edit_json(other, "consumerOffset.json", lambda d: d["offsetTable"].update({"TopicA@New": {"0": 5}}))
+    edit_json(other, "delayOffset.json", lambda d: d["dataVersion"].update(counter=9))
+    summary = compare(one, other)
+    assert summary.status == 1
+    assert summary.rows == (
+        DiffRow("topic", "TopicA", "perm", "6", "2"),
+        DiffRow("topic", "TopicA", "order", "false", "true"),
+        DiffRow("consumerOffset", "TopicA@New", "0", None, "5"),
+    )
+    assert [row.kind for row in compare(one, other, kinds=("consumerOffset",)).rows] == ["consumerOffset"]
+    assert compare(one, other, versions=True).rows[-1] == DiffRow("dataVersion", "delayOffset", "counter", "0", "9")
+
+
+def test_what_one_side_lacks_entirely_is_one_row(two):
+    one, other = two
+    edit_json(one, "subscriptionGroup.json", lambda d: d["subscriptionGroupTable"].clear())
+    (row,) = compare(one, other).rows
+    assert (row.kind, row.key, row.field, row.left) == ("group", "GroupA", "*", None)
+    assert json.loads(row.right)["retryMaxTimes"] == "16"
+
+
+def test_forbidden_topics_belong_to_their_group(two):
+    one, other = two
+    edit_json(other, "subscriptionGroup.json", lambda d: d.update(forbiddenTable={"GroupA": {"TopicA": 4}}))
+    assert compare(one, other).rows == (DiffRow("group", "GroupA", "forbidden", None, '{"TopicA":4}'),)
+
+
+def test_a_version_that_one_side_does_not_keep_is_no_difference():
+    without = {"dataVersion": {}, "consumerOffset": {}}
+    with_one = snapshot_of(
+        "offsets", open_tables(None, 5).offsets.decode_file(b'{"dataVersion":{"counter":1},"offsetTable":{}}')
+    )
+    assert diff(without, with_one) == []
+    assert snapshot_of("offsets", OffsetsFile(offset_table={})) == {"consumerOffset": {}}
+
+
+def test_java_files_are_read_like_ours(two):
+    one, other = two
+    (other / "store" / "config" / "delayOffset.json").write_text(
+        '{"dataVersion":{"counter":0,"stateVersion":0,"timestamp":1},\n"offsetTable":{3:17\n}\n}'
+    )
+    assert [row.kind for row in compare(one, other, versions=True).rows] == ["dataVersion"]
+
+
+def test_a_live_broker_tells_the_same_as_its_files_and_pages_are_gathered(broker, make_topic, monkeypatch):
+    from twinlog.spark.jobs.metadata_diff import snapshot
+
+    names = [make_topic().name for _ in range(3)]
+    side = parse_side(broker.broker_address)
+    whole = read_snapshot(side)
+    assert set(names) <= whole["topic"].keys()
+    monkeypatch.setattr(snapshot, "_PAGE_ROWS", 2)
+    assert diff(read_snapshot(side), whole) == []
+    assert isinstance(side.broker, LiveBroker)
+
+
+def test_a_side_that_cannot_be_read_says_why(tmp_path):
+    with pytest.raises(NoMetadata, match="no directory config"):
+        read_snapshot(parse_side(str(tmp_path)))
+    with pytest.raises(BadOption, match="neither a store directory nor host:port"):
+        parse_side("broker-a")
+    options = ClusterOptions(name_servers=(), tries=1, connect_timeout_ms=200)
+    assert parse_side("[::1]:10911", options).store is None
+    (tmp_path / "config").mkdir()
+    assert read_snapshot(parse_side(str(tmp_path)))["topic"] == {}
+
+
+# -- moments -------------------------------------------------------------------------------------------
+
+
+def row(kind, key, value, broker="broker-a"):
+    return {"broker": broker, "kind": kind, "key": key, "value": msgspec.json.encode(value).decode()}
+
+
+def test_rows_of_a_history_become_the_same_snapshot_as_the_tables(two):
+    one, _ = two
+    tables = open_tables(one / "store" / "config", 0)
+    tables.load()
+    rows = [row("topics", name, value) for name, value in tables.topics.rows.items()]
+    rows += [row("groups", name, value) for name, value in tables.groups.rows.items()]
+    rows += [row("offsets", key, value) for key, value in tables.offsets.rows.items()]
+    rows += [row("delayOffsets", str(level), offset) for level, offset in tables.delay_offsets.rows.items()]
+    rows += [row("requestModes", "TopicA", {"GroupA": {"mode": "POP"}}), row("forbidden", "GroupA", {"TopicA": 4})]
+    now = read_snapshot(parse_side(str(one / "store")))
+    assert diff(now, snapshot_of_rows(rows, MOMENT)) == [DiffRow("group", "GroupA", "forbidden", None, '{"TopicA":4}')]
+
+
+def test_a_history_of_several_brokers_wants_a_name():
+    rows = [row("delayOffsets", "1", 5, broker=name) for name in ("a", "b")]
+    with pytest.raises(BadOption, match=r"several brokers \(a, b\)"):
+        snapshot_of_rows(rows, MOMENT)
+    with pytest.raises(BadOption, match="not readable"):
+        snapshot_of_rows([{**row("topics", "T", {}), "value": "{"}], MOMENT)
+
+
+def test_moments_are_iso_times_and_utc_without_a_zone(tmp_path):
+    assert parse_moment("2026-11-15T12:00", str(tmp_path), None).when == NOON
+    assert parse_moment("2026-11-15T13:00+01:00", str(tmp_path), None).when == NOON
+    with pytest.raises(BadOption, match="no moment"):
+        parse_moment("last Tuesday", str(tmp_path), None)
+    with pytest.raises(BadOption, match="no directory"):
+        parse_moment("2026-11-15", str(tmp_path / "nowhere"), None)
+    with pytest.raises(BadOption, match="pass a session"):
+        metadata_diff(None, DiffJob(left=MOMENT, right=MOMENT))
+
+
+def write_history(spark, path):
+    """As `pipeline sync` keeps it: a topic that gets more queues, and a group that goes."""
+    config, group = TopicConfig(topic_name="T"), SubscriptionGroupConfig(group_name="G")
+    wider = msgspec.structs.replace(config, read_queue_nums=32)
+    old, new, third = (msgspec.json.encode(one).decode() for one in (config, wider, group))
+    rows = [
+        ("broker-a", "topics", "T", NOON, None, old, "r", 1),
+        ("broker-a", "groups", "G", NOON, None, third, "r", 2),
+        ("broker-a", "topics", "T", NOON + timedelta(minutes=5), old, new, "r", 3),
+        ("broker-a", "groups", "G", NOON + timedelta(minutes=6), third, None, "r", 4),
+    ]
+    texts = ", ".join(f"{name} string" for name in ("oldValue", "newValue", "replica"))
+    schema = f"broker string, kind string, key string, seenAt timestamp, {texts}, sequence bigint"
+    table = spark.createDataFrame(rows, schema)
+    version = "named_struct('stateVersion', 0L, 'timestamp', 1L, 'counter', 1L) as version"
+    table.selectExpr("*", version).coalesce(1).write.parquet(str(path / "changes"))
+
+
+def test_two_moments_of_a_history_are_compared(spark, tmp_path, monkeypatch):
+    write_history(spark, tmp_path)
+    monkeypatch.setattr(type(spark), "stop", lambda self: None)  # the session is shared with other tests
+    words = ["metadata-diff", "--history", str(tmp_path), "--json"]
+    done = CliRunner().invoke(app, [*words, "2026-11-15T12:01", "2026-11-15T12:10", "--to", str(tmp_path / "rows")])
+    assert done.exit_code == 1, done.output
+    rows = json.loads(done.stdout.splitlines()[-1])["rows"]
+    assert [(one["kind"], one["key"], one["field"], one["left"]) for one in rows][:1] == [
+        ("topic", "T", "readQueueNums", "16")
+    ]
+    assert [(one["kind"], one["field"], one["right"]) for one in rows][1:] == [("group", "*", None)]
+    assert spark.read.parquet(str(tmp_path / "rows")).count() == 2
+    assert CliRunner().invoke(app, [*words, "2026-11-15T12:01", "2026-11-15T12:02"]).exit_code == 0
+    assert CliRunner().invoke(app, [*words, "2026-11-15T11:01", "2026-11-15T12:02"]).exit_code == 2
+
+
+def test_the_command_needs_no_spark_for_two_sides_and_tells_by_its_exit_status(two, broker):
+    one, other = (str(home / "store") for home in two)
+    run = CliRunner().invoke
+    equal = run(app, ["metadata-diff", one, other])
+    assert (equal.exit_code, "are equal" in equal.stdout) == (0, True), equal.output
+    different = run(app, ["metadata-diff", one, broker.broker_address, "--kind", "topic"])
+    assert different.exit_code == 1 and "TopicA" in different.stdout
+    assert run(app, ["metadata-diff", one, "127.0.0.1:1"]).exit_code == 2
+    assert run(app, ["metadata-diff", one, other, "--kind", "topics"]).exit_code == 2
+    assert run(app, ["metadata-diff", one, other, "--broker", "a"]).exit_code == 2
