@@ -345,6 +345,16 @@ def test_metadata_that_follows_late_is_no_difference_and_what_stands_still_is():
     assert [(one.item, one.replica_value) for one in found] == [("consumerOffset", "90")]
 
 
+def test_a_java_replica_may_count_on_from_its_masters_version_while_rows_are_equal():
+    def compare_once(replica, master):
+        looks = iter([(replica, master)])
+        return compare_metadata("pair", lambda: next(looks), settle_s=0, replica_is_java=True)
+
+    assert [one.kind for one in compare_once(offsets(90, 3), offsets(90, 2))] == ["note"]
+    assert [one.kind for one in compare_once(offsets(90, 1), offsets(90, 2))] == ["metadata"]
+    assert [one.kind for one in compare_once(offsets(90, 3), offsets(91, 2))] == ["metadata", "metadata"]
+
+
 def test_stopped_stores_are_looked_at_once():
     looks = iter([(offsets(90), offsets(100))])
     assert len(compare_metadata("pair", lambda: next(looks), settle_s=0, sleep=lambda s: None)) == 1

@@ -21,6 +21,7 @@ from twinlog.spark.jobs.audit.compare import RangeTask, run_task
 from twinlog.spark.jobs.audit.findings import COLUMNS, DIFFERENCES, SCHEMA, Finding, as_batch
 from twinlog.spark.jobs.audit.look import PairLook, compare_metadata, look_at_log, look_at_metadata, plan_pair
 from twinlog.spark.jobs.audit.queues import compare_queues
+from twinlog.spark.jobs.metadata_diff.snapshot import is_java
 from twinlog.spark.jobs.progress import Progress, Report, quiet, task_progress
 from twinlog.spark.jobs.side import Side
 from twinlog.store.errors import StoreError
@@ -153,7 +154,8 @@ def look_at_pair(pair: str, master: Side, replica: Side, job: AuditJob) -> PairL
     try:
         if job.metadata:
             snapshots = look_at_metadata(master, replica)
-            more += compare_metadata(pair, snapshots, settle_s=job.settle_s if live else 0.0)
+            settle_s = job.settle_s if live else 0.0
+            more += compare_metadata(pair, snapshots, settle_s=settle_s, replica_is_java=is_java(replica))
         if job.queues:
             if master.store is None or replica.store is None:
                 more.append(Finding(pair, "error", "consume queues are compared between store directories only"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from twinlog.spark.jobs.audit.findings import Finding
 from twinlog.spark.jobs.audit.local_log import LogFiles, list_log
@@ -108,6 +108,7 @@ def compare_metadata(
     look: Callable[[], tuple[Snapshot, Snapshot]],
     *,
     settle_s: float,
+    replica_is_java: bool = False,
     sleep: Callable[[float], None] = time.sleep,
 ) -> list[Finding]:
     """The metadata differences that do not go away within `settle_s`; `look` gives (replica, master) as they are."""
@@ -118,20 +119,18 @@ def compare_metadata(
         waited += _LOOK_AGAIN_S
         replica, master = look()
         rows = [row for row in diff(master, replica) if not _has_followed(row, first_master, replica)]
-    return [
-        Finding(
-            pair,
-            "metadata",
-            _explain(row),
-            None,
-            row.kind,
-            row.key,
-            row.field,
-            master_value=row.left,
-            replica_value=row.right,
-        )
-        for row in rows
-    ]
+    counted_on = _counted_on(rows, master, replica) if replica_is_java else set()
+    findings = []
+    for row in rows:
+        kind, what = "metadata", _explain(row)
+        if row.kind == "dataVersion" and row.key in counted_on:
+            kind, what = (
+                "note",
+                "the rows are equal; a Java replica counts its own changes on top of the master's version",
+            )
+        finding = Finding(pair, kind, what, None, row.kind, row.key, row.field)
+        findings.append(replace(finding, master_value=row.left, replica_value=row.right))
+    return findings
 
 
 def look_at_metadata(master: Side, replica: Side) -> Callable[[], tuple[Snapshot, Snapshot]]:
@@ -149,6 +148,13 @@ def _has_followed(row: DiffRow, first_master: Snapshot, replica: Snapshot) -> bo
     if row.kind in _NUMBERS and one is not None and other is not None:
         return int(other) >= int(one)
     return one == other
+
+
+def _counted_on(rows: list[DiffRow], master: Snapshot, replica: Snapshot) -> set[str]:
+    """The tables whose rows are equal and whose version is newer on the replica: Java 5.x replicas do that."""
+    unequal = {row.kind for row in rows}
+    kinds = {row.key for row in rows if row.kind == "dataVersion"} - unequal
+    return {kind for kind in kinds if _version(replica["dataVersion"][kind]) > _version(master["dataVersion"][kind])}
 
 
 def _version(fields: dict[str, str]) -> tuple[int, ...]:

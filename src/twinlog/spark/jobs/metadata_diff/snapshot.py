@@ -81,6 +81,14 @@ def read_snapshot(side: Side) -> Snapshot:
         raise NoMetadata(f"{side}: {error}") from error
 
 
+def is_java(side: Side) -> bool:
+    """Whether a Java broker runs there, or was the last to write the files: it breaks their lines, we do not."""
+    if side.store is None:
+        return side.broker.status() is None
+    files = (side.store / "config" / name for name in ("topics.json", "subscriptionGroup.json"))
+    return any(b"\n" in file.read_bytes()[:64] for file in files if file.is_file())
+
+
 def snapshot_of(name: str, loaded: Any) -> Snapshot:
     """One table, as its file or its broker's answer holds it, as a part of a snapshot."""
     kind, rows = _KIND_OF[name], {}
