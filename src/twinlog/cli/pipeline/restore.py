@@ -116,7 +116,7 @@ def _queue_words(queue: MessageQueue) -> dict[str, str | int]:
 
 def _tell(summary: RestoreSummary, as_json: bool) -> None:
     if as_json:
-        told = {"sent": summary.sent, "present": summary.present, **asdict(summary)}
+        told = {"sent": summary.sent, "present": summary.present, "empty": summary.empty, **asdict(summary)}
         json.dump(told, sys.stdout, default=_queue_words)
         print()
         return
@@ -132,4 +132,6 @@ def _tell(summary: RestoreSummary, as_json: bool) -> None:
         where = f"{place.target.topic} {place.target.broker_name} {place.target.queue_id}"
         console.print(f"group {place.group}: {where} goes on at {place.new_offset} (was {place.old_offset})")
     copies = f"; {summary.copies} messages are there more than once" if summary.copies else ""
+    if summary.empty:
+        console.print(f"{summary.empty} messages have no body, and no broker takes such: they are left out")
     console.print(f"{summary.sent:,} messages sent; {summary.map_rows:,} offsets in {summary.map_path}{copies}")

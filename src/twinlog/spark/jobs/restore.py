@@ -13,8 +13,8 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,7 +40,7 @@ from twinlog.spark.jobs.restore_plan import (
     sql_text,
 )
 from twinlog.spark.jobs.restore_send import SENT_COLUMNS, SendQueues
-from twinlog.spark.offsets import queue_text
+from twinlog.spark.offsets import queue_text, where
 from twinlog.spark.option_values import OptionValues
 from twinlog.spark.options import CLUSTER_OPTIONS, ClusterOptions, cluster_options
 from twinlog.spark.schema import MESSAGE_COLUMNS, ddl
@@ -57,13 +57,14 @@ _ROUTE_SECONDS_MAX = 30
 
 @dataclass(frozen=True, slots=True)
 class RestoredQueue:
-    """One queue: what was wanted, what this run sent, and what was there already."""
+    """One queue: what was wanted, what this run sent, what was there already, and what no broker takes (no body)."""
 
     source: MessageQueue
     target: MessageQueue
     wanted: int
-    sent: int
-    present: int
+    sent: int = 0
+    present: int = 0
+    empty: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,10 @@ class RestoreSummary:
     def present(self) -> int:
         return sum(queue.present for queue in self.queues)
 
+    @property
+    def empty(self) -> int:
+        return sum(queue.empty for queue in self.queues)
+
 
 def restore(spark: SparkSession, job: RestoreJob, report: Report = quiet) -> RestoreSummary:
     """Send what is wanted and not there yet, then write the map and place the groups."""
@@ -95,16 +100,16 @@ def restore(spark: SparkSession, job: RestoreJob, report: Report = quiet) -> Res
     targets = _make_topics(job, cluster, counts)
     with task_progress(spark, "sending", report):
         sent = _send(source, job, targets)
+    queues = tuple(
+        RestoredQueue(queue, targets[queue], count, *sent.get(queue, ())) for queue, count in sorted(wanted.items())
+    )
     with task_progress(spark, "reading back", report):
         rows, copies = _write_map(spark, job)
-    _check_complete(spark, job, wanted)
+    _check_complete(spark, job, queues)
     groups: tuple[GroupPlace, ...] = ()
     if job.groups:
         report(Progress("placing groups"))
         groups = place_groups(spark, job, targets)
-    queues = tuple(
-        RestoredQueue(queue, targets[queue], count, *sent.get(queue, (0, 0))) for queue, count in sorted(wanted.items())
-    )
     return RestoreSummary(queues, str(Path(job.map_path).absolute()), rows, copies, groups)
 
 
@@ -230,15 +235,15 @@ def _wait_for_route(cluster: ClusterOptions, topic: str, needed: Mapping[str, in
 
 def _send(
     source: DataFrame, job: RestoreJob, targets: Mapping[MessageQueue, MessageQueue]
-) -> dict[MessageQueue, tuple[int, int]]:
-    """Every queue goes to one task, in order; (sent, present) of each."""
+) -> dict[MessageQueue, tuple[int, int, int]]:
+    """Every queue goes to one task, in order; sent, present and empty messages of each."""
     options = {**job.options, "nameServer": job.name_server}
     places = {queue_text(old): queue_text(new) for old, new in targets.items()}
     send = SendQueues(job.name, options, places, job.batch)
     tasks = min(len(targets), _TASKS_MAX)
     frame = source.where(selection(job)).repartition(tasks, *_QUEUE).sortWithinPartitions(*_QUEUE, "queueOffset")
     rows = frame.mapInArrow(send, ddl(SENT_COLUMNS)).collect()
-    return {MessageQueue(row.topic, row.brokerName, row.queueId): (row.sent, row.present) for row in rows}
+    return {MessageQueue(*row[:3]): tuple(row[3:]) for row in rows}
 
 
 # -- the map -------------------------------------------------------------------------------------------
@@ -294,19 +299,13 @@ def _replace(path: Path, aside: Path) -> None:
         os.rename(aside, path)
 
 
-def _check_complete(spark: SparkSession, job: RestoreJob, wanted: Mapping[MessageQueue, int]) -> None:
+def _check_complete(spark: SparkSession, job: RestoreJob, queues: Iterable[RestoredQueue]) -> None:
     """CannotRestore when the target does not hold all that was wanted."""
-    conditions = selection(RestoreJob(**{**_values(job), "from_ms": None, "to_ms": None}))
+    conditions = selection(replace(job, from_ms=None, to_ms=None))  # the map has no times
     rows = read_map(spark, job.map_path).withColumnRenamed("oldOffset", "queueOffset").where(conditions)
-    found = {
-        MessageQueue(row.topic, row.brokerName, row.queueId): row["count"]
-        for row in rows.groupBy(*_QUEUE).count().collect()
-    }
-    for queue, count in sorted(wanted.items()):
-        if found.get(queue, 0) < count:
-            told = f"{queue_text(queue)}: {count} messages were to be restored, the target has {found.get(queue, 0)}"
+    found = {MessageQueue(*row[:3]): row["count"] for row in rows.groupBy(*_QUEUE).count().collect()}
+    for queue in queues:
+        have, count = found.get(queue.source, 0), queue.wanted - queue.empty
+        if have < count:
+            told = f"{where(queue.source)}: {count} messages were to be restored, the target has {have}"
             raise CannotRestore(f"{told}: run it again; are messages deleted there, or the broker set back?")
-
-
-def _values(job: RestoreJob) -> dict:
-    return {name: getattr(job, name) for name in job.__slots__}

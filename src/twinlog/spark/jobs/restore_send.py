@@ -47,7 +47,8 @@ from twinlog.wire.properties import WAIT, encode_properties
 
 pc: Any = pyarrow.compute  # its functions are made when it is imported, which type checkers do not see
 log = get_logger(__name__)
-SENT_COLUMNS = {"topic": "string", "brokerName": "string", "queueId": "int", "sent": "bigint", "present": "bigint"}
+_COUNTS = ("sent", "present", "empty")
+SENT_COLUMNS = {"topic": "string", "brokerName": "string", "queueId": "int", **dict.fromkeys(_COUNTS, "bigint")}
 _SENT_SCHEMA = arrow_schema(SENT_COLUMNS)
 _TRIES = 6
 _FIRST_PAUSE_S = 0.2
@@ -86,7 +87,7 @@ def _told(sender: QueueSender) -> pa.RecordBatch:
     sender.finish()
     queue = sender.queue
     row = {"topic": queue.topic, "brokerName": queue.broker_name, "queueId": queue.queue_id}
-    return pa.RecordBatch.from_pylist([{**row, "sent": sender.sent, "present": sender.present}], _SENT_SCHEMA)
+    return pa.RecordBatch.from_pylist([{**row, **{name: getattr(sender, name) for name in _COUNTS}}], _SENT_SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ class QueueSender:
 
     def __init__(self, target: Target, name: str, queue: MessageQueue, batch: int = BATCH_COUNT_MAX) -> None:
         self.queue = queue
-        self.sent = self.present = 0
+        self.sent = self.present = self.empty = 0
         self._target, self._name = target, name
         self._count_max = 1 if sends_alone(target.queue.topic) else batch
         self._prefix = stamp_prefix(name, queue)
@@ -115,6 +116,10 @@ class QueueSender:
         self._last = offset
         if offset in self._stored:
             self.present += 1
+            return
+        if not body:  # stores may hold such a message, but no broker takes one
+            log.warning("a message without a body is left out", where=where(self.queue, offset))
+            self.empty += 1
             return
         one = element(self._name, self.queue, offset, body, flag, properties)
         size = len(one.body) + len(one.properties) + 22

@@ -1,0 +1,165 @@
+"""Restores by a real Spark into a real broker."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from tests.spark.topics import BROKER, Topic
+from tests.store import golden
+
+from twinlog.client import Outgoing
+from twinlog.client.errors import ClientError
+from twinlog.client.sync import Admin, Producer, PullConsumer
+from twinlog.spark.errors import BadOption
+from twinlog.spark.jobs.archive import ArchiveJob, archive
+from twinlog.spark.jobs.restore import RestoreJob, read_map, restore
+from twinlog.wire.bodies import MessageQueue
+
+pytestmark = pytest.mark.timeout(400)
+
+
+def messages(topic, name, queue=0):
+    """(offset, body) of a queue, as a consumer reads it."""
+    place = MessageQueue(name, BROKER, queue)
+    with PullConsumer(topic.name_server, "restore-tests", register=False) as consumer:
+        end = consumer.max_offset(place)
+        return [(message.queue_offset, message.body) for message in consumer.messages(place, 0, end)]
+
+
+def commit(topic, group, offsets):
+    topic.create_group(group)
+    with PullConsumer(topic.name_server, group, register=False) as consumer:
+        for queue, offset in offsets.items():
+            consumer.commit(topic.queue(queue), offset)
+
+
+def committed(name_server, group, name, queues):
+    with PullConsumer(name_server, group, register=False) as consumer:
+        return {queue: consumer.committed(MessageQueue(name, BROKER, queue)) for queue in queues}
+
+
+@pytest.fixture(scope="module")
+def archived(spark, broker, _producer, tmp_path_factory):
+    """A topic of three queues, the last of them empty, and its archive."""
+    topic = Topic(broker.namesrv_address, _producer, "ToRestore", 3)
+    topic.send_numbers(600, queue=0)
+    _producer.send(Outgoing(topic.name, b"600", tags="hot", keys="k1", properties={"mine": "1"}), queue=topic.queue(1))
+    topic.send_numbers(9, queue=1, start=601)
+    root = tmp_path_factory.mktemp("archives") / "archive"
+    archive(spark, ArchiveJob(target=root, name_server=topic.name_server, topics=(topic.name,)))
+    return topic, root
+
+
+def job_for(archived, tmp_path, new="Restored", **more) -> RestoreJob:
+    topic, root = archived
+    source = {} if "stores" in more else {"archive": root}
+    base = {"name_server": topic.name_server, "topics": (topic.name,), "renames": {topic.name: new}}
+    return RestoreJob(**{**base, **source, "map_path": tmp_path / "map", **more})
+
+
+def test_a_topic_comes_back_in_order_with_its_map_and_its_groups(spark, archived, tmp_path):
+    topic, _ = archived
+    with Admin(topic.name_server) as admin:
+        admin.create_topic("Restored", queues=3)
+    with Producer(topic.name_server, "others") as others:  # new offsets differ from the old ones
+        others.send(Outgoing("Restored", b"before"), queue=MessageQueue("Restored", BROKER, 0))
+    commit(topic, "behind", {0: 250, 1: 0})
+    commit(topic, "done", {0: 600, 1: 10})
+    groups = {"groups": ("behind", "done"), "group_offsets": topic.name_server}
+    job = job_for(archived, tmp_path, from_offset=1, to_offset=599, **groups)
+    done = restore(spark, job)
+    assert (done.sent, done.present, done.copies, done.map_rows) == (607, 0, 0, 607)
+    assert messages(topic, "Restored", 0) == [(0, b"before"), *((n, b"%d" % n) for n in range(1, 599))]
+    assert [body for _, body in messages(topic, "Restored", 1)] == [b"%d" % n for n in range(601, 610)]
+    rows = read_map(spark, tmp_path / "map").where("queueId = 1").orderBy("oldOffset").collect()
+    assert [(row.brokerName, row.oldOffset, row.newTopic, row.newOffset) for row in rows] == [
+        (BROKER, n, "Restored", n - 1) for n in range(1, 10)
+    ]
+    assert committed(topic.name_server, "behind", "Restored", (0, 1)) == {0: 250, 1: 0}
+    assert committed(topic.name_server, "done", "Restored", (0, 1)) == {0: 599, 1: 9}
+    # The same again sends nothing; more of it sends the rest, behind what is there.
+    assert (restore(spark, job).sent, restore(spark, job_for(archived, tmp_path)).sent) == (0, 3)
+    assert [body for _, body in messages(topic, "Restored", 1)][-1] == b"600"
+    with PullConsumer(topic.name_server, "restore-tests", register=False) as consumer:
+        last = MessageQueue("Restored", BROKER, 1)
+        (hot,) = consumer.messages(last, 9, 10)
+    assert (hot.tags, hot.keys, hot.properties["mine"]) == ("hot", ["k1"], "1")
+    assert hot.properties["TWINLOG_ORIGIN"] == f"restore:ToRestore@{BROKER}@1@0"
+
+
+def test_a_missing_topic_is_made_like_the_source_by_time_and_from_a_store_of_java(spark, archived, tmp_path):
+    topic, _ = archived
+    store = golden.unpack("normal", tmp_path / "broker-x")
+    frame = spark.read.format("rocketmq_store").load(str(store)).where("topic = 'TopicA' and sysFlag & 4 = 0")
+    rows = frame.orderBy("commitLogOffset").selectExpr("queueId", "unix_millis(storeTimestamp) ms", "body").collect()
+    middle = rows[len(rows) // 2].ms
+    options = {"topics": ("TopicA",), "renames": {"TopicA": "FromJava"}, "stores": (str(store),), "from_ms": middle}
+    offsets = spark.read.format("rocketmq_store").option("kind", "consumer_offsets").load(str(store)).collect()
+    group = next(row.consumerGroup for row in offsets if row.topic == "TopicA")
+    job = job_for(archived, tmp_path, groups=(group,), group_offsets=str(store), **options)
+    done = restore(spark, job)
+    late = [row for row in rows if row.ms >= middle]
+    assert (done.sent, done.empty) == (sum(1 for row in late if row.body), sum(1 for row in late if not row.body))
+    assert done.empty == 1  # Java's tools put it there; brokers refuse such messages
+    (config,) = [
+        row
+        for row in spark.read.format("rocketmq_store").option("kind", "topic_configs").load(str(store)).collect()
+        if row.topic == "TopicA"
+    ]
+    with PullConsumer(topic.name_server, "restore-tests", register=False) as consumer:
+        assert len(consumer.queues("FromJava")) == config.writeQueueNums
+    assert {place.group for place in done.groups} == {group}
+    for queue in {row.queueId for row in rows}:
+        wanted = [row.body for row in late if row.queueId == queue and row.body]
+        assert [body for _, body in messages(topic, "FromJava", queue)] == wanted
+
+
+def test_what_cannot_be_restored_is_said(spark, archived, tmp_path):
+    topic, _ = archived
+    with Admin(topic.name_server) as admin:
+        admin.create_topic("Narrow", queues=1)
+    for more, told in (
+        ({"topics": ("Nothing",), "renames": {}}, "no message of topic Nothing in"),
+        ({"from_offset": 10_000}, "no message of ToRestore is within"),
+        ({"new": "Narrow"}, "has 1 writable queues on broker-dev, the source has 2"),
+        ({"name_server": "127.0.0.1:1"}, "127.0.0.1:1"),
+        ({"archive": tmp_path / "none"}, "there is no archive"),
+    ):
+        with pytest.raises(Exception, match=told) as raised:
+            restore(spark, job_for(archived, tmp_path, **more))
+        assert "Traceback" not in str(raised.value)
+    options = {"groups": ("nobody",), "group_offsets": topic.name_server}
+    with pytest.raises(BadOption, match="group nobody has no offset for ToRestore"):
+        restore(spark, job_for(archived, tmp_path, new="Wide", **options))
+
+
+def test_a_restore_killed_half_way_and_repeated_has_no_copies(spark, archived, tmp_path):
+    topic, root = archived
+    command = [sys.executable, "-m", "twinlog.cli.main", "pipeline", "restore", "--archive", str(root)]
+    command += ["-n", topic.name_server, "-t", topic.name, "--rename", f"{topic.name}=Killed", "--json"]
+    command += ["--map", str(tmp_path / "map"), "--master", "local[2]", "--conf", "spark.sql.shuffle.partitions=2"]
+    # One message per request, so that there is a middle.
+    run = subprocess.Popen([*command, "--batch", "1"], start_new_session=True, stdout=subprocess.DEVNULL)
+    limit = time.monotonic() + 120
+    with Admin(topic.name_server) as admin:
+        while (there := sent(admin, "Killed")) < 40:
+            assert run.poll() is None
+            assert time.monotonic() < limit, there
+            time.sleep(0.02)
+        os.killpg(run.pid, signal.SIGKILL)
+        run.wait()
+        assert 40 <= sent(admin, "Killed") < 610
+    done = restore(spark, job_for(archived, tmp_path, new="Killed"))
+    assert (done.map_rows, done.copies, done.sent + done.present) == (610, 0, 610)
+    assert done.present >= 40
+    assert [body for _, body in messages(topic, "Killed", 0)] == [b"%d" % n for n in range(600)]
+
+
+def sent(admin, name):
+    try:
+        return sum(offset.max_offset for offset in admin.topic_stats(name).values())
+    except ClientError:
+        return 0
