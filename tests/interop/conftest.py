@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 from tests.interop.clusters import Cluster, Clusters, run_scenarios, server_names
 from tests.interop.java_rocketmq import JavaRocketmq
 from tests.interop.toolchain import VERSIONS
+
+collect_ignore_glob = [] if importlib.util.find_spec("pyspark") else ["test_spark_*.py"]
 
 
 @pytest.fixture(scope="session")
