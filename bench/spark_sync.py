@@ -20,7 +20,8 @@ from tests.interop.twinlog_servers import Twinlog
 from bench.fleet import fleet
 from bench.rows import Row, console
 from bench.servers import cpu_seconds, running
-from twinlog.spark.jobs.sync.job import SyncRun, sync
+from twinlog.spark.jobs.progress import quiet
+from twinlog.spark.jobs.sync.job import SyncRun
 from twinlog.spark.jobs.sync.plan import SyncJob
 from twinlog.spark.options import ClusterOptions
 from twinlog.spark.session import start
@@ -33,7 +34,7 @@ BLOCK = 1 << 20
 TICK_SECONDS_MAX = 2.0
 
 
-def measure_sync_copy(folder: Path, *, rounds: int = 3, megabytes: int = 1024, body: int = 4096) -> list[Row]:
+def measure_sync_copy(folder: Path, *, rounds: int = 3, megabytes: int = 2048, body: int = 4096) -> list[Row]:
     """MB/s of a synchronisation from nothing, from the HA port and from the store directory, beside a plain copy."""
     spark = _session()
     by_ha = Row(f"sync of {megabytes} MiB of log from the HA port (Java's column: plain copy)", "MB/s", ">= 0.5")
@@ -69,7 +70,7 @@ def measure_fleet_tick(folder: Path, *, rounds: int = 5, brokers: int = 500) -> 
         fleet(folder / "fleet", names.address, brokers) as processes,
     ):
         job = SyncJob(to=str(folder / "to"), cluster=ClusterOptions(name_servers=(names.address,)))
-        run = SyncRun(job, os.cpu_count() or 1, lambda progress: None)
+        run = SyncRun(job, os.cpu_count() or 1, quiet)
         run.discover()
         for number in range(-2, rounds):  # the first tick copies everything, the second forgets the journals
             before, began = _cpu(processes), time.perf_counter()
@@ -90,7 +91,11 @@ def _session() -> SparkSession:
 
 
 def _sync(spark: SparkSession, cluster: ClusterOptions, to: Path, stores: dict[str, str]) -> int:
-    summary = sync(spark, SyncJob(to=str(to), cluster=cluster, stores=stores, once=True))
+    """A tick that copies everything, without the start of the query around it."""
+    run = SyncRun(SyncJob(to=str(to), cluster=cluster, stores=stores, once=True), os.cpu_count() or 1, quiet)
+    run.discover()
+    run.tick(spark.range(1), 0)
+    summary = run.summary()
     if summary.failed:
         raise RuntimeError(summary.failed[0].error)
     return summary.bytes_copied

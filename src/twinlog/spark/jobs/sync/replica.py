@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import struct
 import time
-import zlib
 from pathlib import Path
 from typing import Self
 
@@ -29,6 +28,7 @@ from twinlog.store.scan import RecordBatch
 from twinlog.store.segment import SEGMENT_NAME, segment_name
 from twinlog.store.store_lock import StoreLock, has_abort_marker, set_abort_marker
 from twinlog.store.walk import LogEnd, walk_log
+from twinlog.wire.checksum import crc32 as checksum
 from twinlog.wire.message import MAGIC_V1, MAGIC_V2
 
 _HEAD = struct.Struct(">iI20xq")  # size, magic, physical offset
@@ -276,7 +276,7 @@ class Replica:
     def _note_found(self, now_ms: int) -> None:
         begin, crc, at = self.state.end, 0, self.state.end
         while at < self.log_end and (chunk := self.commit_log.chunk(at, _CHUNK_BYTES)):
-            crc = zlib.crc32(chunk, crc)
+            crc = checksum(chunk, crc)
             at += len(chunk)
         self.commit(begin, crc, self._unnoted, source="found", milliseconds=0, now_ms=now_ms)
 
