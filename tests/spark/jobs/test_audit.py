@@ -281,6 +281,13 @@ def test_sides_that_are_no_pairs_are_refused(sides):
         pairs_of(sides)
 
 
+def test_a_log_may_lie_elsewhere(pair, tmp_path):
+    master, replica, _ = pair
+    (replica / "store" / "commitlog").rename(tmp_path / "log")
+    sides = parse_side(str(master / "store")), parse_side(f"{replica}/store@{tmp_path}/log")
+    assert compare_sides(*sides, settle_s=0.0, queues=True) == []
+
+
 def test_pairs_have_names_of_their_own():
     one, two = parse_side("/a"), parse_side("127.0.0.1:10911")
     assert pair_names([(one, two), (two, one), (one, two)]) == [

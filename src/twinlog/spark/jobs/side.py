@@ -51,15 +51,18 @@ class Side:
 
 
 def parse_side(text: str, options: ClusterOptions | None = None) -> Side:
-    """A directory, or host:port; a directory with such a name is a directory. What is in it is looked at later."""
+    """A directory, or host:port; a directory with such a name is a directory. What is in it is looked at later.
+
+    When storePathCommitLog is elsewhere: `STORE@DIR`, or `STORE@DIR,DIR`.
+    """
     options = options or ClusterOptions(name_servers=())
-    path = Path(text).absolute()
-    if path.is_dir():
-        return Side(str(path), path, (path / "commitlog",), options)
+    root, _, logs = text.partition("@") if "@" in text and not Path(text).is_dir() else (text, "", "")
+    path = Path(root).absolute()
+    if path.is_dir() or ("/" in root and not _ADDRESS.fullmatch(text)):
+        directories = tuple(Path(part).absolute() for part in logs.split(",") if part)
+        return Side(str(path), path, directories or (path / "commitlog",), options)
     if _ADDRESS.fullmatch(text):
         return Side(text, None, (), options)
-    if "/" in text:
-        return Side(str(path), path, (path / "commitlog",), options)
     raise BadOption(f"{text!r} is neither a store directory nor host:port of a broker: give one of them")
 
 

@@ -161,7 +161,7 @@ def look_at_pair(pair: str, master: Side, replica: Side, job: AuditJob) -> PairL
                 more.append(Finding(pair, "error", "consume queues are compared between store directories only"))
             else:
                 log = (look.begin, look.end)
-                more += compare_queues(pair, master.store, replica.store, log, unfinished=live)
+                more += compare_queues(pair, master, replica, log, unfinished=live)
     except _EXPECTED as error:
         more.append(Finding(pair, "error", _says(error)))
     return replace(look, findings=(*look.findings, *more))

@@ -7,11 +7,11 @@ logs have belong to the lag, and those before the later of the two first units t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 
 from twinlog.spark.jobs.audit.findings import Finding
+from twinlog.spark.jobs.side import Side
 from twinlog.store.consume_queue import FILL_SIZE
 from twinlog.store.offline import OfflineQueue, OfflineStore
 
@@ -19,10 +19,10 @@ _NAMES = ("physical_offset", "size", "tags_code")
 
 
 def compare_queues(
-    pair: str, master: Path, replica: Path, log: tuple[int, int], *, unfinished: bool
+    pair: str, master: Side, replica: Side, log: tuple[int, int], *, unfinished: bool
 ) -> Iterator[Finding]:
     """Every unit that differs, of records within `log`; a queue that a running broker has not written yet is lag."""
-    with OfflineStore(master) as one, OfflineStore(replica) as other:
+    with _open(master) as one, _open(replica) as other:
         ours = {(queue.kind, queue.topic, queue.queue_id): queue for queue in one.queues()}
         theirs = {(queue.kind, queue.topic, queue.queue_id): queue for queue in other.queues()}
     for key in sorted(ours.keys() | theirs.keys()):
@@ -32,6 +32,11 @@ def compare_queues(
             kind = "lag" if unfinished and side is not None else "unit"
             for number, offset in zip(numbers.tolist(), units["physical_offset"].tolist(), strict=True):
                 yield Finding(pair, kind, what, side, topic, None, "consume queue", queue_id, number, offset)
+
+
+def _open(side: Side) -> OfflineStore:
+    assert side.store is not None, side
+    return OfflineStore(side.store, commit_log_dirs=side.commit_log_dirs)
 
 
 def _differences(
