@@ -132,7 +132,7 @@ class _Group:
                     await _BrokerTick(self, pool, target, replica, report).run()
                 finally:
                     self._describe(replica, report)
-                    await asyncio.to_thread(replica.close)
+                    replica.close()
             except BrokerErrors as error:
                 report.error = "; ".join(filter(None, (report.error, str(error) or type(error).__name__)))
             report.seconds = time.monotonic() - began
@@ -209,7 +209,7 @@ class _BrokerTick:
 
     async def _sync_metadata(self) -> None:
         replica, address = self._replica, self._target.address
-        held = await asyncio.to_thread(replica.holds)
+        held = replica.holds()
         if held and await self._is_unchanged(held):
             return
         now_ms = _now_ms()
@@ -267,22 +267,18 @@ class _BrokerTick:
         )
         if isinstance(plan, Refuse):
             raise JoinRefused(self._advice(plan, master))
-        begin = await asyncio.to_thread(self._begin, plan, master, facts.segment_bytes or conf.segment_bytes)
-        if begin is not None:
-            await self._copy(contact, facts, conf, begin, master)
+        if not master.is_empty and not (replica.log_end == master.end == state.end):
+            begin = await asyncio.to_thread(self._begin, plan, master, facts.segment_bytes or conf.segment_bytes)
+            if begin < master.end:
+                await self._copy(contact, facts, conf, begin, master)
         if life and state.verified != life:
             state.verified = life
             await asyncio.to_thread(replica.save_state)
 
-    def _begin(self, plan: object, master: LogRange, segment_bytes: int) -> int | None:
-        """Where copying goes on; None when there is nothing to copy."""
-        replica = self._replica
-        if master.is_empty or (replica.log_end == master.end == replica.state.end):
-            return None
-        work = self._group.work
-        wanted = replica.begin_copy(master, segment_bytes, work.range_bytes_max, _now_ms())
-        begin = plan.at if isinstance(plan, Begin) else wanted
-        return None if begin >= master.end else begin
+    def _begin(self, plan: object, master: LogRange, segment_bytes: int) -> int:
+        """Get the replica ready; where copying goes on."""
+        wanted = self._replica.begin_copy(master, segment_bytes, self._group.work.range_bytes_max, _now_ms())
+        return plan.at if isinstance(plan, Begin) else wanted
 
     async def _copy(
         self, contact: MasterContact, facts: MasterFacts, conf: MasterConf, begin: int, master: LogRange
