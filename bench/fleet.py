@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import random
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,7 +27,6 @@ SMALL = {
     "brokerIP1": "127.0.0.1",
     "brokerIP2": "127.0.0.1",
     "bindAddress": "127.0.0.1",
-    "listenPort": "0",
     "mappedFileSizeCommitLog": str(64 * 1024),
     "mappedFileSizeConsumeQueue": "2000",
     "maxHashSlotNum": "100",
@@ -34,16 +35,17 @@ SMALL = {
     "registerNameServerPeriod": "60000",
 }
 MESSAGES = 20
+PORTS_EACH = 4  # a broker's own, two below it, and one above
 
 
 @contextlib.contextmanager
 def fleet(folder: Path, name_server: str, count: int) -> Iterator[list[subprocess.Popen[str]]]:
     """`count` brokers, registered and ready; they are killed at the end."""
-    processes = []
+    processes, port = [], _free_ports(count * PORTS_EACH)
     try:
         for first in range(0, count, BROKERS_PER_PROCESS):
             size = min(BROKERS_PER_PROCESS, count - first)
-            words = [sys.executable, "-m", "bench.fleet", str(folder), name_server, str(first), str(size)]
+            words = [sys.executable, "-m", "bench.fleet", str(folder), name_server, str(first), str(size), str(port)]
             processes.append(subprocess.Popen(words, stdout=subprocess.PIPE, text=True))
         for process in processes:
             assert process.stdout is not None
@@ -56,7 +58,7 @@ def fleet(folder: Path, name_server: str, count: int) -> Iterator[list[subproces
             process.wait()
 
 
-async def serve(folder: Path, name_server: str, first: int, count: int) -> None:
+async def serve(folder: Path, name_server: str, first: int, count: int, port: int) -> None:
     async with asyncio.TaskGroup() as tasks:
         for number in range(first, first + count):
             ready = asyncio.Event()
@@ -65,6 +67,7 @@ async def serve(folder: Path, name_server: str, first: int, count: int) -> None:
                 "brokerName": f"broker-{number:03d}",
                 "storePathRootDir": str(folder / f"broker-{number:03d}" / "store"),
                 "namesrvAddr": name_server,
+                "listenPort": str(port + number * PORTS_EACH + 2),
             }
             conf = load_broker_conf(text="", overrides=overrides, environment={})
             broker = Broker(dataclasses.replace(conf, path=None), on_ready=lambda _, ready=ready: ready.set())
@@ -72,6 +75,17 @@ async def serve(folder: Path, name_server: str, first: int, count: int) -> None:
             await ready.wait()
             _fill(broker)
         print("ready", flush=True)
+
+
+def _free_ports(count: int) -> int:
+    """The first of `count` free ports in a row, below those that the system gives to outgoing connections."""
+    for _ in range(200):
+        first = random.randrange(10_000, 32_000 - count)
+        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+            for port in range(first, first + count):
+                stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            return first
+    raise RuntimeError(f"no {count} ports in a row are free")
 
 
 def _fill(broker: Broker) -> None:
@@ -86,10 +100,10 @@ def _fill(broker: Broker) -> None:
 def main() -> None:
     import uvloop
 
-    folder, name_server, first, count = sys.argv[1:]
+    folder, name_server, first, count, port = sys.argv[1:]
     setup_logging("error", False)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(Path(folder), name_server, int(first), int(count)))
+        runner.run(serve(Path(folder), name_server, int(first), int(count), int(port)))
 
 
 if __name__ == "__main__":
