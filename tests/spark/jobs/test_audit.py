@@ -362,6 +362,16 @@ def test_a_java_replica_may_count_on_from_its_masters_version_while_rows_are_equ
     assert [one.kind for one in compare_once(offsets(90, 3), offsets(91, 2))] == ["metadata", "metadata"]
 
 
+def test_delay_offsets_that_a_live_java_replica_does_not_tell_are_a_note():
+    master = {**offsets(90), "delayOffset": {"3": {"offset": "5"}}}
+    looks = iter([(offsets(90), master)] * 2)
+    live = {"settle_s": 0, "replica_is_java": True}
+    (found,) = compare_metadata("pair", lambda: next(looks), replica_is_live=True, **live)
+    assert found.kind == "note" and "delay offsets" in found.what
+    (found,) = compare_metadata("pair", lambda: next(looks), replica_is_live=False, **live)
+    assert (found.kind, found.item) == ("metadata", "delayOffset")
+
+
 def test_stopped_stores_are_looked_at_once():
     looks = iter([(offsets(90), offsets(100))])
     assert len(compare_metadata("pair", lambda: next(looks), settle_s=0, sleep=lambda s: None)) == 1

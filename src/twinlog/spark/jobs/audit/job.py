@@ -155,7 +155,13 @@ def look_at_pair(pair: str, master: Side, replica: Side, job: AuditJob) -> PairL
         if job.metadata:
             snapshots = look_at_metadata(master, replica)
             settle_s = job.settle_s if live else 0.0
-            more += compare_metadata(pair, snapshots, settle_s=settle_s, replica_is_java=is_java(replica))
+            more += compare_metadata(
+                pair,
+                snapshots,
+                settle_s=settle_s,
+                replica_is_java=is_java(replica),
+                replica_is_live=replica.store is None,
+            )
         if job.queues:
             if master.store is None or replica.store is None:
                 more.append(Finding(pair, "error", "consume queues are compared between store directories only"))

@@ -18,6 +18,8 @@ from twinlog.spark.jobs.side import Side
 
 _LOOK_AGAIN_S = 3.0
 _NUMBERS = ("consumerOffset", "delayOffset")
+_DELAYS_HIDDEN = "delay offsets are not compared: a live Java replica has them in its files only"
+_OWN_COUNT = "the rows are equal; a Java replica counts its own changes on top of the master's version"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,25 +111,25 @@ def compare_metadata(
     *,
     settle_s: float,
     replica_is_java: bool = False,
+    replica_is_live: bool = False,
     sleep: Callable[[float], None] = time.sleep,
 ) -> list[Finding]:
     """The metadata differences that do not go away within `settle_s`; `look` gives (replica, master) as they are."""
+    hides_delays = replica_is_java and replica_is_live
     replica, master = look()
-    rows, first_master, waited = diff(master, replica), master, 0.0
+    rows, first_master, waited = _differences(master, replica, hides_delays), master, 0.0
     while rows and waited < settle_s:
         sleep(_LOOK_AGAIN_S)
         waited += _LOOK_AGAIN_S
         replica, master = look()
-        rows = [row for row in diff(master, replica) if not _has_followed(row, first_master, replica)]
+        rows = [
+            row for row in _differences(master, replica, hides_delays) if not _has_followed(row, first_master, replica)
+        ]
     counted_on = _counted_on(rows, master, replica) if replica_is_java else set()
-    findings = []
+    findings = [Finding(pair, "note", _DELAYS_HIDDEN)] if hides_delays else []
     for row in rows:
-        kind, what = "metadata", _explain(row)
-        if row.kind == "dataVersion" and row.key in counted_on:
-            kind, what = (
-                "note",
-                "the rows are equal; a Java replica counts its own changes on top of the master's version",
-            )
+        is_own_count = row.kind == "dataVersion" and row.key in counted_on
+        kind, what = ("note", _OWN_COUNT) if is_own_count else ("metadata", _explain(row))
         finding = Finding(pair, kind, what, None, row.kind, row.key, row.field)
         findings.append(replace(finding, master_value=row.left, replica_value=row.right))
     return findings
@@ -135,6 +137,11 @@ def compare_metadata(
 
 def look_at_metadata(master: Side, replica: Side) -> Callable[[], tuple[Snapshot, Snapshot]]:
     return lambda: (read_snapshot(replica), read_snapshot(master))
+
+
+def _differences(master: Snapshot, replica: Snapshot, hides_delays: bool) -> list[DiffRow]:
+    rows = diff(master, replica)
+    return [row for row in rows if "delayOffset" not in (row.kind, row.key)] if hides_delays else rows
 
 
 def _has_followed(row: DiffRow, first_master: Snapshot, replica: Snapshot) -> bool:
