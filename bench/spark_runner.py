@@ -1,0 +1,154 @@
+"""A Spark session in a process of its own, which runs the jobs it is told on standard input.
+
+    python -m bench.spark_runner local[2]
+
+Every line is a JSON object: what to read, and where to put it. The answer has the rows, the seconds, the CPU seconds
+of Spark with its Python workers, and the largest of these workers in MB.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from twinlog.spark.session import start
+
+ROOT = Path(__file__).parent.parent
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Runner:
+    """The other end of the pipe."""
+
+    def __init__(self, master: str, jars: str = "") -> None:
+        command = [sys.executable, "-m", "bench.spark_runner", master, jars]
+        self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def run(self, **job: Any) -> dict[str, float]:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(json.dumps(job) + "\n")
+        self._process.stdin.flush()
+        for line in self._process.stdout:
+            if line.startswith('{"rows"'):
+                return json.loads(line)
+        raise RuntimeError(f"Spark ended while it ran {job}")
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
+@contextlib.contextmanager
+def spark_runner(master: str, jars: str = "") -> Iterator[Runner]:
+    runner = Runner(master, jars)
+    try:
+        yield runner
+    finally:
+        runner.close()
+
+
+def _run(spark, job: dict[str, Any]) -> dict[str, float]:
+    if "range" in job:
+        frame = spark.range(0, job["range"], 1, 8)
+    else:
+        reader = spark.read.format(job["format"]).options(**job["options"])
+        frame = (reader.schema(job["schema"]) if job.get("schema") else reader).load(job.get("path"))
+    if job.get("select"):
+        frame = frame.selectExpr(*job["select"])
+    from pyspark.sql import Observation
+    from pyspark.sql.functions import count, lit
+
+    seen = Observation()
+    frame = frame.observe(seen, count(lit(1)).alias("rows"))
+    with _watched() as watched:
+        begun, before = time.perf_counter(), _cpu(_tree())
+        writer = frame.write.format(job.get("to", "noop")).options(**job.get("to_options", {}))
+        writer.mode("append" if job.get("to") else "overwrite").save()
+        seconds = time.perf_counter() - begun
+    return {
+        "rows": seen.get["rows"],
+        "seconds": seconds,
+        "cpu": _cpu(_tree()) - before,
+        "worker_mb": max(watched, default=0.0),
+    }
+
+
+@contextlib.contextmanager
+def _watched() -> Iterator[list[float]]:
+    """The resident MB of the largest Python worker, sampled while the block runs."""
+    sizes: list[float] = []
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.2):
+            sizes.extend(_resident_mb(pid) for pid in _tree() if _is_worker(pid))
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield sizes
+    finally:
+        over.set()
+        thread.join()
+
+
+def _tree() -> list[int]:
+    """All processes below this one."""
+    parents: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parents.setdefault(int(_stat(path)[1]), []).append(int(path.name))
+    found, waiting = [], [os.getpid()]
+    while waiting:
+        children = parents.get(waiting.pop(), [])
+        found += children
+        waiting += children
+    return found
+
+
+def _cpu(pids: list[int]) -> float:
+    """CPU seconds of these processes and of those they have waited for."""
+    total = 0
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            total += sum(map(int, _stat(Path(f"/proc/{pid}"))[11:15]))
+    return total / _TICKS
+
+
+def _stat(path: Path) -> list[str]:
+    return (path / "stat").read_text().rsplit(")", 1)[1].split()
+
+
+def _is_worker(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return b"pyspark" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
+
+
+def _resident_mb(pid: int) -> float:
+    """What the process holds in memory, mapped files included."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def main() -> None:
+    master, jars = sys.argv[1], sys.argv[2]
+    conf = {"spark.driver.memory": "2g", "spark.log.level": "ERROR"} | ({"spark.jars": jars} if jars else {})
+    spark = start("bench", master=master, conf=conf)
+    for line in sys.stdin:
+        print(json.dumps(_run(spark, json.loads(line))), flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
