@@ -7,12 +7,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.spark.topics import numbers
-from tests.spark.written import frame, numbered, rows_of, task, write
+from tests.spark.written import NamedTopic, frame, numbered, rows_of, task, write
 
 from twinlog.broker.embedded import EmbeddedBroker
 from twinlog.client.sync import Admin
+from twinlog.net.errors import RequestTimeout
 from twinlog.spark import stamped_write
 from twinlog.spark.errors import CannotWrite
+from twinlog.spark.stamp_lookup import StampLookup
 from twinlog.spark.stamps import LAYOUT_PROPERTY, STAMP_PROPERTY
 
 pytestmark = pytest.mark.timeout(120)
@@ -132,16 +134,29 @@ def test_rows_in_another_order_are_an_error_and_not_a_loss(make_topic):
         write(topic, numbered(100, start=1), write_id="order")
 
 
+def test_a_look_up_that_fails_is_asked_again(make_topic, monkeypatch):
+    topic = make_topic()
+    write(topic, numbered(100), write_id="asked")
+    left = [3]
+    real = StampLookup._ask
+
+    def ask(self, address, commands):
+        if left[0]:
+            left[0] -= 1
+            raise RequestTimeout(address, commands[0].code, 1)
+        return real(self, address, commands)
+
+    monkeypatch.setattr(StampLookup, "_ask", ask)
+    assert write(topic, numbered(100), write_id="asked").skipped == 100
+    left[0] = 3
+    with pytest.raises(RequestTimeout):
+        write(topic, numbered(100), write_id="asked", numRetries=1)
+
+
 def test_a_broker_without_an_index_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(stamped_write, "_indexed", set())
     with EmbeddedBroker(tmp_path, {"messageIndexEnable": "false"}) as broker:
         with Admin(broker.namesrv_address) as admin:
             admin.create_topic("T", queues=1)
-
-        class Given:
-            @staticmethod
-            def options(**more):
-                return {"nameServer": broker.namesrv_address, "topic": "T", **{n: str(v) for n, v in more.items()}}
-
         with pytest.raises(CannotWrite, match=r"topic T broker broker-dev queue 0.*messageIndexEnable=true"):
-            write(Given, numbered(10), write_id="blind")
+            write(NamedTopic(broker.namesrv_address, "T"), numbered(10), write_id="blind")

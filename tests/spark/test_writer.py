@@ -1,5 +1,6 @@
 """Writing to a real broker, without a JVM."""
 
+import pickle
 import socket
 import time
 from dataclasses import replace
@@ -7,8 +8,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyspark.sql.types import BinaryType, StructField, StructType
 from tests.spark.topics import BROKER, numbers
-from tests.spark.written import frame, numbered, rows_of, task, write
+from tests.spark.written import NamedTopic, frame, numbered, rows_of, task, write
 
 from twinlog.broker.embedded import EmbeddedBroker
 from twinlog.client.errors import NoRoute
@@ -18,6 +20,7 @@ from twinlog.net.errors import ConnectionLost, NetError
 from twinlog.spark import remoting
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.errors import CannotWrite
+from twinlog.spark.source import RocketmqSource
 from twinlog.wire.bodies import MessageQueue
 from twinlog.wire.codes import RequestCode, ResponseCode
 
@@ -126,6 +129,22 @@ def test_a_task_without_rows_asks_nobody(make_topic):
     topic = make_topic()
     assert write(topic, numbered(0), nameServer="127.0.0.1:1").rows == 0
     assert write(topic, nameServer="127.0.0.1:1", write_id="q").rows == 0
+
+
+def test_the_writers_of_spark_write_tell_and_need_to_know_their_batch(make_topic, caplog):
+    topic = make_topic(queues=1)
+    schema = StructType([StructField("body", BinaryType())])
+    source = RocketmqSource(topic.options())
+    written = source.writer(schema, overwrite=False).write(iter([numbered(5)]))
+    streamed = source.streamWriter(schema, overwrite=False).write(iter([numbered(5, 5)]))
+    assert topic.read() == numbers(10)
+    with caplog.at_level("INFO", "twinlog"):
+        source.writer(schema, overwrite=False).commit([pickle.loads(pickle.dumps(written)), None])
+        source.streamWriter(schema, overwrite=False).abort([streamed], 7)
+    assert "rows=5" in caplog.text and topic.key(0) in caplog.text and "batch=7" in caplog.text
+    stamped = RocketmqSource(topic.options(idempotent="true")).streamWriter(schema, overwrite=False)
+    with pytest.raises(CannotWrite, match="foreachBatch with a writeId"):
+        stamped.write(iter([numbered(5)]))
 
 
 def test_credentials_sign_every_request(make_topic, monkeypatch):
@@ -237,20 +256,12 @@ def test_a_broker_that_stays_away_is_named_with_every_try(tmp_path):
     with EmbeddedBroker(tmp_path) as broker:
         with Admin(broker.namesrv_address) as admin:
             admin.create_topic("T", queues=1)
-        made = task(FakeTopic(broker.namesrv_address, "T"), numRetries=2)
+        made = task(NamedTopic(broker.namesrv_address, "T"), numRetries=2)
         made._cluster.route("T")
     for connection in list(remoting._connections.values()):
         connection.close()
     with pytest.raises(CannotWrite, match=r"topic T broker broker-dev queue 0 .*not stored after 3 tries: 1\..*3\."):
         made.run(iter([numbered(5)]))
-
-
-class FakeTopic:
-    def __init__(self, name_server: str, name: str) -> None:
-        self._given = {"nameServer": name_server, "topic": name}
-
-    def options(self, **more: object) -> dict[str, str]:
-        return {name: str(value) for name, value in {**self._given, **more}.items()}
 
 
 @pytest.fixture

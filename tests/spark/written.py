@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import pyarrow as pa
 from tests.spark.topics import Topic
 
@@ -10,6 +12,22 @@ from twinlog.spark.write_task import TaskPlace, TaskResult, TaskWrite
 
 MAPS = pa.map_(pa.string(), pa.string())
 _TYPES = {"body": pa.binary(), "flag": pa.int32(), "delayLevel": pa.int32(), "queueId": pa.int32(), "properties": MAPS}
+
+
+class Place(Protocol):
+    """A topic as far as a writer needs to know it."""
+
+    def options(self, **more: object) -> dict[str, str]: ...
+
+
+class NamedTopic:
+    """A topic of a broker that a test has started for itself."""
+
+    def __init__(self, name_server: str, name: str) -> None:
+        self._given = {"nameServer": name_server, "topic": name}
+
+    def options(self, **more: object) -> dict[str, str]:
+        return {name: str(value) for name, value in {**self._given, **more}.items()}
 
 
 def frame(rows: list[dict]) -> pa.RecordBatch:
@@ -26,13 +44,13 @@ def numbered(count: int, start: int = 0, **columns: object) -> pa.RecordBatch:
 
 
 def write(
-    place: Topic, *batches: pa.RecordBatch, write_id: str = "", batch_id: int = 0, partition: int = 0, **more: object
+    place: Place, *batches: pa.RecordBatch, write_id: str = "", batch_id: int = 0, partition: int = 0, **more: object
 ) -> TaskResult:
     """Write as one task of a Spark job would; with a `write_id`, idempotently. topic="" leaves it to the rows."""
     return task(place, write_id, batch_id, partition, **more).run(iter(batches))
 
 
-def task(place: Topic, write_id: str = "", batch_id: int = 0, partition: int = 0, **more: object) -> TaskWrite:
+def task(place: Place, write_id: str = "", batch_id: int = 0, partition: int = 0, **more: object) -> TaskWrite:
     stamped = {"idempotent": "true"} if write_id else {}
     options = write_options({**place.options(retryPauseMs=10, **more), **stamped}, streaming=True)
     return TaskWrite(options, TaskPlace(write_id, batch_id, partition))

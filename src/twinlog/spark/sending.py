@@ -30,7 +30,6 @@ from twinlog.wire.fields import encode_fields
 from twinlog.wire.headers import SendHeaderV2
 
 log = get_logger(__name__)
-_PAUSE_S_MAX = 2.0
 _AVOID_S = 10.0
 _AGAIN_CODES = (  # as Java's producer: another try, or another broker, may do
     ResponseCode.SYSTEM_ERROR,
@@ -148,8 +147,11 @@ class Sender:
             try:
                 self._send(lane)
             except (NetError, ClientError) as error:
-                address = self._address(lane) or ""
-                self._lose(address, [lane, *self._flown_to(address)], error)
+                # What waits for the same broker has failed with it; one pause serves all.
+                broker = lane.queue.broker_name
+                same = [one for one in self._lanes if one.waiting and one.queue.broker_name == broker]
+                self._lose(self._address(lane) or "", same, error)
+                return
 
     def _send(self, lane: Lane) -> None:
         if lane.in_doubt and self._memory is not None and self._drop_stored(lane):
@@ -264,7 +266,7 @@ class Sender:
             raise CannotWrite(f"{_place(worst)}: not stored after {len(worst.told)} tries: {tries}")
         self.tally.retries += len(lanes)
         log.warning("a send failed, trying again with a fresh route", where=_place(worst), error=told)
-        time.sleep(min(_PAUSE_S_MAX, self._options.retry_pause_ms / 1000 * 2 ** (len(worst.told) - 1)))
+        time.sleep(self._options.pause_s(len(worst.told)))
         for topic in {lane.queue.topic for lane in lanes}:
             try:
                 self._cluster.route(topic, fresh=True)

@@ -14,18 +14,26 @@ asks. Three properties keep that cheap and right:
 
 from __future__ import annotations
 
+import contextlib
+import time
+
+from twinlog.client.errors import ClientError
 from twinlog.client.routes import TopicRoute
+from twinlog.net.errors import NetError
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.errors import CannotWrite
 from twinlog.spark.offsets import where
 from twinlog.spark.sending import Lane, Request
 from twinlog.spark.stamp_lookup import SCHEDULE_TOPIC, StampLookup, stored_prefix
 from twinlog.spark.stamps import LAYOUT_PROPERTY, Stamps
+from twinlog.spark.write_options import WriteOptions
 from twinlog.spark.write_queues import BLOCK_ROWS, layout_text, parse_layout
 from twinlog.spark.write_rows import EncodedRows
+from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import MessageQueue
 from twinlog.wire.message import Message
 
+log = get_logger(__name__)
 _BLOCKS_ASKED_MIN = 64
 _indexed: set[str] = set()  # addresses of brokers that were seen to find a message by its key
 
@@ -33,10 +41,11 @@ _indexed: set[str] = set()  # addresses of brokers that were seen to find a mess
 class StampedWrite:
     """Looks up what brokers hold of one task's rows; close it."""
 
-    def __init__(self, stamps: Stamps, cluster: Cluster, lookup: StampLookup) -> None:
+    def __init__(self, stamps: Stamps, cluster: Cluster, options: WriteOptions) -> None:
         self._stamps = stamps
         self._cluster = cluster
-        self._lookup = lookup
+        self._options = options
+        self._lookup = StampLookup(options.cluster)
         self._entered: set[str] = set()
 
     def close(self) -> None:
@@ -64,17 +73,17 @@ class StampedWrite:
             )
         return before
 
-    def stored(self, lane: Lane, rows: EncodedRows, begin: int, end: int) -> int:
+    def stored(self, lane: Lane, rows: EncodedRows, begin: int, end: int, *, tries: int | None = None) -> int:
         """How many of these rows, all of `lane` and in its order, its broker holds already."""
-        first, last = self._is_stored(lane, rows, [begin, end - 1])
+        first, last = self._is_stored(lane, rows, [begin, end - 1], tries)
         if not first or last:
             return end - begin if last else 0
-        return stored_prefix(end - begin, lambda row: self._is_stored(lane, rows, [begin + row])[0])
+        return stored_prefix(end - begin, lambda row: self._is_stored(lane, rows, [begin + row], tries)[0])
 
     def stored_of(self, lane: Lane, request: Request) -> int:
-        """The same for a request that may or may not have arrived."""
+        """The same for a request that may or may not have arrived; whoever sent it tries again if this fails."""
         self._entered.discard(self._address(lane.queue))
-        return self.stored(lane, request.rows, request.begin, request.end)
+        return self.stored(lane, request.rows, request.begin, request.end, tries=1)
 
     def check_index(self, lane: Lane, rows: EncodedRows, row: int) -> None:
         """CannotWrite unless the broker finds a message that it has acknowledged: not every broker keeps an index."""
@@ -89,13 +98,14 @@ class StampedWrite:
             )
         _indexed.add(address)
 
-    def _is_stored(self, lane: Lane, rows: EncodedRows, wanted: list[int]) -> list[bool]:
+    def _is_stored(self, lane: Lane, rows: EncodedRows, wanted: list[int], tries: int | None = None) -> list[bool]:
         topic, broker_name = lane.queue.topic, lane.queue.broker_name
         keys = [self._stamps.key(topic, int(rows.sequences[row])) for row in wanted]
         found: list[Message | None] = [None] * len(wanted)
         for delayed in {bool(rows.delays[row]) for row in wanted}:
             some = [n for n, row in enumerate(wanted) if bool(rows.delays[row]) == delayed]
-            answers = self._find(topic, broker_name, SCHEDULE_TOPIC if delayed else topic, [keys[n] for n in some])
+            kept_in = SCHEDULE_TOPIC if delayed else topic
+            answers = self._find(topic, broker_name, kept_in, [keys[n] for n in some], tries)
             for n, message in zip(some, answers, strict=True):
                 found[n] = message
         for row, message in zip(wanted, found, strict=True):
@@ -107,15 +117,28 @@ class StampedWrite:
                 )
         return [message is not None for message in found]
 
-    def _find(self, topic: str, broker_name: str, kept_in: str, keys: list[str]) -> list[Message | None]:
-        address = self._address(MessageQueue(topic, broker_name, 0))
-        if address not in self._entered:
-            self._lookup.wait_until_entered(address)
-            self._entered.add(address)
-        return self._lookup.find(address, kept_in, keys)
+    def _find(
+        self, topic: str, broker_name: str, kept_in: str, keys: list[str], tries: int | None = None
+    ) -> list[Message | None]:
+        tries = 1 + self._options.retries if tries is None else tries
+        for failures in range(1, tries + 1):
+            try:
+                address = self._address(MessageQueue(topic, broker_name, 0))
+                if address not in self._entered:
+                    self._lookup.wait_until_entered(address)
+                    self._entered.add(address)
+                return self._lookup.find(address, kept_in, keys)
+            except (NetError, ClientError) as error:
+                if failures == tries:
+                    raise
+                log.warning("a look-up failed, trying again with a fresh route", broker=broker_name, error=str(error))
+            time.sleep(self._options.pause_s(failures))
+            with contextlib.suppress(NetError, ClientError):
+                self._cluster.route(topic, fresh=True)
+        raise AssertionError("there is at least one try")
 
     def _address(self, queue: MessageQueue) -> str:
         address = self._cluster.route(queue.topic).master_of(queue.broker_name)
         if address is None:
-            raise CannotWrite(f"{where(queue)}: no master is registered that could tell what it holds; start it again")
+            raise ClientError(f"{where(queue)}: no master is registered that could tell what it holds; start it again")
         return address

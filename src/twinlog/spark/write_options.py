@@ -32,6 +32,7 @@ _BOTH = (
     "fetchOffset.retryIntervalMs",
 )
 _BATCH = ("writeId",)
+_PAUSE_S_MAX = 2.0
 _SPARKS_OWN = ("checkpointLocation", "queryName", "path")  # Spark hands them to every sink
 
 
@@ -54,6 +55,10 @@ class WriteOptions:
     drops_reserved: bool = False
     idempotent: bool = False
     write_id: str | None = None
+
+    def pause_s(self, failures: int) -> float:
+        """How long to wait after so many failures in a row."""
+        return min(_PAUSE_S_MAX, self.retry_pause_ms / 1000 * 2 ** (failures - 1))
 
 
 def write_options(given: Mapping[str, str], *, streaming: bool) -> WriteOptions:

@@ -14,7 +14,6 @@ import pyarrow as pa
 from twinlog.client.errors import NoRoute
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.sending import Lane, Request, Sender
-from twinlog.spark.stamp_lookup import StampLookup
 from twinlog.spark.stamped_write import StampedWrite
 from twinlog.spark.stamps import LAYOUT_PROPERTY, STAMP_PROPERTY, Stamps
 from twinlog.spark.write_options import WriteOptions
@@ -72,7 +71,7 @@ class TaskWrite:
         self._before: StampedWrite | None = None
         if options.idempotent:
             self._stamps = Stamps(place.write_id, place.batch_id, place.partition_id)
-            self._before = StampedWrite(self._stamps, self._cluster, StampLookup(options.cluster))
+            self._before = StampedWrite(self._stamps, self._cluster, options)
             self._start = place.partition_id + place.batch_id
         else:
             self._stamps = Stamps(uuid.uuid4().hex, place.batch_id, place.partition_id)
