@@ -15,15 +15,10 @@ LATEST = Path(__file__).parent / "results" / "latest.json"
 PICTURE = Path(__file__).parent.parent / "docs" / "metadata-growth.svg"
 _TOPICS = (1_000, 10_000, 100_000)
 _WHOLE = "bytes of the topic table, which a Java replica gets at every tick"
-_LINES = (  # what the row is called, what the line is called, which side, colour
-    (
-        "bytes of the topic table, which a Java replica gets at every tick",
-        "Java: the whole topic table",
-        "java",
-        "#d9480f",
-    ),
-    ("bytes of a tick with one changed topic", "Twinlog: one topic changed", "twinlog", "#1971c2"),
-    ("bytes of an idle tick", "Twinlog: nothing changed", "twinlog", "#2f9e44"),
+_LINES = (  # what the row is called, what the line is called, which side, colour, labels above or below
+    (_WHOLE, "Java: the whole topic table", "java", "#d9480f", -9),
+    ("bytes of a tick with one changed topic", "Twinlog: one topic changed", "twinlog", "#1971c2", -9),
+    ("bytes of an idle tick", "Twinlog: nothing changed", "twinlog", "#2f9e44", 18),
 )
 _LEFT, _TOP, _WIDTH, _HEIGHT = 80, 40, 440, 240
 _DECADES = (2, 8)  # the axis goes from 100 bytes to 100 MB
@@ -39,14 +34,14 @@ def draw(rows: dict[str, dict]) -> str:
     for topics in _TOPICS:
         parts.append(_text(_x(topics), _TOP + _HEIGHT + 20, f"{topics:,}", "middle"))
     parts.append(_text(_LEFT + _WIDTH / 2, _TOP + _HEIGHT + 42, "topics", "middle"))
-    for row, name, side, colour in _LINES:
+    for row, name, side, colour, label in _LINES:
         points = [(topics, _figure(rows, topics, row, side)) for topics in _TOPICS]
         path = " ".join(f"{_x(topics):.1f},{_y(value):.1f}" for topics, value in points)
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2.5"/>')
         for topics, value in points:
             parts.append(f'<circle cx="{_x(topics):.1f}" cy="{_y(value):.1f}" r="4" fill="{colour}"/>')
-            parts.append(_text(_x(topics), _y(value) - 9, _bytes(value), "middle"))
-        parts.append(_text(_LEFT + _WIDTH + 14, _y(points[-1][1]) + 4, name, "start", colour=colour))
+            parts.append(_text(_x(topics), _y(value) + label, _bytes(value), "middle"))
+        parts.append(_text(_LEFT + _WIDTH + 14, _y(points[-1][1]) + 4 + label / 2, name, "start", colour=colour))
     size = f'width="{_LEFT + _WIDTH + 230}" height="{_TOP + _HEIGHT + 56}"'
     style = 'font-family="sans-serif" font-size="13"'
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>\n' + "\n".join(parts) + "\n</svg>\n"
