@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from twinlog.metadata.tables import open_tables
 from twinlog.spark.errors import BadOption
-from twinlog.spark.jobs.sync.broker_service import read_master_conf, whole_revisions
+from twinlog.spark.jobs.sync.broker_service import BrokerReport, read_master_conf, whole_revisions
+from twinlog.spark.jobs.sync.job import is_behind
 from twinlog.spark.jobs.sync.metadata_changes import adopt_again, differences, image_of, versions_of
 from twinlog.spark.jobs.sync.plan import (
     BrokerTarget,
@@ -108,6 +109,17 @@ def test_brokers_that_copy_at_once_share_the_time_of_a_tick():
     assert copy_share_ms(8000, 8) == 4000
     assert copy_share_ms(8000, 1000) == 500
     assert copy_share_ms(100, 1000) == 100
+
+
+def test_another_round_is_worth_it_only_while_it_brings_the_replica_closer():
+    def report(**more):
+        return BrokerReport("a", begin=10, master_end=100, **more)
+
+    assert is_behind(report(end=50), 90)
+    assert not is_behind(report(end=90), 90)
+    assert not is_behind(report(end=10), 90), "nothing came"
+    assert not is_behind(report(end=50, error="lost"), 90)
+    assert not is_behind(report(end=100), 120), "the master lost its tail"
 
 
 def test_a_masters_configuration_tells_where_its_log_is_served():

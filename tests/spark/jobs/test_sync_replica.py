@@ -16,10 +16,10 @@ from twinlog.replication.replica_link import Append
 from twinlog.spark.jobs.sync import copy
 from twinlog.spark.jobs.sync.copy import Limits, copy_log
 from twinlog.spark.jobs.sync.metadata_changes import image_of
-from twinlog.spark.jobs.sync.replica import Replica
+from twinlog.spark.jobs.sync.replica import Replica, ReplicaInUse
 from twinlog.spark.jobs.sync.replica_state import Entry, SyncFolder
 from twinlog.spark.jobs.sync.whole_records import WholeRecords
-from twinlog.store.errors import DamagedTransfer, StoreError, StoreLocked
+from twinlog.store.errors import DamagedTransfer, StoreError
 from twinlog.wire.bodies import DataVersion, TopicConfig
 
 COUNT = 250
@@ -251,7 +251,7 @@ def test_a_log_that_was_taken_away_makes_another_replica(tmp_path, master_log):
 
 
 def test_a_directory_in_use_by_a_broker_is_refused(tmp_path):
-    with open_store(tmp_path), pytest.raises(StoreLocked, match="locked by a running broker"):
+    with open_store(tmp_path), pytest.raises(ReplicaInUse, match="locked by a running broker"):
         Replica.open(tmp_path / "store")
     assert settings_at(tmp_path).root_dir == str(tmp_path / "store")
 

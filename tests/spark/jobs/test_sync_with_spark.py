@@ -189,7 +189,7 @@ def test_kill_9_of_the_command_in_the_middle_of_a_copy_loses_and_repeats_nothing
         ]
         command = [sys.executable, "-m", "twinlog.cli.main", "pipeline", "sync", *words]
         with open(tmp_path / "output", "wb") as output:
-            first = subprocess.Popen([*command, "--every", "30s"], stdout=output, stderr=output)
+            first = subprocess.Popen([*command, "--every", "2s"], stdout=output, stderr=output)
             try:
                 wait_for(lambda: state_of(to / "broker-a").end > 0, first, tmp_path / "output")
             finally:

@@ -78,23 +78,26 @@ def sync(
     """Synchronise until `stop` is set or the query is interrupted; with `job.once`, until all are caught up."""
     run = SyncRun(check_job(job), job.cores or _cores(spark), report)
     run.discover()
+    stop = stop or threading.Event()
+    if _is_connect(spark):
+        run.run_without_query(spark, stop)
+        return run.summary()
     ticks = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
     writer = ticks.writeStream.queryName("twinlog-sync").foreachBatch(run.tick)
     writer = writer.option("checkpointLocation", str(job.checkpoint_path.absolute()))
     every = f"{job.every_ms} milliseconds"
     query = (writer.trigger(availableNow=True) if job.once else writer.trigger(processingTime=every)).start()
     try:
-        while query.isActive and not (stop is not None and stop.is_set()):
+        while query.isActive and not stop.is_set():
             query.awaitTermination(_LOOK_SECONDS)
     except KeyboardInterrupt:
-        pass
+        stop.set()
     except Exception:
-        if run.error is not None:
-            raise run.error from None
-        raise
+        if run.error is None:
+            raise
     finally:
-        if query.isActive:
-            query.stop()
+        run.finish()
+        query.stop()
     if run.error is not None:
         raise run.error
     return run.summary()
@@ -112,6 +115,8 @@ class SyncRun:
         self._status: dict[str, BrokerStatus] = {}
         self._began = time.monotonic()
         self._ticks = 0
+        self._busy = threading.Lock()
+        self._finished = False
         self.error: Exception | None = None
 
     def discover(self) -> None:
@@ -126,22 +131,41 @@ class SyncRun:
 
     def tick(self, frame: DataFrame, batch_id: int) -> None:
         """One micro-batch."""
-        try:
-            if self._ticks:
-                self._discover_again()
-            goals: dict[str, int] = {}
-            targets = list(self._targets.values())
-            while True:
-                reports = self.round(frame.sparkSession, targets)
-                for one in reports:
-                    goals.setdefault(one.broker, one.master_end)
-                behind = {one.broker for one in reports if not one.error and one.end < goals[one.broker]}
-                targets = [one for one in targets if one.name in behind]
-                if not self._job.once or not targets:
-                    break
-        except Exception as error:
-            self.error = error
-            raise
+        with self._busy:
+            if self._finished:
+                return
+            try:
+                self._tick(frame.sparkSession)
+            except Exception as error:
+                self.error = error
+                raise
+
+    def finish(self) -> None:
+        """Begin no tick any more, and wait for the one under way: it is not long."""
+        self._finished = True
+        if self._busy.acquire(timeout=2 * self._job.every_ms / 1000 + _FIRST_LOCK_WAIT_S):
+            self._busy.release()
+
+    def run_without_query(self, spark: SparkSession, stop: threading.Event) -> None:
+        """The ticks without a query around them: over Connect, its batches would run in another process than this."""
+        while not stop.is_set():
+            began = time.monotonic()
+            self._tick(spark)
+            if self._job.once:
+                return
+            stop.wait(max(0.0, self._job.every_ms / 1000 - (time.monotonic() - began)))
+
+    def _tick(self, spark: SparkSession) -> None:
+        if self._ticks:
+            self._discover_again()
+        goals: dict[str, int] = {}
+        targets = list(self._targets.values())
+        while targets:
+            reports = self.round(spark, targets)
+            for one in reports:
+                goals.setdefault(one.broker, one.master_end)
+            behind = {one.broker for one in reports if is_behind(one, goals[one.broker])}
+            targets = [one for one in targets if one.name in behind] if self._job.once else []
         self._ticks += 1
 
     def round(self, spark: SparkSession, targets: list[BrokerTarget]) -> list[BrokerReport]:
@@ -156,8 +180,6 @@ class SyncRun:
             range_bytes_max=job.range_bytes_max,
             lock_wait_s=0.0 if self._ticks else _FIRST_LOCK_WAIT_S,
         )
-        if not work.groups:
-            return []
         numbers = spark.range(0, len(work.groups), 1, len(work.groups))
         rows = numbers.mapInArrow(_task(work), _REPORT_COLUMNS).collect()
         reports = [msgspec.json.decode(row.report, type=BrokerReport) for row in rows]
@@ -222,6 +244,15 @@ class SyncRun:
             raise BrokerRefused(RequestCode.GET_BROKER_CONFIG, answer.code, answer.remark, address)
         name = read_lines(bytes(answer.body)).get("brokerName", "")
         return BrokerTarget(name, address, self._job.stores.get(name))
+
+
+def is_behind(report: BrokerReport, goal: int) -> bool:
+    """Whether another round would bring the replica closer to where its master was."""
+    return not report.error and report.begin < report.end < min(goal, report.master_end)
+
+
+def _is_connect(spark: SparkSession) -> bool:
+    return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def _task(work: TickWork) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

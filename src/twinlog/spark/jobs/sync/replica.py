@@ -22,8 +22,8 @@ from twinlog.spark.jobs.sync.metadata_changes import Image, adopt_again, differe
 from twinlog.spark.jobs.sync.replica_state import Change, Entry, RangeDigest, ReplicaState, SyncFolder, new_identity
 from twinlog.spark.jobs.sync.whole_records import Whole
 from twinlog.store.commit_log import CommitLog
-from twinlog.store.errors import SegmentSizeMismatch, StoreLocked
-from twinlog.store.file_ops import FILE_OPS, FileOps
+from twinlog.store.errors import OffsetGap, SegmentSizeMismatch, StoreError, StoreLocked
+from twinlog.store.file_ops import FileOps
 from twinlog.store.scan import RecordBatch
 from twinlog.store.segment import SEGMENT_NAME, segment_name
 from twinlog.store.store_lock import StoreLock, has_abort_marker, set_abort_marker
@@ -44,6 +44,35 @@ CONFIG_FILES = (
 )
 
 
+class ReplicaInUse(StoreError):
+    """Somebody else has the directory."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(
+            f"{root} is locked by a running broker or another synchronisation: stop it, or copy to another directory"
+        )
+
+
+class SparseFiles(FileOps):
+    """Segments take space as they are written: hundreds of idle replicas would otherwise fill a disk with zeros."""
+
+    def allocate(self, path: Path, size: int) -> int:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        try:
+            os.ftruncate(descriptor, size)
+        except BaseException:
+            os.close(descriptor)
+            self.remove(path)
+            raise
+        return descriptor
+
+    def secure(self, descriptor: int, size: int) -> None:
+        """Nothing: a write that finds no space is an error like any other, as nothing is written through a mapping."""
+
+
+SPARSE_FILES = SparseFiles()
+
+
 class Replica:
     """The log and the tables of one replica. It is what `MasterContact` compares with the master's."""
 
@@ -62,7 +91,7 @@ class Replica:
         self._is_noted = False  # the state's last record stands where it should
 
     @classmethod
-    def open(cls, root: Path, *, lock_wait_s: float = 0.0, ops: FileOps = FILE_OPS) -> Self:
+    def open(cls, root: Path, *, lock_wait_s: float = 0.0, ops: FileOps = SPARSE_FILES) -> Self:
         """Lock the directory, which is made if need be, and finish what an interrupted tick began."""
         replica = cls(root, _acquire(root, lock_wait_s), ops)
         try:
@@ -253,7 +282,16 @@ class Replica:
         return self.log_end
 
     def append(self, whole: Whole) -> None:
-        self.commit_log.write_raw(whole.begin, whole.data)
+        """Write records behind the log's end; never through the mapping, where a full disk would kill the process."""
+        commit_log, data = self.commit_log, whole.data
+        if not commit_log.segments and commit_log.log_end != whole.begin:
+            commit_log.begin_at(whole.begin)
+        if commit_log.log_end != whole.begin:
+            raise OffsetGap(log_end=commit_log.log_end, data_begins=whole.begin)
+        while data:
+            room = commit_log.raw_room(len(data))
+            commit_log.raw_written(commit_log.log_end + room.write([data[: room.size]], room.position))
+            data = data[room.size :]
         self.log_end = whole.end
         if whole.last_record >= 0:
             self.last_record_offset = whole.last_record
@@ -287,7 +325,7 @@ def _acquire(root: Path, wait_s: float) -> StoreLock:
     while True:
         try:
             return StoreLock.acquire(root)
-        except StoreLocked:
+        except StoreLocked as error:
             if time.monotonic() >= deadline:
-                raise
+                raise ReplicaInUse(root) from error
             time.sleep(_LOCK_RETRY_S)
