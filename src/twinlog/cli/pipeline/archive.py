@@ -63,7 +63,7 @@ def archive(
     A run may be killed at any moment; the next one goes on where it was.
     """
     over = threading.Event()
-    extra = [f"{key}={value}" for key, value in _delta_conf(format).items()]
+    extra = [f"{key}={value}" for key, value in delta_conf(format).items()]
     words_given = {
         "target": target,
         "name_server": name_server,
@@ -115,7 +115,7 @@ def compact(
         from twinlog.spark.jobs.archive_layout import existing_header
 
         found = existing_header(Path(target))
-    extra = [f"{key}={value}" for key, value in _delta_conf(found.format).items()]
+    extra = [f"{key}={value}" for key, value in delta_conf(found.format).items()]
     with spark_job("compact", master, [*extra, *(conf or ())]) as (spark, report):
         job = jobs.CompactJob(
             target=target, before=day, file_bytes=size << 20, topics=words(topic), compression=compression
@@ -124,7 +124,8 @@ def compact(
     _tell_compaction(summary, as_json)
 
 
-def _delta_conf(format: str) -> dict[str, str]:
+def delta_conf(format: str) -> dict[str, str]:
+    """What a session needs to read and write this format."""
     if format != "delta":
         return {}
     try:

@@ -6,13 +6,15 @@ import json
 import sys
 from dataclasses import asdict
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from twinlog.cli.pipeline.running import AsJson, SparkConf, SparkMaster, spark_job
+from twinlog.cli.pipeline.archive import delta_conf
+from twinlog.cli.pipeline.running import AsJson, SparkConf, SparkMaster, failures_told, spark_job
 from twinlog.cli.pipeline.source_options import Credential, SourceOption, parse_source_options, words
 from twinlog.cli.running import fail
 from twinlog.wire.bodies import MessageQueue
@@ -66,8 +68,10 @@ def restore(
     """
     limits = (_time_ms("--from-time", from_time), _time_ms("--to-time", to_time))
     renames = dict(_renamed(text) for text in rename or ())
-    with spark_job("restore", master, conf) as (spark, report):
+    with failures_told():
         from twinlog.spark.jobs import restore as jobs
+        from twinlog.spark.jobs.archive_layout import existing_header
+        from twinlog.spark.jobs.restore_plan import check_restore
 
         job = jobs.RestoreJob(
             name_server=name_server,
@@ -88,6 +92,10 @@ def restore(
             batch=batch,
             options=parse_source_options(options, access_key, secret_key),
         )
+        check_restore(job)
+        format = existing_header(Path(archive)).format if archive else "parquet"
+    extra = [f"{key}={value}" for key, value in delta_conf(format).items()]
+    with spark_job("restore", master, [*extra, *(conf or ())]) as (spark, report):
         summary = jobs.restore(spark, job, report)
     _tell(summary, as_json)
 

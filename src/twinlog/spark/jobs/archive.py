@@ -51,6 +51,11 @@ if TYPE_CHECKING:
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 DELTA_CONF = {
     "spark.jars.packages": DELTA_PACKAGE,
+    # Of all that it depends on, Spark lacks and needs delta-storage only.
+    "spark.jars.excludes": ",".join(
+        f"{group}:*" for group in ("org.*", "com.*", "commons-*", "javax.*", "io.airlift", "io.unitycatalog")
+    )
+    + ",io.delta:delta-kernel*",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
