@@ -27,6 +27,7 @@ from twinlog.spark.jobs.sync.job import sync
 from twinlog.spark.jobs.sync.plan import SyncJob
 from twinlog.spark.jobs.sync.replica_state import SyncFolder
 from twinlog.spark.options import ClusterOptions
+from twinlog.store.store_lock import is_locked
 
 pytestmark = pytest.mark.timeout(300)
 SETTINGS = {"mappedFileSizeCommitLog": str(256 * 1024)}
@@ -195,6 +196,10 @@ def test_kill_9_of_the_command_in_the_middle_of_a_copy_loses_and_repeats_nothing
             finally:
                 os.kill(first.pid, signal.SIGKILL)
                 first.wait()
+        deadline = time.monotonic() + 60
+        while is_locked(to / "broker-a"):  # Spark's workers notice a little later
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
         end = state_of(to / "broker-a").end
         with Admin(broker.namesrv_address) as admin:
             admin.update_broker_config(broker.broker_address, {"haFlowControlEnable": "false"})

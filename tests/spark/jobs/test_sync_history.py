@@ -1,0 +1,187 @@
+"""The tables of a synchronisation: each row once, whatever is killed between a replica and its row."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+from tests.spark.jobs.test_sync_ticks import SETTINGS, Master
+
+from twinlog.broker.embedded import EmbeddedBroker
+from twinlog.client.sync import Producer
+from twinlog.spark.jobs.progress import quiet
+from twinlog.spark.jobs.sync import history
+from twinlog.spark.jobs.sync.broker_service import BrokerReport
+from twinlog.spark.jobs.sync.history import HistoryTables
+from twinlog.spark.jobs.sync.job import SyncRun
+from twinlog.spark.jobs.sync.plan import SyncJob
+from twinlog.spark.jobs.sync.replica_state import Change, Entry, RangeDigest
+from twinlog.wire.bodies import DataVersion
+
+
+class Tasks:
+    """As much of a Spark session as a tick needs, without Spark."""
+
+    def range(self, begin, end, step, partitions):
+        self._numbers = range(begin, end, step)
+        return self
+
+    def mapInArrow(self, function, schema):
+        batches = [pa.RecordBatch.from_pydict({"id": [number]}) for number in self._numbers]
+        self._rows = [row for batch in batches for out in function(iter([batch])) for row in out.to_pylist()]
+        return self
+
+    def collect(self):
+        return [SimpleNamespace(**row) for row in self._rows]
+
+    @property
+    def sparkSession(self):
+        return self
+
+
+def entry(sequence, *keys):
+    changes = [Change("topics", key, None, json.dumps({"v": sequence}), DataVersion(counter=sequence)) for key in keys]
+    return Entry(sequence, 1_700_000_000_000 + sequence, changes)
+
+
+def digest(sequence, begin, end):
+    return RangeDigest(sequence, begin, end, 7, 1, "ha", 3, 1_700_000_000_000)
+
+
+def report(*entries, ranges=(), replica="r1"):
+    return BrokerReport("a", replica=replica, entries=list(entries), ranges=list(ranges))
+
+
+def rows(path, table="changes"):
+    files = sorted(str(one) for one in (path / table).glob("[!._]*.parquet"))
+    return ds.dataset(files).to_table().to_pylist() if files else []
+
+
+def numbers(path, table="changes"):
+    return sorted((row["replica"], row["sequence"]) for row in rows(path, table))
+
+
+def test_a_row_that_is_told_again_is_entered_once_also_by_another_run(tmp_path):
+    tables = HistoryTables(tmp_path)
+    tables.add([report(entry(1, "A", "B"), ranges=[digest(1, 0, 10)])])
+    tables.add([report(entry(1, "A", "B"), entry(2, "A"), ranges=[digest(1, 0, 10), digest(2, 10, 30)])])
+    assert numbers(tmp_path) == [("r1", 1), ("r1", 1), ("r1", 2)]
+    again = HistoryTables(tmp_path)
+    assert again.drained == tables.drained
+    again.add([report(entry(2, "A"), ranges=[digest(2, 10, 30)])])
+    assert numbers(tmp_path, "ranges") == [("r1", 1), ("r1", 2)]
+    (first, *_) = rows(tmp_path)
+    assert (first["broker"], first["kind"], first["key"], first["oldValue"]) == ("a", "topics", "A", None)
+    assert first["version"]["counter"] == 1 and first["seenAt"].year == 2023
+
+
+def test_a_replica_that_was_begun_anew_has_numbers_of_its_own(tmp_path):
+    tables = HistoryTables(tmp_path)
+    tables.add([report(entry(1, "A"), entry(2, "A"))])
+    tables.add([report(entry(1, "A"), replica="r2")])
+    assert numbers(tmp_path) == [("r1", 1), ("r1", 2), ("r2", 1)]
+
+
+def test_nothing_new_leaves_no_file_and_a_half_written_file_is_no_part_of_a_table(tmp_path):
+    tables = HistoryTables(tmp_path)
+    tables.add([report()])
+    assert not (tmp_path / "changes").exists()
+    tables.add([report(entry(1, "A"))])
+    (tmp_path / "changes" / ".half").write_bytes(b"PAR1")
+    assert HistoryTables(tmp_path).drained[("a", "r1")].entries == 1
+
+
+@pytest.mark.parametrize("killed_after", ["nothing", "the note", "some deletions"])
+def test_many_files_become_one_even_if_that_is_interrupted(tmp_path, monkeypatch, killed_after):
+    tables = HistoryTables(tmp_path)
+    for number in range(1, 6):
+        tables.add([report(entry(number, "A"))])
+    expected = numbers(tmp_path)
+    monkeypatch.setattr(history, "_FILES_MAX", 3)
+    if killed_after != "nothing":
+        finish = history.AppendedTable._finish_compaction
+        monkeypatch.setattr(history.AppendedTable, "_finish_compaction", lambda table: None)
+        HistoryTables(tmp_path)
+        assert (tmp_path / "changes" / "_compaction.json").exists()
+        if killed_after == "some deletions":
+            next(iter((tmp_path / "changes").glob("[!._]*.parquet"))).unlink()
+        monkeypatch.setattr(history.AppendedTable, "_finish_compaction", finish)
+    HistoryTables(tmp_path)
+    assert numbers(tmp_path) == expected
+    assert len(list((tmp_path / "changes").iterdir())) == 1
+
+
+# -- with a broker ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def master(tmp_path):
+    with (
+        EmbeddedBroker(tmp_path / "master", SETTINGS) as broker,
+        Producer(broker.namesrv_address, "PG") as producer,
+    ):
+        yield Master(tmp_path, broker, producer)
+
+
+def run_for(master):
+    run = SyncRun(SyncJob(to=str(master.to), addresses=(master.target.address,)), 1, quiet)
+    run.discover()
+    return run
+
+
+def topics_told(master) -> list[tuple[str, bool]]:
+    found = [row for row in rows(master.to / "_history") if row["kind"] == "topics" and row["key"].startswith("T-")]
+    return [(row["key"], row["newValue"] is not None) for row in sorted(found, key=lambda row: row["sequence"])]
+
+
+def assert_ranges_join(path: Path, end: int) -> None:
+    at = 0
+    for row in sorted(rows(path, "ranges"), key=lambda row: row["sequence"]):
+        assert row["fromOffset"] == at
+        at = row["toOffset"]
+    assert at == end
+
+
+@pytest.mark.parametrize("dies", ["before the tables", "between them", "behind the tables"])
+def test_a_driver_that_dies_around_its_tables_neither_loses_nor_repeats_a_row(master, monkeypatch, dies):
+    run_for(master).tick(Tasks(), 0)
+    master.send(1, topic="T-one")
+    run = run_for(master)
+    original, calls = history.AppendedTable.append, []
+
+    def append(table, found):
+        calls.append(table)
+        if dies == "before the tables" or (dies == "between them" and len(calls) == 2):
+            raise OSError("killed")
+        original(table, found)
+        if dies == "behind the tables" and len(calls) == 2:
+            raise OSError("killed")
+
+    monkeypatch.setattr(history.AppendedTable, "append", append)
+    with pytest.raises(OSError, match="killed"):
+        run.tick(Tasks(), 1)
+    monkeypatch.setattr(history.AppendedTable, "append", original)
+    master.send(1, topic="T-two")
+    after = run_for(master)
+    after.tick(Tasks(), 1)  # Spark repeats the batch
+    after.tick(Tasks(), 2)
+    assert topics_told(master) == [("T-one", True), ("T-two", True)]
+    (status,) = after.summary().brokers
+    assert_ranges_join(master.to / "_history", status.log_end)
+    with master.admin() as admin:
+        admin.delete_topic("T-one")
+    after.tick(Tasks(), 3)
+    after.tick(Tasks(), 4)
+    assert topics_told(master) == [("T-one", True), ("T-two", True), ("T-one", False)]
+    assert not list((master.replica / "twinlog-sync").glob("0*.json")), "what is in the table leaves the journal"
+
+
+def test_a_master_that_is_gone_is_an_error_that_is_counted(master):
+    run = run_for(master)
+    run.tick(Tasks(), 0)
+    master.broker.stop()
+    run.tick(Tasks(), 1)
+    (status,) = run.summary().failed
+    assert "cannot connect" in status.error and status.failures == 1 and status.lag_bytes == 0
