@@ -55,6 +55,8 @@ def spark_runner(master: str, jars: str = "") -> Iterator[Runner]:
 
 
 def _run(spark, job: dict[str, Any]) -> dict[str, float]:
+    if "archive" in job or "archive_with_spark" in job:
+        return _archive(spark, job)
     if "range" in job:
         frame = spark.range(0, job["range"], 1, 8)
     else:
@@ -78,6 +80,28 @@ def _run(spark, job: dict[str, Any]) -> dict[str, float]:
         "cpu": _cpu(_tree()) - before,
         "worker_mb": max(watched, default=0.0),
     }
+
+
+def _archive(spark, job: dict[str, Any]) -> dict[str, float]:
+    """A stream up to now into Parquet: by our job, or by Spark's own sink from whatever source."""
+    with _watched() as watched:
+        begun, before = time.perf_counter(), _cpu(_tree())
+        if "archive" in job:
+            from twinlog.spark.jobs.archive import ArchiveJob, archive
+
+            rows = archive(
+                spark, ArchiveJob(**{**job["archive"], "topics": tuple(job["archive"]["topics"])})
+            ).total.rows
+        else:
+            target = job["archive_with_spark"]
+            stream = spark.readStream.format(job["format"]).options(**job["options"]).load()
+            writer = stream.writeStream.format("parquet").option("checkpointLocation", f"{target}/_checkpoint")
+            query = writer.option("path", target).trigger(availableNow=True).start()
+            query.awaitTermination()
+            rows = sum(progress["numInputRows"] for progress in query.recentProgress)
+        seconds = time.perf_counter() - begun
+    cpu = _cpu(_tree()) - before
+    return {"rows": rows, "seconds": seconds, "cpu": cpu, "worker_mb": max(watched, default=0.0)}
 
 
 @contextlib.contextmanager

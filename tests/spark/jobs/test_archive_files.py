@@ -2,6 +2,7 @@
 
 from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +29,7 @@ from twinlog.spark.jobs.archive_layout import (
     topic_of,
 )
 from twinlog.spark.jobs.archive_source import ArchiveSpec, decode_spec, keep_messages
-from twinlog.spark.jobs.archive_write import partition_name, split, write_files
+from twinlog.spark.jobs.archive_write import CannotWrite, partition_name, split, write_files
 from twinlog.spark.jobs.compact import CompactJob, compact_files, plan_compaction
 from twinlog.spark.schema import MESSAGE_COLUMNS, arrow_schema
 
@@ -174,7 +175,16 @@ def test_files_hold_every_column_but_those_of_their_directory(tmp_path):
 
 def test_a_target_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "_staging").write_text("a file where a directory should be")
-    with pytest.raises(Exception, match=r"_staging/run cannot be written .*the batch is repeated"):
+    with pytest.raises(CannotWrite, match=r"_staging/run cannot be written .*the batch is repeated"):
+        stage(tmp_path, batch_of(range(3)))
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_full_disk_is_told_as_such(tmp_path, monkeypatch):
+    (tmp_path / "_staging" / "run").mkdir(parents=True)
+    (tmp_path / "_staging" / "run" / "full.parquet").symlink_to("/dev/full")
+    monkeypatch.setattr("twinlog.spark.jobs.archive_write.uuid.uuid4", lambda: SimpleNamespace(hex="full"))
+    with pytest.raises(CannotWrite, match=r"No space left on device.*free space"):
         stage(tmp_path, batch_of(range(3)))
 
 
@@ -242,6 +252,8 @@ def test_an_archive_takes_only_what_fits_it(tmp_path):
         with pytest.raises(BadArchive, match=told):
             check_fits(tmp_path, found, wanted)
     check_fits(tmp_path, found, found)
+    (tmp_path / "_archive.json.new").write_text("{")  # a run was killed when it had just begun
+    assert load_header(tmp_path) is None
     (tmp_path / "other.parquet").write_text("")
     with pytest.raises(BadArchive, match=r"is no archive, it holds other\.parquet"):
         load_header(tmp_path)

@@ -150,7 +150,8 @@ def load_header(root: Path) -> Header | None:
     """What the archive holds; None for a directory that is empty or not there."""
     data = _load(root / HEADER_FILE)
     if data is None:
-        strangers = [path.name for path in root.iterdir()] if root.is_dir() else []
+        half_made = f"{HEADER_FILE}.new"  # of a run that was killed in its first moment
+        strangers = [path.name for path in root.iterdir() if path.name != half_made] if root.is_dir() else []
         if strangers:
             hint = "give an empty directory, or one that an archive was written to"
             raise BadArchive(f"{root} is no archive, it holds {', '.join(sorted(strangers)[:3])}: {hint}")

@@ -124,9 +124,9 @@ def split(batch: pa.RecordBatch) -> Iterator[tuple[Key, pa.RecordBatch]]:
         yield (names[0], int(days[0])), batch
         return
     numbers = topics.indices.to_numpy()
-    for number, day in sorted({(int(n), int(d)) for n, d in zip(numbers, days, strict=True)}):
-        rows = np.flatnonzero((numbers == number) & (days == day))
-        yield (names[number], day), batch.take(pa.array(rows))
+    keys, found = np.unique(np.stack((numbers, days)), axis=1, return_inverse=True)
+    for place, (number, day) in enumerate(keys.T.tolist()):
+        yield (names[number], day), batch.take(pa.array(np.flatnonzero(found.ravel() == place)))
 
 
 def partition_name(topic: str, day: int) -> str:

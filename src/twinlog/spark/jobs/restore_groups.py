@@ -62,19 +62,16 @@ def new_places(spark: SparkSession, job: RestoreJob, committed: Committed) -> tu
 
     A queue of which nothing was restored is left alone.
     """
+    from pyspark.sql.functions import expr
+
     rows = [(group, q.topic, q.broker_name, q.queue_id, at) for (group, q), at in sorted(committed.items())]
     stood = spark.createDataFrame(
         rows, "consumerGroup string, topic string, brokerName string, queueId int, committed bigint"
     )
     table = spark.read.parquet(str(Path(job.map_path).absolute()))
-    joined = stood.join(table, ["topic", "brokerName", "queueId"])
-    joined.createOrReplaceTempView("twinlog_group_places")
-    found = spark.sql(
-        "select consumerGroup, topic, brokerName, queueId, committed, newTopic, newBrokerName, newQueueId, "
-        "coalesce(min(case when oldOffset >= committed then newOffset end), max(newOffset) + 1) as place "
-        "from twinlog_group_places group by all"
-    ).collect()
-    spark.catalog.dropTempView("twinlog_group_places")
+    keys = ("consumerGroup", "topic", "brokerName", "queueId", "committed", "newTopic", "newBrokerName", "newQueueId")
+    first = "coalesce(min(case when oldOffset >= committed then newOffset end), max(newOffset) + 1) as place"
+    found = stood.join(table, ["topic", "brokerName", "queueId"]).groupBy(*keys).agg(expr(first)).collect()
     places = [
         GroupPlace(
             row.consumerGroup,

@@ -1,0 +1,53 @@
+"""What the words of `twinlog pipeline archive`, `compact` and `restore` mean, and how wrong ones are refused."""
+
+import pytest
+from typer.testing import CliRunner
+
+pytest.importorskip("pyspark")
+
+from twinlog.cli.main import app
+from twinlog.cli.pipeline.restore import _time_ms
+from twinlog.cli.pipeline.source_options import parse_source_options, words
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("archive /tmp/none", "a name server or store directories"),
+        ("archive /tmp/none -n a:1 --format parkett", "did you mean 'parquet'"),
+        ("archive /tmp/none -n a:1 --every soon", "every is 'soon'"),
+        ("archive /tmp/none -n a:1 --every 0s", "is no time"),
+        ("archive /tmp/none -n a:1 --option readFrom", "is not KEY=VALUE"),
+        ("archive /tmp/none -n a:1 -t T --option readForm=slave", "did you mean 'readFrom'"),
+        ("archive /tmp/none --store /tmp/no-such-store", "there is no store directory"),
+        ("compact /tmp/no-such-archive", "there is no archive"),
+        ("compact /tmp --before yesterday", "is no day"),
+        ("compact /", "is no archive, it holds"),
+        ("restore -n a:1 -t T", "an archive or store directories"),
+        ("restore -n a:1 -t T --archive /tmp/no-such-archive", "there is no archive"),
+        ("restore -n a:1 -t T --archive /a --rename T", "is not OLD=NEW"),
+        ("restore -n a:1 -t T --archive /a --from-time noon", "is no time"),
+    ],
+)
+def test_wrong_words_end_the_command_before_spark_starts(line, told):
+    done = CliRunner().invoke(app, ["pipeline", *line.split()])
+    assert done.exit_code == 1
+    assert told in " ".join(done.stderr.split())
+
+
+def test_times_are_those_of_utc_unless_they_say_otherwise():
+    assert _time_ms("--from-time", "1000") == 1000
+    assert _time_ms("--from-time", "1970-01-02") == 86_400_000
+    assert _time_ms("--from-time", "1970-01-01T01:00+01:00") == 0
+    assert _time_ms("--from-time", None) is None
+
+
+def test_options_and_keys_reach_the_source(monkeypatch):
+    monkeypatch.setenv("ROCKETMQ_ACCESS_KEY", "me")
+    monkeypatch.setenv("ROCKETMQ_SECRET_KEY", "mine")
+    assert parse_source_options(["readFrom = any"], None, "other") == {
+        "accessKey": "me",
+        "secretKey": "other",
+        "readFrom": "any",
+    }
+    assert words(["a, b", "c", ""]) == ("a", "b", "c")
