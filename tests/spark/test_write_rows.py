@@ -98,6 +98,11 @@ def test_rows_are_taken_apart_by_topic_and_the_option_wins():
     assert [piece.topic for piece in pieces_of(batch, options(), 0, 0)] == ["T"]
 
 
+def test_a_retry_topic_gets_no_batches():
+    made = encoded(frame([{"body": b"x"}] * 3), options(topic="%RETRY%group"))
+    assert [is_batch for _, _, is_batch in made.requests(0, 3)] == [False] * 3
+
+
 def test_many_large_bodies_are_taken_in_pieces():
     batch = pa.RecordBatch.from_pydict({"body": pa.array([bytes(3 << 20)] * 7)})
     pieces = list(pieces_of(batch, options(), 0, 0))

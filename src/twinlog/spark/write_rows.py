@@ -4,8 +4,8 @@ What it trades: `wire.batch.encode_batch` is the definition of a batch's element
 properties of all rows are columns, joined by Arrow in one call; the bytes of its result are the elements back to back,
 and a request is a slice of them. A property test holds both equal.
 
-Batches hold neither delayed messages nor one that is larger than a batch; those go alone. Compressed and plain bodies
-do not share a batch, since it has one system flag for all.
+Batches hold neither delayed messages nor one that is larger than a batch, and retry topics take none; those messages go
+alone. Compressed and plain bodies do not share a batch, since it has one system flag for all.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from twinlog.wire.properties import PROPERTIES_BYTES_MAX
 
 PIECE_BYTES = 4 * 1024 * 1024  # rows are taken in pieces of about so much body
 _HEAD = np.dtype([("size", ">i4"), ("magic", ">i4"), ("crc", ">i4"), ("flag", ">i4"), ("body", ">i4")])
+_RETRY_PREFIX = "%RETRY%"
 _AROUND_BYTES = _HEAD.itemsize + 2
 
 
@@ -119,7 +120,7 @@ class EncodedRows:
         self.flags = _integers(columns.get("flag"), count)
         self.delays = _integers(columns.get("delayLevel"), count) > 0
         self._join_elements(pc.binary_length(self.bodies).to_numpy(), lengths)
-        self.alone = self.delays | (np.diff(self.offsets) > options.batch_bytes)
+        self.alone = self.delays | (np.diff(self.offsets) > options.batch_bytes) | piece.topic.startswith(_RETRY_PREFIX)
         self._batch_bytes = options.batch_bytes
 
     def _join_elements(self, body_lengths: np.ndarray, lengths: np.ndarray) -> None:
