@@ -5,10 +5,9 @@ import shutil
 
 import pytest
 from tests.spark.jobs.audit_stores import BODY_AT, append_more, edit_json, make_master, record, with_body
+from tests.spark.jobs.commands import run
 from tests.store.store_at import SEGMENT, write_log
-from typer.testing import CliRunner
 
-from twinlog.cli.pipeline.app import app
 from twinlog.cli.pipeline.audit import line_of
 from twinlog.spark.jobs.audit.job import DIFFERENT, EQUAL, NOT_COMPARABLE, AuditJob, audit
 from twinlog.spark.jobs.audit.pairs import pairs_of
@@ -103,20 +102,16 @@ def test_a_pair_that_cannot_be_compared_leaves_the_others_compared(spark, home, 
     assert "nowhere" in summary.findings[0].what
 
 
-def test_the_command_says_how_it_went_by_its_exit_status(spark, home, monkeypatch):
+def test_the_command_says_how_it_went_by_its_exit_status(spark, home, monkeypatch, capfd):
     home, _, _ = home
     monkeypatch.setattr(type(spark), "stop", lambda self: None)  # the session is shared with other tests
-
-    def run(*words):
-        return CliRunner().invoke(app, ["audit", *words])
-
-    equal = run(*stores(home, "master", "twin"))
-    assert (equal.exit_code, "equal" in equal.stdout) == (0, True), equal.output
+    equal = run(capfd, "audit", *stores(home, "master", "twin"))
+    assert (equal.exit_code, "equal" in equal.stdout) == (0, True), equal.stderr
     behind = stores(home, "master", "behind")
-    strict = run(*behind, "--strict", "--json")
+    strict = run(capfd, "audit", *behind, "--strict", "--json")
     assert strict.exit_code == 1
     document = json.loads(strict.stdout.splitlines()[-1])
     assert document["pairs"][0]["result"] == "different"
     assert [one["kind"] for one in document["findings"]] == ["lag", "missing", "missing"]
-    assert run(*stores(home, "master"), "/nowhere/store").exit_code == 2
-    assert run(*stores(home, "master")).exit_code == 2
+    assert run(capfd, "audit", *stores(home, "master"), "/nowhere/store").exit_code == 2
+    assert run(capfd, "audit", *stores(home, "master")).exit_code == 2

@@ -8,9 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
+from tests.spark.jobs.commands import run
 
-from twinlog.cli.pipeline.app import app
 from twinlog.cli.pipeline.lag import summarised
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.errors import BadOption
@@ -27,9 +26,17 @@ from twinlog.spark.jobs.lag.plot import (
     unbroken,
     worst_first,
 )
-from twinlog.spark.jobs.lag.sample import BrokerGroup, LagRow, committed_offsets, group_rows, sample_brokers
+from twinlog.spark.jobs.lag.sample import (
+    BrokerGroup,
+    LagRow,
+    committed_offsets,
+    group_rows,
+    measure_replica,
+    sample_brokers,
+)
 from twinlog.spark.options import ClusterOptions
 from twinlog.wire.bodies import BrokerData, ClusterInfo, TopicOffset
+from twinlog.wire.message import Message, encode_message
 
 BLANK = LagRow(kind="error", cluster="c", broker_name="broker-a")
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
@@ -96,6 +103,54 @@ def test_a_silent_replica_leaves_its_masters_groups_measured(broker, lagging):
     rows = list(sample_brokers(brokers, options, (group,), lambda: 0))
     assert [(row.kind, row.broker_id) for row in rows] == [("group", 0), ("group", 0), ("error", 1), ("replica", 2)]
     assert (rows[-1].bytes, rows[-1].messages, rows[-1].seconds) == (0, 0, 0.0)
+
+
+class FakeBroker:
+    """Answers what a broker would; without a status it is Java's."""
+
+    def __init__(self, end, status=None, records=()):
+        self._end, self._status, self._records = end, status, dict(records)
+
+    def status(self):
+        return self._status and {"logEnd": self._end, **self._status}
+
+    def runtime_info(self):
+        return {"commitLogMaxOffset": str(self._end)}
+
+    def records_at(self, offsets):
+        return [self._records.get(offset) for offset in offsets]
+
+
+def stored(offset, stored_ms):
+    message = Message(topic="T", body=b"x", physical_offset=offset, store_timestamp=stored_ms)
+    return offset, encode_message(message)
+
+
+def test_a_twinlog_master_knows_how_far_its_replica_is():
+    view = {
+        "identity": "one",
+        "observer": False,
+        "lagBytes": 500,
+        "lagMessages": 4,
+        "lagMessagesExact": True,
+        "lagMs": 1500,
+    }
+    master = FakeBroker(1000, {"replicas": [{**view, "identity": "other"}, view]})
+    row = measure_replica(master, FakeBroker(500, {"instance": "one"}), BLANK, lambda: 0)
+    assert (row.kind, row.bytes, row.messages, row.seconds, row.messages_exact) == ("replica", 500, 4, 1.5, True)
+    assert (row.broker_offset, row.consumer_offset) == (1000, 500)
+
+
+def test_a_java_master_is_asked_for_the_records_its_replica_lacks():
+    size = len(stored(0, 0)[1])
+    records = [stored(1000 + n * size, 5_000 + n) for n in range(3)]
+    row = measure_replica(FakeBroker(1000 + 3 * size, None, records), FakeBroker(1000), BLANK, lambda: 9_000)
+    assert (row.bytes, row.messages, row.messages_exact, row.seconds) == (3 * size, 3, True, 4.0)
+    many = [stored(n * size, 5_000) for n in range(150)]
+    row = measure_replica(FakeBroker(200 * size, None, many), FakeBroker(0), BLANK, lambda: 9_000)
+    assert (row.messages, row.messages_exact) == (200, False)
+    row = measure_replica(FakeBroker(1000), FakeBroker(990), BLANK, lambda: 0)  # amid a record
+    assert (row.bytes, row.messages, row.seconds) == (10, None, None)
 
 
 def test_brokers_are_grouped_by_their_names():
@@ -235,18 +290,18 @@ def test_a_moment_is_in_the_table_once_however_often_it_is_sampled(spark, broker
         run(every_s=0.5)
 
 
-def test_the_command_samples_once_and_draws(spark, broker, lagging, tmp_path, monkeypatch):
+def test_the_command_samples_once_and_draws(spark, broker, lagging, tmp_path, monkeypatch, capfd):
     group, topic = lagging
     monkeypatch.setattr(type(spark), "stop", lambda self: None)  # the session is shared with other tests
     words = ["lag", "--to", str(tmp_path / "lag"), "--plot", str(tmp_path / "lag.html")]
-    done = CliRunner().invoke(app, [*words, "-n", broker.namesrv_address, "-g", group, "--once", "--json"])
-    assert done.exit_code == 0, done.output
+    done = run(capfd, *words, "-n", broker.namesrv_address, "-g", group, "--once", "--json")
+    assert done.exit_code == 0, done.stderr
     document = json.loads(done.stdout.splitlines()[-1])
     assert {row["topic"] for row in document["latest"]} == {topic}
     assert "<svg" in (tmp_path / "lag.html").read_text()
-    assert CliRunner().invoke(app, [*words, "--replot"]).exit_code == 0
-    assert CliRunner().invoke(app, [*words, "--once", "--for", "5m", "-n", "h:1"]).exit_code == 1
-    assert CliRunner().invoke(app, [*words, "--for", "soon", "-n", "h:1"]).exit_code == 1
+    assert run(capfd, *words, "--replot").exit_code == 0
+    assert run(capfd, *words, "--once", "--for", "5m", "-n", "h:1").exit_code == 1
+    assert run(capfd, *words, "--for", "soon", "-n", "h:1").exit_code == 1
 
 
 def test_moments_are_round():

@@ -7,9 +7,8 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 from tests.spark.jobs.audit_stores import edit_json, make_master
-from typer.testing import CliRunner
+from tests.spark.jobs.commands import run
 
-from twinlog.cli.pipeline.app import app
 from twinlog.metadata.offsets import OffsetsFile
 from twinlog.metadata.tables import open_tables
 from twinlog.spark.errors import BadOption
@@ -166,29 +165,28 @@ def write_history(spark, path):
     table.selectExpr("*", version).coalesce(1).write.parquet(str(path / "changes"))
 
 
-def test_two_moments_of_a_history_are_compared(spark, tmp_path, monkeypatch):
+def test_two_moments_of_a_history_are_compared(spark, tmp_path, monkeypatch, capfd):
     write_history(spark, tmp_path)
     monkeypatch.setattr(type(spark), "stop", lambda self: None)  # the session is shared with other tests
     words = ["metadata-diff", "--history", str(tmp_path), "--json"]
-    done = CliRunner().invoke(app, [*words, "2026-11-15T12:01", "2026-11-15T12:10", "--to", str(tmp_path / "rows")])
-    assert done.exit_code == 1, done.output
+    done = run(capfd, *words, "2026-11-15T12:01", "2026-11-15T12:10", "--to", str(tmp_path / "rows"))
+    assert done.exit_code == 1, done.stderr
     rows = json.loads(done.stdout.splitlines()[-1])["rows"]
     assert [(one["kind"], one["key"], one["field"], one["left"]) for one in rows][:1] == [
         ("topic", "T", "readQueueNums", "16")
     ]
     assert [(one["kind"], one["field"], one["right"]) for one in rows][1:] == [("group", "*", None)]
     assert spark.read.parquet(str(tmp_path / "rows")).count() == 2
-    assert CliRunner().invoke(app, [*words, "2026-11-15T12:01", "2026-11-15T12:02"]).exit_code == 0
-    assert CliRunner().invoke(app, [*words, "2026-11-15T11:01", "2026-11-15T12:02"]).exit_code == 2
+    assert run(capfd, *words, "2026-11-15T12:01", "2026-11-15T12:02").exit_code == 0
+    assert run(capfd, *words, "2026-11-15T11:01", "2026-11-15T12:02").exit_code == 2
 
 
-def test_the_command_needs_no_spark_for_two_sides_and_tells_by_its_exit_status(two, broker):
+def test_the_command_needs_no_spark_for_two_sides_and_tells_by_its_exit_status(two, broker, capfd):
     one, other = (str(home / "store") for home in two)
-    run = CliRunner().invoke
-    equal = run(app, ["metadata-diff", one, other])
-    assert (equal.exit_code, "are equal" in equal.stdout) == (0, True), equal.output
-    different = run(app, ["metadata-diff", one, broker.broker_address, "--kind", "topic"])
+    equal = run(capfd, "metadata-diff", one, other)
+    assert (equal.exit_code, "are equal" in equal.stdout) == (0, True), equal.stderr
+    different = run(capfd, "metadata-diff", one, broker.broker_address, "--kind", "topic")
     assert different.exit_code == 1 and "TopicA" in different.stdout
-    assert run(app, ["metadata-diff", one, "127.0.0.1:1"]).exit_code == 2
-    assert run(app, ["metadata-diff", one, other, "--kind", "topics"]).exit_code == 2
-    assert run(app, ["metadata-diff", one, other, "--broker", "a"]).exit_code == 2
+    assert run(capfd, "metadata-diff", one, "127.0.0.1:1").exit_code == 2
+    assert run(capfd, "metadata-diff", one, other, "--kind", "topics").exit_code == 2
+    assert run(capfd, "metadata-diff", one, other, "--broker", "a").exit_code == 2

@@ -15,10 +15,13 @@ from rich.table import Table
 
 from twinlog.cli.pipeline.running import AsJson, SparkConf, SparkMaster, spark_job
 from twinlog.cli.pipeline.sides import NameServer, Tls, TlsInsecure, cluster_options, seconds
+from twinlog.cli.running import fail
 
 if TYPE_CHECKING:
     from twinlog.spark.jobs.audit.findings import Finding
     from twinlog.spark.jobs.audit.job import AuditSummary
+    from twinlog.spark.jobs.audit.pairs import Pairs
+    from twinlog.spark.options import ClusterOptions
 
 _NOT_COMPARABLE = 2
 _SHOWN_MAX = 50
@@ -54,13 +57,11 @@ def audit(
     """
     try:
         settle_s = seconds(settle, "--settle")
-        options = cluster_options(name_servers, tls=tls, tls_insecure=tls_insecure)
+        pairs = _pairs(sides, cluster_options(name_servers, tls=tls, tls_insecure=tls_insecure))
         with spark_job("twinlog audit", master, conf) as (spark, report):
             from twinlog.spark.jobs.audit.job import AuditJob
             from twinlog.spark.jobs.audit.job import audit as run
-            from twinlog.spark.jobs.audit.pairs import pairs_of, registered_pairs
 
-            pairs = pairs_of(sides, options) if sides else registered_pairs(options)
             job = AuditJob(
                 pairs=pairs,
                 to=to,
@@ -77,19 +78,34 @@ def audit(
     raise typer.Exit(summary.status)
 
 
+def _pairs(sides: list[str] | None, options: ClusterOptions) -> Pairs:
+    """The pairs to compare; what is wrong with them is said before Spark starts."""
+    from twinlog.client import ClientError, NetError
+    from twinlog.spark.errors import SparkSourceError
+    from twinlog.spark.jobs.audit.pairs import pairs_of, registered_pairs
+
+    try:
+        return pairs_of(sides, options) if sides else registered_pairs(options)
+    except (SparkSourceError, ClientError, NetError) as problem:
+        fail(problem)
+
+
 def show(summary: AuditSummary, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(as_document(summary), ensure_ascii=False))
         return
     console = Console(highlight=False)
-    table = Table("master", "replica", "result", "compared", "behind", "findings")
+    table = Table("result", "compared", "behind", "findings", "master | replica")
+    table.columns[-1].overflow = "fold"
     for one in summary.pairs:
         counts = ", ".join(f"{count} {kind}" for kind, count in one.counts.items() if kind not in ("lag", "note"))
-        table.add_row(
-            one.master, one.replica, one.result, _size(one.compared_bytes), _size(one.lag_bytes), counts or "none"
-        )
+        table.add_row(one.result, _size(one.compared_bytes), _size(one.lag_bytes), counts or "none", one.pair)
     console.print(table)
-    for finding in summary.findings[:_SHOWN_MAX]:
+    pair = next(iter(summary.pairs)).pair if len(summary.pairs) == 1 else None
+    for finding in sorted(summary.findings[:_SHOWN_MAX], key=lambda one: one.pair):
+        if finding.pair != pair:
+            pair = finding.pair
+            console.print(pair, markup=False, soft_wrap=True)
         console.print(line_of(finding), markup=False, soft_wrap=True)
     more = sum(sum(one.counts.values()) for one in summary.pairs) - len(summary.findings[:_SHOWN_MAX])
     if more > 0:

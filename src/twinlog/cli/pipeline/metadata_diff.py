@@ -109,7 +109,7 @@ def show(summary: DiffSummary, *, as_json: bool) -> None:
     for row in summary.rows:
         table.add_row(row.kind, row.key, row.field, _shown(row.left), _shown(row.right))
     console.print(table)
-    console.print(f"{len(summary.rows)} differences")
+    console.print(f"{len(summary.rows)} difference{'s' if len(summary.rows) > 1 else ''}")
 
 
 def _shown(value: str | None) -> str:

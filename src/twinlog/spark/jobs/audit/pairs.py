@@ -16,7 +16,7 @@ Pairs = tuple[tuple[Side, Side], ...]
 def pairs_of(texts: Sequence[str], options: ClusterOptions | None = None) -> Pairs:
     """Master and replica by turns."""
     if len(texts) % 2:
-        raise BadOption(f"{len(texts)} sides are no pairs: after each master comes its replica; {texts[-1]!r} has none")
+        raise BadOption(f"{texts[-1]!r} has no replica to compare with: give master, replica, master, replica, ...")
     sides = [parse_side(text, options) for text in texts]
     pairs = tuple(zip(sides[::2], sides[1::2], strict=True))
     for master, replica in pairs:

@@ -78,7 +78,7 @@ def sample_brokers(
         if number:
             one = replace(blank, broker_id=number)
             try:
-                yield _replica(asked, LiveBroker(address, options), one, now_ms)
+                yield measure_replica(asked, LiveBroker(address, options), one, now_ms)
             except _TROUBLE as error:
                 yield replace(one, error=f"{address}: {_says(error)}")
 
@@ -171,7 +171,7 @@ _REFUSED = (ResponseCode.NO_PERMISSION, ResponseCode.SYSTEM_ERROR, ResponseCode.
 # -- replicas ------------------------------------------------------------------------------------------
 
 
-def _replica(master: LiveBroker, replica: LiveBroker, blank: LagRow, now_ms: Callable[[], int]) -> LagRow:
+def measure_replica(master: LiveBroker, replica: LiveBroker, blank: LagRow, now_ms: Callable[[], int]) -> LagRow:
     """The replica is asked first: what the master gets meanwhile counts as lag rather than as a lead."""
     theirs = replica.status()
     end = theirs["logEnd"] if theirs else int(replica.runtime_info()["commitLogMaxOffset"])
