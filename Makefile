@@ -10,7 +10,7 @@ WORKERS ?= 2
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo     servers and messages step by step; then a master, its replica, and the master's death"
+	@echo "make demo     servers and messages step by step; a master, its replica, the master's death; the data pipeline"
 	@echo "make test     lint, types, layers, unit tests, and the wheel in an empty environment"
 	@echo "make interop  the same wire and the same files with real RocketMQ software (downloads it)"
 	@echo "make soak     a long run under faults"
@@ -19,6 +19,7 @@ help:
 demo: $(STAMP)
 	$(BIN)/python tools/demo.py
 	$(BIN)/python tools/demo_replication.py
+	$(BIN)/python tools/demo_pipeline.py
 
 test: lint unit wheel
 

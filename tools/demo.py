@@ -12,24 +12,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from rich.console import Console
+from demo_steps import TWINLOG, console, step
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
 from twinlog.client import Admin, ConsumerOptions, Message, Outgoing, Producer, PushConsumer, RetryLater, StartFrom
 
-TWINLOG = [sys.executable, "-m", "twinlog.cli.main"]
 TOPIC = "TeaOrders"
 DRINKS = ["green tea", "black tea", "mint tea", "coffee", "water", "green tea"]
-console = Console(highlight=False, width=100)
-
-
-def step(number: int, title: str, command: str = "") -> None:
-    console.print()
-    console.print(Text(f" {number} ", "bold white on blue"), Text(title, "bold"))
-    if command:
-        console.print(Text(f"   $ {command}", "dim"))
 
 
 @contextlib.contextmanager

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 from rich.console import Console
@@ -40,15 +42,17 @@ errors = Console(stderr=True, highlight=False)
 def spark_job(name: str, master: str | None, conf: list[str] | None) -> Iterator[tuple[SparkSession, Report]]:
     """A Spark session and a progress bar for one job; what the job raises on its own account ends the command."""
     settings = dict(_setting(text) for text in conf or ())
-    with _bar() as bar, failures_told():
+    with open(os.dup(sys.stderr.fileno()), "w") as terminal, _bar(terminal) as bar, failures_told():
         from twinlog.spark.session import start
+        from twinlog.spark.start_noise import without_start_noise
 
         task = bar.add_task("starting Spark", total=None)
 
         def report(progress: Progress) -> None:
             bar.update(task, description=progress.text, completed=progress.done, total=progress.total)
 
-        spark = start(name, master=master, conf={"spark.log.level": "ERROR", **settings})
+        with without_start_noise():
+            spark = start(name, master=master, conf={"spark.log.level": "ERROR", **settings})
         try:
             yield spark, report
         finally:
@@ -77,9 +81,9 @@ def failures_told() -> Iterator[None]:
         fail(_cause(problem))
 
 
-def _bar() -> Bar:
+def _bar(terminal: TextIO) -> Bar:
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    return Bar(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=errors, transient=True)
+    return Bar(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=Console(file=terminal), transient=True)
 
 
 def _setting(text: str) -> tuple[str, str]:
