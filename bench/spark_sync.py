@@ -6,6 +6,7 @@ durable and noted; a plain copy of the same files, made durable too, runs beside
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -64,7 +65,7 @@ def measure_fleet_tick(folder: Path, *, rounds: int = 5, brokers: int = 500) -> 
     """Seconds of one tick, Spark's part included, over idle brokers that were synchronised before."""
     spark = _session()
     row = Row(f"tick over {brokers} idle brokers", "s", f"< {TICK_SECONDS_MAX:g}", higher_is_better=False)
-    cpu = Row(f"tick over {brokers} idle brokers: CPU of the brokers", "s", "", higher_is_better=False)
+    cpu = Row(f"tick over {brokers} idle brokers: CPU of Spark and the job", "s", "", higher_is_better=False)
     with (
         Twinlog().name_server(folder / "names") as names,
         fleet(folder / "fleet", names.address, brokers) as processes,
@@ -73,13 +74,15 @@ def measure_fleet_tick(folder: Path, *, rounds: int = 5, brokers: int = 500) -> 
         run = SyncRun(job, os.cpu_count() or 1, quiet)
         run.discover()
         for number in range(-2, rounds):  # the first tick copies everything, the second forgets the journals
-            before, began = _cpu(processes), time.perf_counter()
+            before, began = _own_cpu(processes), time.perf_counter()
             run.tick(spark.range(1), number + 2)
             seconds = time.perf_counter() - began
             if number >= 0:
                 row.twinlog.append(seconds)
-                cpu.twinlog.append(_cpu(processes) - before)
-            console.print(f"  fleet: tick {number + 3} took {seconds:.2f} s")
+                cpu.twinlog.append(_own_cpu(processes) - before)
+            console.print(
+                f"  fleet: tick {number + 3} took {seconds:.2f} s, {_own_cpu(processes) - before:.2f} s of CPU"
+            )
         summary = run.summary()
         if len(summary.brokers) != brokers or summary.failed:
             raise RuntimeError(f"{len(summary.brokers)} brokers, failed: {[one.error for one in summary.failed][:3]}")
@@ -131,8 +134,21 @@ def _fill(address: str, body: int, megabytes: int) -> None:
     subprocess.run([sys.executable, "-m", "bench.load", *words], check=True, timeout=600, stdout=subprocess.DEVNULL)
 
 
-def _cpu(processes: list) -> float:
-    return sum(cpu_seconds(process.pid) for process in processes)
+def _own_cpu(others: list[subprocess.Popen[str]]) -> float:
+    """CPU seconds of this process and all it has started, the brokers apart."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = stat.read_text().rsplit(")", 1)[1].split()
+            children.setdefault(int(fields[1]), []).append(int(stat.parent.name))
+    total, left, brokers = 0.0, [os.getpid()], {one.pid for one in others}
+    while left:
+        pid = left.pop()
+        if pid not in brokers:
+            with contextlib.suppress(OSError):
+                total += cpu_seconds(pid)
+            left += children.get(pid, [])
+    return total
 
 
 def _text(figures: dict[str, float]) -> str:

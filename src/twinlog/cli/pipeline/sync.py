@@ -79,8 +79,8 @@ def sync(
             stores=parse_stores(store or ()),
             every_ms=parse_duration_ms(every),
             once=once,
-            history=history,
-            checkpoint=checkpoint,
+            history=os.path.abspath(history) if history else None,
+            checkpoint=os.path.abspath(checkpoint) if checkpoint else None,
         )
         try:
             summary = run(spark, job, report, stop=_stop_on_signal())

@@ -9,10 +9,12 @@ What one broker's tick meets is told in its report, and no other broker hears of
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -46,6 +48,7 @@ from twinlog.wire.twinlog_codes import TwinlogCode
 _BROKERS_AT_ONCE = 32
 _TIMEOUT_MS = 3000
 _SETTINGS = ReplicationSettings()
+OpenSource = Callable[[], HaSource | StoreSource]
 BrokerErrors = (OSError, NetError, ReplicationError, StoreError, MetadataError, WireError, SparkSourceError)
 
 
@@ -128,11 +131,11 @@ class _Group:
             try:
                 root = Path(self._work.to) / check_folder(target.name)
                 replica = await asyncio.to_thread(Replica.open, root, lock_wait_s=self._work.lock_wait_s)
-                try:
-                    await _BrokerTick(self, pool, target, replica, report).run()
-                finally:
-                    self._describe(replica, report)
-                    replica.close()
+                with contextlib.closing(replica):
+                    try:
+                        await _BrokerTick(self, pool, target, replica, report).run()
+                    finally:
+                        self._describe(replica, report)
             except BrokerErrors as error:
                 report.error = "; ".join(filter(None, (report.error, str(error) or type(error).__name__)))
             report.seconds = time.monotonic() - began
@@ -148,14 +151,18 @@ class _Group:
     def drained(self, replica: Replica, broker: str) -> Drained:
         return self._work.drained.get((broker, replica.state.replica), Drained())
 
-    async def copy(self, replica: Replica, source: HaSource | StoreSource, goal: int, first: bytes, begin: int) -> None:
-        """Copy in a thread, when it is this broker's turn, for its share of the tick."""
+    async def copy(self, replica: Replica, opened: OpenSource, goal: int, first: bytes, begin: int) -> None:
+        """Copy in a thread, when it is this broker's turn, for its share of the tick; only then a link is opened."""
+
+        def copy(limits: Limits) -> None:
+            with opened() as source:
+                copy_log(replica, source, limits, first=first, begin=begin)
+
         self._copying += 1
         try:
             async with self._copies:
                 share_s = copy_share_ms(self._work.box_ms, self._copying) / 1000
-                limits = Limits(goal, time.monotonic() + share_s, self._work.range_bytes_max)
-                await asyncio.to_thread(copy_log, replica, source, limits, first=first, begin=begin)
+                await asyncio.to_thread(copy, Limits(goal, time.monotonic() + share_s, self._work.range_bytes_max))
         finally:
             self._copying -= 1
 
@@ -187,7 +194,8 @@ class _BrokerTick:
         except BrokerErrors:
             if state.master is not None:  # its port or its name may be another by now
                 state.master = None
-                await asyncio.to_thread(replica.save_state)
+                with contextlib.suppress(OSError):  # the first error is the one to tell
+                    await asyncio.to_thread(replica.save_state)
             raise
 
     async def _conf(self) -> MasterConf:
@@ -285,21 +293,18 @@ class _BrokerTick:
     ) -> None:
         replica, store, first, asked = self._replica, self._target.store, b"", begin
         if store is not None and StoreSource.is_reachable(store):
-            source: HaSource | StoreSource = await asyncio.to_thread(StoreSource, store, begin, master.end)
-        else:
-            if replica.log.is_empty:
+            await self._group.copy(replica, partial(StoreSource, store, begin, master.end), master.end, b"", begin)
+            return
+        if replica.log.is_empty:
+            asked = 0
+            if not facts.is_twinlog:
                 # Java: a replica at 0 gets the newest segment only, so the first record is fetched by its offset.
-                asked = 0
-                if not facts.is_twinlog:
-                    first = await contact.record(begin) or b""
-                    if not first:
-                        raise ReplicationError(
-                            f"{self._target.address} does not give the first record of its log, {begin}"
-                        )
-                    asked = begin + len(first)
-            source = await asyncio.to_thread(HaSource, conf.ha_address, asked, facts.pass_number)
-        with source:
-            await self._group.copy(replica, source, master.end, first, begin)
+                first = await contact.record(begin) or b""
+                asked = begin + len(first)
+                if not first:
+                    raise ReplicationError(f"{self._target.address} does not give the first record of its log, {begin}")
+        opened = partial(HaSource, conf.ha_address, asked, facts.pass_number)
+        await self._group.copy(replica, opened, master.end, first, begin)
 
     def _advice(self, plan: Refuse, master: LogRange) -> str:
         replica = self._replica

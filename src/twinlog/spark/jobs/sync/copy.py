@@ -83,7 +83,7 @@ def _copy_range(replica: Replica, source: Source, records: WholeRecords, begin: 
     if at > begin:
         now_ms = time.time_ns() // 1_000_000
         replica.commit(
-            begin, crc, count, source=source.name, milliseconds=round((clock() - began) * 1000), now_ms=now_ms
+            begin, crc, count, source=source.name, took_ms=lambda: round((clock() - began) * 1000), now_ms=now_ms
         )
         source.report(at)
     if damaged is not None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import struct
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
@@ -296,12 +297,14 @@ class Replica:
         if whole.last_record >= 0:
             self.last_record_offset = whole.last_record
 
-    def commit(self, begin: int, crc32: int, records: int, *, source: str, milliseconds: int, now_ms: int) -> None:
+    def commit(
+        self, begin: int, crc32: int, records: int, *, source: str, took_ms: Callable[[], int], now_ms: int
+    ) -> None:
         """Make everything appended durable, and only then note that it is there."""
         self.commit_log.flush()
         state = self.state
         state.range_sequence += 1
-        digest = RangeDigest(state.range_sequence, begin, self.log_end, crc32, records, source, milliseconds, now_ms)
+        digest = RangeDigest(state.range_sequence, begin, self.log_end, crc32, records, source, took_ms(), now_ms)
         state.ranges = [*state.ranges, digest]
         state.end = self.log_end
         state.last_record = -1 if self.last_record_offset is None else self.last_record_offset
@@ -316,7 +319,7 @@ class Replica:
         while at < self.log_end and (chunk := self.commit_log.chunk(at, _CHUNK_BYTES)):
             crc = checksum(chunk, crc)
             at += len(chunk)
-        self.commit(begin, crc, self._unnoted, source="found", milliseconds=0, now_ms=now_ms)
+        self.commit(begin, crc, self._unnoted, source="found", took_ms=lambda: 0, now_ms=now_ms)
 
 
 def _acquire(root: Path, wait_s: float) -> StoreLock:
