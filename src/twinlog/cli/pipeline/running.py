@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, TextIO
 
@@ -42,7 +41,7 @@ errors = Console(stderr=True, highlight=False)
 def spark_job(name: str, master: str | None, conf: list[str] | None) -> Iterator[tuple[SparkSession, Report]]:
     """A Spark session and a progress bar for one job; what the job raises on its own account ends the command."""
     settings = dict(_setting(text) for text in conf or ())
-    with open(os.dup(sys.stderr.fileno()), "w") as terminal, _bar(terminal) as bar, failures_told():
+    with open(os.dup(2), "w") as terminal, _bar(terminal) as bar, failures_told():
         from twinlog.spark.session import start
         from twinlog.spark.start_noise import without_start_noise
 
