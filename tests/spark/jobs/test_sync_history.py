@@ -11,6 +11,7 @@ from tests.spark.jobs.test_sync_ticks import SETTINGS, Master
 
 from twinlog.broker.embedded import EmbeddedBroker
 from twinlog.client.sync import Producer
+from twinlog.net.errors import NetError
 from twinlog.spark.jobs.progress import quiet
 from twinlog.spark.jobs.sync import history
 from twinlog.spark.jobs.sync.broker_service import BrokerReport
@@ -185,3 +186,16 @@ def test_a_master_that_is_gone_is_an_error_that_is_counted(master):
     run.tick(Tasks(), 1)
     (status,) = run.summary().failed
     assert "cannot connect" in status.error and status.failures == 1 and status.lag_bytes == 0
+
+
+def test_an_address_that_nobody_answers_at_is_an_error_of_its_own_unless_it_is_the_only_one(master):
+    job = SyncJob(to=str(master.to), addresses=("127.0.0.1:1", master.target.address))
+    run = SyncRun(job, 1, quiet)
+    run.discover()
+    for number in range(2):
+        run.tick(Tasks(), number)
+    (failed,) = run.summary().failed
+    assert failed.broker == "127.0.0.1:1" and failed.failures == 2 and "cannot connect" in failed.error
+    assert [one.broker for one in run.summary().brokers] == ["127.0.0.1:1", "broker-a"]
+    with pytest.raises(NetError, match="cannot connect"):
+        SyncRun(SyncJob(to=str(master.to), addresses=("127.0.0.1:1",)), 1, quiet).discover()

@@ -65,23 +65,30 @@ def sync(
     Each replica is a real store, on which a Twinlog or Java broker can start, as slave or master. What changes in the
     masters' metadata is kept in a table of changes. Ends with status 1 if a broker failed in its last tick.
     """
-    with spark_job("twinlog sync", master, conf) as (spark, report):
-        from twinlog.client.errors import ClientError
-        from twinlog.spark.jobs.sync.job import sync as run
-        from twinlog.spark.jobs.sync.plan import SyncJob, parse_duration_ms, parse_stores
+    from twinlog.client.errors import ClientError
+    from twinlog.spark.errors import SparkSourceError
+    from twinlog.spark.jobs.sync.plan import SyncJob, check_job, parse_duration_ms, parse_stores
 
-        job = SyncJob(
-            to=os.path.abspath(to),
-            cluster=_cluster(name_server if not address else None, access_key, secret_key, tls, tls_insecure),
-            brokers=tuple(broker or ()),
-            addresses=tuple(address or ()),
-            cluster_name=cluster,
-            stores=parse_stores(store or ()),
-            every_ms=parse_duration_ms(every),
-            once=once,
-            history=os.path.abspath(history) if history else None,
-            checkpoint=os.path.abspath(checkpoint) if checkpoint else None,
+    try:  # before Spark takes its time to start
+        job = check_job(
+            SyncJob(
+                to=os.path.abspath(to),
+                cluster=_cluster(name_server if not address else None, access_key, secret_key, tls, tls_insecure),
+                brokers=tuple(broker or ()),
+                addresses=tuple(address or ()),
+                cluster_name=cluster,
+                stores=parse_stores(store or ()),
+                every_ms=parse_duration_ms(every),
+                once=once,
+                history=os.path.abspath(history) if history else None,
+                checkpoint=os.path.abspath(checkpoint) if checkpoint else None,
+            )
         )
+    except (SparkSourceError, ClientError) as problem:
+        fail(problem)
+    with spark_job("twinlog sync", master, conf) as (spark, report):
+        from twinlog.spark.jobs.sync.job import sync as run
+
         try:
             summary = run(spark, job, report, stop=_stop_on_signal())
         except ClientError as problem:

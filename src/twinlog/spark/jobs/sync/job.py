@@ -21,6 +21,7 @@ from twinlog.client.admin_servers import read_lines
 from twinlog.client.errors import BrokerRefused, ClientError
 from twinlog.net.errors import NetError
 from twinlog.spark.cluster import Cluster
+from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.progress import Progress, Report, quiet
 from twinlog.spark.jobs.sync.broker_service import BrokerReport, TickWork, run_group
 from twinlog.spark.jobs.sync.history import HistoryTables
@@ -122,12 +123,12 @@ class SyncRun:
     def discover(self) -> None:
         """Look for the masters; raises when there are none, or not those that were asked for."""
         job = self._job
-        if job.addresses:
-            found = [self._ask_name(address) for address in job.addresses if address not in self._known_addresses()]
-        else:
-            found = choose_masters(Cluster(job.cluster).info(), job)
+        found = self._ask_names() if job.addresses else choose_masters(Cluster(job.cluster).info(), job)
         # A master that is no longer registered stays on the list: that it cannot be reached is worth an error.
         self._targets.update({check_folder(one.name): one for one in found})
+        if not self._targets:
+            where = ";".join(job.cluster.name_servers)
+            raise BadOption(f"no master is registered at {where}: start one, or ask another name server")
 
     def tick(self, frame: DataFrame, batch_id: int) -> None:
         """One micro-batch."""
@@ -223,15 +224,28 @@ class SyncRun:
 
     def _discover_again(self) -> None:
         """Follow brokers that moved or are new; without name servers, go on with those that are known."""
-        if self._job.addresses:
-            return
         try:
             self.discover()
-        except (NetError, ClientError) as error:
-            log.warning("the name servers could not be asked", error=str(error))
+        except (NetError, ClientError, BadOption) as error:
+            log.warning("masters could not be looked up", error=str(error))
 
-    def _known_addresses(self) -> set[str]:
-        return {one.address for one in self._targets.values()}
+    def _ask_names(self) -> list[BrokerTarget]:
+        """The brokers at addresses whose names are not known yet; one that does not tell is an error of its own."""
+        known = {one.address for one in self._targets.values()}
+        found, problem = [], None
+        for address in self._job.addresses:
+            if address in known:
+                continue
+            try:
+                found.append(self._ask_name(address))
+                self._status.pop(address, None)
+            except (NetError, BrokerRefused) as error:
+                problem = error
+                before = self._status.get(address, BrokerStatus(address, address))
+                self._status[address] = replace(before, failures=before.failures + 1, error=str(error))
+        if problem is not None and not found and not known:
+            raise problem
+        return found
 
     def _ask_name(self, address: str) -> BrokerTarget:
         options = self._job.cluster
