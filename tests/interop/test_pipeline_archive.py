@@ -1,0 +1,145 @@
+"""Archives of real Java brokers, made by runs that are killed, and restored into Java brokers; and those in Delta."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.dataset as ds
+import pytest
+from tests.interop.clusters import Cluster, Clusters
+
+from twinlog.client import Outgoing
+from twinlog.client.sync import Admin, Producer, PullConsumer
+from twinlog.spark.jobs.archive_layout import load_commit
+from twinlog.wire.bodies import MessageQueue, SubscriptionGroupConfig
+
+pytest.importorskip("pyspark")
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+COUNT = 2000
+
+
+@pytest.fixture(scope="module", params=["java-5.5.0", "java-4.9.7"])
+def place(request: pytest.FixtureRequest, clusters: Clusters) -> Cluster:
+    found = clusters.get(request.param, use="python-client")
+    with Admin(found.names.address) as admin:
+        wait_for(lambda: admin.cluster_info().cluster_addr_table)
+    return found
+
+
+@pytest.fixture
+def filled(place: Cluster) -> str:
+    """A topic of two queues: single, batched and compressed messages."""
+    topic = f"Archived_{uuid.uuid4().hex[:8]}"
+    with Admin(place.names.address) as admin:
+        admin.create_topic(topic, queues=2)
+    with Producer(place.names.address, "filler") as producer:
+        wait_for(lambda: len(producer.queues(topic)) == 2)
+        for begin in range(0, COUNT - 10, 100):
+            numbers = range(begin, min(begin + 100, COUNT - 10))
+            queue = MessageQueue(topic, "broker-a", begin // 100 % 2)
+            producer.send_batch([Outgoing(topic, b"%d" % n, keys=f"k{n}") for n in numbers], queue=queue)
+        for number in range(COUNT - 10, COUNT):
+            long = b"%d " % number + b"x" * 10_000  # compressed on its way
+            producer.send(Outgoing(topic, long, tags="long"), queue=MessageQueue(topic, "broker-a", number % 2))
+    return topic
+
+
+def wait_for(condition: Callable[[], object], seconds_max: float = 120) -> None:
+    deadline = time.monotonic() + seconds_max
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def pipeline(*words: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "twinlog.cli.main", "pipeline", *map(str, words), "--json", "--master", "local[2]"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def finished(run: subprocess.Popen[str]) -> dict:
+    out, told = run.communicate(timeout=300)
+    assert run.returncode == 0, told
+    return json.loads(out)
+
+
+def kill(run: subprocess.Popen[str]) -> None:
+    os.killpg(run.pid, signal.SIGKILL)
+    run.communicate()
+
+
+def rows_of(root: Path) -> list[dict]:
+    columns = ["topic", "brokerName", "queueId", "queueOffset", "body"]
+    table = ds.dataset(root, format="parquet", partitioning="hive").to_table(columns)
+    return sorted(table.to_pylist(), key=lambda row: (row["queueId"], row["queueOffset"]))
+
+
+def number_in(body: bytes) -> int:
+    return int(body.split(b" ")[0])
+
+
+def test_a_topic_of_a_java_broker_is_archived_once_and_restored_once_by_runs_that_are_killed(
+    place: Cluster, filled: str, tmp_path: Path
+):
+    names, root = place.names.address, tmp_path / "archive"
+    words = ("archive", root, "-n", names, "-t", filled, "--rows-per-batch", 250)
+    run = pipeline(*words)
+    wait_for(lambda: load_commit(root).batch >= 1 or run.poll() is not None)
+    kill(run)
+    assert load_commit(root).batch < COUNT // 250
+    done = finished(pipeline(*words))
+    assert 0 < done["rows"] < COUNT
+    rows = rows_of(root)
+    assert len({(row["queueId"], row["queueOffset"]) for row in rows}) == len(rows) == COUNT
+    assert sorted(number_in(row["body"]) for row in rows) == list(range(COUNT))
+
+    group, target = f"g{uuid.uuid4().hex[:6]}", f"{filled}_back"
+    with Admin(names) as admin:
+        admin.save_group(place.broker.address, SubscriptionGroupConfig(group_name=group))
+    with PullConsumer(names, group, register=False) as consumer:
+        consumer.commit(MessageQueue(filled, "broker-a", 0), 123)
+        consumer.commit(MessageQueue(filled, "broker-a", 1), COUNT)  # all was consumed
+    words = ("restore", "--archive", root, "-n", names, "-t", filled, "--rename", f"{filled}={target}", "--groups")
+    words = (*words, group, "--group-offsets", names, "--map", tmp_path / "map")
+    run = pipeline(*words, "--batch", 1)
+    with Admin(names) as admin:
+        wait_for(lambda: stored(admin, target) >= 50 or run.poll() is not None)
+    kill(run)
+    done = finished(pipeline(*words))
+    assert (done["map_rows"], done["copies"], done["sent"] + done["present"]) == (COUNT, 0, COUNT)
+    assert done["present"] >= 50
+    with PullConsumer(names, group, register=False) as consumer:
+        for queue in (0, 1):
+            there = MessageQueue(target, "broker-a", queue)
+            got = [message.body for message in consumer.messages(there, 0, consumer.max_offset(there))]
+            assert got == [row["body"] for row in rows if row["queueId"] == queue]
+        assert consumer.committed(MessageQueue(target, "broker-a", 0)) == 123
+        assert consumer.committed(MessageQueue(target, "broker-a", 1)) == len(got)
+
+
+def test_an_archive_in_delta_is_compacted_by_delta_and_restored(place: Cluster, filled: str, tmp_path: Path):
+    if place.implementation.name != "java-5.5.0":
+        pytest.skip("one broker is enough for what Delta does")
+    names, root = place.names.address, tmp_path / "delta"
+    words = ("archive", root, "-n", names, "-t", filled, "--format", "delta")
+    assert finished(pipeline(*words))["topics"][filled]["rows"] == COUNT
+    assert finished(pipeline(*words))["rows"] == 0
+    done = finished(pipeline("compact", root, "--before", "2999-01-01"))
+    assert done["files_before"] > done["files_after"] == 1
+    restore = ("restore", "--archive", root, "-n", names, "-t", filled, "--rename", f"{filled}={filled}_delta")
+    done = finished(pipeline(*restore, "--to-offset", 10, "--map", tmp_path / "map"))
+    assert (done["sent"], done["copies"]) == (20, 0)
+
+
+def stored(admin, topic: str) -> int:
+    try:
+        return sum(offset.max_offset for offset in admin.topic_stats(topic).values())
+    except Exception:  # the topic is not there yet, or only half of it
+        return 0
