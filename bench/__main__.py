@@ -1,8 +1,8 @@
 """`make bench`: Twinlog and Java 5.5.0 in alternating rounds; medians, ratios, and Java against itself for the noise.
 
-    python -m bench                 everything, about forty minutes
+    python -m bench                 everything, about an hour
     python -m bench --quick         short rounds, to see that it works
-    python -m bench --only sends    one part: sends, pulls, start, recovery, catch-up, sync, lag, metadata
+    python -m bench --only sends    one part, by the names in PARTS
 
 The table goes to the terminal, the numbers to bench/results/<date>.json and bench/results/latest.json.
 """
@@ -30,7 +30,9 @@ from bench.servers import JAVA_VERSION, cpu_seconds, rss_mb, running
 
 RESULTS = Path(__file__).parent / "results"
 ROOT = Path(__file__).parent.parent
-PARTS = ("sends", "pulls", "start", "recovery", "catch-up", "sync", "lag", "metadata")
+BROKER_PARTS = ("sends", "pulls", "start", "recovery", "catch-up", "sync", "lag", "metadata")
+SPARK_PARTS = ("spark-wire", "spark-store", "spark-archive", "spark-sync", "spark-audit", "spark-fleet")
+PARTS = (*BROKER_PARTS, *SPARK_PARTS)
 
 
 @dataclass
@@ -40,6 +42,9 @@ class Options:
     fill: int
     log_mb: int
     behind_mb: int
+    spark_rows: int
+    store_gb: tuple[int, ...]
+    fleet: int
 
 
 def load(kind: str, address: str, topic: str, *args: object) -> dict:
@@ -130,6 +135,28 @@ def measure_recovery(folder: Path, options: Options) -> list[Row]:
     return [row]
 
 
+def spark_measures() -> dict[str, Callable[[Path, Options], list[Row]]]:
+    """The parts that run on Spark; imported only when a bench runs, since they need its extra."""
+    from bench.spark_archive import measure_archive
+    from bench.spark_audit import measure_audit
+    from bench.spark_sources import measure_store, measure_wire
+    from bench.spark_sync import measure_fleet_tick, measure_sync_copy
+
+    def rounds(options: Options) -> int:
+        return min(options.rounds, 3)
+
+    return {
+        "spark-wire": lambda folder, o: measure_wire(folder, rounds=rounds(o), messages=o.spark_rows),
+        "spark-store": lambda folder, o: measure_store(
+            folder, rounds=rounds(o), messages=o.spark_rows, gigabytes=o.store_gb
+        ),
+        "spark-archive": lambda folder, o: measure_archive(folder, rounds=rounds(o), messages=o.spark_rows),
+        "spark-sync": lambda folder, o: measure_sync_copy(folder, rounds=rounds(o), megabytes=o.log_mb),
+        "spark-audit": lambda folder, o: measure_audit(folder, gigabytes=o.log_mb / 512, rounds=rounds(o)),
+        "spark-fleet": lambda folder, o: measure_fleet_tick(folder, rounds=rounds(o), brokers=o.fleet),
+    }
+
+
 def save(rows: list[Row], options: Options) -> Path:
     RESULTS.mkdir(exist_ok=True)
     document = {
@@ -161,7 +188,11 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--seconds", type=float)
     given = parser.parse_args(argv)
-    options = Options(1.5, 2, 20_000, 64, 128) if given.quick else Options(5.0, 5, 200_000, 1024, 2048)
+    options = (
+        Options(1.5, 2, 20_000, 64, 128, 50_000, (1,), 40)
+        if given.quick
+        else Options(5.0, 5, 200_000, 1024, 2048, 1_000_000, (3, 10), 500)
+    )
     options.rounds, options.seconds = given.rounds or options.rounds, given.seconds or options.seconds
     measures = {
         "sends": measure_sends,
@@ -176,6 +207,7 @@ def main(argv: list[str] | None = None) -> None:
         ),
         "lag": lambda folder, options: replication.measure_lag(folder, load, seconds=4 * options.seconds),
         "metadata": lambda folder, options: replication.measure_metadata(folder, rounds=options.rounds),
+        **spark_measures(),
     }
     rows: list[Row] = []
     for name in given.only or PARTS:
