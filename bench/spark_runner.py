@@ -154,7 +154,7 @@ def _stat(path: Path) -> list[str]:
 
 def _is_worker(pid: int) -> bool:
     with contextlib.suppress(OSError):
-        return b"pyspark" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"-m\0pyspark" in Path(f"/proc/{pid}/cmdline").read_bytes()
     return False
 
 
