@@ -11,6 +11,7 @@ from twinlog.telemetry.log import get_logger
 log = get_logger(__name__)
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE)
 _DURATION = re.compile(r"(\d+)\s*(ms|s|m|min|h|d)?", re.IGNORECASE)
+_OF_TABLES = {"owner", "provider"}  # what Spark adds to the options of a persistent table when it asks for the schema
 _SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _DURATIONS_MS = {None: 1, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -20,6 +21,7 @@ class OptionValues:
 
     def __init__(self, given: Mapping[str, str], *, known: Iterable[str], ignored: Iterable[str] = ()) -> None:
         """BadOption for a name outside `known`; those in `ignored` count for other uses, and are warned about."""
+        refuse_persistent_table(given)
         names = {name.lower(): name for name in (*known, *ignored)}
         self._values = {}
         for name, value in given.items():
@@ -90,6 +92,15 @@ class OptionValues:
         if match is None or value < low:
             raise BadOption(f"option {name} is {text!r}: give a number with a unit, for example {example}")
         return value
+
+
+def refuse_persistent_table(given: Mapping[str, str]) -> None:
+    """BadOption for CREATE TABLE, and for a query of such a table: Spark does not hand its options to a source."""
+    if not given or _OF_TABLES & {name.lower() for name in given}:
+        hint = "in SQL use CREATE TEMPORARY VIEW name USING rocketmq OPTIONS (...), elsewhere .option(name, value)"
+        raise BadOption(
+            f"there are no options, or a persistent table holds them, and Spark does not hand those on: {hint}"
+        )
 
 
 def option_includes_properties(given: Mapping[str, str]) -> bool:

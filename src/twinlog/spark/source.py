@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
 from twinlog.spark.errors import BadOption
-from twinlog.spark.option_values import option_includes_properties
+from twinlog.spark.option_values import option_includes_properties, refuse_persistent_table
 from twinlog.spark.schema import MESSAGE_COLUMNS, chosen_columns, ddl, message_columns
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ class RocketmqSource(DataSource):
         return "rocketmq"
 
     def schema(self) -> str:
+        refuse_persistent_table(self.options)
         return ddl(message_columns(MESSAGE_COLUMNS, include_properties=option_includes_properties(self.options)))
 
     def reader(self, schema: StructType) -> DataSourceReader:
