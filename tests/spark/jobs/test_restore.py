@@ -141,6 +141,7 @@ def test_a_restore_killed_half_way_and_repeated_has_no_copies(spark, archived, t
     command = [sys.executable, "-m", "twinlog.cli.main", "pipeline", "restore", "--archive", str(root)]
     command += ["-n", topic.name_server, "-t", topic.name, "--rename", f"{topic.name}=Killed", "--json"]
     command += ["--map", str(tmp_path / "map"), "--master", "local[2]", "--conf", "spark.sql.shuffle.partitions=2"]
+    command += ["--conf", "spark.driver.extraJavaOptions=-XX:+UseSerialGC -XX:TieredStopAtLevel=1"]
     # One message per request, so that there is a middle.
     run = subprocess.Popen([*command, "--batch", "1"], start_new_session=True, stdout=subprocess.DEVNULL)
     limit = time.monotonic() + 120
