@@ -28,7 +28,11 @@ COUNT = 2000
 
 @pytest.fixture(scope="module", params=["java-5.5.0", "java-4.9.7"])
 def place(request: pytest.FixtureRequest, clusters: Clusters) -> Cluster:
-    found = clusters.get(request.param, use="python-client")
+    return registered(clusters, request.param)
+
+
+def registered(clusters: Clusters, name: str) -> Cluster:
+    found = clusters.get(name, use="python-client")
     with Admin(found.names.address) as admin:
         wait_for(lambda: admin.cluster_info().cluster_addr_table)
     return found
@@ -36,6 +40,10 @@ def place(request: pytest.FixtureRequest, clusters: Clusters) -> Cluster:
 
 @pytest.fixture
 def filled(place: Cluster) -> str:
+    return fill(place)
+
+
+def fill(place: Cluster) -> str:
     """A topic of two queues: single, batched and compressed messages."""
     topic = f"Archived_{uuid.uuid4().hex[:8]}"
     with Admin(place.names.address) as admin:
@@ -124,9 +132,9 @@ def test_a_topic_of_a_java_broker_is_archived_once_and_restored_once_by_runs_tha
         assert consumer.committed(MessageQueue(target, "broker-a", 1)) == len(got)
 
 
-def test_an_archive_in_delta_is_compacted_by_delta_and_restored(place: Cluster, filled: str, tmp_path: Path):
-    if place.implementation.name != "java-5.5.0":
-        pytest.skip("one broker is enough for what Delta does")
+def test_an_archive_in_delta_is_compacted_by_delta_and_restored(clusters: Clusters, tmp_path: Path):
+    place = registered(clusters, "java-5.5.0")
+    filled = fill(place)
     names, root = place.names.address, tmp_path / "delta"
     words = ("archive", root, "-n", names, "-t", filled, "--format", "delta")
     assert finished(pipeline(*words))["topics"][filled]["rows"] == COUNT
