@@ -58,9 +58,11 @@ def start(name: str = "twinlog", *, master: str | None = None, conf: Mapping[str
     """A session with our sources registered; an existing one is used if there is one."""
     from pyspark.sql import SparkSession
 
-    master = master or os.environ.get("SPARK_MASTER") or DEFAULT_MASTER
+    submitted = _submitted()
+    master = master or submitted.get("spark.master") or os.environ.get("SPARK_MASTER") or DEFAULT_MASTER
     prepare_environment(master)
-    settings = {**_CONF, **(_LOCAL_CONF if master.startswith("local") else {}), **(conf or {})}
+    defaults = {**_CONF, **(_LOCAL_CONF if master.startswith("local") else {})}
+    settings = {**{key: value for key, value in defaults.items() if key not in submitted}, **(conf or {})}
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -79,6 +81,16 @@ def register(spark: SparkSession) -> SparkSession:
         members = {"__module__": "__main__", "pushes_filters": True, "default_checkpoints": checkpoints}
         spark.dataSource.register(cast("type[DataSource]", type(source.__name__, (source,), members)))
     return spark
+
+
+def _submitted() -> dict[str, str]:
+    """What spark-submit was told, which counts before our defaults; nothing when Python was started by itself."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return {}
+    from pyspark import SparkConf, SparkContext
+
+    SparkContext._ensure_initialized()  # connects to the JVM that spark-submit started: before that, a conf is empty
+    return dict(SparkConf().getAll())
 
 
 def prepare_environment(master: str = DEFAULT_MASTER) -> None:
