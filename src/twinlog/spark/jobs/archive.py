@@ -284,7 +284,7 @@ def _follow(query: StreamingQuery, job: ArchiveJob, run: str, report: Report, is
             raise ArchiveFailed(cause_of(problem)) from problem
         progress = query.lastProgress
         if progress:
-            rows[progress["batchId"]] = progress["numInputRows"]
+            rows[progress["batchId"]] = progress.numInputRows  # the key is empty under Spark Connect
             done = sum(rows.values()) if job.format == "delta" else _run_total(job, run).rows
             left = rows_left(progress["sources"][0]) if job.name_server else None
             what = f"archiving to {Path(job.target).name}"

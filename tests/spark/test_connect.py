@@ -1,0 +1,55 @@
+"""Spark Connect: the program has no JVM, only a connection to a server that finds the sources by itself."""
+
+import json
+import subprocess
+import sys
+
+import pyarrow.parquet as pq
+import pytest
+from tests.spark.topics import numbers
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
+
+PROGRAM = """
+import json, sys
+from twinlog.spark.session import prepare_environment
+prepare_environment("local[2]")
+from pyspark.sql import SparkSession
+
+name_server, topic, copy, folder = sys.argv[1:]
+spark = SparkSession.builder.remote("local[2]").getOrCreate()  # and nothing is registered
+assert type(spark).__module__ == "pyspark.sql.connect.session"
+options = {"nameServer": name_server, "topic": topic}
+table = spark.read.format("rocketmq").options(**options).load()
+by_queue = {row.queueId: row["count"] for row in table.groupBy("queueId").count().collect()}
+
+stream = spark.readStream.format("rocketmq").options(**options, startingOffsets="earliest", maxOffsetsPerTrigger=25)
+writer = stream.load().select("body").writeStream.format("parquet").option("path", f"{folder}/out")
+query = writer.option("checkpointLocation", f"{folder}/check").trigger(availableNow=True).start()
+assert query.awaitTermination(120)
+rows = [progress.numInputRows for progress in query.recentProgress]
+
+late = table.where("queueId = 1").selectExpr("body", "'again' tags")
+late.write.format("rocketmq").options(nameServer=name_server, topic=copy).mode("append").save()
+print(json.dumps({"queues": by_queue, "rows": rows}))
+spark.stop()
+"""
+
+
+def test_a_connect_client_reads_streams_and_writes_without_registering_anything(make_topic, tmp_path):
+    pytest.importorskip("grpc", reason="pip install 'twinlog[connect]'")
+    topic, copy = make_topic(), make_topic()
+    topic.send_numbers(40, queue=0)
+    topic.send_numbers(20, queue=1, start=40)
+    command = [sys.executable, "-c", PROGRAM, topic.name_server, topic.name, copy.name, str(tmp_path)]
+    # Spark starts the server in another directory than this: nothing may depend on a relative path.
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout.strip().splitlines()[-1])
+    assert told["queues"] == {"0": 40, "1": 20}
+    assert sum(told["rows"]) == 60
+    assert max(told["rows"]) <= 25
+    files = [pq.ParquetFile(file).read() for file in (tmp_path / "out").glob("*.parquet")]
+    assert sorted((row["body"].decode() for file in files for row in file.to_pylist()), key=int) == numbers(60)
+    assert sorted(copy.read(), key=int) == numbers(20, 40)
+    assert len(copy.read(subExpression="again")) == 20
