@@ -310,6 +310,24 @@ def test_the_master_is_read_although_there_is_a_replica(with_brokers):
     assert topic.read(readFrom="any") == ["one"]
 
 
+@pytest.mark.parametrize("role", ["master", "slave"])
+def test_a_topic_is_gone_if_the_master_says_so_and_a_replica_may_just_not_know_it_yet(with_brokers, monkeypatch, role):
+    topic = with_brokers(**{"id0": "live"} if role == "master" else {"id0": "dead", "id1": "live"})
+    reader = topic.reader(readFrom=role, failOnDataLoss="false")
+    parts = reader.partitions()
+    known = Cluster(read_options(topic.options(), streaming=False).cluster).route(topic.name)
+    monkeypatch.setattr(Cluster, "route", lambda self, name, *, fresh=False: known)
+    with Admin(topic.name_server) as admin:
+        admin.delete_topic(topic.name)
+    if role == "master":
+        assert bodies_of(reader, parts) == []
+        with pytest.raises(DataLoss, match="the topic is gone"):
+            bodies_of(topic.reader(readFrom=role), parts)
+    else:
+        with pytest.raises(CannotRead, match=r"cannot be read after 6 tries: .* TOPIC_NOT_EXIST"):
+            bodies_of(reader, parts)
+
+
 @pytest.fixture
 def expired(tmp_path):
     """A topic with one queue whose oldest messages were deleted, and the name server."""

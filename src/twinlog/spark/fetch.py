@@ -11,7 +11,7 @@ import pyarrow as pa
 from twinlog.client.errors import ClientError, name_of
 from twinlog.client.pulling import pull_header, subscription_of
 from twinlog.net.errors import NetError
-from twinlog.spark.cluster import Cluster
+from twinlog.spark.cluster import MASTER_ID, Cluster
 from twinlog.spark.decode import Decoder
 from twinlog.spark.errors import BadRecord, CannotRead, DataLoss
 from twinlog.spark.offsets import where
@@ -171,14 +171,13 @@ class _Fetch:
     def _take(self, pull: Pull, answer: Answer) -> None:
         code, place = answer.code, where(self._wanted.queue, pull.offset)
         if code not in _PULL_CODES:
-            if code == ResponseCode.TOPIC_NOT_EXIST:
+            if code == ResponseCode.TOPIC_NOT_EXIST and self._is_master():
                 tell_loss(self._options.fail_on_data_loss, place, f"the topic is gone ({answer.remark})")
                 self._window.answer(pull, pull.slot.end)
                 return
             told = f"{self._address} refuses to deliver with {name_of(ResponseCode, code)}: {answer.remark}"
-            if (
-                code == ResponseCode.SYSTEM_BUSY
-            ):  # flow control, or a replica that may not be read: try again, elsewhere
+            # Flow control, or a replica that may not be read or has not heard of the topic yet: try again, elsewhere.
+            if code in (ResponseCode.SYSTEM_BUSY, ResponseCode.TOPIC_NOT_EXIST):
                 raise CannotRead(told)
             raise _Refused(f"{place}: {told}; check the permissions of topic and group, or choose another readFrom")
         next_offset = int(answer.fields.get("nextBeginOffset", pull.offset))
@@ -192,6 +191,10 @@ class _Fetch:
             self._stalled_at = None
         else:
             self._wait_for_more(pull, place, answer)
+
+    def _is_master(self) -> bool:
+        queue = self._wanted.queue
+        return self._cluster.route(queue.topic).brokers.get(queue.broker_name, {}).get(MASTER_ID) == self._address
 
     def _wait_for_more(self, pull: Pull, place: str, answer: Answer) -> None:
         """The broker does not have the message yet: a replica may be behind. Give it a little time."""
