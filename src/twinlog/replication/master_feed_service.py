@@ -1,7 +1,7 @@
 """One connection to a master's HA port: its bytes go into the log, and reports go back.
 
-Bytes are appended, their records checked and dispatched, and only then reported: a report never covers a
-record whose CRC, length or place in the log is wrong.
+Bytes are appended, their records checked, and only then reported: a report never covers a record whose CRC,
+length or place in the log is wrong. Queues and index follow while the report is on its way.
 
 A replica that keeps up takes what has arrived in a callback of the loop, so that its report leaves in the same
 turn. One that is far behind receives in a thread, while the loop dispatches what the thread brought before:
@@ -122,11 +122,11 @@ class MasterFeed:
         return taken
 
     def _dispatch(self, received: int) -> None:
-        """Dispatch the whole records of what was received, then report."""
+        """Check the whole records of what was received, report them, and let queues and index follow."""
         self._status.bytes_received += received
         self._status.last_read_ms = self._clock_ms()
-        self._store.dispatch_pending()
-        self._report()
+        self._store.dispatch_pending(self._report)
+        self._report()  # the unused end of a file moves the end on, too, and is no record
 
     async def _catch_up(self) -> None:
         """Receive in the thread until the master has nothing more to send at once."""

@@ -25,6 +25,7 @@ from twinlog.telemetry.log import get_logger
 
 log = get_logger(__name__)
 _SEND_BYTES_MAX = 1024 * 1024  # per turn of the loop and replica, so that sends are not kept waiting
+_COPIED_BYTES_MAX = 16 * 1024  # up to here one call with a copy is cheaper than a call for the head and a sendfile
 _TICK_SECONDS = 0.5
 
 
@@ -245,6 +246,11 @@ class _Link:
 
     def _begin(self, transfer: Transfer) -> None:
         self._head, self._at, self._left = transfer.head, transfer.physical_offset, transfer.size
+        if 0 < transfer.size <= _COPIED_BYTES_MAX:
+            data = self._service._log.slice(transfer.physical_offset, transfer.size)
+            if data is not None:
+                self._head, self._left = transfer.head + bytes(data), 0
+                return
         if transfer.size:
             self._open_segment(transfer.physical_offset)
 

@@ -192,10 +192,17 @@ class MessageStore(StoreReader):
         """Take in what was written to the last `raw_room`, up to this offset."""
         self.commit_log.raw_written(log_end)
 
-    def dispatch_pending(self) -> int:
-        """Tell queues, index and listeners about new records; returns how many. Cheap when there are none."""
+    def dispatch_pending(self, on_checked: Callable[[], None] = lambda: None) -> int:
+        """Tell queues, index and listeners about new records; returns how many. Cheap when there are none.
+
+        On a replica `on_checked` is called whenever `whole_end` has moved on: a master need not wait for the queues.
+        """
         if self.role == "SLAVE":
-            return sum(self._dispatch(batch) for batch in self._tail.requests())
+            count = 0
+            for batch in self._tail.requests():
+                on_checked()
+                count += self._dispatch(batch)
+            return count
         batch = self._appender.pending
         if not batch:
             return 0
