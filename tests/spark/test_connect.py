@@ -1,6 +1,7 @@
 """Spark Connect: the program has no JVM, only a connection to a server that finds the sources by itself."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -42,8 +43,9 @@ def test_a_connect_client_reads_streams_and_writes_without_registering_anything(
     topic.send_numbers(40, queue=0)
     topic.send_numbers(20, queue=1, start=40)
     command = [sys.executable, "-c", PROGRAM, topic.name_server, topic.name, copy.name, str(tmp_path)]
-    # Spark starts the server in another directory than this: nothing may depend on a relative path.
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=tmp_path)
+    # Another directory than this: nothing may depend on a relative path. The options are for a quick start.
+    environment = {**os.environ, "SPARK_SUBMIT_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout.strip().splitlines()[-1])
     assert told["queues"] == {"0": 40, "1": 20}

@@ -100,8 +100,9 @@ STREAM = """
 import sys
 from twinlog.spark.session import start
 name_server, topic, folder = sys.argv[1:]
-spark = start("killed", master="local[2]", conf={"spark.log.level": "OFF", "spark.driver.memory": "512m"})
-options = {"nameServer": name_server, "topic": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "400"}
+spark = start("killed", master="local[2]", conf={"spark.log.level": "OFF", "spark.driver.memory": "512m",
+              "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"})
+options = {"nameServer": name_server, "topic": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "600"}
 frame = spark.readStream.format("rocketmq").options(**options).load().select("body", "queueId", "queueOffset")
 writer = frame.writeStream.format("parquet").option("path", f"{folder}/out")
 writer.option("checkpointLocation", f"{folder}/check").trigger(availableNow=True).start().awaitTermination()
