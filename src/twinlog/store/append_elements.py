@@ -53,6 +53,10 @@ def append_elements(
     elements = _walk(batch, min(appender._body_max, appender._record_max - around))
     if not elements:
         return None
+    try:  # a number that its field cannot hold: the plain way says so, and no file is made for it
+        _HEAD.pack(0, 0, 0, queue_id, 0, 0, 0, sys_flag, born_timestamp, born, 0, store, reconsume_times, 0, 0)
+    except struct.error:
+        return None
     log, room = appender._log, len(batch) + around * len(elements)
     if log.log_end + room > appender._ready_end and not appender._make_ready(room):
         return None
@@ -64,44 +68,41 @@ def append_elements(
     requests: list[DispatchRequest] = []
     offsets: list[int] = []
     shapes: dict[bytes, tuple[int, str]] = {}
-    try:
-        for body_at, body_end, end, flag in elements:
-            body, properties = batch[body_at:body_end], batch[body_end + 2 : end]
-            length = body_end - body_at
-            size = around + _ELEMENT.size + end - body_at
-            parts += (
-                pack(
-                    size,
-                    magic,
-                    crc32(body) & 0x7FFFFFFF,
-                    queue_id,
-                    flag,
-                    queue_offset,
-                    at,
-                    sys_flag,
-                    born_timestamp,
-                    born,
-                    timestamp,
-                    store,
-                    reconsume_times,
-                    0,
-                    length,
-                ),
-                body,
-                topic_bytes,
-                batch[body_end:end],
+    for body_at, body_end, end, flag in elements:
+        body, properties = batch[body_at:body_end], batch[body_end + 2 : end]
+        length = body_end - body_at
+        size = around + _ELEMENT.size + end - body_at
+        parts += (
+            pack(
+                size,
+                magic,
+                crc32(body) & 0x7FFFFFFF,
+                queue_id,
+                flag,
+                queue_offset,
+                at,
+                sys_flag,
+                born_timestamp,
+                born,
+                timestamp,
+                store,
+                reconsume_times,
+                0,
+                length,
+            ),
+            body,
+            topic_bytes,
+            batch[body_end:end],
+        )
+        code, keys, uniq_key = _found(properties, shapes)
+        requests.append(
+            DispatchRequest(
+                topic, queue_id, at, size, code, timestamp, queue_offset, keys, uniq_key, sys_flag, 0, properties
             )
-            code, keys, uniq_key = _found(properties, shapes)
-            requests.append(
-                DispatchRequest(
-                    topic, queue_id, at, size, code, timestamp, queue_offset, keys, uniq_key, sys_flag, 0, properties
-                )
-            )
-            offsets.append(at)
-            at += size
-            queue_offset += 1
-    except struct.error:  # a number that its field cannot hold: the plain way says so
-        return None
+        )
+        offsets.append(at)
+        at += size
+        queue_offset += 1
     memory = appender._memory
     assert memory is not None and at - begin == room
     joined = memoryview(b"".join(parts))

@@ -136,8 +136,10 @@ def test_what_cannot_be_restored_is_said(spark, archived, tmp_path):
         restore(spark, job_for(archived, tmp_path, new="Wide", **options))
 
 
-def test_a_restore_killed_half_way_and_repeated_has_no_copies(spark, archived, tmp_path):
-    topic, root = archived
+def test_a_restore_killed_half_way_and_repeated_has_no_copies(spark, make_topic, tmp_path):
+    topic, root, count = make_topic(1), tmp_path / "archive", 8000
+    topic.send_numbers(count)
+    archive(spark, ArchiveJob(target=root, name_server=topic.name_server, topics=(topic.name,)))
     command = [sys.executable, "-m", "twinlog.cli.main", "pipeline", "restore", "--archive", str(root)]
     command += ["-n", topic.name_server, "-t", topic.name, "--rename", f"{topic.name}=Killed", "--json"]
     command += ["--map", str(tmp_path / "map"), "--master", "local[2]", "--conf", "spark.sql.shuffle.partitions=2"]
@@ -152,11 +154,11 @@ def test_a_restore_killed_half_way_and_repeated_has_no_copies(spark, archived, t
             time.sleep(0.02)
         os.killpg(run.pid, signal.SIGKILL)
         run.wait()
-        assert 40 <= sent(admin, "Killed") < 610
-    done = restore(spark, job_for(archived, tmp_path, new="Killed"))
-    assert (done.map_rows, done.copies, done.sent + done.present) == (610, 0, 610)
+        assert 40 <= sent(admin, "Killed") < count
+    done = restore(spark, job_for((topic, root), tmp_path, new="Killed"))
+    assert (done.map_rows, done.copies, done.sent + done.present) == (count, 0, count)
     assert done.present >= 40
-    assert [body for _, body in messages(topic, "Killed", 0)] == [b"%d" % n for n in range(600)]
+    assert [body for _, body in messages(topic, "Killed", 0)] == [b"%d" % n for n in range(count)]
 
 
 def sent(admin, name):
