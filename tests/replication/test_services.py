@@ -107,7 +107,7 @@ class Pair:
 def receiving(request, monkeypatch):
     """Every test runs twice: as a replica that keeps up receives, and as one that is far behind."""
     if request.param == "in the thread":
-        monkeypatch.setattr(master_feed_service, "_FAR_BEHIND_BYTES", 1)
+        monkeypatch.setattr(master_feed_service, "_TURN_BYTES_MAX", 1)
         monkeypatch.setattr(master_feed_service, "_RECEIVE_BYTES", 10_000)
         monkeypatch.setattr(master_feed_service, "_BULK_BYTES", 40_000)
 

@@ -27,8 +27,8 @@ from twinlog.store.message_store import MessageStore
 
 _RECEIVE_BYTES = 1024 * 1024
 _TURN_BYTES_MAX = 4 * 1024 * 1024  # appended per turn of the loop, before pulls get their turn
-_FAR_BEHIND_BYTES = 1024 * 1024  # so much waiting at once means that the thread is worth its while
 _BULK_BYTES = 8 * 1024 * 1024  # received by the thread for each turn of the loop
+_FAR_BEHIND_BYTES = 2 * _BULK_BYTES  # with so much to come the thread is worth its while
 _BULK_PATIENCE = (0).to_bytes(8, "little") + (20_000).to_bytes(8, "little")  # a timeval: 20 ms
 
 
@@ -100,9 +100,13 @@ class MasterFeed:
             self._loop.remove_reader(self._socket.fileno())
             self.end(error)
             return
-        if taken >= _FAR_BEHIND_BYTES:
+        if taken >= _TURN_BYTES_MAX or self._backlog() >= _FAR_BEHIND_BYTES:
             self._loop.remove_reader(self._socket.fileno())
             self._catching_up = self._loop.create_task(self._catch_up())
+
+    def _backlog(self) -> int:
+        """Bytes that the master surely has for us: it may have grown since it told where its log ends."""
+        return (self._status.master_end or 0) - self._store.log_end
 
     def _take(self) -> int:
         """Append everything that has arrived, or as much as a turn allows; returns the number of bytes."""
@@ -156,10 +160,12 @@ class MasterFeed:
         Runs in the thread. Of the link, the loop meanwhile touches only what concerns reports.
         """
         at, left, view = room.position, room.size, memoryview(self._buffer)
+        # Waiting for a full buffer is safe only if the master need not hear from us before it sends that much.
+        flags = socket.MSG_WAITALL if self._backlog() >= room.size else socket.MSG_DONTWAIT
         while left:
             wanted = min(left, _RECEIVE_BYTES)
             try:
-                count = self._socket.recv_into(view, wanted, socket.MSG_WAITALL)
+                count = self._socket.recv_into(view, wanted, flags)
             except BlockingIOError:
                 break
             if count == 0:

@@ -219,8 +219,8 @@ class IndexFile:
 
     def _load_slots(self) -> np.ndarray:
         if self._slots is None:
-            data = self._files.read(self.path, 4 * self._slot_count, HEADER.size)
-            self._slots = np.frombuffer(bytearray(data.ljust(4 * self._slot_count, b"\0")), ">i4")
+            self._slots = np.zeros(self._slot_count, ">i4")
+            self._files.read_written(self.path, self._slots.data.cast("B"), HEADER.size)
             self._dirty_blocks = np.zeros(-(-self._slot_count // _BLOCK_SLOTS), bool)
         return self._slots
 

@@ -15,6 +15,7 @@ under `QueueFiles.lock`; only one thread at a time writes files, under `QueueFil
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import struct
 import threading
@@ -60,6 +61,25 @@ class QueueFiles:
             else:
                 self._descriptors.move_to_end(path)
             return os.pread(descriptor, count, at)
+
+    def read_written(self, path: str, zeros: memoryview, at: int) -> None:
+        """Fill `zeros` with the bytes from `at` on, except where the file was never written: those stay untouched."""
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        try:
+            position, end = at, at + len(zeros)
+            while position < end:
+                first = os.lseek(descriptor, position, os.SEEK_DATA)
+                position = min(os.lseek(descriptor, first, os.SEEK_HOLE), end)
+                if first < position:
+                    os.preadv(descriptor, [zeros[first - at : position - at]], first)
+        except OSError as error:
+            if error.errno != errno.ENXIO:  # nothing was written from here on
+                raise
+        finally:
+            os.close(descriptor)
 
     def write(self, path: str, data: bytes | bytearray | memoryview, at: int, file_bytes: int) -> None:
         """Write `data`; a new file gets its full size at once, as Java expects, and no blocks."""
