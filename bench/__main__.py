@@ -152,7 +152,7 @@ def spark_measures() -> dict[str, Callable[[Path, Options], list[Row]]]:
         ),
         "spark-archive": lambda folder, o: measure_archive(folder, rounds=rounds(o), messages=o.spark_rows),
         "spark-sync": lambda folder, o: measure_sync_copy(folder, rounds=rounds(o), megabytes=o.log_mb),
-        "spark-audit": lambda folder, o: measure_audit(folder, gigabytes=o.log_mb / 512, rounds=rounds(o)),
+        "spark-audit": lambda folder, o: measure_audit(folder, gigabytes=o.log_mb / 256, rounds=rounds(o)),
         "spark-fleet": lambda folder, o: measure_fleet_tick(folder, rounds=rounds(o), brokers=o.fleet),
     }
 

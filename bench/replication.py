@@ -165,9 +165,9 @@ async def _ticks(home: Path, topics: int, rounds: int) -> tuple[list[tuple[float
     idle, changed = [], []
     for _ in range(rounds):
         moved, before = 0, time.process_time()
-        for _ in range(20):
+        for _ in range(100):
             await sync.sync()
-        idle.append(((time.process_time() - before) / 20 * 1e6, moved // 20))
+        idle.append(((time.process_time() - before) / 100 * 1e6, moved // 100))
     assert written == {path: path.stat().st_mtime_ns for path in home.glob("*")}, "an idle tick wrote to the disk"
     for table in replica:
         table.file = None  # the cost of the change itself, without the file that is rewritten beside it
