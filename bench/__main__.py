@@ -25,6 +25,7 @@ from pathlib import Path
 from tests.interop.twinlog_servers import Twinlog
 
 from bench import recovery, replication
+from bench.metadata import measure_metadata
 from bench.rows import Row, console, print_table
 from bench.servers import JAVA_VERSION, cpu_seconds, rss_mb, running
 
@@ -206,7 +207,7 @@ def main(argv: list[str] | None = None) -> None:
             folder, load, rounds=options.rounds, seconds=options.seconds
         ),
         "lag": lambda folder, options: replication.measure_lag(folder, load, seconds=4 * options.seconds),
-        "metadata": lambda folder, options: replication.measure_metadata(folder, rounds=options.rounds),
+        "metadata": lambda folder, options: measure_metadata(folder, rounds=options.rounds),
         **spark_measures(),
     }
     rows: list[Row] = []

@@ -1,11 +1,9 @@
-"""Replication side by side with a Java pair: catch-up, the cost of SYNC, lag under load, metadata ticks."""
+"""Replication side by side with a Java pair: catch-up, the cost of SYNC, lag under load."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import shutil
-import statistics
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,16 +14,6 @@ from tests.interop.twinlog_servers import Twinlog
 from bench import catch_up
 from bench.rows import Row, console
 from bench.servers import running
-from twinlog.metadata.tables import open_tables
-from twinlog.metadata.topics import TopicTable
-from twinlog.net.pool import ConnectionPool
-from twinlog.net.server import Server
-from twinlog.replication.metadata_delta import encode_changes
-from twinlog.replication.metadata_sync_service import MetadataSyncService
-from twinlog.settings.replication import ReplicationSettings
-from twinlog.wire.bodies import TopicConfig
-from twinlog.wire.command import Command, encode_command
-from twinlog.wire.twinlog_codes import TwinlogCode
 
 Load = Callable[..., dict]
 
@@ -116,73 +104,3 @@ def measure_lag(folder: Path, load: Load, *, seconds: float) -> list[Row]:
     row = Row("lag under full load: second half (Java's column: first half)", "KiB", "flat", higher_is_better=False)
     row.twinlog, row.java = [[max(0, lag) / 1024 for lag in part] for part in (lags[half:], lags[:half])]
     return [row]
-
-
-def measure_metadata(folder: Path, *, rounds: int) -> list[Row]:
-    """One tick between Twinlog peers, idle and with one changed topic, as the tables grow."""
-    rows = []
-    for topics in (1_000, 10_000, 100_000):
-        idle, changed = asyncio.run(_ticks(folder / str(topics), topics, rounds))
-        for name, figures in (("an idle tick", idle), ("a tick with one changed topic", changed)):
-            cpu = Row(f"metadata, {topics:,} topics: CPU of {name}", "us", "same +- 20 %", higher_is_better=False)
-            size = Row(f"metadata, {topics:,} topics: bytes of {name}", "bytes", "same", higher_is_better=False)
-            cpu.twinlog, size.twinlog = [cpu_us for cpu_us, _ in figures], [count for _, count in figures]
-            rows += [cpu, size]
-        whole = sum(map(len, table_of(topics).encode_file()))
-        name = f"metadata, {topics:,} topics: bytes of the topic table, which a Java replica gets at every tick"
-        rows.append(Row(name, "bytes", "", higher_is_better=False, java=[whole]))
-    return rows
-
-
-def table_of(topics: int) -> TopicTable:
-    table = TopicTable()
-    table.put_all({f"T{n}": TopicConfig(topic_name=f"T{n}") for n in range(topics)}, 3)
-    return table
-
-
-async def _ticks(home: Path, topics: int, rounds: int) -> tuple[list[tuple[float, int]], list[tuple[float, int]]]:
-    master, replica = open_tables(None, 1), open_tables(home, 2)
-    master.topics.put_all(table_of(topics).rows, 3)
-    moved = 0
-
-    def answer(request):
-        nonlocal moved
-        answered = request.reply(body=encode_changes(master, dict(request.fields or {})))
-        asked = Command(request.code, request.opaque, fields=request.fields, body=request.body)
-        moved += len(encode_command(asked)) + len(encode_command(answered))
-        return answered
-
-    server, pool = Server({TwinlogCode.METADATA_CHANGES: answer}), ConnectionPool()
-    await server.start("127.0.0.1", 0)
-    settings = ReplicationSettings()
-    sync = MetadataSyncService(
-        lambda: settings, replica, pool, own_address="127.0.0.1:1", clock_ms=lambda: time.time_ns() // 1_000_000
-    )
-    sync.master_is_at(f"127.0.0.1:{server.port}")
-    await sync.sync()
-    assert replica.topics.rows == master.topics.rows
-    written = {path: path.stat().st_mtime_ns for path in home.glob("*")}
-    idle, changed = [], []
-    for _ in range(rounds):
-        moved, before = 0, time.process_time()
-        for _ in range(100):
-            await sync.sync()
-        idle.append(((time.process_time() - before) / 100 * 1e6, moved // 100))
-    assert written == {path: path.stat().st_mtime_ns for path in home.glob("*")}, "an idle tick wrote to the disk"
-    for table in replica:
-        table.file = None  # the cost of the change itself, without the file that is rewritten beside it
-    for number in range(rounds):
-        master.topics.put("T7", TopicConfig(topic_name="T7", perm=number % 2 + 4), 100 + number)
-        moved, before = 0, time.process_time()
-        await sync.sync()
-        changed.append(((time.process_time() - before) * 1e6, moved))
-    await pool.close()
-    await server.stop()
-    shutil.rmtree(home, ignore_errors=True)
-    return idle, changed
-
-
-def flatness(rows: list[Row]) -> float:
-    """The largest idle tick over the smallest, for the README."""
-    idle = [statistics.median(row.twinlog) for row in rows if "CPU of an idle tick" in row.name]
-    return max(idle) / min(idle) if idle else 0.0
