@@ -6,20 +6,18 @@ import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import pytest
 from tests.interop.clusters import Cluster, Clusters
 from tests.interop.java_rocketmq import JavaRocketmq
+from tests.interop.python_client import FIRST, Got, consumer, registered, until
 
 from twinlog.cli.admin.app import run as run_admin
 from twinlog.client import (
     SQL92,
     Admin,
     BrokerRefused,
-    ClientOptions,
     ConsumerOptions,
-    Credentials,
     Message,
     Outcome,
     Outgoing,
@@ -32,27 +30,14 @@ from twinlog.client import (
     SendStatus,
     StartFrom,
     reply_to,
-    tls_context,
 )
-from twinlog.client.sync import Admin as WaitingAdmin
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
-FIRST = ConsumerOptions(start_from=StartFrom.FIRST)
 
 
 @pytest.fixture(scope="module", params=["java-5.5.0", "java-4.9.7", "twinlog"])
 def place(request: pytest.FixtureRequest, clusters: Clusters) -> Cluster:
     return registered(clusters.get(request.param, use="python-client"))
-
-
-def registered(place: Cluster) -> Cluster:
-    """`place` once its name server knows its broker; on a busy machine the first registration may time out."""
-    deadline = time.monotonic() + 90
-    with WaitingAdmin(place.names.address) as admin:
-        while not admin.cluster_info().cluster_addr_table:
-            assert time.monotonic() < deadline, "the broker has not registered"
-            time.sleep(0.2)
-    return place
 
 
 @pytest.fixture
@@ -75,33 +60,6 @@ async def producer(names: str, topic: str):
     async with Admin(names) as admin, Producer(names, f"P_{topic}") as running:
         await admin.create_topic(topic, queues=4)
         yield running
-
-
-async def until(condition: Callable[[], object], seconds_max: float = 60) -> None:
-    async with asyncio.timeout(seconds_max):
-        while not condition():
-            await asyncio.sleep(0.05)
-
-
-class Got:
-    def __init__(self, judge: Callable[[Message], Awaitable[None]] | None = None) -> None:
-        self.messages: list[Message] = []
-        self._judge = judge
-
-    async def __call__(self, message: Message) -> None:
-        if self._judge is not None:
-            await self._judge(message)
-        self.messages.append(message)
-
-    @property
-    def bodies(self) -> list[str]:
-        return sorted(message.body.decode() for message in self.messages)
-
-
-def consumer(names: str, topic: str, got: Got, options: ConsumerOptions = FIRST, group: str = "") -> PushConsumer:
-    made = PushConsumer(names, group or f"G_{topic}", got, consumer_options=options)
-    made.subscribe(topic)
-    return made
 
 
 async def test_every_way_to_send_is_stored_and_read_back(names, topic, producer):
@@ -431,58 +389,3 @@ def test_the_admin_commands_work(place, capsys, tmp_path):
         if run_admin(words.replace("FOLDER", str(tmp_path)).split()):
             failed.append((line, capsys.readouterr().err))
     assert not failed
-
-
-PROVIDERS = "org.apache.rocketmq.auth.authentication.provider"
-CHECKED = {
-    "4.9.7": {"aclEnable": "true"},  # accounts in conf/plain_acl.yml
-    "5.5.0": {
-        "authenticationEnabled": "true",
-        "authenticationProvider": f"{PROVIDERS}.DefaultAuthenticationProvider",
-        "authenticationMetadataProvider": f"{PROVIDERS}.LocalAuthenticationMetadataProvider",
-        "initAuthenticationUser": '{"username":"twinlogkey","password":"12345678"}',
-        "innerClientAuthenticationCredentials": '{"accessKey":"twinlogkey","secretKey":"12345678"}',
-    },
-}
-
-
-@pytest.mark.parametrize("version", CHECKED)
-async def test_signed_requests_pass_a_broker_that_checks_them(version, tmp_path):
-    java = JavaRocketmq(version)
-    home = tmp_path / "broker"
-    account = "accounts:\n- accessKey: twinlogkey\n  secretKey: '12345678'\n  admin: true\n"
-    _write(home / "conf" / "plain_acl.yml", account)
-    credentials = Credentials("twinlogkey", "12345678")
-    with java.name_server(tmp_path / "ns") as names, java.broker(home, names.address, **CHECKED[version]) as broker:
-        await asyncio.to_thread(registered, Cluster(java, names, broker))
-        good, bad = (
-            ClientOptions(credentials=credentials),
-            ClientOptions(credentials=Credentials("twinlogkey", "wrong")),
-        )
-        async with Producer(names.address, "P", options=good) as producer:
-            assert (await producer.send(Outgoing("Signed", "x"))).status is SendStatus.OK
-        async with Producer(names.address, "P", options=bad) as producer:
-            queue = (await producer.queues("Signed"))[0]
-            with pytest.raises(BrokerRefused, match=r"[Ss]ignature"):
-                await producer.send(Outgoing("Signed", "x"), queue=queue)
-        refused = PushConsumer(names.address, "G", Got(), options=bad)
-        refused.subscribe("Signed")
-        with pytest.raises(BrokerRefused, match=r"[Ss]ignature"):
-            await refused.start()
-        got = Got()
-        accepted = PushConsumer(names.address, "G", got, options=good, consumer_options=FIRST)
-        accepted.subscribe("Signed")
-        async with accepted:
-            await until(lambda: got.bodies == ["x"])
-
-
-async def test_tls_connections_work(clusters):
-    place = await asyncio.to_thread(registered, clusters.get("java-5.5.0", use="python-client"))
-    options = ClientOptions(tls=tls_context(verify=False))
-    async with Producer(place.names.address, "P_tls", options=options) as producer:
-        assert (await producer.send(Outgoing("OverTls", "x"), timeout_ms=10_000)).status is SendStatus.OK
-
-
-def _write(file: Path, text: str) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text)
