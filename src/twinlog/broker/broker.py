@@ -259,8 +259,8 @@ class Broker:
         }
 
         def after_batch() -> None:
+            replication.master.wake()  # replicas work on it while the queues are written here
             ctx.store.dispatch_pending()
-            replication.master.wake()
 
         def closed(connection: Connection) -> None:
             ctx.holds.drop(connection)
