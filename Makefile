@@ -35,8 +35,10 @@ unit: $(STAMP)
 wheel: $(STAMP)
 	$(BIN)/python tools/check_wheel.py
 
+# Spark comes second, without the Java brokers of the first part, some of which keep a core busy to their end.
 interop: $(STAMP)
-	$(BIN)/pytest -m interop
+	$(BIN)/pytest -m "interop and not spark"
+	$(BIN)/pytest -m "interop and spark"
 
 soak: $(STAMP)
 	$(BIN)/python tools/soak.py

@@ -22,7 +22,7 @@ from twinlog.spark.jobs.archive_layout import load_commit
 from twinlog.wire.bodies import MessageQueue, SubscriptionGroupConfig
 
 pytest.importorskip("pyspark")
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.interop, pytest.mark.spark, pytest.mark.timeout(600)]
 COUNT = 2000
 
 

@@ -11,6 +11,7 @@ from tests.interop.replica_pair import Pair, log_end, records, segments, until
 from tests.interop.test_replication import consume_some, metadata_becomes_equal
 
 pytestmark = [
+    pytest.mark.spark,
     pytest.mark.interop,
     pytest.mark.timeout(400),
     pytest.mark.skipif(importlib.util.find_spec("pyspark") is None, reason="pip install 'twinlog[spark]'"),

@@ -28,7 +28,7 @@ from twinlog.client import Outgoing
 from twinlog.client.sync import Producer, PullConsumer
 
 pytest.importorskip("pyspark")
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.interop, pytest.mark.spark, pytest.mark.timeout(400)]
 CONF = {"mappedFileSizeCommitLog": str(SEGMENT), "slaveReadEnable": "true"}
 
 

@@ -20,7 +20,7 @@ from twinlog.client import Outgoing
 from twinlog.client.sync import Producer, PullConsumer
 from twinlog.wire.bodies import MessageQueue
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.interop, pytest.mark.spark, pytest.mark.timeout(400)]
 CONF = {"mappedFileSizeCommitLog": str(256 << 10), "slaveReadEnable": "true", "messageDelayLevel": "1s 15s 1m"}
 PLAIN, TOPICS = "T_plain", "T_plain,T_batch,T_compressed,T_tx"
 GROUP = "G_store"

@@ -20,7 +20,7 @@ from twinlog.spark.stamps import Stamps
 from twinlog.spark.write_options import write_options
 from twinlog.spark.write_task import TaskPlace, TaskResult, TaskWrite
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop, pytest.mark.spark, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module", params=["java-5.5.0", "java-4.9.7"])
