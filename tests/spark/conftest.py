@@ -1,7 +1,10 @@
 """One Spark session and one broker for all tests of this folder."""
 
+import fcntl
 import importlib.util
 import itertools
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -37,6 +40,14 @@ def spark(tmp_path_factory):
     )
     yield session
     session.stop()
+
+
+@pytest.fixture
+def connect_port():
+    """A local Connect server always takes the same port, so that one test at a time may start it."""
+    with (Path(tempfile.gettempdir()) / "twinlog-tests-connect.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture(scope="session")

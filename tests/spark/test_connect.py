@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.spark.topics import numbers
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.slow, pytest.mark.usefixtures("connect_port")]
 
 PROGRAM = """
 import json, sys
