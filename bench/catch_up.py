@@ -14,9 +14,8 @@ import shutil
 import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -169,22 +168,3 @@ while at < size:
     at += count
 print(size / (time.perf_counter() - begun) / 1e6)
 """
-
-
-@contextlib.contextmanager
-def sampled(sample: Callable[[], object], every: float) -> Iterator[list]:
-    """What `sample` returned, again and again, while the block ran."""
-    samples: list = []
-    over = threading.Event()
-
-    def run() -> None:
-        while not over.wait(every):
-            samples.append(sample())
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    try:
-        yield samples
-    finally:
-        over.set()
-        thread.join()

@@ -13,6 +13,7 @@ from tests.interop.twinlog_servers import Twinlog
 
 from bench import catch_up
 from bench.rows import Row, console
+from bench.sampling import sampled
 from bench.servers import running
 
 Load = Callable[..., dict]
@@ -97,7 +98,7 @@ def measure_lag(folder: Path, load: Load, *, seconds: float) -> list[Row]:
     ):
         time.sleep(2)
         ends = [catch_up.LogEnd(broker.address) for broker in (master, replica)]
-        with catch_up.sampled(lambda: ends[0].read() - ends[1].read(), 0.5) as lags:
+        with sampled(lambda: ends[0].read() - ends[1].read(), 0.5) as lags:
             load("pipelined", master.address, "Lag", "--body", 1024, "--seconds", seconds)
     half = len(lags) // 2
     console.print("  lag in KiB, every half second: " + " ".join(f"{max(0, lag) >> 10}" for lag in lags))

@@ -13,12 +13,13 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from bench.sampling import sampled
+from bench.servers import rss_mb
 from twinlog.spark.session import start
 
 ROOT = Path(__file__).parent.parent
@@ -71,7 +72,7 @@ def _run(spark, job: dict[str, Any]) -> dict[str, float]:
     if job.get("to") != "kafka":  # that sink never tells what it saw
         seen = Observation()
         frame = frame.observe(seen, count(lit(1)).alias("rows"))
-    with _watched() as watched:
+    with sampled(_largest_worker_mb, 0.2) as watched:
         begun, before = time.perf_counter(), _cpu(_tree())
         writer = frame.write.format(job.get("to", "noop")).options(**job.get("to_options", {}))
         writer.mode("append" if job.get("to") else "overwrite").save()
@@ -86,7 +87,7 @@ def _run(spark, job: dict[str, Any]) -> dict[str, float]:
 
 def _archive(spark, job: dict[str, Any]) -> dict[str, float]:
     """A stream up to now into Parquet: by our job, or by Spark's own sink from whatever source."""
-    with _watched() as watched:
+    with sampled(_largest_worker_mb, 0.2) as watched:
         begun, before = time.perf_counter(), _cpu(_tree())
         if "archive" in job:
             from twinlog.spark.jobs.archive import ArchiveJob, archive
@@ -106,23 +107,14 @@ def _archive(spark, job: dict[str, Any]) -> dict[str, float]:
     return {"rows": rows, "seconds": seconds, "cpu": cpu, "worker_mb": max(watched, default=0.0)}
 
 
-@contextlib.contextmanager
-def _watched() -> Iterator[list[float]]:
-    """The resident MB of the largest Python worker, sampled while the block runs."""
-    sizes: list[float] = []
-    over = threading.Event()
-
-    def watch() -> None:
-        while not over.wait(0.2):
-            sizes.extend(_resident_mb(pid) for pid in _tree() if _is_worker(pid))
-
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    try:
-        yield sizes
-    finally:
-        over.set()
-        thread.join()
+def _largest_worker_mb() -> float:
+    """Resident memory of the largest Python worker; mapped files count."""
+    sizes = [0.0]
+    for pid in _tree():
+        with contextlib.suppress(OSError):  # it may just have ended
+            if b"-m\0pyspark" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                sizes.append(rss_mb(pid))
+    return max(sizes)
 
 
 def _tree() -> list[int]:
@@ -150,21 +142,6 @@ def _cpu(pids: list[int]) -> float:
 
 def _stat(path: Path) -> list[str]:
     return (path / "stat").read_text().rsplit(")", 1)[1].split()
-
-
-def _is_worker(pid: int) -> bool:
-    with contextlib.suppress(OSError):
-        return b"-m\0pyspark" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    return False
-
-
-def _resident_mb(pid: int) -> float:
-    """What the process holds in memory, mapped files included."""
-    with contextlib.suppress(OSError):
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) / 1024
-    return 0.0
 
 
 def main() -> None:

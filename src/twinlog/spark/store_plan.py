@@ -55,8 +55,8 @@ class StoreRange:
     end: int
 
 
-def list_segments(directories: Sequence[Path], root: Path) -> list[SegmentFile]:
-    """The segments that hold records, oldest first, up to the log's end as it is now."""
+def segment_files(directories: Sequence[Path], root: Path) -> list[SegmentFile]:
+    """All files of a log, oldest first and of one size; whether they follow each other is not looked at."""
     found = sorted(
         (path for place in directories if place.is_dir() for path in place.iterdir() if SEGMENT_NAME.match(path.name)),
         key=lambda path: path.name,
@@ -73,15 +73,20 @@ def list_segments(directories: Sequence[Path], root: Path) -> list[SegmentFile]:
     for path, one in sized:
         if one != size:
             raise BadRecord(f"segment {path} has {one} bytes, the first one {size}: copy the store again, or repair it")
-    files = [SegmentFile(path, int(path.name), size, size) for path, _ in sized]
+    return [SegmentFile(path, int(path.name), size, size) for path, _ in sized]
+
+
+def list_segments(directories: Sequence[Path], root: Path) -> list[SegmentFile]:
+    """The segments that hold records, oldest first, up to the log's end as it is now."""
+    files = segment_files(directories, root)
     for before, after in itertools.pairwise(files):
-        if before.base + size != after.base:
+        if before.base + before.size != after.base:
             raise BadRecord(f"segment {after.path} does not begin where {before.path.name} ends: a file is missing")
     while files:
         last = files.pop()
         end = records_end(last)
         if end:
-            return [*files, SegmentFile(last.path, last.base, size, end)]
+            return [*files, SegmentFile(last.path, last.base, last.size, end)]
     return []
 
 

@@ -14,10 +14,10 @@ from typing import Self
 import numpy as np
 
 from twinlog.spark.errors import BadRecord
-from twinlog.spark.store_plan import SegmentFile, first_record, records_end
+from twinlog.spark.store_plan import SegmentFile, first_record, records_end, segment_files
 from twinlog.store.errors import NotAStore
 from twinlog.store.scan import Stop, StopReason, scan
-from twinlog.store.segment import SEGMENT_NAME, Segment
+from twinlog.store.segment import Segment
 from twinlog.store.store_lock import has_abort_marker, is_locked
 from twinlog.store.walk import describe
 
@@ -53,20 +53,9 @@ def list_log(root: Path, directories: tuple[Path, ...]) -> LogFiles:
     """Look at a log: its files, where its records begin, and where they end."""
     if not root.is_dir():
         raise NotAStore(root)
-    found = sorted(
-        (path for place in directories if place.is_dir() for path in place.iterdir() if SEGMENT_NAME.match(path.name)),
-        key=lambda path: path.name,
-    )
-    sized = [(path, path.stat().st_size) for path in found]
-    if not sized:
-        raise NotAStore(root)
-    size = sized[0][1]
-    if len(sized) > 1 and sized[-1][1] < size:
-        sized.pop()  # a live broker is allocating it
-    for path, one in sized:
-        if one != size or one == 0:
-            raise BadRecord(f"segment {path} has {one} bytes, the first one {size}: copy the store again, or repair it")
-    files = [SegmentFile(path, int(path.name), size, size) for path, _ in sized]
+    files = segment_files(directories, root)
+    if not files[0].size:
+        raise BadRecord(f"segment {files[0].path} has 0 bytes, as all others: copy the store again, or repair it")
     live = is_locked(root)
     start = _first_offset(files[0])
     used, end = list(files), 0
