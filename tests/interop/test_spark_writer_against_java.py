@@ -9,16 +9,16 @@ from collections.abc import Callable
 import pytest
 from tests.interop.clusters import Cluster, Clusters
 from tests.interop.java_rocketmq import JavaRocketmq
-from tests.spark.written import frame
+from tests.spark.writing.written import frame
 
 from twinlog.client.sync import Admin
-from twinlog.spark.batch_reader import QueueReader
 from twinlog.spark.options import read_options
+from twinlog.spark.reading.batch_reader import QueueReader
 from twinlog.spark.schema import MESSAGE_COLUMNS
-from twinlog.spark.stamp_lookup import SCHEDULE_TOPIC, StampLookup
-from twinlog.spark.stamps import Stamps
-from twinlog.spark.write_options import write_options
-from twinlog.spark.write_task import TaskPlace, TaskResult, TaskWrite
+from twinlog.spark.writing.options import write_options
+from twinlog.spark.writing.stamp_lookup import SCHEDULE_TOPIC, StampLookup
+from twinlog.spark.writing.stamps import Stamps
+from twinlog.spark.writing.task import TaskPlace, TaskResult, TaskWrite
 
 pytestmark = [pytest.mark.interop, pytest.mark.spark, pytest.mark.timeout(300)]
 

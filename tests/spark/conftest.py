@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 HAS_SPARK = all(importlib.util.find_spec(name) for name in ("pyspark", "pyarrow"))
-collect_ignore_glob = [] if HAS_SPARK else ["test_*.py"]
+collect_ignore_glob = [] if HAS_SPARK else ["test_*.py", "*/test_*.py"]
 
 
 def pytest_report_header() -> str | None:

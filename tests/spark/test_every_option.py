@@ -9,12 +9,13 @@ from tests.store.store_at import fill, open_store
 
 from twinlog.client import NoNameServer
 from twinlog.net.self_signed import self_signed_pem
-from twinlog.spark import cluster, fetch, remoting
+from twinlog.spark import cluster, remoting
 from twinlog.spark.errors import BadRecord
+from twinlog.spark.reading import fetch
+from twinlog.spark.reading.store_options import store_options
+from twinlog.spark.reading.store_reader import StoreReader
 from twinlog.spark.schema import MESSAGE_COLUMNS, STORE_MESSAGE_COLUMNS
 from twinlog.spark.source import RocketmqSource
-from twinlog.spark.store_options import store_options
-from twinlog.spark.store_reader import StoreReader
 from twinlog.store.errors import NotAStore
 
 

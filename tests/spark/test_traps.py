@@ -36,12 +36,12 @@ from tests.store.store_at import fill, open_store
 
 from twinlog.client.sync import PullConsumer
 from twinlog.spark.errors import BadOption
+from twinlog.spark.reading.store_options import store_options
+from twinlog.spark.reading.store_reader import StoreReader
+from twinlog.spark.reading.store_stream import StoreStreamReader
 from twinlog.spark.schema import MESSAGE_COLUMNS, STORE_MESSAGE_COLUMNS
 from twinlog.spark.source import RocketmqSource
-from twinlog.spark.store_options import store_options
-from twinlog.spark.store_reader import StoreReader
 from twinlog.spark.store_source import RocketmqStoreSource
-from twinlog.spark.store_stream import StoreStreamReader
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -6,10 +6,10 @@ from pyspark.sql.datasource import InputPartition
 
 from twinlog.client import Outgoing
 from twinlog.client.sync import Admin, Producer
-from twinlog.spark.batch_reader import FilteringQueueReader, QueueReader
 from twinlog.spark.options import read_options
+from twinlog.spark.reading.batch_reader import FilteringQueueReader, QueueReader
+from twinlog.spark.reading.stream_reader import QueueStreamReader
 from twinlog.spark.schema import MESSAGE_COLUMNS
-from twinlog.spark.stream_reader import QueueStreamReader
 from twinlog.wire.bodies import MessageQueue, SubscriptionGroupConfig, TopicConfig
 
 BROKER = "broker-dev"

@@ -35,8 +35,8 @@ class RocketmqSource(DataSource):
         return ddl(message_columns(MESSAGE_COLUMNS, include_properties=option_includes_properties(self.options)))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from twinlog.spark.batch_reader import FilteringQueueReader, QueueReader
         from twinlog.spark.options import read_options
+        from twinlog.spark.reading.batch_reader import FilteringQueueReader, QueueReader
 
         options = read_options(self.options, streaming=False)
         columns = chosen_columns(
@@ -46,7 +46,7 @@ class RocketmqSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from twinlog.spark.options import read_options
-        from twinlog.spark.stream_reader import QueueStreamReader
+        from twinlog.spark.reading.stream_reader import QueueStreamReader
 
         options = read_options(self.options, streaming=True)
         columns = chosen_columns(
@@ -55,9 +55,9 @@ class RocketmqSource(DataSource):
         return QueueStreamReader(options, columns, self.default_checkpoints)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from twinlog.spark.write_columns import check_columns
-        from twinlog.spark.write_options import write_options
-        from twinlog.spark.writer import QueueWriter
+        from twinlog.spark.writing.columns import check_columns
+        from twinlog.spark.writing.options import write_options
+        from twinlog.spark.writing.writer import QueueWriter
 
         if overwrite:
             raise BadOption(
@@ -68,9 +68,9 @@ class RocketmqSource(DataSource):
         return QueueWriter(options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        from twinlog.spark.write_columns import check_columns
-        from twinlog.spark.write_options import write_options
-        from twinlog.spark.writer import QueueStreamWriter
+        from twinlog.spark.writing.columns import check_columns
+        from twinlog.spark.writing.options import write_options
+        from twinlog.spark.writing.writer import QueueStreamWriter
 
         if overwrite:
             raise BadOption(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
+from twinlog.spark.reading.store_options import StoreOptions, store_options
 from twinlog.spark.schema import (
     STORE_MESSAGE_COLUMNS,
     TABLE_COLUMNS,
@@ -20,12 +21,11 @@ from twinlog.spark.schema import (
     ddl,
     message_columns,
 )
-from twinlog.spark.store_options import StoreOptions, store_options
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from twinlog.spark.store_stream import StoreStreamReader
+    from twinlog.spark.reading.store_stream import StoreStreamReader
 
 
 class RocketmqStoreSource(DataSource):
@@ -41,7 +41,7 @@ class RocketmqStoreSource(DataSource):
         return ddl(_known(store_options(self._plain_options())))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from twinlog.spark.store_reader import FilteringStoreReader, StoreReader, TableReader
+        from twinlog.spark.reading.store_reader import FilteringStoreReader, StoreReader, TableReader
 
         options = store_options(self.options)
         columns = chosen_columns(schema, _known(options))
@@ -50,7 +50,7 @@ class RocketmqStoreSource(DataSource):
         return FilteringStoreReader(options, columns) if self.pushes_filters else StoreReader(options, columns)
 
     def streamReader(self, schema: StructType) -> StoreStreamReader:
-        from twinlog.spark.store_stream import StoreStreamReader
+        from twinlog.spark.reading.store_stream import StoreStreamReader
 
         options = store_options(self.options, streaming=True)
         return StoreStreamReader(options, chosen_columns(schema, _known(options)))

@@ -39,9 +39,9 @@ from twinlog.spark.jobs.archive_layout import (
 from twinlog.spark.jobs.archive_source import ArchiveSource, ArchiveSpec
 from twinlog.spark.jobs.progress import Progress, Report, quiet
 from twinlog.spark.options import read_options
-from twinlog.spark.positions import find_queues
+from twinlog.spark.reading.positions import find_queues
+from twinlog.spark.reading.store_options import store_options
 from twinlog.spark.schema import MESSAGE_COLUMNS, ddl
-from twinlog.spark.store_options import store_options
 from twinlog.wire.sys_flag import TRANSACTION_PREPARED
 
 if TYPE_CHECKING:

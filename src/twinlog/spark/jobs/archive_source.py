@@ -20,10 +20,10 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 
 from twinlog.spark.jobs.archive_write import file_columns, message_schema, write_files
 from twinlog.spark.options import read_options
+from twinlog.spark.reading.store_options import store_options
+from twinlog.spark.reading.store_stream import StoreStreamReader
+from twinlog.spark.reading.stream_reader import QueueStreamReader
 from twinlog.spark.schema import arrow_schema, ddl
-from twinlog.spark.store_options import store_options
-from twinlog.spark.store_stream import StoreStreamReader
-from twinlog.spark.stream_reader import QueueStreamReader
 from twinlog.wire.sys_flag import TRANSACTION_PREPARED
 
 if TYPE_CHECKING:

@@ -21,7 +21,6 @@ from twinlog.client.errors import ClientError, name_of
 from twinlog.client.outgoing import STORED_CODES
 from twinlog.net.errors import NetError
 from twinlog.spark.cluster import Cluster
-from twinlog.spark.fetch import read_queue
 from twinlog.spark.jobs.restore_plan import (
     BATCH_BYTES_MAX,
     BATCH_COUNT_MAX,
@@ -33,7 +32,8 @@ from twinlog.spark.jobs.restore_plan import (
 )
 from twinlog.spark.offsets import decode_offsets, queue_text, where
 from twinlog.spark.options import read_options
-from twinlog.spark.plan import QueueRange
+from twinlog.spark.reading.fetch import read_queue
+from twinlog.spark.reading.plan import QueueRange
 from twinlog.spark.remoting import connection_to, forget_connection
 from twinlog.spark.schema import arrow_schema
 from twinlog.telemetry.log import get_logger

@@ -14,7 +14,7 @@ from typing import Self
 import numpy as np
 
 from twinlog.spark.errors import BadRecord
-from twinlog.spark.store_plan import SegmentFile, first_record, records_end, segment_files
+from twinlog.spark.reading.store_plan import SegmentFile, first_record, records_end, segment_files
 from twinlog.store.errors import NotAStore
 from twinlog.store.scan import Stop, StopReason, scan
 from twinlog.store.segment import Segment

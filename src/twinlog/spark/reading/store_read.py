@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from twinlog.spark.errors import BadRecord, DataLoss
-from twinlog.spark.store_plan import StoreRange, first_record
+from twinlog.spark.reading.store_plan import StoreRange, first_record
 from twinlog.store.scan import RecordBatch, Stop, StopReason, scan
 from twinlog.store.segment import Segment
 from twinlog.telemetry.log import get_logger

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from twinlog.spark.arrow_text import fixed_binary, join
+from twinlog.spark.writing.arrow_text import fixed_binary, join
 
 STAMP_PROPERTY = "SPARK_STAMP"  # write/batch/partition/sequence, for people and for consumers that compare
 LAYOUT_PROPERTY = "SPARK_LAYOUT"  # the queues that the rows of this write were spread over: broker-a:4;broker-b:4

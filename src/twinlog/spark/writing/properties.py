@@ -10,9 +10,9 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from twinlog.spark.arrow_text import join, pc
 from twinlog.spark.errors import BadRow
-from twinlog.spark.stamps import LAYOUT_PROPERTY, STAMP_PROPERTY
+from twinlog.spark.writing.arrow_text import join, pc
+from twinlog.spark.writing.stamps import LAYOUT_PROPERTY, STAMP_PROPERTY
 from twinlog.wire import properties as names
 
 _ALL_NAMES = {value for name, value in vars(names).items() if name.isupper() and isinstance(value, str)}

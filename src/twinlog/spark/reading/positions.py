@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from twinlog.client.errors import NoRoute
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.errors import BadOption
-from twinlog.spark.fetch import tell_loss
 from twinlog.spark.offsets import EARLIEST, LATEST, Offsets, where
 from twinlog.spark.options import Place, Position, ReadOptions
-from twinlog.spark.times import exact_offsets
+from twinlog.spark.reading.fetch import tell_loss
+from twinlog.spark.reading.times import exact_offsets
 from twinlog.wire.bodies import MessageQueue
 
 

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from twinlog.client.outgoing import queue_for_key
 from twinlog.spark.errors import BadRow
-from twinlog.spark.stamp_lookup import stored_prefix
-from twinlog.spark.stamps import Stamps
-from twinlog.spark.write_options import write_options
-from twinlog.spark.write_properties import RowNames, pair
-from twinlog.spark.write_queues import BLOCK_ROWS, lanes_of, layout_text, parse_layout
-from twinlog.spark.write_rows import EncodedRows, pieces_of
+from twinlog.spark.writing.options import write_options
+from twinlog.spark.writing.properties import RowNames, pair
+from twinlog.spark.writing.queues import BLOCK_ROWS, lanes_of, layout_text, parse_layout
+from twinlog.spark.writing.rows import EncodedRows, pieces_of
+from twinlog.spark.writing.stamp_lookup import stored_prefix
+from twinlog.spark.writing.stamps import Stamps
 from twinlog.wire.batch import decode_batch
 from twinlog.wire.bodies import MessageQueue
 from twinlog.wire.compression import decompress

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from twinlog.metadata.tables import open_tables
 from twinlog.spark.errors import BadOption
+from twinlog.spark.reading.store_options import StoreDirectory, StoreOptions
 from twinlog.spark.schema import TABLE_COLUMNS, Columns, arrow_schema, batch_of
-from twinlog.spark.store_options import StoreDirectory, StoreOptions
 from twinlog.store.consume_queue import FILL_SIZE
 from twinlog.store.offline import OfflineIndexFile, OfflineStore
 

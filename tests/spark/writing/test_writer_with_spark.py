@@ -7,10 +7,10 @@ import pytest
 from pyspark import TaskContext
 from pyspark.errors import AnalysisException, PySparkException
 from tests.spark.topics import numbers
-from tests.spark.written import rows_of, task
+from tests.spark.writing.written import rows_of, task
 
 from twinlog.spark.cluster import Cluster
-from twinlog.spark.stamps import STAMP_PROPERTY
+from twinlog.spark.writing.stamps import STAMP_PROPERTY
 
 pytestmark = pytest.mark.timeout(300)
 

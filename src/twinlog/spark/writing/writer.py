@@ -17,8 +17,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from twinlog.spark.errors import CannotWrite
 from twinlog.spark.offsets import encode_offsets
-from twinlog.spark.write_options import WriteOptions
-from twinlog.spark.write_task import TaskPlace, TaskResult, TaskWrite
+from twinlog.spark.writing.options import WriteOptions
+from twinlog.spark.writing.task import TaskPlace, TaskResult, TaskWrite
 from twinlog.telemetry.log import get_logger
 
 log = get_logger(__name__)

@@ -8,12 +8,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from twinlog.spark.cluster import Cluster
-from twinlog.spark.fetch import read_queue, tell_loss
-from twinlog.spark.filters import Limits, limits_of
 from twinlog.spark.offsets import Offsets
 from twinlog.spark.options import ReadOptions
-from twinlog.spark.plan import QueueRange, plan_ranges, split_ranges
-from twinlog.spark.positions import ending_offsets, find_queues, starting_offsets
+from twinlog.spark.reading.fetch import read_queue, tell_loss
+from twinlog.spark.reading.filters import Limits, limits_of
+from twinlog.spark.reading.plan import QueueRange, plan_ranges, split_ranges
+from twinlog.spark.reading.positions import ending_offsets, find_queues, starting_offsets
 from twinlog.spark.schema import Columns
 from twinlog.wire.bodies import MessageQueue
 

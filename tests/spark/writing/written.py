@@ -7,8 +7,8 @@ from typing import Protocol
 import pyarrow as pa
 from tests.spark.topics import Topic
 
-from twinlog.spark.write_options import write_options
-from twinlog.spark.write_task import TaskPlace, TaskResult, TaskWrite
+from twinlog.spark.writing.options import write_options
+from twinlog.spark.writing.task import TaskPlace, TaskResult, TaskWrite
 
 MAPS = pa.map_(pa.string(), pa.string())
 _TYPES = {"body": pa.binary(), "flag": pa.int32(), "delayLevel": pa.int32(), "queueId": pa.int32(), "properties": MAPS}

@@ -12,11 +12,11 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
 from twinlog.spark.errors import DataLoss
-from twinlog.spark.filters import Limits
+from twinlog.spark.reading.filters import Limits
+from twinlog.spark.reading.store_options import StoreDirectory, StoreOptions
+from twinlog.spark.reading.store_plan import SegmentFile, StoreRange, list_segments
+from twinlog.spark.reading.store_reader import read_messages
 from twinlog.spark.schema import Columns
-from twinlog.spark.store_options import StoreDirectory, StoreOptions
-from twinlog.spark.store_plan import SegmentFile, StoreRange, list_segments
-from twinlog.spark.store_reader import read_messages
 from twinlog.telemetry.log import get_logger
 
 log = get_logger(__name__)

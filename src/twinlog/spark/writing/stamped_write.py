@@ -23,12 +23,12 @@ from twinlog.net.errors import NetError
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.errors import CannotWrite
 from twinlog.spark.offsets import where
-from twinlog.spark.sending import Lane, Request
-from twinlog.spark.stamp_lookup import SCHEDULE_TOPIC, StampLookup, stored_prefix
-from twinlog.spark.stamps import LAYOUT_PROPERTY, Stamps
-from twinlog.spark.write_options import WriteOptions
-from twinlog.spark.write_queues import BLOCK_ROWS, layout_text, parse_layout
-from twinlog.spark.write_rows import EncodedRows
+from twinlog.spark.writing.options import WriteOptions
+from twinlog.spark.writing.queues import BLOCK_ROWS, layout_text, parse_layout
+from twinlog.spark.writing.rows import EncodedRows
+from twinlog.spark.writing.sending import Lane, Request
+from twinlog.spark.writing.stamp_lookup import SCHEDULE_TOPIC, StampLookup, stored_prefix
+from twinlog.spark.writing.stamps import LAYOUT_PROPERTY, Stamps
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import MessageQueue
 from twinlog.wire.message import Message

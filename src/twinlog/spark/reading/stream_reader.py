@@ -23,12 +23,12 @@ from twinlog.client.errors import ClientError
 from twinlog.net.errors import NetError
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.errors import SparkSourceError
-from twinlog.spark.fetch import read_queue, tell_loss
-from twinlog.spark.initial_offsets import place_for
 from twinlog.spark.offsets import Offsets, decode_offsets, encode_offsets, where
 from twinlog.spark.options import Place, ReadOptions
-from twinlog.spark.plan import cap_offsets, plan_ranges, rows_between, split_ranges
-from twinlog.spark.positions import find_queues, find_queues_that_remain, starting_offsets
+from twinlog.spark.reading.fetch import read_queue, tell_loss
+from twinlog.spark.reading.initial_offsets import place_for
+from twinlog.spark.reading.plan import cap_offsets, plan_ranges, rows_between, split_ranges
+from twinlog.spark.reading.positions import find_queues, find_queues_that_remain, starting_offsets
 from twinlog.spark.schema import Columns
 from twinlog.telemetry.log import get_logger
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from twinlog.client.routes import ordered_queues
 from twinlog.spark.errors import BadRow
-from twinlog.spark.write_properties import RowNames
+from twinlog.spark.writing.properties import RowNames
 from twinlog.wire.bodies import MessageQueue
 from twinlog.wire.java_text import java_hash
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.types import BinaryType, StructField, StructType
 from tests.spark.topics import BROKER, numbers
-from tests.spark.written import NamedTopic, frame, numbered, rows_of, task, write
+from tests.spark.writing.written import NamedTopic, frame, numbered, rows_of, task, write
 
 from twinlog.broker.embedded import EmbeddedBroker
 from twinlog.client.errors import NoRoute

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from twinlog.spark.errors import BadRecord
-from twinlog.spark.property_columns import PropertyColumns, spans
+from twinlog.spark.reading.property_columns import PropertyColumns, spans
 from twinlog.spark.schema import Columns, arrow_schema, batch_of
 from twinlog.store.scan import HEAD_TYPE, RecordBatch, scan
 from twinlog.wire import sys_flag

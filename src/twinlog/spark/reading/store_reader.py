@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from twinlog.spark.decode import Decoder
-from twinlog.spark.filters import Limits, limits_of
+from twinlog.spark.reading.decode import Decoder
+from twinlog.spark.reading.filters import Limits, limits_of
+from twinlog.spark.reading.store_options import StoreOptions
+from twinlog.spark.reading.store_plan import SegmentFile, StoreRange, list_segments, plan_ranges
+from twinlog.spark.reading.store_read import read_range
+from twinlog.spark.reading.store_tables import TablePart, plan_table, read_table
 from twinlog.spark.schema import Columns
-from twinlog.spark.store_options import StoreOptions
-from twinlog.spark.store_plan import SegmentFile, StoreRange, list_segments, plan_ranges
-from twinlog.spark.store_read import read_range
-from twinlog.spark.store_tables import TablePart, plan_table, read_table
 from twinlog.store.scan import RecordBatch, scan
 
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from twinlog.spark.decode import Decoder
 from twinlog.spark.errors import BadRecord
-from twinlog.spark.property_columns import PropertyColumns
+from twinlog.spark.reading.decode import Decoder
+from twinlog.spark.reading.property_columns import PropertyColumns
 from twinlog.spark.schema import STORE_MESSAGE_COLUMNS, arrow_schema, checked
 from twinlog.store.scan import scan
 from twinlog.wire import sys_flag
@@ -137,7 +137,7 @@ def test_a_time_beyond_what_spark_holds_is_the_last_moment():
 
 
 def test_large_records_travel_in_batches_of_few_rows(monkeypatch):
-    monkeypatch.setattr("twinlog.spark.decode.BATCH_BYTES_MAX", 1000)
+    monkeypatch.setattr("twinlog.spark.reading.decode.BATCH_BYTES_MAX", 1000)
     data = b"".join(encode_message(Message(topic="T", body=bytes(n))) for n in (300, 300, 3000, 10))
     (records,) = scan(data, 0, len(data), 0, check_offset=False)
     sizes = [len(batch) for batch in Decoder({"storeSize": "int"}, broker_name="b").decode(records)]

@@ -20,8 +20,8 @@ from twinlog.spark.cluster import Cluster
 from twinlog.spark.errors import CannotWrite
 from twinlog.spark.offsets import where
 from twinlog.spark.remoting import Answer, connection_to, forget_connection
-from twinlog.spark.write_options import WriteOptions
-from twinlog.spark.write_rows import EncodedRows
+from twinlog.spark.writing.options import WriteOptions
+from twinlog.spark.writing.rows import EncodedRows
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import MessageQueue
 from twinlog.wire.codes import RequestCode, ResponseCode

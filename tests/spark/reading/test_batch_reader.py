@@ -15,11 +15,11 @@ from twinlog.client import MessageQueue, NoNameServer, NoRoute, Outgoing
 from twinlog.client.sync import Admin, Producer, PullConsumer
 from twinlog.net.errors import NetError
 from twinlog.spark import remoting
-from twinlog.spark.batch_reader import QueueReader
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.errors import BadOption, CannotRead, DataLoss
 from twinlog.spark.options import read_options
-from twinlog.spark.plan import QueueRange
+from twinlog.spark.reading.batch_reader import QueueReader
+from twinlog.spark.reading.plan import QueueRange
 from twinlog.spark.schema import MESSAGE_COLUMNS, arrow_schema
 from twinlog.wire.codes import RequestCode
 
@@ -290,7 +290,7 @@ def with_brokers(make_topic, monkeypatch):
             return replace(found, brokers={BROKER: addresses})
 
         monkeypatch.setattr(Cluster, "route", route)
-        monkeypatch.setattr("twinlog.spark.fetch._FIRST_PAUSE_S", 0.01)
+        monkeypatch.setattr("twinlog.spark.reading.fetch._FIRST_PAUSE_S", 0.01)
         return topic
 
     return make
@@ -366,7 +366,7 @@ def test_offsets_that_expire_before_they_are_read_are_a_loss_unless_forgiven(exp
 
 
 def test_a_broker_that_dies_is_waited_for_and_then_named(tmp_path, monkeypatch):
-    monkeypatch.setattr("twinlog.spark.fetch._FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("twinlog.spark.reading.fetch._FIRST_PAUSE_S", 0.01)
     with EmbeddedBroker(tmp_path) as broker, Producer(broker.namesrv_address) as producer:
         for n in range(3):
             producer.send(Outgoing("T", b"%d" % n))
@@ -381,7 +381,7 @@ def test_a_broker_that_dies_is_waited_for_and_then_named(tmp_path, monkeypatch):
 
 
 def test_a_connection_lost_in_the_middle_is_made_again(make_topic, monkeypatch):
-    monkeypatch.setattr("twinlog.spark.fetch._FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("twinlog.spark.reading.fetch._FIRST_PAUSE_S", 0.01)
     topic = make_topic(queues=1)
     topic.send_numbers(300)
     real, count = remoting.BlockingConnection.receive, [0]

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.spark.topics import numbers
-from tests.spark.written import NamedTopic, frame, numbered, rows_of, task, write
+from tests.spark.writing.written import NamedTopic, frame, numbered, rows_of, task, write
 
 from twinlog.broker.embedded import EmbeddedBroker
 from twinlog.client.sync import Admin
 from twinlog.net.errors import RequestTimeout
-from twinlog.spark import stamped_write
 from twinlog.spark.errors import CannotWrite
-from twinlog.spark.stamp_lookup import StampLookup
-from twinlog.spark.stamps import LAYOUT_PROPERTY, STAMP_PROPERTY
+from twinlog.spark.writing import stamped_write
+from twinlog.spark.writing.stamp_lookup import StampLookup
+from twinlog.spark.writing.stamps import LAYOUT_PROPERTY, STAMP_PROPERTY
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -19,11 +19,11 @@ import pyarrow as pa
 
 from twinlog.client.errors import BadMessage
 from twinlog.client.outgoing import check_topic
-from twinlog.spark.arrow_text import fixed_binary, join, pc
 from twinlog.spark.errors import BadRow
-from twinlog.spark.write_columns import WRITE_COLUMNS, plain_column
-from twinlog.spark.write_options import WriteOptions
-from twinlog.spark.write_properties import RowNames, column_pairs, map_pairs
+from twinlog.spark.writing.arrow_text import fixed_binary, join, pc
+from twinlog.spark.writing.columns import WRITE_COLUMNS, plain_column
+from twinlog.spark.writing.options import WriteOptions
+from twinlog.spark.writing.properties import RowNames, column_pairs, map_pairs
 from twinlog.wire.compression import compress
 from twinlog.wire.properties import PROPERTIES_BYTES_MAX
 

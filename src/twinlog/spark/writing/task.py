@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from twinlog.client.errors import NoRoute
 from twinlog.spark.cluster import Cluster
-from twinlog.spark.sending import Lane, Request, Sender
-from twinlog.spark.stamped_write import StampedWrite
-from twinlog.spark.stamps import LAYOUT_PROPERTY, STAMP_PROPERTY, Stamps
-from twinlog.spark.write_options import WriteOptions
-from twinlog.spark.write_properties import pair
-from twinlog.spark.write_queues import BLOCK_ROWS, lanes_of, layout_text
-from twinlog.spark.write_rows import EncodedRows, Piece, pieces_of
+from twinlog.spark.writing.options import WriteOptions
+from twinlog.spark.writing.properties import pair
+from twinlog.spark.writing.queues import BLOCK_ROWS, lanes_of, layout_text
+from twinlog.spark.writing.rows import EncodedRows, Piece, pieces_of
+from twinlog.spark.writing.sending import Lane, Request, Sender
+from twinlog.spark.writing.stamped_write import StampedWrite
+from twinlog.spark.writing.stamps import LAYOUT_PROPERTY, STAMP_PROPERTY, Stamps
 from twinlog.wire.bodies import MessageQueue
 from twinlog.wire.message_id import month_ms
 from twinlog.wire.properties import UNIQ_KEY

@@ -3,8 +3,8 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, MapType, String
 
 from twinlog.spark.errors import BadOption, BadSchema
 from twinlog.spark.source import RocketmqSource
-from twinlog.spark.write_columns import check_columns
-from twinlog.spark.write_options import write_options
+from twinlog.spark.writing.columns import check_columns
+from twinlog.spark.writing.options import write_options
 
 GIVEN = {"nameServer": "127.0.0.1:9876", "topic": "Orders"}
 

@@ -1,0 +1,1 @@
+"""What writers of topics do: rows become send requests, sent until each is acknowledged."""
