@@ -6,10 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from twinlog.client import Admin, BadArgument, BrokerRefused, ClientError, NetError
+from twinlog.client.missing_records import MissingRecords
 from twinlog.wire.errors import WireError
-from twinlog.wire.message import decode_message
-
-_RECORDS_ASKED_MAX = 100  # of a Java master, to count what its replica lacks
 
 
 @dataclass(slots=True)
@@ -157,17 +155,9 @@ async def _ask_java(admin: Admin, master: Member, replica: Member) -> LagFacts:
     rate, linked = following.get("bytesPerSecond"), following.get("state") == "following"
     if behind == 0:
         return LagFacts(0, 0, True, 0, linked, rate)
-    at, count, oldest_ms = replica.log_end, 0, None
-    while at < master.log_end and count < _RECORDS_ASKED_MAX:
-        record = await admin.log_record(master.address, at)
-        try:
-            message = decode_message(record or b"", check_crc=False)
-        except WireError:
-            break  # the end of a segment, or amid a record
-        oldest_ms = message.store_timestamp if oldest_ms is None else oldest_ms
-        at, count = at + message.store_size, count + 1
-    exact = at >= master.log_end
-    messages = count if exact or not count else round(behind * count / (at - replica.log_end))
-    now_ms = replica.document.get("nowMs")
+    missing = MissingRecords(replica.log_end, master.log_end)
+    while (at := missing.wanted) is not None:
+        missing.take(await admin.log_record(master.address, at))
+    now_ms, oldest_ms = replica.document.get("nowMs"), missing.oldest_ms
     ms = max(0, now_ms - oldest_ms) if now_ms is not None and oldest_ms is not None else None
-    return LagFacts(behind, messages or None, exact, ms, linked, rate)
+    return LagFacts(behind, missing.messages, missing.is_exact, ms, linked, rate)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from twinlog.client.errors import ClientError
+from twinlog.client.missing_records import MissingRecords
 from twinlog.client.pulling import PULL_CODES, pull_header, subscription_of
 from twinlog.net.errors import NetError
 from twinlog.spark.jobs.side import LiveBroker
@@ -25,7 +26,6 @@ from twinlog.wire.message import decode_message
 
 PULL_GROUP = "TOOLS_CONSUMER"
 _OWN_GROUPS = "CID_RMQ_SYS_"
-_RECORDS_ASKED_MAX = 100  # of a Java master, to count what its replica lacks
 _TROUBLE = (ClientError, NetError, WireError, OSError, KeyError, ValueError)
 _NO_TOPIC = (ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SYSTEM_ERROR)
 
@@ -198,20 +198,14 @@ def _view_of(master: dict[str, Any] | None, replica: dict[str, Any] | None) -> d
 
 def _count_records(master: LiveBroker, row: LagRow, begin: int, end: int, now_ms: int) -> LagRow:
     """Look at the first records the replica lacks; beyond some of them, go by their size."""
-    at, count, oldest_ms = begin, 0, None
-    while at < end and count < _RECORDS_ASKED_MAX:
+    missing = MissingRecords(begin, end)
+    while (at := missing.wanted) is not None:
         (record,) = master.records_at([at])
-        try:
-            message = decode_message(record or b"", check_crc=False)
-        except WireError:
-            break  # the end of a segment, or amid a record
-        oldest_ms = message.store_timestamp if oldest_ms is None else oldest_ms
-        at, count = at + message.store_size, count + 1
-    if not count:
+        missing.take(record)
+    if missing.messages is None:
         return row
-    exact = at >= end
-    messages = count if exact else round((end - begin) * count / (at - begin))
-    return replace(row, messages=messages, messages_exact=exact, seconds=age_s(now_ms, oldest_ms))
+    age = age_s(now_ms, missing.oldest_ms)
+    return replace(row, messages=missing.messages, messages_exact=missing.is_exact, seconds=age)
 
 
 def age_s(now_ms: int, stored_ms: int | None) -> float | None:
