@@ -1,11 +1,12 @@
 """What all admin calls stand on: asking a broker, a name server, or all name servers."""
 
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from twinlog.client.errors import BadArgument, BrokerRefused, NoRoute
 from twinlog.client.options import ClientOptions
 from twinlog.client.queue_calls import QueueCalls
 from twinlog.client.session import Session
+from twinlog.client.session_owner import SessionOwner
 from twinlog.net.errors import NetError
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import Body, ClusterInfo, TopicRouteData, decode_body
@@ -19,7 +20,7 @@ S = TypeVar("S", bound=Body)
 ADMIN_TIMEOUT_MS = 5_000
 
 
-class AdminCalls:
+class AdminCalls(SessionOwner):
     """A session, and requests on it that raise BrokerRefused for every error code."""
 
     def __init__(
@@ -28,19 +29,6 @@ class AdminCalls:
         self.session = Session(name_servers, options)
         self.queue_calls = QueueCalls(self.session)
         self._timeout_ms = timeout_ms
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *exception: object) -> None:
-        await self.close()
-
-    async def start(self) -> None:
-        await self.session.start()
-
-    async def close(self) -> None:
-        await self.session.close()
 
     async def cluster_info(self) -> ClusterInfo:
         """All brokers, by name and by cluster, as the name server knows them."""

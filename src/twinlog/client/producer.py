@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Self
 
 from twinlog.client.errors import BadArgument, BadMessage, BrokerRefused, NoRoute, SendFailed
 from twinlog.client.options import ClientOptions
@@ -25,6 +24,7 @@ from twinlog.client.queue_choice import QueueChoice
 from twinlog.client.replies import REPLY, Replies
 from twinlog.client.routes import TopicRoute
 from twinlog.client.session import Session
+from twinlog.client.session_owner import SessionOwner
 from twinlog.client.transactions import CheckBack, Outcome, TransactionResult, end_transaction_header
 from twinlog.net.errors import NetError, RequestTimeout
 from twinlog.telemetry.log import get_logger
@@ -65,7 +65,7 @@ class ProducerOptions:
     avoid_ms: int = 10_000  # how long a broker that failed is left alone
 
 
-class Producer:
+class Producer(SessionOwner):
     """Sends messages for one producer group.
 
         async with Producer("127.0.0.1:9876", group="shop") as producer:
@@ -99,20 +99,10 @@ class Producer:
         self._choice = QueueChoice(self._settings.avoid_ms)
         self._ids = UniqueIds(self.session.client_id.partition("@")[0])
 
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *exception: object) -> None:
-        await self.close()
-
-    async def start(self) -> None:
-        await self.session.start()
-
     async def close(self) -> None:
         await self._check_back.close()
         await self.session.unregister(producer_group=self.group)
-        await self.session.close()
+        await super().close()
 
     # -- sending -------------------------------------------------------------------------------
 

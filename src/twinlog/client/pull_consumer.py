@@ -3,19 +3,19 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable
-from typing import Self
 
 from twinlog.client.errors import BadArgument, ClientError
 from twinlog.client.options import ClientOptions
 from twinlog.client.pulling import TAG, PullResult, PullStatus, subscription_of
 from twinlog.client.queue_calls import QueueCalls
 from twinlog.client.session import Session
+from twinlog.client.session_owner import SessionOwner
 from twinlog.client.tasks import TaskSet
 from twinlog.wire.bodies import ConsumerData, HeartbeatData, MessageQueue, SubscriptionData
 from twinlog.wire.message import Message
 
 
-class PullConsumer:
+class PullConsumer(SessionOwner):
     """Reads what it is told to read.
 
         async with PullConsumer("127.0.0.1:9876", group="audit") as consumer:
@@ -39,22 +39,12 @@ class PullConsumer:
         self._tasks = TaskSet()
         self._registered = register
 
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *exception: object) -> None:
-        await self.close()
-
-    async def start(self) -> None:
-        await self.session.start()
-
     async def close(self) -> None:
         await self._tasks.close()
         self._pulls.clear()
         if self._registered:
             await self.session.unregister(consumer_group=self.group)
-        await self.session.close()
+        await super().close()
 
     # -- queues and offsets --------------------------------------------------------------------
 

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Self
 
 from twinlog.client.crew import ConsumeCrew
 from twinlog.client.errors import BadArgument, BrokerRefused, NoRoute
@@ -24,6 +23,7 @@ from twinlog.client.queue_worker import QueueWorker, WorkerSettings
 from twinlog.client.rebalance import allocate_averagely, plan_moves
 from twinlog.client.routes import TopicRoute
 from twinlog.client.session import Failures, Session
+from twinlog.client.session_owner import SessionOwner
 from twinlog.client.tasks import TaskSet, wait_for_event
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import (
@@ -71,7 +71,7 @@ class ConsumerOptions:
     close_ms_max: int = 10_000  # how long close() waits for listeners at work
 
 
-class PushConsumer:
+class PushConsumer(SessionOwner):
     """A member of a consumer group.
 
         async def handle(message): print(message.body)
@@ -126,13 +126,6 @@ class PushConsumer:
         self._running = False
         self._lock_missing = False
 
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *exception: object) -> None:
-        await self.close()
-
     def subscribe(self, topic: str, expression: str = "*", expression_type: str = TAG) -> None:
         """Receive messages of `topic` that match tags (`a || b`) or an SQL92 expression over properties."""
         version = int(time.time() * 1000)
@@ -155,7 +148,7 @@ class PushConsumer:
                 retry_topic, subscription_of(retry_topic, "*", version=int(time.time() * 1000))
             )
         self.started_ms = int(time.time() * 1000)
-        await self.session.start()
+        await super().start()
         try:
             for topic in list(self.subscriptions):
                 await self._known(topic)
@@ -186,7 +179,7 @@ class PushConsumer:
             await self._locks.release(list(self.workers))
         self.workers.clear()
         await self.session.unregister(consumer_group=self.group)
-        await self.session.close()
+        await super().close()
         self.listener.close()
 
     async def commit(self) -> None:
