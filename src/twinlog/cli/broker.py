@@ -13,17 +13,15 @@ from twinlog.cli.running import (
     LogJson,
     LogLevel,
     MetricsPort,
-    fail,
+    PrintConfig,
+    load_conf,
     ready,
     run_service,
     start_logging,
-    warn_about,
 )
 from twinlog.metadata.errors import MetadataError
 from twinlog.replication.errors import ReplicationError
 from twinlog.settings.broker_conf import load_broker_conf
-from twinlog.settings.errors import SettingsError
-from twinlog.settings.properties import format_properties
 from twinlog.store.errors import StoreError
 
 
@@ -32,7 +30,7 @@ def broker(
     namesrv: Annotated[
         str | None, typer.Option("-n", "--namesrv", metavar="HOST:PORT;...", help="Name servers to register with.")
     ] = None,
-    print_config: Annotated[bool, typer.Option("-p", "--print", help="Print all settings and exit.")] = False,
+    print_config: PrintConfig = False,
     log_level: LogLevel = "info",
     log_json: LogJson = False,
     metrics_port: MetricsPort = None,
@@ -40,15 +38,7 @@ def broker(
     """Run a broker: it stores messages and serves producers and consumers."""
     start_logging(log_level, log_json)
     options = {"namesrvAddr": namesrv, "metricsPort": metrics_port}
-    overrides = {key: str(value) for key, value in options.items() if value is not None}
-    try:
-        conf = load_broker_conf(config, overrides=overrides)
-    except SettingsError as problem:
-        fail(problem)
-    warn_about(conf.warnings)
-    if print_config:
-        typer.echo(format_properties(conf.properties()), nl=False)
-        return
+    conf = load_conf(load_broker_conf, config, options, print_only=print_config)
     run_service(
         lambda metrics: Broker(conf, metrics=metrics, on_ready=tell_ready),
         expected=(StoreError, MetadataError, ReplicationError),

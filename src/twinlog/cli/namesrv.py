@@ -11,17 +11,16 @@ from twinlog.cli.running import (
     LogJson,
     LogLevel,
     MetricsPort,
-    fail,
+    PrintConfig,
+    load_conf,
     ready,
     run_service,
     start_logging,
-    warn_about,
 )
 from twinlog.nameserver.errors import NameServerError
 from twinlog.nameserver.nameserver_service import NameServerService
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.nameserver_conf import load_nameserver_conf
-from twinlog.settings.properties import format_properties
 
 
 def namesrv(
@@ -29,7 +28,7 @@ def namesrv(
     port: Annotated[
         int | None, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 takes a free one.")
     ] = None,
-    print_config: Annotated[bool, typer.Option("-p", "--print", help="Print all settings and exit.")] = False,
+    print_config: PrintConfig = False,
     log_level: LogLevel = "info",
     log_json: LogJson = False,
     metrics_port: MetricsPort = None,
@@ -37,15 +36,7 @@ def namesrv(
     """Run a name server: brokers register here, clients ask here for routes."""
     start_logging(log_level, log_json)
     options = {"listenPort": port, "metricsPort": metrics_port}
-    overrides = {key: str(value) for key, value in options.items() if value is not None}
-    try:
-        conf = load_nameserver_conf(config, overrides=overrides)
-    except SettingsError as problem:
-        fail(problem)
-    warn_about(conf.warnings)
-    if print_config:
-        typer.echo(format_properties(conf.properties()), nl=False)
-        return
+    conf = load_conf(load_nameserver_conf, config, options, print_only=print_config)
     settings = conf.nameserver
     run_service(
         lambda metrics: NameServerService(

@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import signal
 import sys
-from collections.abc import Callable, Iterable
-from typing import Annotated, NoReturn, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, NoReturn, Protocol, TypeVar
 
 import typer
 
+from twinlog.settings.errors import SettingsError
+from twinlog.settings.properties import format_properties
 from twinlog.telemetry.log import LEVELS, get_logger, setup_logging
 from twinlog.telemetry.metrics import Metrics
 from twinlog.telemetry.metrics_service import MetricsService
@@ -18,6 +20,7 @@ from twinlog.telemetry.metrics_service import MetricsService
 log = get_logger(__name__)
 
 ConfigFile = Annotated[str | None, typer.Option("-c", "--config", metavar="FILE", help="Java properties file.")]
+PrintConfig = Annotated[bool, typer.Option("-p", "--print", help="Print all settings and exit.")]
 LogLevel = Annotated[str, typer.Option("--log-level", metavar="LEVEL", help=f"One of {', '.join(LEVELS)}.")]
 LogJson = Annotated[bool, typer.Option("--log-json", help="Log lines as JSON objects.")]
 MetricsPort = Annotated[
@@ -29,6 +32,15 @@ class Service(Protocol):
     async def run(self) -> None: ...
 
 
+class Conf(Protocol):
+    @property
+    def warnings(self) -> Iterable[object]: ...
+    def properties(self) -> Mapping[str, str]: ...
+
+
+C = TypeVar("C", bound=Conf)
+
+
 def start_logging(level: str, as_json: bool) -> None:
     try:
         setup_logging(level, as_json)
@@ -36,10 +48,21 @@ def start_logging(level: str, as_json: bool) -> None:
         fail(problem)
 
 
-def warn_about(warnings: Iterable[object]) -> None:
-    """Log what the settings file says in vain."""
-    for warning in warnings:
+def load_conf(
+    load: Callable[..., C], path: str | None, options: Mapping[str, object | None], *, print_only: bool = False
+) -> C:
+    """The settings of a file, except where an option is given; `print_only` shows them and ends the command."""
+    overrides = {key: str(value) for key, value in options.items() if value is not None}
+    try:
+        conf = load(path, overrides=overrides)
+    except SettingsError as problem:
+        fail(problem)
+    for warning in conf.warnings:
         log.warning(str(warning))
+    if print_only:
+        typer.echo(format_properties(conf.properties()), nl=False)
+        raise typer.Exit
+    return conf
 
 
 def fail(problem: object) -> NoReturn:
