@@ -174,3 +174,12 @@ def test_body_crc_has_its_sign_bit_cleared_as_java_writes_it():
     assert struct.unpack_from(">i", log, 8)[0] >= 0
     (batch,) = scan(log, 0, len(log), 1000)
     assert len(batch) == 1
+
+
+@pytest.mark.parametrize("damaged", [0, 7, 39])
+def test_a_damaged_body_is_found_in_a_run_of_records_of_one_size(damaged):
+    log = encode_log([Message(topic="Topic", body=bytes([number]) * 100) for number in range(40)])
+    size = len(log) // 40
+    log[damaged * size + 100] ^= 1
+    (batch,) = scan(bytes(log), 0, len(log), 1000)
+    assert (len(batch), batch.stop.position, batch.stop.reason) == (damaged, damaged * size, StopReason.CRC)

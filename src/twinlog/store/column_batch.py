@@ -91,10 +91,10 @@ def _columns(records: RecordBatch) -> Columns | None:
     hashes: list[np.ndarray] = []
     rows: list[np.ndarray] = []
     prefixes = np.array([hash_prefix(topic) for topic in records.topics], np.uint32)[records.topic_number]
-    lengths = np.unique(records.properties_length)
+    lengths = _distinct(records.properties_length)
     if len(lengths) > _LAYOUTS_MAX:
         return None
-    for length in lengths.tolist():
+    for length in lengths:
         where = np.flatnonzero(records.properties_length == length)
         if length == 0:
             continue
@@ -159,3 +159,8 @@ def _tags_codes(values: np.ndarray) -> np.ndarray:
     distinct, numbers = np.unique(texts, return_inverse=True)
     codes = [tags_code(bytes(text).decode()) for text in distinct]
     return np.array(codes, np.int64)[numbers.reshape(-1)]
+
+
+def _distinct(values: np.ndarray) -> list[int]:
+    """The values without repetition; in most batches there is one."""
+    return [int(values[0])] if bool((values == values[0]).all()) else np.unique(values).tolist()

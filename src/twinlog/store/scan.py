@@ -17,11 +17,13 @@ from __future__ import annotations
 import enum
 import mmap
 import struct
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from twinlog.store.allocator import MANY_BYTES, keep_freed_memory
 from twinlog.store.record_crc import has_valid_crc
 from twinlog.store.topic_columns import decode_topic, number_topics
 from twinlog.wire.checksum import crc32
@@ -56,6 +58,7 @@ HEAD_TYPE = np.dtype(
         ("body_length", ">i4"),
     ]
 )
+_HEAD_BYTES = np.dtype((np.void, HEAD_TYPE.itemsize))
 _BEHIND_HOSTS = ("store_timestamp", "reconsume_times", "prepared_transaction_offset", "body_length")
 _FIELD_AT = {name: field[1] for name, field in (HEAD_TYPE.fields or {}).items()}
 
@@ -140,6 +143,8 @@ def scan(
     Yields at least one batch; the last one (which may be empty) carries the stop.
     """
     view = memoryview(buffer)
+    if end - begin > MANY_BYTES:
+        keep_freed_memory()
     while True:
         positions, stop = _walk(view, begin, end, batch_records)
         batch, bad = columns_at(view, positions, end, base, check_offset)
@@ -225,12 +230,7 @@ def columns_at(
     view: memoryview, position: np.ndarray, end: int, base: int, check_offset: bool
 ) -> tuple[RecordBatch, Stop | None]:
     """The columns of the records at these positions, up to the first whose fields do not agree, and that one."""
-    starts = max(0, end - HEAD_TYPE.itemsize + 1)
-    heads = (
-        np.ndarray((starts,), HEAD_TYPE, buffer=view, strides=(1,))[position]
-        if len(position)
-        else np.zeros(0, HEAD_TYPE)
-    )
+    heads = gather_heads(view, position, end)
     fields = {
         name: heads[name].astype(heads[name].dtype.newbyteorder("="))
         for name in HEAD_TYPE.names or ()
@@ -300,6 +300,14 @@ def columns_at(
     return batch, bad
 
 
+def gather_heads(view: memoryview, position: np.ndarray, end: int) -> np.ndarray:
+    """The fixed parts at these positions. They are gathered as plain bytes: numpy copies a record field by field."""
+    if not len(position):
+        return np.zeros(0, HEAD_TYPE)
+    starts = end - HEAD_TYPE.itemsize + 1
+    return np.ndarray((starts,), _HEAD_BYTES, buffer=view, strides=(1,))[position].view(HEAD_TYPE)
+
+
 def _shift_behind_v6(
     view: memoryview, position: np.ndarray, size: np.ndarray, fields: dict[str, np.ndarray]
 ) -> np.ndarray:
@@ -336,10 +344,18 @@ def _first_bad_crc(batch: RecordBatch, body: bool, record: bool) -> Stop | None:
             if not has_valid_crc(view[at : at + size]):
                 return Stop(at, StopReason.RECORD_CRC)
     if body and len(batch):
-        ends = (batch.body_at + batch.body_length).tolist()
-        found = [crc32(view[at:end]) for at, end in zip(batch.body_at.tolist(), ends, strict=True)]
-        wrong = (np.array(found, np.uint32) & 0x7FFFFFFF) != batch.body_crc.astype(np.uint32)
+        wrong = (_body_crcs(batch) & 0x7FFFFFFF) != batch.body_crc.astype(np.uint32)
         if wrong.any():
             row = int(np.argmax(wrong))
             return Stop(int(batch.position[row]), StopReason.CRC)
     return None
+
+
+def _body_crcs(batch: RecordBatch) -> np.ndarray:
+    view, at, length = batch.buffer, batch.body_at, batch.body_length
+    step, first = int(at[-1] - at[0]) // max(1, len(at) - 1), int(length[0])
+    if bool((length == first).all()) and bool((np.diff(at) == step).all()):  # a run of one program's messages
+        bodies = np.ndarray((len(at), first), np.uint8, buffer=view, offset=int(at[0]), strides=(step, 1))
+        return np.array(array("I", map(crc32, bodies)))
+    ends = (at + length).tolist()
+    return np.array(array("I", [crc32(view[begin:end]) for begin, end in zip(at.tolist(), ends, strict=True)]))

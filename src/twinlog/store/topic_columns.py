@@ -54,7 +54,10 @@ def _padded_rows(view: memoryview, at: np.ndarray, length: np.ndarray) -> np.nda
     for row in np.flatnonzero(~inside):  # the last names before the end of the buffer
         name = view[int(at[row]) : int(at[row] + length[row])]
         rows[row, : len(name)] = np.frombuffer(name, np.uint8)
-    rows[np.arange(width) >= length[:, None]] = 0
+    if bool((length == length[0]).all()):
+        rows[:, int(length[0]) :] = 0
+    else:
+        rows[np.arange(width) >= length[:, None]] = 0
     return rows.view(np.uint64)
 
 

@@ -18,7 +18,7 @@ from twinlog.store.commit_log import CommitLog
 from twinlog.store.consume_queue import ConsumeQueue, pack_unit
 from twinlog.store.delay import DelayLevels
 from twinlog.store.replay import requests_of
-from twinlog.store.scan import HEAD_TYPE, RecordBatch
+from twinlog.store.scan import HEAD_TYPE, RecordBatch, gather_heads
 from twinlog.store.segment import Segment
 
 
@@ -61,10 +61,8 @@ def heads_at(commit_log: CommitLog, offsets: np.ndarray) -> np.ndarray:
     """The fixed parts of the records at these offsets; zeros where the log has none."""
     heads = np.zeros(len(offsets), HEAD_TYPE)
     for segment, rows in rows_by_segment(commit_log, offsets):
-        starts = segment.size - HEAD_TYPE.itemsize + 1
-        inside = rows[offsets[rows] - segment.base < starts]
-        windows = np.ndarray((starts,), HEAD_TYPE, buffer=memoryview(segment.map), strides=(1,))
-        heads[inside] = windows[offsets[inside] - segment.base]
+        inside = rows[offsets[rows] - segment.base <= segment.size - HEAD_TYPE.itemsize]
+        heads[inside] = gather_heads(memoryview(segment.map), offsets[inside] - segment.base, segment.size)
     return heads
 
 
