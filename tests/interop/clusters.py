@@ -85,6 +85,6 @@ def run_scenarios(
     """
     addresses = (cluster.names.address, cluster.broker.address)
     own = prefix or client.version.replace(".", "")
-    printed = client.run("Scenarios", *addresses, own, *sorted(scenarios), seconds_max=400)
+    printed = client.run("Scenarios", *addresses, own, *sorted(scenarios), seconds_max=600)
     lines = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
     return {line["scenario"]: line for line in lines}

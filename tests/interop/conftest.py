@@ -48,6 +48,7 @@ def saw(
     """What the scenario named by the test's parameter saw; the first to ask runs all that were selected."""
     pair = (cluster.implementation.name, client.version)
     if pair not in scenario_results:
+        scenario_results[pair] = {}  # whatever goes wrong below goes wrong once, not once per test
         scenario_results[pair] = run_scenarios(cluster, client, _selected(request, pair))
     line = scenario_results[pair].get(request.param)
     if line is None or "error" in line:

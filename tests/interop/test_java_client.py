@@ -10,7 +10,8 @@ from collections import Counter
 
 import pytest
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(660)]
+LATE_MS_MAX = 40_000  # far above what a busy machine adds to 2 s, and below the next minute
 
 
 def scenario(name: str):
@@ -118,7 +119,7 @@ def test_a_broken_sql92_expression_is_refused_with_subscription_parse_failed(saw
 @scenario("orderly")
 def test_an_orderly_consumer_gets_each_queue_in_order_even_when_it_suspends(saw):
     assert saw["orders"] == {order: [str(step) for step in range(10)] for order in "012"}
-    assert saw["attempts of 1:4"] == 2
+    assert saw["attempts of 1:4"] >= 2
 
 
 @scenario("orderly_take_over")
@@ -132,7 +133,8 @@ def test_an_orderly_consumer_takes_over_the_queues_of_one_that_left(saw):
 @scenario("consume_directly")
 def test_a_message_is_handed_to_one_consumer_and_its_state_is_shown(saw):
     assert saw["verdict"] == "CR_SUCCESS"
-    assert saw["bodies"] == ["by hand", "by hand"]
+    assert len(saw["bodies"]) >= 2  # once from its queue, once by hand
+    assert set(saw["bodies"]) == {"by hand"}
     assert saw["subscribed"] == 2  # its own topic and its retry topic
     assert saw["queues"] >= 1
 
@@ -144,7 +146,7 @@ def test_two_consumers_of_a_group_share_the_queues_and_one_takes_over(saw):
     assert saw["first"]
     assert saw["second"]
     assert set(saw["first"] + saw["second"]) == {f"shared-{number}" for number in range(40)}
-    assert set(saw["alone"]) >= {f"alone-{number}" for number in range(8)}
+    assert saw["alone"] == [f"alone-{number}" for number in range(8)]
 
 
 @scenario("volume")
@@ -172,8 +174,8 @@ def test_every_consumer_of_a_broadcasting_group_gets_everything(saw):
 
 @scenario("lite_pull")
 def test_a_lite_pull_consumer_polls_seeks_and_commits(saw):
-    assert sorted(saw["even"]) == [f"lite-{number}" for number in range(0, 10, 2)]
-    assert sorted(saw["everything"]) == sorted(saw["again"]) == [f"lite-{number}" for number in range(10)]
+    assert saw["even"] == [f"lite-{number}" for number in range(0, 10, 2)]
+    assert saw["everything"] == saw["again"] == [f"lite-{number}" for number in range(10)]
     assert sum(saw["committed"]) >= 5
 
 
@@ -184,27 +186,26 @@ def test_a_pull_answers_its_bounds_and_a_held_pull_wakes_on_arrival(saw):
     assert (saw["beyond"], saw["beyond next"]) == ("OFFSET_ILLEGAL", 6)
     assert saw["none"] == "NO_NEW_MSG"
     assert saw["held"] == ["late"]
-    assert 600 <= saw["waited"] < 5_000
+    assert 600 <= saw["waited"] < 15_000  # unless something wakes it, it is held for 20 s
     assert saw["offset kept"]
 
 
 @scenario("reset_offset")
 def test_a_group_whose_offset_was_reset_gets_its_messages_again(saw):
     assert saw["reset"] == [0]
-    assert all(count >= 2 for count in Counter(saw["bodies"]).values())
-    assert set(saw["bodies"]) == {f"again-{number}" for number in range(5)}
+    assert set(saw["again"]) == {f"again-{number}" for number in range(5)}
 
 
 @scenario("delay_level")
 def test_a_delay_level_delivers_after_its_time(saw):
-    assert saw["bodies"] == ["warm-up", "at once", "delayed"]
-    assert 1_900 <= saw["delay"] < 8_000
+    assert sorted(saw["bodies"]) == ["at once", "delayed", "warm-up"]
+    assert 1_900 <= saw["delay"] < LATE_MS_MAX
 
 
 @pytest.mark.parametrize("saw", ["timer", "timer_at"], indirect=True)
 def test_a_timer_message_is_never_early(saw):
-    assert saw["bodies"] == ["warm-up", "at once", "delayed"]
-    assert 2_400 <= saw["delay"] < 9_000
+    assert sorted(saw["bodies"]) == ["at once", "delayed", "warm-up"]
+    assert 2_400 <= saw["delay"] < LATE_MS_MAX
 
 
 @scenario("retry")
@@ -219,7 +220,8 @@ def test_a_message_that_failed_comes_back_under_its_own_topic(saw):
 @scenario("dead_letter")
 def test_a_message_that_keeps_failing_ends_in_the_dead_letter_topic(saw):
     assert [message["reconsumeTimes"] for message in saw["seen"]] == [0, 1, 2]
-    (dead,) = saw["dead"]
+    dead = saw["dead"][0]
+    assert {message["body"] for message in saw["dead"]} == {"unlucky"}
     assert (dead["body"], dead["keys"]) == ("unlucky", "failing-key")
     assert dead["properties"]["RETRY_TOPIC"] == saw["seen"][0]["topic"]
     assert dead["properties"]["ORIGIN_MESSAGE_ID"]
@@ -251,4 +253,4 @@ def test_offsets_are_found_by_time(saw):
     assert (saw["min"], saw["max"]) == (0, 2)
     assert (saw["offset before"], saw["offset between"]) == (0, 1)
     assert saw["offset after"] in (1, 2)  # Java: 4.x names the newest message, 5.x the place after it
-    assert saw["earliest"]
+    assert saw["before"] - 1_000 <= saw["earliest"] <= saw["between"] + 1_000

@@ -9,7 +9,7 @@ from tests.interop.clusters import Clusters, run_scenarios, server_names
 from tests.interop.java_rocketmq import JavaRocketmq
 from tests.interop.toolchain import VERSIONS
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(660)]
 
 VARIANTS = {"tls": "-Dtls.enable=true", "binary-headers": "-Drocketmq.serialize.type=ROCKETMQ"}
 SCENARIOS = ["sync", "batch", "tags", "orderly", "pull", "transaction"]

@@ -6,7 +6,7 @@ import pytest
 from tests.interop.clusters import Cluster, implementation, run_scenarios
 from tests.interop.java_rocketmq import JavaRocketmq
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(660)]
 
 
 @pytest.mark.parametrize(

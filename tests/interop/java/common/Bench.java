@@ -6,6 +6,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Callable;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicReference;
 import org.apache.rocketmq.client.ClientConfig;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
@@ -24,6 +25,10 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 
 /** What a scenario needs: the server's addresses, names of its own, and clients with short timers. */
 final class Bench implements AutoCloseable {
+    /** How long to wait, in ms, for what has to happen: a wait ends as soon as it does, even on a busy machine. */
+    static final int PATIENCE = 90_000;
+    /** How long a server may take to answer, in ms; the clients' own 3 s are too little for a busy machine. */
+    private static final int ANSWER = 30_000;
     private static final AtomicInteger INSTANCES = new AtomicInteger();
 
     final String nameServer;
@@ -43,7 +48,6 @@ final class Bench implements AutoCloseable {
 
     DefaultMQProducer producer() throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer("P_" + group);
-        producer.setSendMsgTimeout(10_000);
         return started(quick(producer), producer::start, producer::shutdown);
     }
 
@@ -76,7 +80,7 @@ final class Bench implements AutoCloseable {
 
     DefaultMQAdminExt admin() throws Exception {
         if (admin == null) {
-            admin = new DefaultMQAdminExt();
+            admin = new DefaultMQAdminExt(ANSWER);
             started(quick(admin), admin::start, admin::shutdown);
         }
         return admin;
@@ -85,13 +89,16 @@ final class Bench implements AutoCloseable {
     void createTopic(String name, int queues) throws Exception {
         TopicConfig config = new TopicConfig(name, queues, queues, 6);
         admin().createAndUpdateTopicConfig(broker, config);
-        await(10_000, () -> {
-            try {
-                return !admin().examineTopicRouteInfo(name).getQueueDatas().isEmpty();
-            } catch (Exception unknownYet) {
-                return false;
-            }
-        });
+        require("a route to " + name, () -> !admin().examineTopicRouteInfo(name).getQueueDatas().isEmpty());
+    }
+
+    /** As {@link #readAll(String)}, once there are so many: Java's queues follow its log a moment later. */
+    List<MessageExt> readAll(String name, int wanted) throws Exception {
+        List<MessageExt> messages = readAll(name);
+        for (long deadline = deadline(); messages.size() < wanted && System.nanoTime() < deadline; Thread.sleep(50)) {
+            messages = readAll(name);
+        }
+        return messages;
     }
 
     /** Every message of a topic, queue by queue from its beginning, with the old pull consumer. */
@@ -115,6 +122,15 @@ final class Bench implements AutoCloseable {
         return messages;
     }
 
+    /** How far the group got in a topic, as the broker knows it. */
+    long committed(String name) throws Exception {
+        long sum = 0;
+        for (var row : admin().examineConsumeStats(group).getOffsetTable().entrySet()) {
+            sum += row.getKey().getTopic().equals(name) ? row.getValue().getConsumerOffset() : 0;
+        }
+        return sum;
+    }
+
     void closeLater(Callable<?> closer) {
         closers.add(closer);
     }
@@ -130,15 +146,39 @@ final class Bench implements AutoCloseable {
         }
     }
 
-    static boolean await(long millis, Callable<Boolean> condition) throws Exception {
-        long deadline = System.currentTimeMillis() + millis;
+    /** Whether the condition came true while we waited. */
+    static boolean await(Callable<Boolean> condition) throws Exception {
+        long deadline = deadline();
         while (!condition.call()) {
-            if (System.currentTimeMillis() > deadline) {
+            if (System.nanoTime() > deadline) {
                 return false;
             }
             Thread.sleep(50);
         }
         return true;
+    }
+
+    /** Waits for what the next step needs; an exception of the condition means "not yet". */
+    static void require(String what, Callable<Boolean> condition) throws Exception {
+        AtomicReference<Exception> last = new AtomicReference<>();
+        boolean happened = await(() -> {
+            try {
+                return condition.call();
+            } catch (InterruptedException e) {
+                throw e;
+            } catch (Exception notYet) {
+                last.set(notYet);
+                return false;
+            }
+        });
+        if (!happened) {
+            throw new IllegalStateException("not within " + PATIENCE + " ms: " + what, last.get());
+        }
+    }
+
+    /** In terms of System.nanoTime(). */
+    static long deadline() {
+        return System.nanoTime() + PATIENCE * 1_000_000L;
     }
 
     static byte[] bytes(String text) {
@@ -179,6 +219,10 @@ final class Bench implements AutoCloseable {
         client.setVipChannelEnabled(false);
         client.setPollNameServerInterval(1000);
         client.setHeartbeatBrokerInterval(1000);
+        client.setMqClientApiTimeout(ANSWER);
+        if (client instanceof DefaultMQProducer) {
+            ((DefaultMQProducer) client).setSendMsgTimeout(ANSWER);
+        }
         return client;
     }
 

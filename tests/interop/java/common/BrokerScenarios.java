@@ -51,13 +51,13 @@ final class BrokerScenarios {
         bench.start(consumer);
         DefaultMQProducer producer = bench.producer();
         producer.send(Bench.message(bench.topic, "now", null, "warm-up"));
-        inbox.awaitSize(1, 40_000);
+        inbox.awaitSize(1);
         Message late = Bench.message(bench.topic, "late", "late-key", "delayed");
         long sentAt = System.currentTimeMillis();
         delay.accept(late);
         SendResult sent = producer.send(late);
         producer.send(Bench.message(bench.topic, "now", null, "at once"));
-        inbox.awaitSize(3, 30_000);
+        inbox.awaitSize(3); // in which order is up to the threads of the consumer
         Long arrived = arrivals.get("delayed");
         return Bench.facts("status", sent.getSendStatus(), "bodies", inbox.bodies(),
             "delay", arrived == null ? null : arrived - sentAt, "described", inbox.described());
@@ -70,22 +70,9 @@ final class BrokerScenarios {
     static Map<String, Object> deadLetter(Bench bench) throws Exception {
         Map<String, Object> facts = failing(bench, 2, Integer.MAX_VALUE);
         String dead = "%DLQ%" + bench.group;
-        Bench.await(20_000, () -> {
-            try {
-                return bench.admin().examineTopicConfig(bench.broker, dead) != null;
-            } catch (Exception unknownYet) {
-                return false;
-            }
-        });
+        Bench.require("the topic " + dead, () -> bench.admin().examineTopicConfig(bench.broker, dead) != null);
         bench.createTopic(dead, 1); // 4.x makes it writable only; operators open it like this to look inside
-        List<Object> found = new ArrayList<>();
-        Bench.await(10_000, () -> {
-            for (MessageExt message : bench.readAll(dead)) {
-                found.add(Bench.describe(message));
-            }
-            return !found.isEmpty();
-        });
-        facts.put("dead", found);
+        facts.put("dead", SendScenarios.describe(bench.readAll(dead, 1)));
         return facts;
     }
 
@@ -102,7 +89,7 @@ final class BrokerScenarios {
         });
         bench.start(consumer);
         bench.producer().send(Bench.message(bench.topic, "t", "failing-key", "unlucky"));
-        inbox.awaitSize(Math.min(retriesMax, failures) + 1, 60_000);
+        inbox.awaitSize(Math.min(retriesMax, failures) + 1);
         inbox.settle(500);
         return Bench.facts("seen", inbox.described());
     }
@@ -136,8 +123,8 @@ final class BrokerScenarios {
         sent.add(transact(producer, bench, "rollback", LocalTransactionState.ROLLBACK_MESSAGE));
         sent.add(transact(producer, bench, "unknown, then commit", LocalTransactionState.UNKNOW));
         sent.add(transact(producer, bench, "unknown, then rollback", LocalTransactionState.UNKNOW));
-        inbox.awaitSize(2, 60_000);
-        Bench.await(30_000, () -> checks.size() >= 2);
+        inbox.awaitSize(2);
+        Bench.await(() -> checks.size() >= 2);
         inbox.settle(1500);
         return Bench.facts("sent", sent, "bodies", inbox.bodies(), "checks", new TreeMap<>(checks),
             "described", inbox.described());
@@ -171,7 +158,7 @@ final class BrokerScenarios {
             "offset before", producer.searchOffset(queue, before - 60_000),
             "offset between", producer.searchOffset(queue, between),
             "offset after", producer.searchOffset(queue, after + 60_000),
-            "earliest", producer.earliestMsgStoreTime(queue) - before < 1000);
+            "before", before, "earliest", producer.earliestMsgStoreTime(queue), "between", between);
     }
 
     interface Finder {
@@ -180,15 +167,13 @@ final class BrokerScenarios {
 
     /** The index is filled a moment after the send. */
     private static MessageExt find(Finder finder) throws Exception {
-        long deadline = System.currentTimeMillis() + 10_000;
-        while (true) {
+        for (long deadline = Bench.deadline();; Thread.sleep(50)) {
             try {
                 return finder.find();
             } catch (Exception e) {
-                if (System.currentTimeMillis() > deadline) {
+                if (System.nanoTime() > deadline) {
                     throw e;
                 }
-                Thread.sleep(50);
             }
         }
     }
@@ -196,7 +181,7 @@ final class BrokerScenarios {
     private static List<String> byKey(DefaultMQProducer producer, String topic, String key, long begin, long end, int wanted)
         throws Exception {
         List<String> bodies = new ArrayList<>();
-        Bench.await(10_000, () -> {
+        Bench.await(() -> {
             try {
                 QueryResult found = producer.queryMessage(topic, key, 32, begin, end);
                 bodies.clear();

@@ -1,17 +1,27 @@
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.common.message.MessageExt;
 
-/** The messages a push consumer was given, in the order of arrival. */
+/**
+ * The messages a push consumer was given, in the order of arrival. Delivery is at least once: when queues are shared
+ * anew, or an answer was late, some come again; only {@link #deliveries} tells of that. A retry is not a repetition.
+ */
 final class Inbox {
     private final List<MessageExt> messages = new ArrayList<>();
+    private final List<String> deliveries = new ArrayList<>();
+    private final Set<String> known = new HashSet<>();
 
     synchronized void add(MessageExt message) {
-        messages.add(message);
+        deliveries.add(Bench.text(message.getBody()));
+        if (known.add(message.getMsgId() + " " + message.getReconsumeTimes())) {
+            messages.add(message);
+        }
     }
 
     synchronized List<MessageExt> all() {
@@ -20,6 +30,11 @@ final class Inbox {
 
     synchronized int size() {
         return messages.size();
+    }
+
+    /** The bodies of all deliveries, repeated ones as well. */
+    synchronized List<String> deliveries() {
+        return new ArrayList<>(deliveries);
     }
 
     List<String> bodies() {
@@ -38,8 +53,8 @@ final class Inbox {
         return described;
     }
 
-    boolean awaitSize(int wanted, long millis) throws Exception {
-        return Bench.await(millis, () -> size() >= wanted);
+    boolean awaitSize(int wanted) throws Exception {
+        return Bench.await(() -> size() >= wanted);
     }
 
     /** Waits a little for messages that must not come. */

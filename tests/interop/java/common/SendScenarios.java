@@ -32,7 +32,7 @@ final class SendScenarios {
             message.putUserProperty("\u989c\u8272", "\u84dd \ud83d\ude80 = {\"a\":1}");
             sent.add(Bench.describe(producer.send(message)));
         }
-        return Bench.facts("sent", sent, "read", describe(bench.readAll(bench.topic)));
+        return Bench.facts("sent", sent, "read", describe(bench.readAll(bench.topic, 8)));
     }
 
     static Map<String, Object> async(Bench bench) throws Exception {
@@ -53,8 +53,8 @@ final class SendScenarios {
                 }
             });
         }
-        Bench.await(20_000, () -> answers.size() >= count);
-        return Bench.facts("answers", answers, "bodies", bodies(bench.readAll(bench.topic)));
+        Bench.await(() -> answers.size() >= count);
+        return Bench.facts("answers", answers, "bodies", bodies(bench.readAll(bench.topic, count)));
     }
 
     static Map<String, Object> oneWay(Bench bench) throws Exception {
@@ -63,12 +63,7 @@ final class SendScenarios {
         for (int i = 0; i < 10; i++) {
             producer.sendOneway(Bench.message(bench.topic, null, null, "oneway-" + i));
         }
-        List<List<String>> seen = new ArrayList<>();
-        Bench.await(10_000, () -> {
-            seen.add(bodies(bench.readAll(bench.topic)));
-            return seen.get(seen.size() - 1).size() >= 10;
-        });
-        return Bench.facts("bodies", seen.get(seen.size() - 1));
+        return Bench.facts("bodies", bodies(bench.readAll(bench.topic, 10)));
     }
 
     static Map<String, Object> batch(Bench bench) throws Exception {
@@ -80,7 +75,7 @@ final class SendScenarios {
         }
         MessageQueue queue = producer.fetchPublishMessageQueues(bench.topic).get(1);
         SendResult sent = producer.send(messages, queue);
-        return Bench.facts("sent", Bench.describe(sent), "read", describe(bench.readAll(bench.topic)));
+        return Bench.facts("sent", Bench.describe(sent), "read", describe(bench.readAll(bench.topic, 10)));
     }
 
     static Map<String, Object> compressed(Bench bench) throws Exception {
@@ -95,7 +90,7 @@ final class SendScenarios {
             }
         }
         List<Object> read = new ArrayList<>();
-        for (MessageExt message : bench.readAll(bench.topic)) {
+        for (MessageExt message : bench.readAll(bench.topic, kinds.size())) {
             String body = Bench.text(message.getBody());
             String kind = body.substring(0, body.indexOf("compressible"));
             read.add(Bench.facts("kind", kind, "whole", body.equals(kind + big), "stored", message.getStoreSize()));
@@ -129,7 +124,7 @@ final class SendScenarios {
         for (int i = 0; i < 4; i++) {
             producer.send(Bench.message(bench.topic, null, null, "vip-" + i));
         }
-        inbox.awaitSize(4, 30_000);
+        inbox.awaitSize(4);
         return Bench.facts("bodies", inbox.bodies());
     }
 
@@ -137,16 +132,10 @@ final class SendScenarios {
         DefaultMQProducer producer = bench.producer();
         producer.setDefaultTopicQueueNums(3);
         SendResult sent = producer.send(Bench.message(bench.topic, null, null, "first of its topic"));
-        Bench.await(10_000, () -> {
-            try {
-                return !bench.admin().examineTopicRouteInfo(bench.topic).getQueueDatas().isEmpty();
-            } catch (Exception unknownYet) {
-                return false;
-            }
-        });
+        Bench.require("a route", () -> !bench.admin().examineTopicRouteInfo(bench.topic).getQueueDatas().isEmpty());
         var route = bench.admin().examineTopicRouteInfo(bench.topic).getQueueDatas().get(0);
         return Bench.facts("status", sent.getSendStatus(), "queues", route.getWriteQueueNums(), "perm", route.getPerm(),
-            "bodies", bodies(bench.readAll(bench.topic)));
+            "bodies", bodies(bench.readAll(bench.topic, 1)));
     }
 
     static Map<String, Object> requestReply(Bench bench) throws Exception {
@@ -158,7 +147,7 @@ final class SendScenarios {
             for (MessageExt message : arrived) {
                 try {
                     byte[] body = Bench.bytes("reply to " + Bench.text(message.getBody()));
-                    answers.send(MessageUtil.createReplyMessage(message, body), 3000);
+                    answers.send(MessageUtil.createReplyMessage(message, body));
                 } catch (Exception e) {
                     e.printStackTrace();
                 }
@@ -169,7 +158,7 @@ final class SendScenarios {
         DefaultMQProducer producer = bench.producer();
         List<Object> replies = new ArrayList<>();
         for (int i = 0; i < 3; i++) {
-            Message reply = producer.request(Bench.message(bench.topic, null, null, "question " + i), 30_000);
+            Message reply = producer.request(Bench.message(bench.topic, null, null, "question " + i), Bench.PATIENCE);
             replies.add(Bench.text(reply.getBody()));
         }
         return Bench.facts("replies", replies);
@@ -180,10 +169,9 @@ final class SendScenarios {
         bench.createTopic(bench.topic, 1);
         var hook = new AclClientRPCHook(new SessionCredentials("somebody", "a secret of twelve"));
         DefaultMQProducer producer = bench.quick(new DefaultMQProducer("P_" + bench.group, hook));
-        producer.setSendMsgTimeout(10_000);
         bench.started(producer, producer::start, producer::shutdown);
         SendResult sent = producer.send(Bench.message(bench.topic, null, null, "signed"));
-        return Bench.facts("status", sent.getSendStatus(), "bodies", bodies(bench.readAll(bench.topic)));
+        return Bench.facts("status", sent.getSendStatus(), "bodies", bodies(bench.readAll(bench.topic, 1)));
     }
 
     static Map<String, Object> refusals(Bench bench) throws Exception {

@@ -4,6 +4,7 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.message.MessageExt;
@@ -18,17 +19,18 @@ public final class StoreRead {
         try (Bench bench = new Bench(args[0], args[1], "store")) {
             DefaultMQProducer producer = bench.producer();
             int pending = Integer.parseInt(args[2]);
-            Bench.await(60_000, () -> {
+            Bench.await(() -> {
                 Set<String> ids = new HashSet<>(); // after a kill, one may have come twice
                 bench.readAll("T_delay").forEach(message -> ids.add(message.getMsgId()));
                 return ids.size() >= pending;
             });
+            long deadline = Bench.deadline(); // one for all, since a lost index has lost many
             for (int i = 3; i < args.length; i++) {
                 for (MessageExt message : bench.readAll(args[i])) {
                     System.out.println(Json.line(Bench.facts("topic", args[i], "msgId", message.getMsgId(),
                         "queueId", message.getQueueId(), "queueOffset", message.getQueueOffset(),
                         "body", digest(message.getBody()), "keys", message.getKeys(),
-                        "byKey", byKey(producer, message))));
+                        "byKey", byKey(producer, message, deadline))));
                 }
             }
             DefaultMQPullConsumer consumer = bench.pullConsumer();
@@ -36,24 +38,30 @@ public final class StoreRead {
             long offset = consumer.fetchConsumeOffset(queue, true);
             long before = producer.maxOffset(queue);
             SendResult more = producer.send(Bench.message("T_plain", "t", "more", "one more"), queue);
-            MessageExt last = consumer.pull(queue, "*", before, 1).getMsgFoundList().get(0);
+            MessageExt last = consumer.pullBlockIfNotFound(queue, "*", before, 1).getMsgFoundList().get(0);
             System.out.println(Json.line(Bench.facts("done", true, "group offset", offset, "before", before,
                 "appended at", more.getQueueOffset(), "last", Bench.text(last.getBody()))));
         }
         System.exit(0);
     }
 
-    private static List<String> byKey(DefaultMQProducer producer, MessageExt message) {
-        List<String> ids = new ArrayList<>();
-        try {
-            long now = System.currentTimeMillis() + 5000;
-            for (MessageExt found : producer.queryMessage(message.getTopic(), message.getKeys(), 8, 0, now).getMessageList()) {
-                ids.add(found.getMsgId());
+    /** The ids of the messages with this one's key; the index of a message that came just now follows in a moment. */
+    private static List<String> byKey(DefaultMQProducer producer, MessageExt message, long deadline) throws Exception {
+        while (true) {
+            List<String> ids = new ArrayList<>();
+            try {
+                long now = System.currentTimeMillis() + 5000;
+                for (MessageExt found : producer.queryMessage(message.getTopic(), message.getKeys(), 8, 0, now).getMessageList()) {
+                    ids.add(found.getMsgId());
+                }
+            } catch (MQClientException e) {
+                ids.add(e.getMessage());
             }
-        } catch (Exception e) {
-            ids.add(e.getMessage());
+            if (ids.contains(message.getMsgId()) || System.nanoTime() > deadline) {
+                return ids;
+            }
+            Thread.sleep(50);
         }
-        return ids;
     }
 
     static String digest(byte[] body) throws Exception {
