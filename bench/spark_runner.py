@@ -1,9 +1,10 @@
 """A Spark session in a process of its own, which runs the jobs it is told on standard input.
 
-    python -m bench.spark_runner local[2]
+    python -m bench.spark_runner local[2] "" 2
 
-Every line is a JSON object: what to read, and where to put it. The answer has the rows, the seconds, the CPU seconds
-of Spark with its Python workers, and the largest of these workers in MB.
+The arguments are the master, jars, and how many CPUs the session may use; 0 is all. Every line that follows is a JSON
+object: what to read, and where to put it. The answer has the rows, the seconds, the CPU seconds of Spark with its
+Python workers, and the largest of these workers in MB.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 class Runner:
     """The other end of the pipe."""
 
-    def __init__(self, master: str, jars: str = "") -> None:
-        command = [sys.executable, "-m", "bench.spark_runner", master, jars]
+    def __init__(self, master: str, jars: str = "", cpus: int = 0) -> None:
+        command = [sys.executable, "-m", "bench.spark_runner", master, jars, str(cpus)]
         self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def run(self, **job: Any) -> dict[str, float]:
@@ -47,8 +48,9 @@ class Runner:
 
 
 @contextlib.contextmanager
-def spark_runner(master: str, jars: str = "") -> Iterator[Runner]:
-    runner = Runner(master, jars)
+def spark_runner(master: str, jars: str = "", cpus: int = 0) -> Iterator[Runner]:
+    """A session; with `cpus` it, its JVM and its Python workers share that many and see no others."""
+    runner = Runner(master, jars, cpus)
     try:
         yield runner
     finally:
@@ -145,7 +147,9 @@ def _stat(path: Path) -> list[str]:
 
 
 def main() -> None:
-    master, jars = sys.argv[1], sys.argv[2]
+    master, jars, cpus = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    if cpus:  # before the JVM starts: it and all workers inherit this
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cpus])
     conf = {"spark.driver.memory": "2g", "spark.log.level": "ERROR"} | ({"spark.jars": jars} if jars else {})
     spark = start("bench", master=master, conf=conf)
     for line in sys.stdin:

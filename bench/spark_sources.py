@@ -18,6 +18,7 @@ from tests.interop.twinlog_servers import Twinlog
 from bench.kafka import connector_jars, kafka
 from bench.rows import Row, console
 from bench.servers import cpu_seconds, running
+from bench.spark_cores import measure_cores
 from bench.spark_runner import Runner, spark_runner
 from twinlog.client import ClientError, NetError
 from twinlog.client.sync import Admin
@@ -72,7 +73,6 @@ def measure_wire(folder: Path, *, rounds: int, messages: int) -> list[Row]:
 def measure_store(folder: Path, *, rounds: int, messages: int, gigabytes: tuple[int, ...]) -> list[Row]:
     """Rows per second from a store directory, its memory as stores grow, and what a second core brings."""
     row = Row("Spark rows/s from a store directory, 1 KiB (Java's column: Kafka source)", "rows/s", ">= 1.5")
-    cores = Row("Spark store source, two cores (Java's column: one core)", "rows/s", ">= 1.6")
     memory = []
     with filled(folder, messages, java=False) as (runner, sources):
         _warm(runner, sources)
@@ -82,16 +82,13 @@ def measure_store(folder: Path, *, rounds: int, messages: int, gigabytes: tuple[
             console.print(f"  Spark, store: round {number + 1} of {rounds}")
         for size in gigabytes:
             large = _grow(folder / f"large-{size}", sources.store, size)
-            found = runner.run(format="rocketmq_store", options={}, path=str(large))
+            found = runner.run(**_store(large))
             name = f"Spark store source, {size} GB: the largest worker"
             memory.append(Row(name, "MB RSS", "<= 500", higher_is_better=False, twinlog=[found["worker_mb"]]))
-            shutil.rmtree(large)
-    for _ in range(2):  # one session at a time: two of them share the caches
-        for count, rates in ((1, cores.java), (2, cores.twinlog)):
-            with spark_runner(f"local[{count}]") as alone:
-                alone.run(**sources.jobs["store"])
-                rates += [_rate(alone.run(**sources.jobs["store"])) for _ in range(2)]
-    return [row, cores, *memory]
+            if size != gigabytes[0]:
+                shutil.rmtree(large)
+    cores = measure_cores(_store(folder / f"large-{gigabytes[0]}"), rounds)  # the session above is over by now
+    return [row, *cores, *memory]
 
 
 @contextlib.contextmanager
