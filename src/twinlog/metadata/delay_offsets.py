@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from twinlog.metadata.atomic_file import AtomicFile
-from twinlog.metadata.data_version import next_version, same_version
+from twinlog.metadata.data_version import same_version
 from twinlog.metadata.errors import BrokenSnapshot
 from twinlog.metadata.json_file import decode_json
-from twinlog.metadata.persisted import PersistedTable, encode_object
+from twinlog.metadata.persisted import SteppedTable, encode_object
 from twinlog.wire.bodies import DataVersion
 
 FILE_NAME = "delayOffset.json"
@@ -22,7 +22,7 @@ class DelayOffsetsFile(msgspec.Struct, rename="camel"):
     offset_table: dict[int, int] | None = None
 
 
-class DelayOffsetTable(PersistedTable):
+class DelayOffsetTable(SteppedTable):
     """Level -> next offset in queue `level - 1` of the schedule topic."""
 
     def __init__(
@@ -33,10 +33,8 @@ class DelayOffsetTable(PersistedTable):
         *,
         version_step: int = VERSION_STEP,
     ) -> None:
-        super().__init__(file, now_ms, epoch)
+        super().__init__(file, now_ms, epoch, version_step)
         self._rows: dict[int, int] = {}
-        self._version_step = max(version_step, 1)
-        self._updates = 0
 
     @property
     def rows(self) -> Mapping[int, int]:
@@ -49,11 +47,7 @@ class DelayOffsetTable(PersistedTable):
         if self._rows.get(level) == offset:
             return
         self._rows[level] = offset
-        self._updates += 1
-        if self._updates % self._version_step == 0:
-            self.version = next_version(self.version, now_ms)
-        self.revisions.touch(str(level))
-        self.changed()
+        self._changed_row(str(level), now_ms)
 
     def adopt(self, rows: Mapping[int, int], version: DataVersion | None) -> bool:
         """Take over the master's levels; one it does not mention stays, as in Java. False when nothing differed."""

@@ -18,7 +18,7 @@ from twinlog.metadata.atomic_file import AtomicFile
 from twinlog.metadata.data_version import next_version, same_version
 from twinlog.metadata.errors import BrokenSnapshot
 from twinlog.metadata.json_file import decode_json
-from twinlog.metadata.persisted import PersistedTable, encode_object, encode_rows
+from twinlog.metadata.persisted import SteppedTable, encode_object, encode_rows
 from twinlog.metadata.table import Changes
 from twinlog.wire.bodies import DataVersion
 
@@ -37,7 +37,7 @@ class OffsetsFile(msgspec.Struct, rename="camel"):
     ahead_of_master: dict[str, dict[int, tuple[int, int]]] | None = None
 
 
-class OffsetTable(PersistedTable):
+class OffsetTable(SteppedTable):
     """Committed offsets by topic, group and queue."""
 
     def __init__(
@@ -48,14 +48,12 @@ class OffsetTable(PersistedTable):
         *,
         version_step: int = VERSION_STEP,
     ) -> None:
-        super().__init__(file, now_ms, epoch)
+        super().__init__(file, now_ms, epoch, version_step)
         self.follows_master = False  # a replica notes its own commits, see `ahead`
         self._rows: dict[str, Offsets] = {}
         self._resets: dict[str, Offsets] = {}
         self._pulled: dict[str, Offsets] = {}
         self._ahead: dict[str, dict[int, tuple[int, int]]] = {}  # queue -> (committed here, the master's value then)
-        self._version_step = max(version_step, 1)
-        self._commits = 0
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -245,13 +243,6 @@ class OffsetTable(PersistedTable):
         )
 
     # -- inside ------------------------------------------------------------------------------------
-
-    def _changed_row(self, key: str, now_ms: int) -> None:
-        self.revisions.touch(key)
-        self._commits += 1
-        if self._commits % self._version_step == 0:
-            self.version = next_version(self.version, now_ms)
-        self.changed()
 
     def _remove(self, keys: list[str], now_ms: int) -> bool:
         gone = [key for key in keys if self._rows.pop(key, None) is not None]

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from twinlog.metadata.atomic_file import AtomicFile
-from twinlog.metadata.data_version import first_version
+from twinlog.metadata.data_version import first_version, next_version
 from twinlog.metadata.errors import BrokenSnapshot
 from twinlog.metadata.revisions import Revisions
 from twinlog.wire.bodies import DataVersion
@@ -138,6 +138,22 @@ class PersistedTable:
     def encode_file(self) -> Iterable[bytes]:
         """The file's bytes. Takes its snapshot before the first chunk is asked for."""
         raise AssertionError("a table knows its file")
+
+
+class SteppedTable(PersistedTable):
+    """A table whose version moves once in `version_step` changes of a row: rows change too often for more."""
+
+    def __init__(self, file: AtomicFile | None, now_ms: int, epoch: str | None, version_step: int) -> None:
+        super().__init__(file, now_ms, epoch)
+        self._version_step = max(version_step, 1)
+        self._row_changes = 0
+
+    def _changed_row(self, key: str, now_ms: int) -> None:
+        self.revisions.touch(key)
+        self._row_changes += 1
+        if self._row_changes % self._version_step == 0:
+            self.version = next_version(self.version, now_ms)
+        self.changed()
 
 
 def encode_object(members: Iterable[tuple[str, bytes | Iterable[bytes]]]) -> Iterator[bytes]:
