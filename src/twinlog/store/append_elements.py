@@ -13,19 +13,17 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
+from twinlog.store.append_run import HEAD, UNUSUAL_FLAGS
 from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.property_scan import dispatch_properties
 from twinlog.wire.checksum import crc32
 from twinlog.wire.java_text import tags_code
-from twinlog.wire.sys_flag import BORN_HOST_V6, INNER_BATCH, NEED_UNWRAP, STORE_HOST_V6, TRANSACTION_MASK
 
 if TYPE_CHECKING:
     from twinlog.store.append import Appended, Appender
 
 _ELEMENT = struct.Struct(">iiiii")  # size, magic, CRC, flag, body length
 _LENGTH = struct.Struct(">h")
-_HEAD = struct.Struct(">iIIiiqqiq8sq8siqi")
-_UNUSUAL_FLAGS = BORN_HOST_V6 | STORE_HOST_V6 | TRANSACTION_MASK | INNER_BATCH | NEED_UNWRAP
 _PROPERTIES_MAX = 4095
 _UNIQ_KEY = b"UNIQ_KEY\x01"
 _SHAPES_MAX = 16  # properties that differ more than that from message to message are not worth remembering
@@ -45,23 +43,23 @@ def append_elements(
     born = appender._hosts.get(born_host) or appender._remember_host(born_host)
     store = appender._store_host
     lane = appender._lanes.get((topic, queue_id)) or appender._open_lane(topic, queue_id)
-    if lane is None or lane.is_schedule or sys_flag & _UNUSUAL_FLAGS or appender._append_crc:
+    if lane is None or lane.is_schedule or sys_flag & UNUSUAL_FLAGS or appender._append_crc:
         return None
     if born is None or len(born) != 8 or len(store) != 8:
         return None
-    around = _HEAD.size + len(lane.topic_bytes) - _ELEMENT.size  # what a record has more than its element
+    around = HEAD.size + len(lane.topic_bytes) - _ELEMENT.size  # what a record has more than its element
     elements = _walk(batch, min(appender._body_max, appender._record_max - around))
     if not elements:
         return None
     try:  # a number that its field cannot hold: the plain way says so, and no file is made for it
-        _HEAD.pack(0, 0, 0, queue_id, 0, 0, 0, sys_flag, born_timestamp, born, 0, store, reconsume_times, 0, 0)
+        HEAD.pack(0, 0, 0, queue_id, 0, 0, 0, sys_flag, born_timestamp, born, 0, store, reconsume_times, 0, 0)
     except struct.error:
         return None
     log, room = appender._log, len(batch) + around * len(elements)
     if log.log_end + room > appender._ready_end and not appender._make_ready(room):
         return None
     timestamp = max(appender._clock_ms(), appender.last_timestamp)
-    pack, topic_bytes, magic = _HEAD.pack, lane.topic_bytes, lane.magic
+    pack, topic_bytes, magic = HEAD.pack, lane.topic_bytes, lane.magic
     at, queue_offset = log.log_end, lane.next_offset
     begin, first_queue_offset = at, queue_offset
     parts: list[bytes] = []

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 Row = tuple[str, int, bytes, bytes, int, int, int, int, tuple[int, str, str | None]]
 """topic, queue id, body, properties, born timestamp, flag, system flag, reconsumed, (tags code, keys, unique key)"""
 
-_HEAD = struct.Struct(">iIIiiqqiq8sq8siqi")
-_HEAD_BYTES = _HEAD.size
-_UNUSUAL_FLAGS = BORN_HOST_V6 | STORE_HOST_V6 | TRANSACTION_MASK | INNER_BATCH | NEED_UNWRAP
+HEAD = struct.Struct(">iIIiiqqiq8sq8siqi")  # of a record with two IPv4 hosts; `append_elements` packs it too
+_HEAD_BYTES = HEAD.size
+UNUSUAL_FLAGS = BORN_HOST_V6 | STORE_HOST_V6 | TRANSACTION_MASK | INNER_BATCH | NEED_UNWRAP
 _COPIED_BYTES_MAX = 4096  # a slice of so little is copied faster than viewed
 _SHORTS = [struct.pack(">h", n) for n in range(4096)]
 
@@ -43,7 +43,7 @@ def append_run(appender: Appender, born_host: tuple[str, int], rows: Sequence[Ro
     if timestamp < appender.last_timestamp:
         timestamp = appender.last_timestamp
     lanes, ready_end, body_max = appender._lanes, appender._ready_end, appender._body_max
-    pack, shorts = _HEAD.pack, _SHORTS
+    pack, shorts = HEAD.pack, _SHORTS
     begin = at = log.log_end
     parts: list[bytes] = []
     places: list[tuple[int, int, int]] = []
@@ -60,7 +60,7 @@ def append_run(appender: Appender, born_host: tuple[str, int], rows: Sequence[Ro
             body_length, properties_length = len(body), len(properties)
             size = _HEAD_BYTES + body_length + len(topic_bytes) + 2 + properties_length
             end = at + size
-            if end > ready_end or body_length > body_max or properties_length > 4095 or sys_flag & _UNUSUAL_FLAGS:
+            if end > ready_end or body_length > body_max or properties_length > 4095 or sys_flag & UNUSUAL_FLAGS:
                 break
             queue_offset = lane.next_offset
             head = pack(
