@@ -6,12 +6,16 @@ from argparse import Namespace
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 from twinlog.cli.admin.report import Report
 from twinlog.client import Admin, BadArgument
+from twinlog.wire.bodies import Body, convert_body
+from twinlog.wire.fastjson import loads
 
 Run = Callable[[Admin, Namespace], Awaitable[Report]]
+B = TypeVar("B", bound=Body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,14 @@ async def masters(admin: Admin, args: Namespace) -> list[str]:
     if not cluster:
         raise BadArgument("name a broker with -b host:port or a cluster with -c")
     return await admin.masters(cluster)
+
+
+def config_list(path: Path, kind: type[B], what: str) -> list[B]:
+    """The configurations that a JSON file lists."""
+    found = loads(path.read_bytes())
+    if not isinstance(found, list):
+        raise BadArgument(f"{path} holds a JSON {type(found).__name__}, not a list of {what} configurations")
+    return [convert_body(kind, value) for value in found]
 
 
 def boolean(text: str) -> bool:

@@ -6,11 +6,11 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from twinlog.cli.admin.command import boolean, broker_or_cluster, command, flag, masters, need, opt, unused
+from twinlog.cli.admin.command import boolean, broker_or_cluster, command, config_list, flag, masters, need, opt, unused
 from twinlog.cli.admin.report import Report, joined, pairs, plain, says, table, when
 from twinlog.client import Admin, BadArgument, BrokerRefused, ClientError, MessageQueue
 from twinlog.client.admin_groups import DLQ_PREFIX, RETRY_PREFIX
-from twinlog.wire.bodies import MessageRequestMode, SubscriptionGroupConfig, convert_body
+from twinlog.wire.bodies import MessageRequestMode, SubscriptionGroupConfig
 from twinlog.wire.codes import RequestCode
 from twinlog.wire.fastjson import loads
 
@@ -68,10 +68,7 @@ async def update_group(admin: Admin, args: Namespace) -> Report:
     need("f", "filename", "JSON file: a list of group configurations", kind=Path),
 )
 async def update_groups(admin: Admin, args: Namespace) -> Report:
-    found = loads(args.filename.read_bytes())
-    if not isinstance(found, list):
-        raise BadArgument(f"{args.filename} holds a JSON {type(found).__name__}, not a list of group configurations")
-    configs = [convert_body(SubscriptionGroupConfig, value) for value in found]
+    configs = config_list(args.filename, SubscriptionGroupConfig, "group")
     addresses = await masters(admin, args)
     for address in addresses:
         await admin.save_groups(address, configs)

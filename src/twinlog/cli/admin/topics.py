@@ -5,13 +5,12 @@ from __future__ import annotations
 from argparse import Namespace
 from pathlib import Path
 
-from twinlog.cli.admin.command import boolean, broker_or_cluster, command, flag, masters, need, opt
+from twinlog.cli.admin.command import boolean, broker_or_cluster, command, config_list, flag, masters, need, opt
 from twinlog.cli.admin.report import Report, plain, says, table, when
 from twinlog.client import Admin, BadArgument, ClientError, NoRoute
 from twinlog.client.admin_topics import ORDER_NAMESPACE
 from twinlog.client.rebalance import allocate_averagely
-from twinlog.wire.bodies import TopicConfig, convert_body
-from twinlog.wire.fastjson import loads
+from twinlog.wire.bodies import TopicConfig
 
 UNIT, UNIT_SUBSCRIPTION = 1, 2
 TOPIC = need("t", "topic", "topic name")
@@ -57,10 +56,7 @@ async def update_topic(admin: Admin, args: Namespace) -> Report:
     need("f", "filename", "JSON file: a list of topic configurations", kind=Path),
 )
 async def update_topics(admin: Admin, args: Namespace) -> Report:
-    found = loads(args.filename.read_bytes())
-    if not isinstance(found, list):
-        raise BadArgument(f"{args.filename} holds a JSON {type(found).__name__}, not a list of topic configurations")
-    configs = [convert_body(TopicConfig, value) for value in found]
+    configs = config_list(args.filename, TopicConfig, "topic")
     addresses = await masters(admin, args)
     for address in addresses:
         await admin.save_topics(address, configs)
