@@ -105,17 +105,17 @@ class JavaRocketmq:
         command = self._command(main, "-c", str(file), home=home, heap_mb=self._heap_mb, options=[direct])
         broker = Broker(command, home=home, port=int(keys["listenPort"]), ready="boot success")
         broker.store, broker.conf = Path(keys["storePathRootDir"]), keys
-        broker.wait_ready(90)
+        broker.wait_ready(150)
         return broker.wait_registered(name_server) if registered else broker
 
-    def mqadmin(self, *args: str, seconds_max: float = 60) -> str:
+    def mqadmin(self, *args: str, seconds_max: float = 120) -> str:
         """What `mqadmin ARGS` prints. It costs a JVM start each time; `AdminRunner` runs many in one JVM."""
         with tempfile.TemporaryDirectory() as home:
             command = self._command("org.apache.rocketmq.tools.command.MQAdminStartup", *args, home=Path(home))
             done = subprocess.run(command, capture_output=True, text=True, timeout=seconds_max)
         return done.stdout
 
-    def run(self, main: str, *args: str, stdin: str = "", seconds_max: float = 120, home: Path | None = None) -> str:
+    def run(self, main: str, *args: str, stdin: str = "", seconds_max: float = 300, home: Path | None = None) -> str:
         """Run one of our own programs of tests/interop/java to its end; its standard output."""
         with tempfile.TemporaryDirectory() as folder:
             command = self.client_command(main, *args, home=home or Path(folder))

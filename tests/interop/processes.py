@@ -40,7 +40,7 @@ class Server:
     def pid(self) -> int:
         return self._process.pid
 
-    def wait_ready(self, seconds_max: float = 60) -> Self:
+    def wait_ready(self, seconds_max: float = 120) -> Self:
         """Return once the ready line was printed and the port takes connections."""
         deadline = time.monotonic() + seconds_max
         while not (self._ready in self._new_output() and accepts(self.port)):
@@ -52,7 +52,7 @@ class Server:
             time.sleep(0.05)
         return self
 
-    def wait_registered(self, name_server: str, seconds_max: float = 60) -> Self:
+    def wait_registered(self, name_server: str, seconds_max: float = 120) -> Self:
         """Return once a name server knows this broker. Java: a 5.x broker may say it is ready well before that."""
         deadline = time.monotonic() + seconds_max
         while name_server and not is_registered(self.address, name_server):
@@ -61,7 +61,7 @@ class Server:
             time.sleep(0.1)
         return self
 
-    def stop(self, seconds_max: float = 60) -> int:
+    def stop(self, seconds_max: float = 120) -> int:
         """End cleanly with SIGTERM and return the exit status. A real broker takes 12 to 15 s for it."""
         self._process.send_signal(signal.SIGTERM)
         try:

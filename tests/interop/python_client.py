@@ -3,34 +3,41 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 from collections.abc import Awaitable, Callable
 
+from tests.interop import patient
 from tests.interop.clusters import Cluster
 
 from twinlog.client import ConsumerOptions, Message, PushConsumer, StartFrom
-from twinlog.client.sync import Admin as WaitingAdmin
 
 FIRST = ConsumerOptions(start_from=StartFrom.FIRST)
 
 
 def registered(place: Cluster) -> Cluster:
     """`place` once its name server knows its broker; on a busy machine the first registration may time out."""
-    deadline = time.monotonic() + 90
-    with WaitingAdmin(place.names.address) as admin:
+    deadline = time.monotonic() + 120
+    with patient.WaitingAdmin(place.names.address) as admin:
         while not admin.cluster_info().cluster_addr_table:
             assert time.monotonic() < deadline, "the broker has not registered"
             time.sleep(0.2)
     return place
 
 
-async def until(condition: Callable[[], object], seconds_max: float = 60) -> None:
+async def until(condition: Callable[[], object | Awaitable[object]], seconds_max: float = 90) -> None:
+    """Return once the condition, which may be a coroutine, is true."""
     async with asyncio.timeout(seconds_max):
-        while not condition():
+        while True:
+            found = condition()
+            if await found if inspect.isawaitable(found) else found:
+                return
             await asyncio.sleep(0.05)
 
 
 class Got:
+    """What a consumer was given. Delivery is at least once: a wait asks for `>=`, and repetitions are for `set`."""
+
     def __init__(self, judge: Callable[[Message], Awaitable[None]] | None = None) -> None:
         self.messages: list[Message] = []
         self._judge = judge
@@ -46,6 +53,6 @@ class Got:
 
 
 def consumer(names: str, topic: str, got: Got, options: ConsumerOptions = FIRST, group: str = "") -> PushConsumer:
-    made = PushConsumer(names, group or f"G_{topic}", got, consumer_options=options)
+    made = patient.PushConsumer(names, group or f"G_{topic}", got, consumer_options=options)
     made.subscribe(topic)
     return made

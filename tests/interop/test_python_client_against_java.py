@@ -3,36 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import subprocess
 import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 import pytest
 from tests.interop.clusters import Cluster, Clusters
 from tests.interop.java_rocketmq import JavaRocketmq
+from tests.interop.patient import ANSWER_MS, Admin, Producer, PullConsumer, PushConsumer
 from tests.interop.python_client import FIRST, Got, consumer, registered, until
 
+from twinlog import client
 from twinlog.cli.admin.app import run as run_admin
 from twinlog.client import (
     SQL92,
-    Admin,
     BrokerRefused,
     ConsumerOptions,
     Message,
+    MessageQueue,
     Outcome,
     Outgoing,
-    Producer,
     ProducerOptions,
-    PullConsumer,
     PullStatus,
-    PushConsumer,
     RetryLater,
     SendStatus,
     StartFrom,
     reply_to,
 )
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(420)]
 
 
 @pytest.fixture(scope="module", params=["java-5.5.0", "java-4.9.7", "twinlog"])
@@ -74,7 +76,7 @@ async def test_every_way_to_send_is_stored_and_read_back(names, topic, producer)
     found: list[Message] = []
     async with PullConsumer(names, f"R_{topic}") as reader:
         queues = await reader.queues(topic)
-        await until_async(lambda: _total(reader, queues), 9)
+        await stored(reader, queues, 9)
         for queue in queues:
             end = await reader.max_offset(queue)
             found += [m async for m in reader.messages(queue, 0, end)]
@@ -90,32 +92,34 @@ async def test_every_way_to_send_is_stored_and_read_back(names, topic, producer)
     assert [by_body[f"batch-{i}"].message_id for i in range(3)] == batch.message_id.split(",")
 
 
-async def until_async(count: Callable[[], Awaitable[int]], wanted: int) -> None:
-    async with asyncio.timeout(20):
-        while await count() < wanted:
-            await asyncio.sleep(0.05)
+async def stored(reader: client.PullConsumer, queues: Iterable[MessageQueue], wanted: int) -> None:
+    """Return once there are so many messages: Java's queues follow its log a moment later."""
 
+    async def enough() -> bool:
+        return sum([await reader.max_offset(queue) for queue in queues]) >= wanted
 
-async def _total(reader: PullConsumer, queues) -> int:
-    return sum([await reader.max_offset(queue) for queue in queues])
+    await until(enough)
 
 
 async def test_a_first_message_creates_its_topic(names, topic):
-    async with Producer(names, "P_new", producer_options=ProducerOptions(new_topic_queues=2)) as producer:
+    options = ProducerOptions(new_topic_queues=2, send_timeout_ms=ANSWER_MS)
+    async with Producer(names, "P_new", producer_options=options) as producer:
         assert len(await producer.queues(topic)) == 2
         await producer.send(Outgoing(topic, "first"))
     async with Admin(names) as admin:
-        async with asyncio.timeout(20):
-            while topic not in await admin.topics():
-                await asyncio.sleep(0.1)
+        await until(lambda: known(admin, topic))
         assert (await admin.route_data(topic)).queue_datas[0].write_queue_nums == 2
+
+
+async def known(admin: client.Admin, topic: str) -> bool:
+    return topic in await admin.topics()
 
 
 async def test_a_refused_message_names_the_brokers_reason(names, topic, producer):
     too_large = ProducerOptions(message_bytes_max=10**7, compress_above_bytes=0)
     async with Producer(names, "P_large", producer_options=too_large) as large:
         with pytest.raises(BrokerRefused, match="MESSAGE_ILLEGAL"):
-            await large.send(Outgoing(topic, b"x" * 4_300_000), timeout_ms=20_000)
+            await large.send(Outgoing(topic, b"x" * 4_300_000), timeout_ms=ANSWER_MS)
 
 
 async def test_pulls_seek_search_and_commit(names, topic, producer, is_5x):
@@ -124,6 +128,7 @@ async def test_pulls_seek_search_and_commit(names, topic, producer, is_5x):
     for i in range(10):
         await producer.send(Outgoing(topic, f"{i}", tags="even" if i % 2 == 0 else "odd"), queue=queue)
     async with PullConsumer(names, f"R_{topic}") as reader:
+        await stored(reader, [queue], 10)
         result = await reader.pull(queue, 3, count_max=2)
         assert [m.body for m in result.messages] == [b"3", b"4"]
         assert (result.status, result.next_offset, result.max_offset) == (PullStatus.FOUND, 5, 10)
@@ -137,11 +142,11 @@ async def test_pulls_seek_search_and_commit(names, topic, producer, is_5x):
         await reader.commit(queue, 7)
         assert await reader.committed(queue) == 7
         reader.assign({queue: 8})
-        assert [m.body for m in await reader.poll(5_000)] == [b"8", b"9"]
-        waiting = asyncio.create_task(reader.poll(20_000))
+        assert [m.body for m in await reader.poll(ANSWER_MS)] == [b"8", b"9"]
+        waiting = asyncio.create_task(reader.poll(2 * ANSWER_MS))
         await asyncio.sleep(0.3)
         await producer.send(Outgoing(topic, "late"), queue=queue)
-        assert [m.body for m in await asyncio.wait_for(waiting, 10)] == [b"late"]
+        assert [m.body for m in await waiting] == [b"late"]
 
 
 async def test_a_push_consumer_gets_everything_once_and_goes_on_after_a_restart(names, topic, producer):
@@ -168,29 +173,40 @@ async def test_members_of_a_group_share_the_queues(names, topic, producer):
         assert not mine(first) & mine(second)
         for i in range(20):
             await producer.send(Outgoing(topic, f"{i:02}"))
-        await until(lambda: len(first_got.messages) + len(second_got.messages) >= 20)
-    assert sorted(first_got.bodies + second_got.bodies) == [f"{i:02}" for i in range(20)]
-    assert len(first_got.messages) == len(second_got.messages) == 10
+        await until(lambda: len({*first_got.bodies, *second_got.bodies}) >= 20)
+    assert set(first_got.bodies + second_got.bodies) == {f"{i:02}" for i in range(20)}
+    assert len(set(first_got.bodies)) == len(set(second_got.bodies)) == 10
 
 
-async def test_a_java_member_and_a_python_member_agree_on_the_queues(place, names, topic, producer):
+async def test_a_java_member_and_a_python_member_agree_on_the_queues(place, names, topic, producer, tmp_path):
     java = place.implementation if isinstance(place.implementation, JavaRocketmq) else JavaRocketmq("5.5.0")
     got = Got()
     async with consumer(names, topic, got) as member:
         mine = lambda: {queue.queue_id for queue in member.workers if queue.topic == topic}  # noqa: E731
-        words = (names, f"G_{topic}", topic, "15")
-        running = asyncio.create_task(asyncio.to_thread(java.run, "GroupMember", *words, seconds_max=100))
-        await until(lambda: len(mine()) == 2)
-        await asyncio.sleep(3)  # by then the other has taken the rest
-        shared = mine()
-        for queue in await producer.queues(topic):
-            for i in range(5):
-                await producer.send(Outgoing(topic, f"{queue.queue_id}-{i}"), queue=queue)
-        await until(lambda: len(got.messages) >= 10)
-        theirs = [line.split() for line in (await running).splitlines() if line[:1].isdigit()]
-    assert {int(queue) for queue, _ in theirs} == {0, 1, 2, 3} - shared
-    everything = got.bodies + [body for _, body in theirs]
-    assert sorted(everything) == sorted(f"{queue}-{i}" for queue in range(4) for i in range(5))
+        with java_member(java, tmp_path, names, f"G_{topic}", topic) as theirs:
+            await until(lambda: len(mine()) == 2)  # the other has joined; it takes the rest when we have let go
+            shared = mine()
+            for queue in await producer.queues(topic):
+                for i in range(5):
+                    await producer.send(Outgoing(topic, f"{queue.queue_id}-{i}"), queue=queue)
+            await until(lambda: len(set(got.bodies)) >= 10 and len(theirs()) >= 10)
+            bodies = {queue: {f"{queue}-{i}" for i in range(5)} for queue in range(4)}
+            assert set(got.bodies) == set().union(*(bodies[queue] for queue in shared))
+            assert theirs() == {f"{queue} {body}" for queue in bodies.keys() - shared for body in bodies[queue]}
+
+
+@contextlib.contextmanager
+def java_member(java: JavaRocketmq, home: Path, *words: str) -> Iterator[Callable[[], set[str]]]:
+    """A Java consumer of the group while the block runs; it gives what that one has printed, `queue body` a line."""
+    command, printed = java.client_command("GroupMember", *words, home=home), home / "printed.txt"
+    with printed.open("w") as out:
+        member = subprocess.Popen(command, cwd=home, stdin=subprocess.PIPE, stdout=out)
+    try:
+        yield lambda: {line for line in printed.read_text().splitlines() if line[:1].isdigit()}
+        member.communicate(timeout=60)
+    finally:
+        member.kill()
+        member.communicate()
 
 
 async def test_failed_messages_come_again_and_end_as_dead_letters(names, topic, producer):
@@ -204,16 +220,16 @@ async def test_failed_messages_come_again_and_end_as_dead_letters(names, topic, 
     options = ConsumerOptions(start_from=StartFrom.FIRST, retries_max=2)
     await producer.send(Outgoing(topic, "bad"))
     async with consumer(names, topic, Got(judge), options):
-        await until(lambda: len(attempts) == 3, 90)
+        await until(lambda: len(set(attempts)) == 3)
     dead = f"%DLQ%G_{topic}"
-    async with Admin(names) as admin, asyncio.timeout(40):
-        while dead not in await admin.topics():
-            await asyncio.sleep(0.2)
-    async with PullConsumer(names, "R_dead", register=False) as reader, asyncio.timeout(20):
+    async with Admin(names) as admin:
+        await until(lambda: known(admin, dead))
+    async with PullConsumer(names, "R_dead", register=False) as reader:
         (queue,) = await reader.queues(dead)  # perm 6 on both lines
-        while not (found := (await reader.pull(queue, 0)).messages):
-            await asyncio.sleep(0.2)
-    assert (attempts, [m.body for m in found]) == ([0, 1, 2], [b"bad"])
+        await stored(reader, [queue], 1)
+        found = (await reader.pull(queue, 0)).messages
+    assert list(dict.fromkeys(attempts)) == [0, 1, 2]
+    assert {m.body for m in found} == {b"bad"}
 
 
 async def test_orderly_consumption_keeps_each_key_in_order(names, topic, producer):
@@ -232,8 +248,10 @@ async def test_orderly_consumption_keeps_each_key_in_order(names, topic, produce
             await producer.send(Outgoing(topic, f"{key}:{i}", sharding_key=key))
     options = ConsumerOptions(start_from=StartFrom.FIRST, orderly=True, retry_pause_ms=50)
     async with consumer(names, topic, Got(listen), options):
-        await until(lambda: sum(map(len, seen.values())) == 24)
-    assert seen == {key: list(range(8)) for key in ("a", "b", "c")}
+        await until(lambda: sum(len(set(numbers)) for numbers in seen.values()) == 24)
+    assert {key: list(dict.fromkeys(numbers)) for key, numbers in seen.items()} == {
+        key: list(range(8)) for key in "abc"
+    }
 
 
 async def test_broadcasting_reaches_every_member(names, topic, producer, tmp_path):
@@ -250,8 +268,8 @@ async def test_broadcasting_reaches_every_member(names, topic, producer, tmp_pat
     for i in range(6):
         await producer.send(Outgoing(topic, f"{i}"))
     async with made[0], made[1]:
-        await until(lambda: all(len(got.messages) == 6 for got in members))
-    assert [got.bodies for got in members] == [[f"{i}" for i in range(6)]] * 2
+        await until(lambda: all(len(set(got.bodies)) == 6 for got in members))
+    assert [set(got.bodies) for got in members] == [{f"{i}" for i in range(6)}] * 2
 
 
 async def test_sql_expressions_choose_messages_and_broken_ones_are_refused(names, topic, producer):
@@ -261,8 +279,8 @@ async def test_sql_expressions_choose_messages_and_broken_ones_are_refused(names
     made = PushConsumer(names, f"G_{topic}", got, consumer_options=FIRST)
     made.subscribe(topic, "n BETWEEN 2 AND 4", SQL92)
     async with made:
-        await until(lambda: len(got.messages) == 3)
-    assert got.bodies == ["2", "3", "4"]
+        await until(lambda: len(set(got.bodies)) >= 3)
+    assert set(got.bodies) == {"2", "3", "4"}
     broken = PushConsumer(names, f"H_{topic}", got)
     broken.subscribe(topic, "n BETWEEN", SQL92)
     with pytest.raises(BrokerRefused):
@@ -276,7 +294,7 @@ async def test_delayed_messages_come_later(names, topic, producer, is_5x):
         await producer.send(Outgoing(topic, "level", delay_level=2))
         if is_5x:
             await producer.send(Outgoing(topic, "timer", delay_ms=3_000))
-        await until(lambda: len(got.messages) == (2 if is_5x else 1))
+        await until(lambda: len(set(got.bodies)) == (2 if is_5x else 1))
         assert time.monotonic() - start >= 1.9
 
 
@@ -295,7 +313,7 @@ async def test_transactions_commit_roll_back_and_are_checked(names, topic):
             result = await producer.send_in_transaction(Outgoing(topic, body), lambda message, o=outcome: o)
             assert result.outcome is outcome
         async with consumer(names, topic, got):
-            await until(lambda: len(got.messages) >= 2, 90)
+            await until(lambda: len(set(got.bodies)) >= 2)
     assert "unknown" in asked
     assert set(got.bodies) == {"committed", "unknown"}
 
@@ -305,7 +323,7 @@ async def test_a_request_gets_its_reply(names, topic, producer):
         await producer.send(reply_to(message, b"pong " + message.body))
 
     async with consumer(names, topic, Got(answer)):
-        reply = await producer.request(Outgoing(topic, "ping"), timeout_ms=10_000)
+        reply = await producer.request(Outgoing(topic, "ping"), timeout_ms=2 * ANSWER_MS)
     assert reply.body == b"pong ping"
 
 
@@ -314,29 +332,31 @@ async def test_an_admin_sees_and_moves_a_running_consumer(names, topic, producer
     for i in range(4):
         await producer.send(Outgoing(topic, f"{i}"))
     async with Admin(names) as admin, consumer(names, topic, got) as running:
-        await until(lambda: len(got.messages) == 4)
+        await until(lambda: len(set(got.bodies)) == 4)
         await running.commit()
         group = running.group
         connection = await admin.consumer_connection(group)
         assert [c.client_id for c in connection.connection_set] == [running.session.client_id]
         assert connection.connection_set[0].language == "PYTHON"
-        offsets, _ = await admin.consume_stats(group)
-        assert sum(row.consumer_offset for queue, row in offsets.items() if queue.topic == topic) == 4
+
+        async def committed() -> bool:
+            offsets, _ = await admin.consume_stats(group)
+            return sum(row.consumer_offset for queue, row in offsets.items() if queue.topic == topic) == 4
+
+        await until(committed)
         info = await admin.running_info(group, running.session.client_id)
         assert sum(row["commitOffset"] for key, row in info["mqTable"].items() if dict(key)["topic"] == topic) == 4
+        before = len(got.messages)
         moved = await admin.reset_offset(topic, group, 0)
         assert set(moved.values()) == {0}
-        await until(lambda: len(got.messages) >= 8, 60)
-        assert got.bodies == sorted([f"{i}" for i in range(4)] * 2)
+        await until(lambda: {message.body for message in got.messages[before:]} == {b"%d" % i for i in range(4)})
 
 
 async def test_messages_are_found_by_id_key_and_place(names, topic, producer):
     sent = await producer.send(Outgoing(topic, "find me", keys="needle"))
     async with Admin(names) as admin:
-        async with asyncio.timeout(20):
-            while not (found := await admin.messages_by_key(topic, "needle")):
-                await asyncio.sleep(0.2)  # the index follows the log
-        assert [m.body for m in found] == [b"find me"]
+        await until(lambda: admin.messages_by_key(topic, "needle"))  # the index follows the log
+        assert [m.body for m in await admin.messages_by_key(topic, "needle")] == [b"find me"]
         assert (await admin.message(topic, sent.message_id)).body == b"find me"
         assert (await admin.message_by_offset_id(sent.offset_message_id)).message_id == sent.message_id
         at = await admin.message_at(sent.queue, sent.queue_offset)
@@ -386,6 +406,8 @@ def test_the_admin_commands_work(place, capsys, tmp_path):
     failed = []
     for line in ADMIN_COMMANDS:
         words = line.replace("NS", place.names.address).replace("BR", place.broker.address)
-        if run_admin(words.replace("FOLDER", str(tmp_path)).split()):
+        words = words.replace("FOLDER", str(tmp_path)).split()
+        # Java: a queue follows its log a moment later, and the first question after the send may be too early.
+        if run_admin(words) and (not words[0].startswith("query") or time.sleep(5) or run_admin(words)):
             failed.append((line, capsys.readouterr().err))
     assert not failed

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.interop.clusters import Cluster
 from tests.interop.java_rocketmq import JavaRocketmq
+from tests.interop.patient import OPTIONS, Producer
 from tests.interop.python_client import FIRST, Got, registered, until
 
 from twinlog.client import (
     BrokerRefused,
-    ClientOptions,
     Credentials,
     Outgoing,
-    Producer,
     PushConsumer,
     SendStatus,
     tls_context,
 )
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(420)]
 
 PROVIDERS = "org.apache.rocketmq.auth.authentication.provider"
 CHECKED = {
@@ -46,8 +46,8 @@ async def test_signed_requests_pass_a_broker_that_checks_them(version, tmp_path)
     with java.name_server(tmp_path / "ns") as names, java.broker(home, names.address, **CHECKED[version]) as broker:
         await asyncio.to_thread(registered, Cluster(java, names, broker))
         good, bad = (
-            ClientOptions(credentials=credentials),
-            ClientOptions(credentials=Credentials("twinlogkey", "wrong")),
+            replace(OPTIONS, credentials=credentials),
+            replace(OPTIONS, credentials=Credentials("twinlogkey", "wrong")),
         )
         async with Producer(names.address, "P", options=good) as producer:
             assert (await producer.send(Outgoing("Signed", "x"))).status is SendStatus.OK
@@ -63,14 +63,14 @@ async def test_signed_requests_pass_a_broker_that_checks_them(version, tmp_path)
         accepted = PushConsumer(names.address, "G", got, options=good, consumer_options=FIRST)
         accepted.subscribe("Signed")
         async with accepted:
-            await until(lambda: got.bodies == ["x"])
+            await until(lambda: set(got.bodies) == {"x"})
 
 
 async def test_tls_connections_work(clusters):
     place = await asyncio.to_thread(registered, clusters.get("java-5.5.0", use="python-client"))
-    options = ClientOptions(tls=tls_context(verify=False))
+    options = replace(OPTIONS, tls=tls_context(verify=False))
     async with Producer(place.names.address, "P_tls", options=options) as producer:
-        assert (await producer.send(Outgoing("OverTls", "x"), timeout_ms=10_000)).status is SendStatus.OK
+        assert (await producer.send(Outgoing("OverTls", "x"))).status is SendStatus.OK
 
 
 def _write(file: Path, text: str) -> None:

@@ -1,4 +1,6 @@
 import java.nio.charset.StandardCharsets;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
@@ -6,8 +8,8 @@ import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 
 /**
- * A member of a consumer group for some seconds. Usage: GroupMember NAMESRV GROUP TOPIC SECONDS; it prints the queue
- * and the body of each message that it consumed, one message a line.
+ * A member of a consumer group until its standard input ends. Usage: GroupMember NAMESRV GROUP TOPIC; it prints the
+ * queue and the body of each message that it consumed, one message a line, a repeated one once.
  */
 public final class GroupMember {
     public static void main(String[] args) throws Exception {
@@ -15,14 +17,18 @@ public final class GroupMember {
         consumer.setNamesrvAddr(args[0]);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(args[2], "*");
+        Set<String> lines = ConcurrentHashMap.newKeySet();
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             for (MessageExt message : messages) {
-                System.out.println(message.getQueueId() + " " + new String(message.getBody(), StandardCharsets.UTF_8));
+                String line = message.getQueueId() + " " + new String(message.getBody(), StandardCharsets.UTF_8);
+                if (lines.add(line)) {
+                    System.out.println(line);
+                }
             }
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
         consumer.start();
-        Thread.sleep(Long.parseLong(args[3]) * 1000);
+        System.in.readAllBytes(); // returns when whoever started this closes it
         consumer.shutdown();
         System.exit(0);
     }
