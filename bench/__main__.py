@@ -32,7 +32,15 @@ from bench.servers import JAVA_VERSION, cpu_seconds, rss_mb, running
 RESULTS = Path(__file__).parent / "results"
 ROOT = Path(__file__).parent.parent
 BROKER_PARTS = ("sends", "pulls", "start", "recovery", "catch-up", "sync", "lag", "metadata")
-SPARK_PARTS = ("spark-wire", "spark-store", "spark-archive", "spark-sync", "spark-audit", "spark-fleet")
+SPARK_PARTS = (
+    "spark-wire",
+    "spark-store",
+    "spark-write",
+    "spark-archive",
+    "spark-sync",
+    "spark-audit",
+    "spark-fleet",
+)
 PARTS = (*BROKER_PARTS, *SPARK_PARTS)
 
 
@@ -142,6 +150,7 @@ def spark_measures() -> dict[str, Callable[[Path, Options], list[Row]]]:
     from bench.spark_audit import measure_audit
     from bench.spark_sources import measure_store, measure_wire
     from bench.spark_sync import measure_fleet_tick, measure_sync_copy
+    from bench.spark_write import measure_write
 
     def rounds(options: Options) -> int:
         return min(options.rounds, 3)
@@ -151,6 +160,7 @@ def spark_measures() -> dict[str, Callable[[Path, Options], list[Row]]]:
         "spark-store": lambda folder, o: measure_store(
             folder, rounds=rounds(o), messages=o.spark_rows, gigabytes=o.store_gb
         ),
+        "spark-write": lambda folder, o: measure_write(folder, rounds=rounds(o), messages=o.spark_rows // 2),
         "spark-archive": lambda folder, o: measure_archive(folder, rounds=rounds(o), messages=o.spark_rows),
         "spark-sync": lambda folder, o: measure_sync_copy(folder, rounds=rounds(o), megabytes=o.log_mb),
         "spark-audit": lambda folder, o: measure_audit(folder, gigabytes=o.log_mb / 256, rounds=rounds(o)),

@@ -71,7 +71,7 @@ def _run(spark, job: dict[str, Any]) -> dict[str, float]:
     from pyspark.sql.functions import count, lit
 
     seen = None
-    if job.get("to") != "kafka":  # that sink never tells what it saw
+    if not job.get("to"):  # Spark's Kafka sink never tells what it saw, and who writes knows how many rows there are
         seen = Observation()
         frame = frame.observe(seen, count(lit(1)).alias("rows"))
     with sampled(_largest_worker_mb, 0.2) as watched:

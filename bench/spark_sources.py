@@ -104,7 +104,7 @@ def filled(folder: Path, messages: int, *, java: bool) -> Iterator[tuple[Runner,
             names = stack.enter_context(Twinlog().name_server(folder / f"names-{side}"))
             broker, _ = stack.enter_context(running(side, folder / side, names.address))
             pids[side], target = broker.pid, {"nameServer": names.address, "topic": TOPIC}
-            _create_topic(names.address)
+            create_topic(names.address)
             if side == "twinlog":
                 runner.run(range=messages, select=["randstr(1024, 7) body"], to="rocketmq", to_options=target)
             else:
@@ -117,7 +117,7 @@ def filled(folder: Path, messages: int, *, java: bool) -> Iterator[tuple[Runner,
         yield runner, Sources(jobs, pids, store)
 
 
-def _create_topic(name_server: str) -> None:
+def create_topic(name_server: str) -> None:
     deadline = time.monotonic() + 60
     while True:  # a Java broker is ready some seconds before name servers know it
         try:
