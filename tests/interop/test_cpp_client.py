@@ -16,7 +16,7 @@ from tests.interop.clusters import Cluster
 from tests.interop.java_rocketmq import JavaRocketmq
 from tests.interop.toolchain import cache_directory, unavailable
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(660)]
 
 PACKAGE = "rocketmq==0.4.4"
 
@@ -46,7 +46,7 @@ def saw(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> dict:
     program = Path(__file__).parent / "cpp" / "round_trip.py"
     command = [sys.executable, str(program), cluster.names.address, "T_cpp", "G_cpp"]
     environment = {**os.environ, "PYTHONPATH": str(cpp_package()), "HOME": str(home)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, cwd=home)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment, cwd=home)
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     assert lines, f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
     return json.loads(lines[-1])

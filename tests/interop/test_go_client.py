@@ -12,7 +12,7 @@ import pytest
 from tests.interop.clusters import Cluster
 from tests.interop.toolchain import cache_directory, find_tool, unavailable
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 
 SOURCES = Path(__file__).parent / "go"
 
@@ -36,7 +36,7 @@ def saw(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> dict:
     addresses = (cluster.names.address, cluster.broker.address)
     command = [str(round_trip_program()), *addresses, "T_go", "G_go"]
     environment = {"HOME": str(tmp_path_factory.mktemp("go")), "ROCKETMQ_GO_LOG_LEVEL": "error"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return json.loads(done.stdout.splitlines()[-1])
 

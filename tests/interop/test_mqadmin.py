@@ -18,7 +18,7 @@ from tests.interop.admin_session import AdminSession
 from tests.interop.clusters import Clusters, server_names
 from tests.interop.java_rocketmq import JavaRocketmq
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(660)]
 
 Lines = list[str]
 View = Callable[[Lines], Lines]

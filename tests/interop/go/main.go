@@ -40,6 +40,12 @@ func main() {
 	result := report{}
 
 	var guard sync.Mutex
+	bodies := map[string]bool{}
+	first := func(m *primitive.MessageExt) bool { // delivery is at least once: a repeated message counts once
+		again := bodies[string(m.Body)]
+		bodies[string(m.Body)] = true
+		return !again
+	}
 	push := start(rocketmq.NewPushConsumer(
 		consumer.WithNsResolver(primitive.NewPassthroughResolver([]string{names})),
 		consumer.WithGroupName(group), consumer.WithInstance("go-push"),
@@ -49,7 +55,9 @@ func main() {
 		guard.Lock()
 		defer guard.Unlock()
 		for _, m := range messages {
-			result.Received = append(result.Received, received{string(m.Body), m.GetTags(), m.GetKeys(), m.GetProperty("shade")})
+			if first(m) {
+				result.Received = append(result.Received, received{string(m.Body), m.GetTags(), m.GetKeys(), m.GetProperty("shade")})
+			}
 		}
 		return consumer.ConsumeSuccess, nil
 	}))
@@ -64,7 +72,9 @@ func main() {
 		guard.Lock()
 		defer guard.Unlock()
 		for _, m := range messages {
-			result.Ordered = append(result.Ordered, string(m.Body))
+			if first(m) {
+				result.Ordered = append(result.Ordered, string(m.Body))
+			}
 		}
 		return consumer.ConsumeSuccess, nil
 	}))
@@ -72,7 +82,7 @@ func main() {
 
 	sender := start(rocketmq.NewProducer(
 		producer.WithNsResolver(primitive.NewPassthroughResolver([]string{names})),
-		producer.WithGroupName("P_"+group), producer.WithInstanceName("go-producer"), producer.WithSendMsgTimeout(10*time.Second),
+		producer.WithGroupName("P_"+group), producer.WithInstanceName("go-producer"), producer.WithSendMsgTimeout(30*time.Second),
 		producer.WithQueueSelector(producer.NewHashQueueSelector())))
 	check(sender.Start())
 	for i, tag := range []string{"red", "blue", "green", "red", "blue"} {
@@ -94,7 +104,7 @@ func main() {
 		check(err)
 	}
 
-	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(90 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		guard.Lock()
 		done := len(result.Received) >= 6 && len(result.Ordered) >= 5
 		guard.Unlock()
