@@ -15,15 +15,17 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pytest
 from tests.interop.clusters import Cluster, Clusters
+from tests.interop.patient import WaitingAdmin, WaitingProducer, WaitingPullConsumer
+from tests.interop.toolchain import maven_packages
 
 from twinlog.client import Outgoing
-from twinlog.client.sync import Admin, Producer, PullConsumer
+from twinlog.spark.jobs.archive import DELTA_PACKAGE
 from twinlog.spark.jobs.archive_layout import load_commit
 from twinlog.wire.bodies import MessageQueue, SubscriptionGroupConfig
 
 pytest.importorskip("pyspark")
-pytestmark = [pytest.mark.interop, pytest.mark.spark, pytest.mark.timeout(600)]
-COUNT = 2000
+pytestmark = [pytest.mark.interop, pytest.mark.spark, pytest.mark.timeout(1200)]
+COUNT, BATCH = 2000, 100  # many batches, so that a run can be killed between them
 
 
 @pytest.fixture(scope="module", params=["java-5.5.0", "java-4.9.7"])
@@ -33,7 +35,7 @@ def place(request: pytest.FixtureRequest, clusters: Clusters) -> Cluster:
 
 def registered(clusters: Clusters, name: str) -> Cluster:
     found = clusters.get(name, use="python-client")
-    with Admin(found.names.address) as admin:
+    with WaitingAdmin(found.names.address) as admin:
         wait_for(lambda: admin.cluster_info().cluster_addr_table)
     return found
 
@@ -46,9 +48,9 @@ def filled(place: Cluster) -> str:
 def fill(place: Cluster) -> str:
     """A topic of two queues: single, batched and compressed messages."""
     topic = f"Archived_{uuid.uuid4().hex[:8]}"
-    with Admin(place.names.address) as admin:
+    with WaitingAdmin(place.names.address) as admin:
         admin.create_topic(topic, queues=2)
-    with Producer(place.names.address, "filler") as producer:
+    with WaitingProducer(place.names.address, "filler") as producer:
         wait_for(lambda: len(producer.queues(topic)) == 2)
         for begin in range(0, COUNT - 10, 100):
             numbers = range(begin, min(begin + 100, COUNT - 10))
@@ -60,7 +62,7 @@ def fill(place: Cluster) -> str:
     return topic
 
 
-def wait_for(condition: Callable[[], object], seconds_max: float = 120) -> None:
+def wait_for(condition: Callable[[], object], seconds_max: float = 200) -> None:
     deadline = time.monotonic() + seconds_max
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
@@ -97,11 +99,11 @@ def test_a_topic_of_a_java_broker_is_archived_once_and_restored_once_by_runs_tha
     place: Cluster, filled: str, tmp_path: Path
 ):
     names, root = place.names.address, tmp_path / "archive"
-    words = ("archive", root, "-n", names, "-t", filled, "--rows-per-batch", 250)
+    words = ("archive", root, "-n", names, "-t", filled, "--rows-per-batch", BATCH)
     run = pipeline(*words)
     wait_for(lambda: load_commit(root).batch >= 1 or run.poll() is not None)
     kill(run)
-    assert load_commit(root).batch < COUNT // 250
+    assert load_commit(root).batch < COUNT // BATCH
     done = finished(pipeline(*words))
     assert 0 < done["rows"] < COUNT
     rows = rows_of(root)
@@ -109,21 +111,21 @@ def test_a_topic_of_a_java_broker_is_archived_once_and_restored_once_by_runs_tha
     assert sorted(number_in(row["body"]) for row in rows) == list(range(COUNT))
 
     group, target = f"g{uuid.uuid4().hex[:6]}", f"{filled}_back"
-    with Admin(names) as admin:
+    with WaitingAdmin(names) as admin:
         admin.save_group(place.broker.address, SubscriptionGroupConfig(group_name=group))
-    with PullConsumer(names, group, register=False) as consumer:
+    with WaitingPullConsumer(names, group, register=False) as consumer:
         consumer.commit(MessageQueue(filled, "broker-a", 0), 123)
         consumer.commit(MessageQueue(filled, "broker-a", 1), COUNT)  # all was consumed
     words = ("restore", "--archive", root, "-n", names, "-t", filled, "--rename", f"{filled}={target}", "--groups")
     words = (*words, group, "--group-offsets", names, "--map", tmp_path / "map")
     run = pipeline(*words, "--batch", 1)
-    with Admin(names) as admin:
+    with WaitingAdmin(names) as admin:
         wait_for(lambda: stored(admin, target) >= 50 or run.poll() is not None)
     kill(run)
     done = finished(pipeline(*words))
     assert (done["map_rows"], done["copies"], done["sent"] + done["present"]) == (COUNT, 0, COUNT)
     assert done["present"] >= 50
-    with PullConsumer(names, group, register=False) as consumer:
+    with WaitingPullConsumer(names, group, register=False) as consumer:
         for queue in (0, 1):
             there = MessageQueue(target, "broker-a", queue)
             got = [message.body for message in consumer.messages(there, 0, consumer.max_offset(there))]
@@ -132,17 +134,22 @@ def test_a_topic_of_a_java_broker_is_archived_once_and_restored_once_by_runs_tha
         assert consumer.committed(MessageQueue(target, "broker-a", 1)) == len(got)
 
 
+# A tiny table; Delta reads its own log in 50 tasks otherwise, and Spark shuffles into 200.
+FEW_TASKS = ("--conf", "spark.databricks.delta.snapshotPartitions=1", "--conf", "spark.sql.shuffle.partitions=2")
+
+
 def test_an_archive_in_delta_is_compacted_by_delta_and_restored(clusters: Clusters, tmp_path: Path):
+    maven_packages(DELTA_PACKAGE, DELTA_PACKAGE.replace("spark_4.2_2.13", "storage"))
     place = registered(clusters, "java-5.5.0")
     filled = fill(place)
     names, root = place.names.address, tmp_path / "delta"
-    words = ("archive", root, "-n", names, "-t", filled, "--format", "delta")
+    words = ("archive", root, "-n", names, "-t", filled, "--format", "delta", *FEW_TASKS)
     assert finished(pipeline(*words))["topics"][filled]["rows"] == COUNT
     assert finished(pipeline(*words))["rows"] == 0
-    done = finished(pipeline("compact", root, "--before", "2999-01-01"))
+    done = finished(pipeline("compact", root, "--before", "2999-01-01", *FEW_TASKS))
     assert done["files_before"] > done["files_after"] == 1
     restore = ("restore", "--archive", root, "-n", names, "-t", filled, "--rename", f"{filled}={filled}_delta")
-    done = finished(pipeline(*restore, "--to-offset", 10, "--map", tmp_path / "map"))
+    done = finished(pipeline(*restore, "--to-offset", 10, "--map", tmp_path / "map", *FEW_TASKS))
     assert (done["sent"], done["copies"]) == (20, 0)
 
 

@@ -61,14 +61,16 @@ def rocketmq_jars(version: str) -> Path:
         return library
     library.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=library.parent) as work:
-        Path(work, "pom.xml").write_text(_pom(version))
-        command = [find_tool("mvn"), "-q", "-B", COPY_GOAL, "-DoutputDirectory=lib", "-DincludeScope=runtime"]
-        done = subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=900)
-        if done.returncode:
-            lines = [line for line in done.stdout.splitlines() if "ERROR" in line]
-            unavailable(f"Maven could not fetch RocketMQ {version}: {lines[0] if lines else done.stderr[:200]}")
+        _copy_jars(Path(work), "".join(_dependency(f"org.apache.rocketmq:{name}:{version}") for name in ARTIFACTS))
         _publish(Path(work, "lib"), library)
     return library
+
+
+def maven_packages(*packages: str) -> None:
+    """Have Maven's own cache hold these jars (group:artifact:version), where Spark looks for packages first."""
+    if not all(_cached_jar(package).exists() for package in packages):
+        with tempfile.TemporaryDirectory() as work:
+            _copy_jars(Path(work), "".join(_dependency(package, alone=True) for package in packages))
 
 
 @functools.cache
@@ -105,17 +107,32 @@ def java_command(version: str, main: str, *args: str, options: list[str], heap_m
     return [*nice, find_tool("java"), *quick, *memory, *MODULE_OPTIONS, *options, "-cp", classpath, main, *args]
 
 
-def _pom(version: str) -> str:
-    wanted = "".join(
-        f"<dependency><groupId>org.apache.rocketmq</groupId><artifactId>{name}</artifactId>"
-        f"<version>{version}</version></dependency>"
-        for name in ARTIFACTS
-    )
-    return (
+def _copy_jars(work: Path, dependencies: str) -> None:
+    """Let Maven fetch jars and copy them to `work`/lib."""
+    (work / "pom.xml").write_text(
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
         "<groupId>twinlog</groupId><artifactId>interop</artifactId><version>1</version>"
-        f"<dependencies>{wanted}</dependencies></project>"
+        f"<dependencies>{dependencies}</dependencies></project>"
     )
+    command = [find_tool("mvn"), "-q", "-B", COPY_GOAL, "-DoutputDirectory=lib", "-DincludeScope=runtime"]
+    done = subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=900)
+    if done.returncode:
+        lines = [line for line in done.stdout.splitlines() if "ERROR" in line]
+        unavailable(f"Maven could not fetch the jars: {lines[0] if lines else done.stderr[:200]}")
+
+
+def _dependency(package: str, *, alone: bool = False) -> str:
+    group, artifact, version = package.split(":")
+    others = "<exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion>" if alone else ""
+    return (
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
+        f"<exclusions>{others}</exclusions></dependency>"
+    )
+
+
+def _cached_jar(package: str) -> Path:
+    group, artifact, version = package.split(":")
+    return Path.home().joinpath(".m2/repository", *group.split("."), artifact, version, f"{artifact}-{version}.jar")
 
 
 def _publish(made: Path, wanted: Path) -> None:
