@@ -10,10 +10,10 @@ from pathlib import Path
 
 from tests.interop.clusters import Implementation, implementation
 from tests.interop.java_rocketmq import Broker, JavaRocketmq, NameServer
+from tests.interop.patient import WaitingProducer
 from tests.interop.twinlog_servers import Twinlog
 
 from twinlog.client import Outgoing, SendResult
-from twinlog.client.sync import Producer
 from twinlog.wire.bodies import (
     ConsumerOffsetTable,
     DelayOffsetTable,
@@ -28,7 +28,7 @@ SEGMENT = 1 << 20
 FILES_OF_49 = ("topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json")
 
 
-def until(condition: Callable[[], object], what: str, seconds: float = 60) -> None:
+def until(condition: Callable[[], object], what: str, seconds: float = 150) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
@@ -74,28 +74,27 @@ class Pair:
 
     def send(self, count: int, *, size: int = 1000, mark: str = "m") -> list[SendResult]:
         """Patient sends: a SYNC master whose replica has not come back yet answers only after its own timeout."""
-        with Producer(self.names.address, "PG_TWIN") as producer:
+        with WaitingProducer(self.names.address, "PG_TWIN") as producer:
             return [
                 producer.send(
-                    Outgoing("TwinTopic", b"%s-%d " % (mark.encode(), n) + b"x" * size, tags="A", keys=[f"k{n}"]),
-                    timeout_ms=20_000,
+                    Outgoing("TwinTopic", b"%s-%d " % (mark.encode(), n) + b"x" * size, tags="A", keys=[f"k{n}"])
                 )
                 for n in range(count)
             ]
 
     def send_delayed(self, count: int) -> None:
         """Messages that wait at the broker for a second, so that it has delay offsets to tell."""
-        with Producer(self.names.address, "PG_TWIN") as producer:
+        with WaitingProducer(self.names.address, "PG_TWIN") as producer:
             for n in range(count):
                 producer.send(Outgoing("DelayTopic", b"late %d" % n, delay_level=1))
 
     def joined(self) -> None:
         """Return once the replica gets what the master is sent."""
         self.send(1, size=10, mark="hello")
-        until(lambda: log_end(self.replica.store) == log_end(self.master.store) > 0, "the replica has joined", 90)
+        until(lambda: log_end(self.replica.store) == log_end(self.master.store) > 0, "the replica has joined")
 
-    def logs_equal(self, seconds: float = 60) -> None:
-        until(lambda: same_logs(self.master.store, self.replica.store), "both commit logs have the same bytes", seconds)
+    def logs_equal(self) -> None:
+        until(lambda: same_logs(self.master.store, self.replica.store), "both commit logs have the same bytes")
 
 
 def _conf(role: str, broker_id: int) -> dict[str, str]:
@@ -105,6 +104,7 @@ def _conf(role: str, broker_id: int) -> dict[str, str]:
         "mappedFileSizeCommitLog": str(SEGMENT),
         "slaveReadEnable": "true",
         "inSyncReplicas": "2",
+        "slaveTimeout": "10000",  # a replica that was not given a core for 3 s is not a lost one
         "messageDelayLevel": "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
     }
 

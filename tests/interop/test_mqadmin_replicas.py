@@ -9,7 +9,7 @@ import pytest
 from tests.interop.java_rocketmq import JavaRocketmq
 from tests.interop.replica_pair import Pair, until
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(660)]
 RATES = r"-?\d+\.\d+(E-?\d+)?"
 
 
@@ -60,7 +60,8 @@ def numbers_out(lines: list[str]) -> list[str]:
 
 
 def test_cluster_list_shows_master_and_replica(pairs: list[Pair]):
-    until(lambda: len(printed(pairs[1], "clusterList")) == 3, "both are registered")
+    for pair in pairs:
+        until(lambda pair=pair: len(printed(pair, "clusterList")) == 3, "both are registered")
     java, ours = (printed(pair, "clusterList") for pair in pairs)
     assert [line.split(" ")[:4] for line in ours] == [line.split(" ")[:4] for line in java]
     assert [line.split(" ")[2] for line in ours[1:]] == ["0", "1"]
