@@ -52,6 +52,7 @@ TEST_CONF = {
 CLIENT_OPTIONS = ["-Drocketmq.client.rebalance.waitInterval=1000"]  # 20 s otherwise, and each retry topic waits for it
 JAVA_CONF = {
     "mappedFileSizeTimerLog": str(4 << 20),
+    "timerFlushIntervalMs": "10000",  # it goes through a wheel of 37 MB each time, once a second otherwise
     "brokerFastFailureEnable": "false",
     "transactionOpBatchInterval": "100",  # 3 s otherwise; a check in between asks about decided messages again
 }

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 from tests.interop.java_rocketmq import JavaRocketmq
+from tests.interop.patient import WaitingProducer
 from tests.interop.processes import free_port
-from tests.interop.replica_pair import same_logs
+from tests.interop.replica_pair import same_logs, until
 from tests.interop.toolchain import VERSIONS
 
 from twinlog.client import Outgoing
-from twinlog.client.sync import Producer
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(660)]
 GUIDE = Path(__file__).parents[2] / "docs" / "attach-a-replica.md"
 
 
@@ -38,7 +38,7 @@ def test_the_guides_commands_attach_a_replica_to_a_java_master(version: str, tmp
         java.name_server(tmp_path / "namesrv") as names,
         java.broker(tmp_path / "master", names.address, mappedFileSizeCommitLog=str(1 << 20)) as master,
     ):
-        with Producer(names.address, "PG") as producer:
+        with WaitingProducer(names.address, "PG") as producer:
             for number in range(2500):
                 producer.send(Outgoing("TBW102", b"%d " % number + b"x" * 500, keys=f"k{number}"))
         script = commands(
@@ -56,4 +56,4 @@ def test_the_guides_commands_attach_a_replica_to_a_java_master(version: str, tmp
         )
         assert done.returncode == 0, done.stdout + done.stderr + (home / "replica.log").read_text()[-2000:]
         assert "equal: 25" in done.stdout
-        assert same_logs(master.store, home / "store"), "the whole history is there"
+        until(lambda: same_logs(master.store, home / "store"), "the whole history is there", 10)

@@ -13,7 +13,7 @@ from twinlog.store.message_store import MessageStore
 from twinlog.store.offline import OfflineStore
 from twinlog.store.verify import verify_store
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(420)]
 SEGMENT = int(TEST_CONF["mappedFileSizeCommitLog"])
 INDEX = {"index_slots": int(TEST_CONF["maxHashSlotNum"]), "index_entries": int(TEST_CONF["maxIndexNum"])}
 COUNT = 30_000

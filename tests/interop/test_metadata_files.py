@@ -14,7 +14,7 @@ from twinlog.metadata.tables import open_tables
 from twinlog.wire.bodies import SimpleSubscriptionData, SubscriptionGroupConfig, TopicConfig
 from twinlog.wire.fastjson import loads
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
 
 def write_tables(directory: Path) -> None:
@@ -34,7 +34,7 @@ def write_tables(directory: Path) -> None:
 
 def read_by_java(version: str, directory: Path) -> dict[str, Any]:
     command = java_command(version, "MetadataRead", str(directory), options=[f"-Duser.home={directory}"])
-    done = subprocess.run(command, capture_output=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, timeout=240)
     lines = [line.decode() for line in done.stdout.splitlines() if line.startswith(b"METADATA ")]
     assert len(lines) == 5, done.stdout[-2_000:] + done.stderr[-2_000:]
     return {name: loads(text) for name, text in (line.split(" ", 2)[1:] for line in lines)}

@@ -15,7 +15,7 @@ import pytest
 from tests.interop.clusters import implementation
 from tests.interop.java_rocketmq import JavaRocketmq
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 
 TINY_FILES = {
     "mappedFileSizeCommitLog": str(256 << 10),

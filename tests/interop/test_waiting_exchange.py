@@ -20,7 +20,7 @@ from twinlog.net.pool import connect
 from twinlog.wire.codes import RequestCode
 from twinlog.wire.message import decode_message, decode_messages
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(660)]
 TAKE_OVERS = [("twinlog", "java-5.5.0"), ("java-5.5.0", "twinlog")]
 BEAT = b'{"clientID":"p@1","consumerDataSet":[],"producerDataSet":[{"groupName":"PG"}]}'
 WAIT_S = 45  # a Java broker needs most of it to stop and start
@@ -47,14 +47,14 @@ def test_timers_and_open_transactions_survive_a_change_of_hands(writer: str, rea
 async def write(address: str) -> int:
     """One timer that is delivered before the change, one that is due after it, and a transaction left open."""
     connection = await connect(address, ConnectionOptions())
-    await connection.request(RequestCode.HEART_BEAT, body=BEAT, timeout_ms=10_000)
+    await connection.request(RequestCode.HEART_BEAT, body=BEAT, timeout_ms=30_000)
     due_ms = now_ms() + WAIT_S * 1000
     for body, pairs in (
         (b"soon", {"TIMER_DELIVER_MS": str(now_ms() + 2_000), "UNIQ_KEY": "SOON"}),
         (b"late", {"TIMER_DELIVER_MS": str(due_ms), "UNIQ_KEY": "LATE"}),
     ):
         assert (await send(connection, body, g=str(now_ms()), i=properties(pairs))).code == 0
-    await messages_until(connection, {b"soon"}, 30)
+    await messages_until(connection, {b"soon"}, 90)
     pairs = {"TRAN_MSG": "true", "PGROUP": "PG", "UNIQ_KEY": "HALF"}
     assert (await send(connection, b"half", f="4", g=str(now_ms()), i=properties(pairs))).code == 0
     await asyncio.sleep(1.5)  # progress is written down once a second
@@ -81,8 +81,8 @@ async def read(address: str) -> list[tuple[bytes, int]]:
 
     connection = await connect(address, ConnectionOptions(handlers={RequestCode.CHECK_TRANSACTION_STATE: commit}))
     connections.append(connection)
-    await connection.request(RequestCode.HEART_BEAT, body=BEAT, timeout_ms=10_000)
-    found = await messages_until(connection, {b"soon", b"late", b"half"}, WAIT_S + 60)
+    await connection.request(RequestCode.HEART_BEAT, body=BEAT, timeout_ms=30_000)
+    found = await messages_until(connection, {b"soon", b"late", b"half"}, WAIT_S + 120)
     connection.close()
     return found
 
@@ -91,7 +91,7 @@ async def messages_until(connection: Connection, wanted: set[bytes], seconds: fl
     """(body, store time) of all messages of the queue, once the wanted ones are there."""
     async with asyncio.timeout(seconds):
         while True:
-            answer = await connection.request(RequestCode.PULL_MESSAGE, PULL_FIELDS, timeout_ms=10_000)
+            answer = await connection.request(RequestCode.PULL_MESSAGE, PULL_FIELDS, timeout_ms=30_000)
             found = decode_messages(answer.body or b"") if answer.code == 0 else []
             if wanted <= {message.body for message in found}:
                 return [(message.body, message.store_timestamp) for message in found]

@@ -31,7 +31,7 @@ def main(names: str, topic: str, group: str) -> None:
     consumer.set_namesrv_addr(names)
     consumer.subscribe(topic, remember, expression="red || green")
     consumer.start()
-    producer = Producer(f"P_{group}")
+    producer = Producer(f"P_{group}", timeout=30_000)  # ms; 3 s otherwise
     producer.set_namesrv_addr(names)
     producer.start()
     statuses = [
