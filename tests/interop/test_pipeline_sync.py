@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.interop.java_rocketmq import JavaRocketmq
+from tests.interop.patient import WaitingProducer, WaitingPullConsumer
 from tests.interop.replica_pair import (
     FILES_OF_49,
     SEGMENT,
@@ -25,10 +26,9 @@ from tests.interop.toolchain import VERSIONS
 from tests.interop.twinlog_servers import Twinlog
 
 from twinlog.client import Outgoing
-from twinlog.client.sync import Producer, PullConsumer
 
 pytest.importorskip("pyspark")
-pytestmark = [pytest.mark.interop, pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.interop, pytest.mark.spark, pytest.mark.timeout(900)]
 CONF = {"mappedFileSizeCommitLog": str(SEGMENT), "slaveReadEnable": "true"}
 
 
@@ -36,14 +36,14 @@ def sync(names: str, to: Path) -> dict:
     """`twinlog pipeline sync --once` as an operator runs it; what it says of the one broker."""
     words = ["-n", names, "--to", str(to), "--once", "--json", "--master", "local[2]"]
     command = [sys.executable, "-m", "twinlog.cli.main", "pipeline", "sync", *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     (broker,) = json.loads(done.stdout)["brokers"]
     return broker
 
 
 def send(names: str, count: int, mark: str) -> list[str]:
-    with Producer(names, "PG_SYNC") as producer:
+    with WaitingProducer(names, "PG_SYNC") as producer:
         return [
             producer.send(
                 Outgoing("SyncTopic", b"%s-%d " % (mark.encode(), n) + b"x" * 1000, keys=[f"k{n}"])
@@ -60,9 +60,9 @@ def test_a_java_master_is_copied_from_its_first_byte_and_both_kinds_of_broker_se
         java.broker(tmp_path / "master", names.address, **CONF) as master,
     ):
         sent = send(names.address, 2500, "first")
-        with Producer(names.address, "PG_SYNC") as producer:
+        with WaitingProducer(names.address, "PG_SYNC") as producer:
             producer.send(Outgoing("DelayTopic", b"late", delay_level=1))
-        with PullConsumer(names.address, "CG_SYNC") as consumer:
+        with WaitingPullConsumer(names.address, "CG_SYNC") as consumer:
             for queue in consumer.queues("SyncTopic"):
                 consumer.commit(queue, consumer.pull(queue, 0).next_offset)
         told = sync(names.address, to)
@@ -88,7 +88,7 @@ def test_a_java_master_is_copied_from_its_first_byte_and_both_kinds_of_broker_se
             Twinlog().name_server(tmp_path / f"names-{kind}") as names,
             maker.broker(tmp_path / kind, names.address, **CONF, **conf) as broker,
         ):
-            until(lambda at=broker.address: len(pull_everything(at, "SyncTopic", 8)) >= len(sent), f"{kind} serves", 60)
+            until(lambda at=broker.address: len(pull_everything(at, "SyncTopic", 8)) >= len(sent), f"{kind} serves")
             found = {one.message_id for one in pull_everything(broker.address, "SyncTopic", 8)}
             assert set(sent) <= found, f"{len(set(sent) - found)} messages are missing at {kind}"
 

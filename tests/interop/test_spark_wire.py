@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 from tests.interop.java_rocketmq import Broker, JavaRocketmq, NameServer
+from tests.interop.patient import WaitingProducer, WaitingPullConsumer
 from tests.interop.replica_pair import log_end, pull_everything, until
 from tests.interop.test_store_exchange import lines
 
 from twinlog.client import Outgoing
-from twinlog.client.sync import Producer, PullConsumer
 from twinlog.wire.bodies import MessageQueue
 
-pytestmark = [pytest.mark.interop, pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.interop, pytest.mark.spark, pytest.mark.timeout(660)]
 CONF = {"mappedFileSizeCommitLog": str(256 << 10), "slaveReadEnable": "true", "messageDelayLevel": "1s 15s 1m"}
 PLAIN, TOPICS = "T_plain", "T_plain,T_batch,T_compressed,T_tx"
 GROUP = "G_store"
@@ -59,9 +59,9 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         role = {"brokerRole": "SLAVE", "brokerId": "1"}
         slave = stack.enter_context(java.broker(home / "slave", names.address, **CONF, **role))
         # Java: a slave that joins an empty log has all of it, one that joins later begins with the master's last file.
-        with Producer(names.address, "first") as producer:
+        with WaitingProducer(names.address, "first") as producer:
             producer.send(Outgoing("Hello", b"hello"))
-        until(lambda: log_end(slave.store) == log_end(master.store) > 0, "the slave has joined", 90)
+        until(lambda: log_end(slave.store) == log_end(master.store) > 0, "the slave has joined")
         printed, _ = lines(java.run("StoreFill", names.address, master.address))
         wrote = {
             (line["topic"], line["queueId"], line["queueOffset"]): (line["body"], line["keys"])
@@ -133,14 +133,16 @@ def test_a_stream_has_every_message_once_and_tells_the_group(spark, place, tmp_p
         writer = spark.readStream.format("rocketmq").options(**options).load().writeStream.format("parquet")
         writer = writer.option("path", str(tmp_path / "out")).option("checkpointLocation", str(tmp_path / "check"))
         query = writer.trigger(availableNow=True).start()
-        assert query.awaitTermination(180)
+        assert query.awaitTermination(300)
         return [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
 
     assert max(run()) <= 250
-    with Producer(place.names.address, "more") as producer:
+    with WaitingProducer(place.names.address, "more") as producer:
         for number in range(40):
             queue = MessageQueue(PLAIN, "broker-a", number % 4)
             producer.send(Outgoing(PLAIN, b"more", keys=f"m{number}"), queue=queue)
+    # Java: a queue follows its log a moment later.
+    until(lambda: len(pull_everything(place.master.address, PLAIN, 4)) == 640, "the queues have all of them")
     try:
         assert sum(run()) == 40
         found = facts(spark.read.parquet(str(tmp_path / "out")))
@@ -148,7 +150,7 @@ def test_a_stream_has_every_message_once_and_tells_the_group(spark, place, tmp_p
         assert {at: told for at, told in found.items() if at[2] < 150} == {
             at: told for at, told in place.wrote.items() if at[0] == PLAIN
         }
-        with PullConsumer(place.names.address, "CG_STREAM", register=False) as consumer:
+        with WaitingPullConsumer(place.names.address, "CG_STREAM", register=False) as consumer:
             assert [consumer.committed(MessageQueue(PLAIN, "broker-a", queue)) for queue in range(4)] == [160] * 4
     finally:
         more = hashlib.sha256(b"more").hexdigest()[:24]
@@ -157,8 +159,10 @@ def test_a_stream_has_every_message_once_and_tells_the_group(spark, place, tmp_p
 
 def test_a_slave_serves_when_its_master_is_dead_and_the_store_it_left_is_a_table(spark, place):
     # A slave learns of topics every ten seconds.
-    until(lambda: len(pull_everything(place.slave.address, PLAIN, 4)) == 640, "the slave knows the topic", 90)
-    until(lambda: log_end(place.slave.store) == log_end(place.master.store), "the slave has everything", 90)
+    until(lambda: log_end(place.slave.store) == log_end(place.master.store), "the slave has everything")
+    topics = TOPICS.split(",")
+    served = lambda: sum(len(pull_everything(place.slave.address, topic, 4)) for topic in topics)  # noqa: E731
+    until(lambda: served() == len(place.wrote), "the slave knows the topics")
     assert facts(table(spark, place, readFrom="slave")) == place.wrote
     place.master.kill()
     assert facts(table(spark, place, readFrom="slave")) == place.wrote

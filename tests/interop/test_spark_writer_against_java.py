@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 from tests.interop.clusters import Cluster, Clusters
 from tests.interop.java_rocketmq import JavaRocketmq
+from tests.interop.patient import WaitingAdmin, WaitingProducer
 from tests.spark.writing.written import frame
 
-from twinlog.client.sync import Admin
 from twinlog.spark.options import read_options
 from twinlog.spark.reading.batch_reader import QueueReader
 from twinlog.spark.schema import MESSAGE_COLUMNS
@@ -20,13 +20,13 @@ from twinlog.spark.writing.stamp_lookup import SCHEDULE_TOPIC, StampLookup
 from twinlog.spark.writing.stamps import Stamps
 from twinlog.spark.writing.task import TaskPlace, TaskResult, TaskWrite
 
-pytestmark = [pytest.mark.interop, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop, pytest.mark.spark, pytest.mark.timeout(660)]
 
 
 @pytest.fixture(scope="module", params=["java-5.5.0", "java-4.9.7"])
 def place(request: pytest.FixtureRequest, clusters: Clusters) -> Cluster:
     found = clusters.get(request.param, use="python-client")
-    with Admin(found.names.address) as admin:
+    with WaitingAdmin(found.names.address) as admin:
         wait_for(lambda: admin.cluster_info().cluster_addr_table)
     return found
 
@@ -34,12 +34,13 @@ def place(request: pytest.FixtureRequest, clusters: Clusters) -> Cluster:
 @pytest.fixture
 def topic(place: Cluster) -> str:
     name = f"W_{uuid.uuid4().hex[:12]}"
-    with Admin(place.names.address) as admin:
+    with WaitingAdmin(place.names.address) as admin, WaitingProducer(place.names.address, "asks") as producer:
         admin.create_topic(name, queues=4)
+        wait_for(lambda: len(producer.queues(name)) == 4)
     return name
 
 
-def wait_for(condition: Callable[[], object], seconds_max: float = 90) -> None:
+def wait_for(condition: Callable[[], object], seconds_max: float = 150) -> None:
     deadline = time.monotonic() + seconds_max
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
@@ -74,7 +75,7 @@ def test_rows_are_messages_as_a_java_broker_keeps_them(place, topic):
     offsets = {queue.queue_id: last for queue, last in result.last_offsets.items()}
     for queue_id, last in offsets.items():
         assert max(row["queueOffset"] for row in found.values() if row["queueId"] == queue_id) == last
-    with Admin(place.names.address) as admin:
+    with WaitingAdmin(place.names.address) as admin:
         (by_key,) = admin.messages_by_key(topic, "key77")
         assert by_key.body == b"77"
         assert (by_key.properties["UNIQ_KEY"], by_key.queue_offset) == (one["msgId"], one["queueOffset"])
@@ -99,14 +100,23 @@ def test_compressed_rows_share_batches_and_are_inflated_by_readers(place, topic,
     assert sorted(row["body"] for row in read(place, topic)) == sorted(row["body"] for row in rows)
 
 
+def indexed(place: Cluster, topic: str, row: int) -> None:
+    """Wait until the broker finds a row by its key: Java's index follows its log a moment later."""
+    key = Stamps(f"write-of-{topic}", 0, 0).key(topic, row)
+    with WaitingAdmin(place.names.address) as admin:
+        wait_for(lambda: admin.messages_by_unique_key(topic, key))
+
+
 def test_an_idempotent_write_is_known_again(place, topic):
     rows = [
         {"body": b"%d" % n, "shardingKey": f"k{n % 3}" if n % 4 else None, "delayLevel": 1 if n % 50 == 7 else None}
         for n in range(1000)
     ]
     assert write(place, topic, rows[:700], idempotent="true").rows == 700
+    indexed(place, topic, 699)
     again = write(place, topic, rows, idempotent="true")
     assert (again.skipped, again.rows) == (700, 300)
+    indexed(place, topic, 999)
     assert write(place, topic, rows, idempotent="true").skipped == 1000
     wait_for(lambda: len(read(place, topic)) == 1000)
     bodies = sorted(int(row["body"]) for row in read(place, topic))
