@@ -26,7 +26,7 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 /** What a scenario needs: the server's addresses, names of its own, and clients with short timers. */
 final class Bench implements AutoCloseable {
     /** How long to wait, in ms, for what has to happen: a wait ends as soon as it does, even on a busy machine. */
-    static final int PATIENCE = 90_000;
+    static final int PATIENCE = 150_000;
     /** How long a server may take to answer, in ms; the clients' own 3 s are too little for a busy machine. */
     private static final int ANSWER = 30_000;
     private static final AtomicInteger INSTANCES = new AtomicInteger();
