@@ -93,8 +93,8 @@ class Pair:
         self.send(1, size=10, mark="hello")
         until(lambda: log_end(self.replica.store) == log_end(self.master.store) > 0, "the replica has joined")
 
-    def logs_equal(self) -> None:
-        until(lambda: same_logs(self.master.store, self.replica.store), "both commit logs have the same bytes")
+    def logs_equal(self, seconds: float = 150) -> None:
+        until(lambda: same_logs(self.master.store, self.replica.store), "both commit logs have the same bytes", seconds)
 
 
 def _conf(role: str, broker_id: int) -> dict[str, str]:
