@@ -153,6 +153,7 @@ DIFFERENCES = [
 # Settings that only we have; all others that we print have Java's names.
 OWN_SETTINGS = {
     "haCopyWholeHistory": "a new replica may copy all segments, not only the newest",
+    "haBusyWaitMicros": "a pair in SYNC does not sleep between messages that follow one another closely",
     "haReseedAllowed": "a replica with a foreign log may start again from nothing",
     "slaveMetadataPush": "metadata travels when it changes",
     "slaveMetadataSyncFirstDelay": "in Java a constant",

@@ -4,10 +4,11 @@ import asyncio
 import socket
 
 import pytest
-from tests.broker.running import broker_conf
+from tests.broker.running import SEND_FIELDS, broker_conf, connected
 from tests.replication.cluster import ask, end_of, log_bytes, read_all, running_cluster, send_all, status, twins, until
 
 from twinlog.cli.rejoin import CutRefused, cut_tail, plan_cut
+from twinlog.net.attention import Attention
 from twinlog.replication.errors import IdentityTaken
 from twinlog.wire.codes import RequestCode
 
@@ -37,6 +38,24 @@ async def test_two_replicas_with_one_id_the_second_is_refused_and_counts_for_not
     assert [view["brokerId"] for view in (await status(master))["replicas"]] == [1]
     assert master.replication.master.acks.acks() == [end_of(master)]
     assert end_of(second) == 0
+
+
+@pytest.mark.parametrize(("role", "micros", "stays_awake"), [
+    ("SYNC_MASTER", 10_000, True), ("SYNC_MASTER", 0, False), ("ASYNC_MASTER", 10_000, False),
+])  # fmt: skip
+async def test_a_replica_stays_awake_between_transfers_only_if_its_reports_are_awaited(
+    cluster, monkeypatch, role, micros, stays_awake
+):
+    turns = []
+    monkeypatch.setattr(Attention, "_turn", lambda self: turns.append(self))
+    master = await cluster.start("master", role, haBusyWaitMicros=0)
+    replica = await cluster.start("replica", "SLAVE", 1, haBusyWaitMicros=micros)
+    await twins(master, replica)
+    async with connected(master) as connection:
+        for _ in range(100):
+            assert (await connection.request(310, SEND_FIELDS, b"m")).code == 0
+    await twins(master, replica)
+    assert bool(turns) == stays_awake
 
 
 async def test_a_second_broker_of_one_identity_does_not_start_while_the_first_one_answers(cluster):

@@ -15,6 +15,7 @@ OWN_KEYS = {
     "metricsPort",
     "haCopyWholeHistory",
     "haReseedAllowed",
+    "haBusyWaitMicros",
     "slaveMetadataSyncInterval",
     "slaveMetadataSyncFirstDelay",
     "slaveMetadataPush",

@@ -137,6 +137,10 @@ class AckDesk:
     def waits_for_flush(self) -> bool:
         return self._gate.waits_for_flush
 
+    @property
+    def waits_for_replicas(self) -> bool:
+        return self._gate.waits_for_replicas
+
     def _want_flush(self) -> None:
         for told in self.on_flush_wanted:
             told()

@@ -119,3 +119,7 @@ class AckGate(Generic[A]):
     @property
     def waits_for_flush(self) -> bool:
         return bool(self._flush)
+
+    @property
+    def waits_for_replicas(self) -> bool:
+        return bool(self._replica)

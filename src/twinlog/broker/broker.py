@@ -261,6 +261,7 @@ class Broker:
         def after_batch() -> None:
             replication.master.wake()  # replicas work on it while the queues are written here
             ctx.store.dispatch_pending()
+            replication.expect_acks()
 
         def closed(connection: Connection) -> None:
             ctx.holds.drop(connection)

@@ -66,6 +66,7 @@ class ReplicationHandlers:
             log_start=store.log_start,
             log_end=store.log_end,
             segment_bytes=store.commit_log.segment_size,
+            awaits_replicas=self._replication.replicas_needed > 0,
         )
         return request.reply(fields=encode_fields(answer))
 

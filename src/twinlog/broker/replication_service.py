@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from twinlog.broker.ack_desk import Demand
 from twinlog.broker.conf_file import write_settings
 from twinlog.broker.member_group import MemberGroup
+from twinlog.net.attention import Attention
 from twinlog.net.errors import NetError
 from twinlog.replication.acks import replicas_needed
 from twinlog.replication.errors import IdentityTaken, ReplicationError
@@ -80,6 +81,7 @@ class ReplicationService:
             extra_kinds=extra_kinds,
         )
         self._following: list[asyncio.Task[None]] = []
+        self._attention = Attention(lambda: ctx.conf.replication.busy_wait_seconds)
         self._changing = asyncio.Lock()
         self._settling_role: str | None = None  # the role in which sends were accepted that wait for their answers
         self._members_wanted = asyncio.Event()
@@ -128,6 +130,18 @@ class ReplicationService:
         needed = replicas_needed(role, ctx.conf.replication.in_sync_replicas)
         if needed:
             ctx.acks.replicated(self.master.acks.safe_end(needed, ctx.store.log_end))
+            if not ctx.acks.waits_for_replicas:
+                self._attention.arrived()
+
+    def expect_acks(self) -> None:
+        """After each batch of sends: a replica that keeps up answers before it would be worth while to sleep."""
+        if self._ctx.acks.waits_for_replicas:
+            self._attention.expect()
+
+    @property
+    def replicas_needed(self) -> int:
+        """How many replicas a send waits for."""
+        return replicas_needed(self._ctx.settings.broker_role, self._ctx.conf.replication.in_sync_replicas)
 
     def _announce_demand(self) -> None:
         role, given = self._ctx.settings.broker_role, self._ctx.conf.replication.in_sync_replicas

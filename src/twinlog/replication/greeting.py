@@ -37,6 +37,7 @@ class HelloAnswer:
     log_start: int | None = None
     log_end: int | None = None
     segment_bytes: int | None = None
+    awaits_replicas: bool = False  # its sends are answered when replicas have reported them
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ class MasterFacts:
     pass_number: int | None = None  # a Twinlog master's
     segment_bytes: int | None = None
     differs_at: int | None = None
+    awaits_replicas: bool = False
 
     @property
     def is_twinlog(self) -> bool:
@@ -80,7 +81,8 @@ class MasterContact:
         said = decode_fields(HelloAnswer, answer.fields)
         if said.pass_number is None or said.log_start is None or said.log_end is None:
             raise ReplicationError(f"{self._address} greeted back without pass or log ends: {answer.fields}")
-        return MasterFacts(LogRange(said.log_start, said.log_end), said.pass_number, said.segment_bytes)
+        log = LogRange(said.log_start, said.log_end)
+        return MasterFacts(log, said.pass_number, said.segment_bytes, awaits_replicas=said.awaits_replicas)
 
     async def compared(self, facts: MasterFacts) -> MasterFacts:
         """The facts with the first offset at which both logs are known to differ."""

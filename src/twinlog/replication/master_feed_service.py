@@ -18,6 +18,7 @@ import socket
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
+from twinlog.net.attention import Attention
 from twinlog.replication.errors import PeerSilent
 from twinlog.replication.replica_link import ReplicaLink
 from twinlog.replication.replica_status import ReplicaStatus
@@ -33,7 +34,11 @@ _BULK_PATIENCE = (0).to_bytes(8, "little") + (20_000).to_bytes(8, "little")  # a
 
 
 class MasterFeed:
-    """Runs from its creation to `stop`; `over` ends with the reason why the link was lost."""
+    """Runs from its creation to `stop`; `over` ends with the reason why the link was lost.
+
+    A replica is `awaited` when its master's sends are answered by its reports: then it does not sleep between transfers
+    that follow one another closely.
+    """
 
     def __init__(
         self,
@@ -43,6 +48,7 @@ class MasterFeed:
         status: ReplicaStatus,
         clock_ms: Callable[[], int],
         greeting: bytes,
+        awaited: bool,
     ) -> None:
         self._socket = connected
         self._store = store
@@ -53,6 +59,8 @@ class MasterFeed:
         self._buffer = bytearray(_RECEIVE_BYTES)
         self._link = ReplicaLink(settings(), store.log_end, clock_ms())
         self._unsent = greeting
+        busy_wait = (lambda: settings().busy_wait_seconds) if awaited else (lambda: 0.0)
+        self._attention = Attention(busy_wait)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="replica-receive")
         self._receiving: Future[int] | None = None
         self._catching_up: asyncio.Task[None] | None = None
@@ -93,6 +101,7 @@ class MasterFeed:
                 self.end(error)
 
     def _readable(self) -> None:
+        self._attention.arrived()
         try:
             taken = self._take()
             self._dispatch(taken)
@@ -103,6 +112,8 @@ class MasterFeed:
         if taken >= _TURN_BYTES_MAX or self._backlog() >= _FAR_BEHIND_BYTES:
             self._loop.remove_reader(self._socket.fileno())
             self._catching_up = self._loop.create_task(self._catch_up())
+        else:
+            self._attention.expect()
 
     def _backlog(self) -> int:
         """Bytes that the master surely has for us: it may have grown since it told where its log ends."""
@@ -152,6 +163,7 @@ class MasterFeed:
         except Exception as error:
             self.end(error)
         finally:
+            self._store.end_raw()
             self._catching_up = None
 
     def _receive(self, room: RawRoom) -> int:

@@ -138,7 +138,8 @@ class ReplicaService:
                 await asyncio.get_running_loop().sock_connect(connected, (host, port))
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             greeting = encode_pass(facts.pass_number) if facts and facts.pass_number is not None else b""
-            self._session = MasterFeed(connected, store, self._settings, status, self._clock_ms, greeting)
+            awaited = facts is not None and facts.awaits_replicas
+            self._session = MasterFeed(connected, store, self._settings, status, self._clock_ms, greeting, awaited)
             status.reconnects += 1
             status.became("following", "")
             log.info("following", master=addresses.ha, log_end=store.log_end, twinlog=status.master_is_twinlog)

@@ -28,6 +28,8 @@ class ReplicationSettings:
     ack_timeout_ms: int = conf("slaveTimeout", 3_000, minimum=1, updatable=True)
     # None: not set, so SYNC_MASTER waits for one replica. Java's default of 1 counts the master and waits for nobody.
     in_sync_replicas: int | None = conf("inSyncReplicas", None, minimum=1, updatable=True)
+    # Twinlog's own: so long a SYNC master and its replica look for each other's next word before they sleep
+    busy_wait_micros: int = conf("haBusyWaitMicros", 500, minimum=0, maximum=10_000, updatable=True)
 
     # Joining; these keys are Twinlog's own
     copy_whole_history: bool = conf("haCopyWholeHistory", False)
@@ -37,3 +39,7 @@ class ReplicationSettings:
     metadata_interval_ms: int = conf("slaveMetadataSyncInterval", 10_000, minimum=100, updatable=True)
     metadata_first_delay_ms: int = conf("slaveMetadataSyncFirstDelay", 3_000, minimum=0)
     metadata_pushed: bool = conf("slaveMetadataPush", False)
+
+    @property
+    def busy_wait_seconds(self) -> float:
+        return self.busy_wait_micros / 1e6

@@ -78,6 +78,7 @@ class CommitLog:
         self._ops = ops
         self._bases: list[int] = []
         self._next: Future[Segment] | None = None
+        self._filling: Segment | None = None  # by a thread, see `raw_room`
         self._worker: ThreadPoolExecutor | None = None
         self._flush_lock = threading.Lock()
         self._closed = False
@@ -182,6 +183,10 @@ class CommitLog:
     def raw_room(self, bytes_max: int) -> RawRoom:
         """Where the next of a master's bytes go, for a thread that writes them; `raw_written` takes them in."""
         segment = self.tail()
+        if segment is not self._filling:
+            self.end_raw()
+            segment.read_ahead(False)  # the kernel would fill pages with zeros that are about to be written
+            self._filling = segment
         position = self.log_end - segment.base
         return RawRoom(segment.descriptor, position, min(bytes_max, segment.size - position), self._ops)
 
@@ -190,6 +195,12 @@ class CommitLog:
         assert self.log_end <= log_end <= self.segments[-1].end, (self.log_end, log_end)
         self.log_end = log_end
         self.allocate_ahead()
+
+    def end_raw(self) -> None:
+        """No thread writes any more."""
+        if self._filling is not None:
+            self._filling.read_ahead(True)
+            self._filling = None
 
     def begin_at(self, physical_offset: int) -> None:
         """Make an empty log begin in the file that holds `physical_offset`."""

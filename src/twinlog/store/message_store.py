@@ -192,6 +192,10 @@ class MessageStore(StoreReader):
         """Take in what was written to the last `raw_room`, up to this offset."""
         self.commit_log.raw_written(log_end)
 
+    def end_raw(self) -> None:
+        """The thread wants no more room."""
+        self.commit_log.end_raw()
+
     def dispatch_pending(self, on_checked: Callable[[], None] = lambda: None) -> int:
         """Tell queues, index and listeners about new records; returns how many. Cheap when there are none.
 

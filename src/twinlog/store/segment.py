@@ -132,6 +132,10 @@ class Segment:
             if end == self.size:
                 self._populated = 0
 
+    def read_ahead(self, wanted: bool) -> None:
+        """Whether a page fault should bring in what follows the page. Behind the log's end that is only zeros."""
+        self.map.madvise(mmap.MADV_NORMAL if wanted else mmap.MADV_RANDOM)
+
     def data_ranges(self, position: int) -> list[tuple[int, int]]:
         """The ranges from `position` on that may hold something other than zeros."""
         ranges = []
