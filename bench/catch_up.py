@@ -22,6 +22,7 @@ from pathlib import Path
 from tests.interop.java_rocketmq import Broker
 from tests.interop.twinlog_servers import Twinlog
 
+from bench.ballast import Ballast
 from bench.load import ask, connect
 from bench.servers import running
 from twinlog.wire.command import Command, decode_command, encode_command
@@ -40,6 +41,10 @@ class Stores:
     whole: Path
     beginning: Path
     messages: int
+
+    @property
+    def bytes(self) -> int:
+        return sum(path.stat().st_size for path in (self.whole / "commitlog").iterdir())
 
 
 def make_stores(home: Path, body: int, megabytes: int, load: Callable[..., dict]) -> Stores:
@@ -66,14 +71,15 @@ def measure(home: Path, stores: Stores, master: str, replica: str) -> float:
         running_master = running(master, home / "master", names.address, brokerRole="ASYNC_MASTER", **CONF)
         stack.enter_context(running_master)
         os.sync()
-        second = running(replica, home / "replica", names.address, brokerRole="SLAVE", brokerId="1", **CONF)
-        broker, _ = stack.enter_context(second)
-        rate = _watch(broker, stores.messages)
+        with Ballast(stores.bytes) as ballast:
+            second = running(replica, home / "replica", names.address, brokerRole="SLAVE", brokerId="1", **CONF)
+            broker, _ = stack.enter_context(second)
+            rate = _watch(broker, stores.messages, ballast)
     shutil.rmtree(home, ignore_errors=True)
     return rate
 
 
-def _watch(broker: Broker, messages: int) -> float:
+def _watch(broker: Broker, messages: int, ballast: Ballast) -> float:
     """MB/s from the first growth that is seen until the queue is complete."""
     with connect(broker.address) as connected:
         first_end = last_end = _log_end(connected)
@@ -85,6 +91,7 @@ def _watch(broker: Broker, messages: int) -> float:
                 begun = now
                 time.sleep(0.01)
                 continue
+            ballast.release(last_end - first_end)
             if _queue_end(connected) >= messages:
                 return (last_end - first_end) / (time.perf_counter() - begun) / 1e6
             time.sleep(0.03)  # asking costs the replica time, too
@@ -134,18 +141,18 @@ def _copy(source: Path, target: Path) -> None:
 def raw_copy(home: Path, stores: Stores) -> float:
     """MB/s of the same log by sendfile to a socket and from there into a preallocated file, two processes.
 
-    Its source is copied and synced just as a master's store is, so that both begin with the same page cache.
+    Its source is copied and synced just as a master's store is, and its memory is at hand just as a replica's.
     """
     _copy(stores.whole / "commitlog", home / "source")
     os.sync()
-    time.sleep(3)  # about what the start of two brokers takes
     files = sorted((home / "source").iterdir())
-    size = sum(path.stat().st_size for path in files)
-    with socket.create_server(("127.0.0.1", 0)) as server:
+    size = stores.bytes
+    with Ballast(size) as ballast, socket.create_server(("127.0.0.1", 0)) as server:
         command = [sys.executable, "-c", _RECEIVER, str(server.getsockname()[1]), str(home / "target"), str(size)]
         child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         connected, _ = server.accept()
         with connected:
+            ballast.release(size)
             for path in files:
                 with path.open("rb") as file:
                     connected.sendfile(file)
