@@ -28,6 +28,7 @@ from twinlog.store.message_store import MessageStore
 
 _RECEIVE_BYTES = 1024 * 1024
 _TURN_BYTES_MAX = 4 * 1024 * 1024  # appended per turn of the loop, before pulls get their turn
+_BULK_RECEIVE_BYTES = 4 * 1024 * 1024  # at once: the thread needs the interpreter's lock after each call
 _BULK_BYTES = 8 * 1024 * 1024  # received by the thread for each turn of the loop
 _FAR_BEHIND_BYTES = 2 * _BULK_BYTES  # with so much to come the thread is worth its while
 _BULK_PATIENCE = (0).to_bytes(8, "little") + (20_000).to_bytes(8, "little")  # a timeval: 20 ms
@@ -148,10 +149,10 @@ class MasterFeed:
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _BULK_PATIENCE)
             self._socket.setblocking(True)
-            received, more = 0, True
+            received, more, buffer = 0, True, memoryview(bytearray(_BULK_RECEIVE_BYTES))
             while more:
                 room = self._store.raw_room(_BULK_BYTES)
-                self._receiving = self._thread.submit(self._receive, room)
+                self._receiving = self._thread.submit(self._receive, room, buffer)
                 self._dispatch(received)
                 taken = await asyncio.wrap_future(self._receiving)
                 self._receiving = None
@@ -166,23 +167,23 @@ class MasterFeed:
             self._store.end_raw()
             self._catching_up = None
 
-    def _receive(self, room: RawRoom) -> int:
+    def _receive(self, room: RawRoom, buffer: memoryview) -> int:
         """Fill `room`, which nobody else writes to; returns the bytes received, fewer when no more came in time.
 
         Runs in the thread. Of the link, the loop meanwhile touches only what concerns reports.
         """
-        at, left, view = room.position, room.size, memoryview(self._buffer)
+        at, left = room.position, room.size
         # Waiting for a full buffer is safe only if the master need not hear from us before it sends that much.
         flags = socket.MSG_WAITALL if self._backlog() >= room.size else socket.MSG_DONTWAIT
         while left:
-            wanted = min(left, _RECEIVE_BYTES)
+            wanted = min(left, len(buffer))
             try:
-                count = self._socket.recv_into(view, wanted, flags)
+                count = self._socket.recv_into(buffer, wanted, flags)
             except BlockingIOError:
                 break
             if count == 0:
                 raise ConnectionError("the master closed the connection")
-            parts = [append.data for append in self._link.receive(view[:count], self._clock_ms())]
+            parts = [append.data for append in self._link.receive(buffer[:count], self._clock_ms())]
             at += room.write(parts, at)
             left -= count
             if count < wanted:

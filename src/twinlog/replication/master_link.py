@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from twinlog.replication.errors import ReportError
-from twinlog.replication.transfer import REPORT, encode_head, pass_number
+from twinlog.replication.transfer import REPORT, TRANSFER_BYTES_MAX, encode_head, pass_number
 from twinlog.settings.replication import ReplicationSettings
 
 
@@ -52,6 +52,7 @@ class MasterLink:
     def __init__(self, settings: ReplicationSettings, now_ms: int, *, whole_history: bool = False) -> None:
         self._settings = settings
         self.whole_history = whole_history
+        self.batches_at_once = 1
         self._words = b""
         self._heard_ms = now_ms
         self._wrote_ms = now_ms
@@ -141,7 +142,7 @@ class MasterLink:
         """Bytes for the next transfer: within one segment, the batch size, and the second's allowance."""
         segment_end = self.next_offset - self.next_offset % log.segment_bytes + log.segment_bytes
         size = min(log.end, segment_end) - self.next_offset
-        size = min(size, self._settings.batch_bytes_max)
+        size = min(size, self._settings.batch_bytes_max * self.batches_at_once, TRANSFER_BYTES_MAX)
         if self._settings.flow_control and size > 0:
             if now_ms - self._window_ms >= 1000:
                 self._window_ms, self._window_bytes = now_ms, 0

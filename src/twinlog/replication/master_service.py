@@ -26,6 +26,7 @@ from twinlog.telemetry.log import get_logger
 log = get_logger(__name__)
 _SEND_BYTES_MAX = 1024 * 1024  # per turn of the loop and replica, so that sends are not kept waiting
 _COPIED_BYTES_MAX = 16 * 1024  # up to here one call with a copy is cheaper than a call for the head and a sendfile
+_BATCHES_AT_ONCE = 4  # a Twinlog replica that is behind takes them a tenth faster, a Java replica more slowly
 _TICK_SECONDS = 0.5
 
 
@@ -302,6 +303,7 @@ class _Link:
             self._guest = self._service.passes.redeem(self._link.pass_number, self._clock_ms())
             self._row.identity, self._row.observer = self._guest.identity, self._guest.observer
             self._link.whole_history = self._guest.whole_history
+            self._link.batches_at_once = _BATCHES_AT_ONCE
             self._link.receive(b"", self._view(), self._clock_ms())
 
     def _update_row(self) -> None:

@@ -18,7 +18,8 @@ class ReplicationSettings:
     master_address: str | None = conf("haMasterAddress", None, check=check_address, updatable=True)
     heartbeat_ms: int = conf("haSendHeartbeatInterval", 5_000, minimum=1, updatable=True)
     silence_ms_max: int = conf("haHousekeepingInterval", 20_000, minimum=1, updatable=True)
-    # Java: 32 KiB, and one report for each. A Java replica reads into a buffer of 4 MiB, so this is safe for it too.
+    # Java: 32 KiB, and one report for each. A Java replica reads into a buffer of 4 MiB, so this is safe for it too;
+    # a Twinlog replica gets four at once.
     batch_bytes_max: int = conf("haTransferBatchSize", 128 * 1024, minimum=1, maximum=4 * MIB - 13, updatable=True)
     flow_control: bool = conf("haFlowControlEnable", False, updatable=True)
     bytes_per_second_max: int = conf("maxHaTransferByteInSecond", 100 * MIB, bits=64, minimum=1, updatable=True)
