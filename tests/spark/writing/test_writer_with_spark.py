@@ -4,7 +4,6 @@ import time
 from pathlib import Path
 
 import pytest
-from pyspark import TaskContext
 from pyspark.errors import AnalysisException, PySparkException
 from tests.spark.topics import numbers
 from tests.spark.writing.written import rows_of, task
@@ -88,7 +87,7 @@ def test_a_number_as_body_is_refused_with_the_cast_that_works(spark, make_topic)
 
 
 def failing_once(marker: Path, topic):
-    """A function over Arrow batches that fails in the middle of partition 0, in the first attempt of its task."""
+    """A function over Arrow batches of one task that fails once rows of its first attempt are stored."""
     options, queues = task(topic)._options.cluster, [topic.queue(n) for n in range(3)]
 
     def run(batches):
@@ -96,7 +95,7 @@ def failing_once(marker: Path, topic):
         for batch in batches:
             yield batch
             seen += batch.num_rows
-            if seen > 2000 and TaskContext.get().partitionId() == 0 and not marker.exists():
+            if seen > 4000 and not marker.exists():
                 end = time.monotonic() + 30
                 while not (stored := sum(Cluster(options).max_offsets(queues).values())) and time.monotonic() < end:
                     time.sleep(0.05)
@@ -107,8 +106,8 @@ def failing_once(marker: Path, topic):
 
 
 def numbered_frame(spark, count: int):
-    """Rows large enough that Spark does not keep them all back in its buffers."""
-    return spark.range(0, count, 1, 2).selectExpr("concat(id, ' ', repeat('x', 500)) body")
+    """Rows of one task, large enough that Spark does not keep them all back in its buffers."""
+    return spark.range(0, count, 1, 1).selectExpr("concat(id, ' ', repeat('x', 1000)) body")
 
 
 @pytest.mark.parametrize("idempotent", [False, True])
