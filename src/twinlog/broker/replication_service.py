@@ -117,8 +117,7 @@ class ReplicationService:
     def demand(self, end: int) -> Demand:
         """What the record that ends at `end` needs of the replicas."""
         ctx, settings = self._ctx, self._ctx.conf.replication
-        needed = replicas_needed(ctx.settings.broker_role, settings.in_sync_replicas)
-        log_end = ctx.store.log_end
+        needed, log_end = self.replicas_needed, ctx.store.log_end
         if needed == 0 or self.master.acks.safe_end(needed, log_end) >= end:
             return Demand.NOTHING
         near = self.master.acks.in_sync(end, settings.gap_bytes_max)
@@ -146,7 +145,7 @@ class ReplicationService:
     def _announce_demand(self) -> None:
         role, given = self._ctx.settings.broker_role, self._ctx.conf.replication.in_sync_replicas
         if role == "SYNC_MASTER":
-            needed = replicas_needed(role, given)
+            needed = self.replicas_needed
             why = "inSyncReplicas is not set" if given is None else f"inSyncReplicas={given} counts the master"
             log.info("a send is acknowledged when replicas hold it", replicas=needed, because=why)
 
