@@ -44,6 +44,13 @@ def test_a_replica_needs_an_id_above_0():
         load("brokerRole=SLAVE")
 
 
+def test_some_directory_takes_new_segments():
+    text = "storePathCommitLog=/a,/b\nreadOnlyCommitLogStorePaths=/b"
+    assert load(text).store.commit_log_dirs == ("/a", "/b")
+    with pytest.raises(SettingsError, match=r"broker.conf:2: readOnlyCommitLogStorePaths=/b,/a leaves no directory"):
+        load(text + ",/a")
+
+
 def test_a_replica_serves_less_from_memory_unless_told_otherwise():
     assert load("brokerRole=SLAVE\nbrokerId=1").store.memory_percent == 30
     assert load("brokerRole=SLAVE\nbrokerId=1\naccessMessageInMemoryMaxRatio=50").store.memory_percent == 50

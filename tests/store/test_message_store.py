@@ -1,45 +1,12 @@
 """The facade: what was appended can be read, survives a close, and refuses when it must."""
 
 import pytest
+from tests.store.store_at import NOW, SEGMENT, bodies, draft, fill, open_store
 
-from twinlog.settings.store import StoreSettings
-from twinlog.store.append import Draft, PutStatus
-from twinlog.store.errors import StoreLocked
-from twinlog.store.message_store import MessageStore
+from twinlog.store.append import PutStatus
+from twinlog.store.errors import StoreError, StoreLocked
 from twinlog.store.read import ReadStatus
 from twinlog.wire.message import decode_messages
-
-NOW = 1_700_000_000_000
-
-
-def settings_at(path, **changes):
-    small = {
-        "root_dir": str(path / "store"),
-        "segment_bytes": 64 * 1024,
-        "queue_file_bytes_given": 20_000,
-        "batch_queue_file_bytes": 46_000,
-        "index_slots": 100,
-        "index_entries": 400,
-    }
-    return StoreSettings(**small | changes)
-
-
-def open_store(path, **options):
-    changes = options.pop("settings", {})
-    return MessageStore.open(settings_at(path, **changes), **{"clock_ms": lambda: NOW} | options)
-
-
-def draft(number=0, topic="TopicA", queue_id=0, **more):
-    properties = f"KEYS\x01key-{number}\x02UNIQ_KEY\x01ID{number:030d}\x02TAGS\x01tag\x02".encode()
-    return Draft(topic, queue_id, b"body %d" % number, properties, **more)
-
-
-def bodies(store, topic="TopicA", queue_id=0, queue_offset=0):
-    found = []
-    while (result := store.read(topic, queue_id, queue_offset, count_max=32)).status is ReadStatus.FOUND:
-        found += [one.body for buffer in result.buffers for one in decode_messages(buffer)]
-        queue_offset = result.next_offset
-    return found
 
 
 def test_a_message_is_read_as_soon_as_it_is_dispatched(tmp_path):
@@ -79,7 +46,7 @@ def test_a_closed_store_opens_clean_with_everything_in_it(tmp_path, count):
 
 def test_a_clean_close_leaves_no_segment_that_was_never_used(tmp_path):
     with open_store(tmp_path) as store:
-        while store.log_end < 40 * 1024:
+        while store.log_end < SEGMENT * 5 // 8:
             store.append(draft())
     assert [path.name for path in sorted((tmp_path / "store" / "commitlog").iterdir())] == ["0" * 20]
 
@@ -122,12 +89,51 @@ def test_a_deleted_topic_starts_again_at_offset_zero(tmp_path):
         assert bodies(store) == [b"body 9"]
 
 
+def test_with_read_uncommitted_a_message_is_visible_before_it_is_on_disk(tmp_path):
+    with open_store(tmp_path, settings={"flush_disk_type": "SYNC_FLUSH", "read_uncommitted": True}) as store:
+        store.append(draft(0))
+        assert store.dispatch_pending() == 1
+        assert bodies(store) == [b"body 0"]
+
+
 def test_several_log_directories_share_the_segments(tmp_path):
     places = f"{tmp_path}/a,{tmp_path}/b"
-    changes = {"commit_log_dir_given": places}
+    changes = {"commit_log_dirs_given": places}
     with open_store(tmp_path, settings=changes) as store:
         for number in range(1500):
             store.append(draft(number))
     assert len(list((tmp_path / "a").iterdir())) >= 2 and len(list((tmp_path / "b").iterdir())) >= 1
     with open_store(tmp_path, settings=changes) as store:
         assert len(bodies(store)) == 1500
+
+
+def test_a_read_only_log_directory_is_read_and_gets_no_new_segments(tmp_path):
+    with open_store(tmp_path, settings={"commit_log_dirs_given": f"{tmp_path}/old"}) as store:
+        for number in range(100):
+            store.append(draft(number))
+    before = sorted((tmp_path / "old").iterdir())
+    changes = {"commit_log_dirs_given": f"{tmp_path}/new,{tmp_path}/old", "read_only_dirs_given": f"{tmp_path}/old"}
+    with open_store(tmp_path, settings=changes) as store:
+        for number in range(100, 400):
+            store.append(draft(number))
+    assert sorted((tmp_path / "old").iterdir()) == before and list((tmp_path / "new").iterdir())
+    with open_store(tmp_path, settings=changes) as store:
+        assert len(bodies(store)) == 400
+
+
+def test_a_log_that_ends_in_a_file_nobody_may_write_is_refused_with_the_file_named(tmp_path, monkeypatch):
+    with open_store(tmp_path, settings={"commit_log_dirs_given": f"{tmp_path}/old"}) as store:
+        store.append(draft(0))
+    changes = {"commit_log_dirs_given": f"{tmp_path}/new", "read_only_dirs_given": f"{tmp_path}/old"}
+    monkeypatch.setattr("os.access", lambda path, mode: False)  # as on a disk that is mounted read-only
+    with pytest.raises(StoreError, match=r"old/0{20} .* read-only: move it to a directory of storePathCommitLog"):
+        open_store(tmp_path, settings=changes)
+
+
+def test_segments_that_cannot_be_deleted_keep_those_after_them(tmp_path, monkeypatch):
+    with open_store(tmp_path) as store:
+        fill(store, 400)
+        store.flush()
+        monkeypatch.setattr("os.access", lambda path, mode: False)
+        assert store.commit_log.drop_oldest() is None
+        assert store.log_start == 0

@@ -113,8 +113,7 @@ def earliest_message_ms(ctx: BrokerContext) -> int:
 
 def _disks(ctx: BrokerContext) -> dict[str, str]:
     settings = ctx.conf.store
-    directories = [part.strip() for part in settings.commit_log_dir.split(",")]
-    usage = {path: shutil.disk_usage(path) for path in directories if os.path.isdir(path)}
+    usage = {path: shutil.disk_usage(path) for path in settings.commit_log_dirs if os.path.isdir(path)}
     total, free = sum(one.total for one in usage.values()), sum(one.free for one in usage.values())
     ratios = {f"commitLogDiskRatio_{path}": str(_used(path)) for path in usage}
     return {

@@ -289,7 +289,7 @@ def illegal_remark(body_bytes_max: int) -> str:
 def unavailable_remark(ctx: BrokerContext) -> str:
     settings = ctx.conf.store
     directories = (
-        settings.commit_log_dir.split(",")[0],
+        settings.commit_log_dirs[0],
         f"{settings.root_dir}/consumequeue",
         f"{settings.root_dir}/index",
     )

@@ -61,8 +61,7 @@ def rejoin(
 def plan_cut(settings: StoreSettings, cut: int) -> tuple[int, int]:
     """(where the log ends now, records behind the cut); CutRefused when no record begins at `cut`."""
     root = Path(settings.root_dir)
-    places = [Path(part.strip()) for part in (settings.commit_log_dir_given or "").split(",") if part.strip()]
-    with OfflineStore(root, commit_log_dirs=places) as store:
+    with OfflineStore(root, commit_log_dirs=[Path(part) for part in settings.commit_log_dirs]) as store:
         if store.is_live:
             raise CutRefused(f"{root} is in use by a running broker; stop it first")
         log = store.commit_log
@@ -112,7 +111,7 @@ def _settings(directory: Path | None, config: Path | None) -> StoreSettings:
         settings = dataclasses.replace(settings, root_dir=str(directory))
     root = Path(settings.root_dir)
     sizes = {
-        "segment_bytes": max(_file_size(Path(part.strip()), 1) for part in settings.commit_log_dir.split(",")),
+        "segment_bytes": max(_file_size(Path(part), 1) for part in settings.commit_log_dirs),
         "queue_file_bytes_given": _file_size(root / "consumequeue", 3),
         "batch_queue_file_bytes": _file_size(root / "batchconsumequeue", 3),
     }

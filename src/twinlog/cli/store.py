@@ -6,6 +6,7 @@ Nothing is changed.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import sys
 from collections.abc import Iterator
@@ -143,11 +144,10 @@ def _open(directory: Path, config: Path | None) -> OfflineStore:
     try:
         if config is None:
             return OfflineStore(directory)
-        settings = load_broker_conf(config).store
-        places = [Path(part.strip()) for part in (settings.commit_log_dir_given or "").split(",") if part.strip()]
+        settings = dataclasses.replace(load_broker_conf(config).store, root_dir=str(directory))
         return OfflineStore(
             directory,
-            commit_log_dirs=places,
+            commit_log_dirs=[Path(part) for part in settings.commit_log_dirs],
             index_slots=settings.index_slots,
             index_entries=settings.index_entries,
         )

@@ -82,6 +82,10 @@ def settle(
             store = dataclasses.replace(store, memory_percent=percent)
     else:
         broker = dataclasses.replace(broker, broker_id=0)  # Java: a master's id is 0 whatever the file says
+    if not set(store.commit_log_dirs) - set(store.read_only_dirs):
+        line = (lines or {}).get("readOnlyCommitLogStorePaths", 1)
+        problem = f"readOnlyCommitLogStorePaths={store.read_only_dirs_given} leaves no directory for new segments"
+        raise SettingsError(f"{place(source, line)}: {problem}; name one more in storePathCommitLog")
     if "haListenPort" not in given or replication.listen_port == 0:
         # Port 0 means any free port, for both.
         port = broker.listen_port + 1 if broker.listen_port else 0

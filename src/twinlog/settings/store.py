@@ -19,7 +19,8 @@ class StoreSettings:
 
     # Files
     root_dir: str = conf("storePathRootDir", factory=lambda: os.path.expanduser("~/store"))
-    commit_log_dir_given: str | None = conf("storePathCommitLog", None)
+    commit_log_dirs_given: str | None = conf("storePathCommitLog", None)  # one, or several separated by commas
+    read_only_dirs_given: str = conf("readOnlyCommitLogStorePaths", "")  # segments are there, new ones go elsewhere
     segment_bytes: int = conf("mappedFileSizeCommitLog", 1024 * MIB, old=["mapedFileSizeCommitLog"], minimum=1024)
     queue_file_bytes_given: int = conf(
         "mappedFileSizeConsumeQueue", 300_000 * _QUEUE_UNIT_BYTES, old=["mapedFileSizeConsumeQueue"], minimum=1
@@ -43,6 +44,7 @@ class StoreSettings:
     queue_flush_thorough_interval_ms: int = conf("flushConsumeQueueThoroughInterval", 60_000, minimum=1, updatable=True)
     sync_flush_timeout_ms: int = conf("syncFlushTimeout", 5_000, minimum=1, updatable=True)
     message_bytes_max: int = conf("maxMessageSize", 4 * MIB, minimum=1, maximum=15 * MIB, updatable=True)
+    read_uncommitted: bool = conf("readUnCommitted", False, updatable=True)  # SYNC_FLUSH: read before it is on disk
     property_crc_enabled: bool = conf("enabledAppendPropCRC", False)
     property_crc_forced: bool = conf("forceVerifyPropCRC", False)
     long_topics_enabled: bool = conf("autoMessageVersionOnTopicLen", True)
@@ -78,10 +80,21 @@ class StoreSettings:
     timer_delay_seconds_max: int = conf("timerMaxDelaySec", 3 * 24 * 3600, minimum=1, updatable=True)
 
     @property
-    def commit_log_dir(self) -> str:
-        return self.commit_log_dir_given or os.path.join(self.root_dir, "commitlog")
+    def commit_log_dirs(self) -> tuple[str, ...]:
+        """Where segments may be, those that get no new ones too."""
+        named = _split(self.commit_log_dirs_given or "") or (os.path.join(self.root_dir, "commitlog"),)
+        return tuple(dict.fromkeys((*named, *self.read_only_dirs)))
+
+    @property
+    def read_only_dirs(self) -> tuple[str, ...]:
+        """Where no new segment may be made."""
+        return _split(self.read_only_dirs_given)
 
     @property
     def queue_file_bytes(self) -> int:
         """Rounded up to whole 20-byte units, as Java does."""
         return -(-self.queue_file_bytes_given // _QUEUE_UNIT_BYTES) * _QUEUE_UNIT_BYTES
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())

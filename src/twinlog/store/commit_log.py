@@ -8,7 +8,8 @@ One thread (the event loop's) writes; any thread may read or call `flush`. `flus
 half of the last one is used, and disappears at a clean close if it was never needed.
 
 With several directories in storePathCommitLog, segment number n goes to directory n mod count, skipping
-directories whose disk is too full; reading finds the files wherever they are.
+directories whose disk is too full; reading finds the files wherever they are. readOnlyCommitLogStorePaths get no new
+segments; those in them are read, go on to be filled, and expire like all others as far as their disk lets them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from twinlog.store.errors import ForeignFile, OffsetGap, SegmentGap, StoreClosed
+from twinlog.store.errors import ForeignFile, OffsetGap, ReadOnlySegment, SegmentGap, StoreClosed
 from twinlog.store.file_ops import FILE_OPS, FileOps
 from twinlog.store.segment import SEGMENT_NAME, Segment
 from twinlog.wire.message import MAGIC_BLANK
@@ -68,7 +69,7 @@ class CommitLog:
         ops: FileOps = FILE_OPS,
     ) -> None:
         self.directories = list(directories)
-        self.read_only_directories = list(read_only_directories)
+        self._read_only_directories = list(read_only_directories)  # some of `directories`
         self.segment_size = segment_size
         self.writable = writable
         self.segments: list[Segment] = []
@@ -85,18 +86,23 @@ class CommitLog:
 
     def load(self) -> None:
         """Open every segment file; until recovery says otherwise, all of them count as full."""
-        paths = sorted(_segment_paths([*self.directories, *self.read_only_directories]), key=lambda path: path.name)
+        paths = sorted(_segment_paths(self.directories), key=lambda path: path.name)
         if paths and paths[-1].stat().st_size == 0:  # a file whose allocation never happened
             empty = paths.pop()
             if self.writable:
                 self._ops.remove(empty)
         for path in paths:
-            writable = self.writable and path.parent not in self.read_only_directories
+            writable = self.writable and (path.parent not in self._read_only_directories or os.access(path, os.W_OK))
             segment = Segment.open(path, self.segment_size, writable=writable, ops=self._ops)
             if self.segments and self.segments[-1].end != segment.base:
                 raise SegmentGap(ends=self.segments[-1].end, next_begins=segment.base)
             self._add(segment)
         self.log_end = self.flushed_end = self.segments[-1].end if self.segments else 0
+
+    def check_end(self) -> None:
+        """Refuse a log that ends in a file which cannot be written: every send would fail."""
+        if self.segments and self.log_end < self.segments[-1].end and not self.segments[-1].writable:
+            raise ReadOnlySegment(self.segments[-1].path)
 
     @property
     def log_start(self) -> int:
@@ -242,6 +248,8 @@ class CommitLog:
         """Delete the oldest segment; never the last one, nor one that a flush may be working on."""
         if len(self.segments) < 2 or self.segments[0].end > self.flushed_end:
             return None
+        if not os.access(self.segments[0].path.parent, os.W_OK):  # what stays on disk must not leave a gap behind it
+            return None
         segment = self.segments.pop(0)
         del self._bases[0]
         segment.close()
@@ -301,8 +309,8 @@ class CommitLog:
         return Segment.create(directory, base, self.segment_size, self._ops)
 
     def _choose_directory(self, number: int) -> Path:
-        usable = [path for path in self.directories if disk_used_ratio(path) <= self._disk_ratio_max]
-        candidates = usable or self.directories
+        writable = [path for path in self.directories if path not in self._read_only_directories]
+        candidates = [path for path in writable if disk_used_ratio(path) <= self._disk_ratio_max] or writable
         return candidates[number % len(candidates)]
 
     def _add(self, segment: Segment) -> None:

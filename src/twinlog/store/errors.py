@@ -33,6 +33,16 @@ class ForeignFile(StoreError):
         super().__init__(f"{path} is not a segment (20 digits): move it out of the segment directory")
 
 
+class ReadOnlySegment(StoreError):
+    """A segment has to be written to, and its disk does not let us."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path} must be written to, as the log ends in it or it is damaged, and is read-only: "
+            f"move it to a directory of storePathCommitLog"
+        )
+
+
 class SegmentGap(StoreError):
     """Two neighbouring segment files do not touch."""
 

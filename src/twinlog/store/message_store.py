@@ -210,7 +210,7 @@ class MessageStore(StoreReader):
         batch = self._appender.pending
         if not batch:
             return 0
-        if self.settings.flush_disk_type == "SYNC_FLUSH":
+        if self.settings.flush_disk_type == "SYNC_FLUSH" and not self.settings.read_uncommitted:
             # A consumer must not see what a crash could still take back.
             durable = bisect_right(batch, self.commit_log.flushed_end, key=_request_end)
             self._appender.pending = batch[durable:]
@@ -415,6 +415,7 @@ class MessageStore(StoreReader):
             on_damage=self._on_damage,
             ops=self._ops,
         ).run()
+        self.commit_log.check_end()
         set_abort_marker(self.root, self._ops)
         self.checkpoint.confirm_offset = max(0, self.report.last_record)
         self.last_record_offset = self.report.last_record if self.report.last_record >= 0 else None

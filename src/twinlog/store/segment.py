@@ -16,7 +16,7 @@ import os
 import re
 from pathlib import Path
 
-from twinlog.store.errors import AllocationFailed, FlushFailed, ForeignFile, SegmentSizeMismatch
+from twinlog.store.errors import AllocationFailed, FlushFailed, ForeignFile, ReadOnlySegment, SegmentSizeMismatch
 from twinlog.store.file_ops import FILE_OPS, FileOps
 
 SEGMENT_NAME = re.compile(r"[0-9]{20}\Z")
@@ -97,6 +97,8 @@ class Segment:
 
     def secure(self) -> None:
         """Allocate missing blocks, before the segment is written to."""
+        if not self.writable:
+            raise ReadOnlySegment(self.path)
         try:
             self._ops.secure(self.descriptor, self.size)
         except OSError as error:

@@ -40,8 +40,9 @@ class StoreReader:
         self.settings = settings
         self.root = Path(settings.root_dir)
         self.commit_log = CommitLog(
-            [Path(part.strip()) for part in settings.commit_log_dir.split(",")],
+            [Path(part) for part in settings.commit_log_dirs],
             settings.segment_bytes,
+            read_only_directories=[Path(part) for part in settings.read_only_dirs],
             disk_ratio_max=settings.disk_percent_forcible / 100,
             ops=ops,
         )
