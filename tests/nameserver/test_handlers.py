@@ -335,6 +335,16 @@ class TestAdministration:
         assert desk.handlers.conf.nameserver.order_topics_in_routes
         assert desk.path.read_text() == "# mine\norderMessageEnable=true\n"
 
+    def test_the_rest_of_a_file_in_latin_1_survives_an_update(self, tmp_path):
+        desk = Desk(tmp_path)
+        desk.path.write_bytes(b"# f\xfcr uns\n")
+        assert desk.ask(318, body=b"orderMessageEnable=true").code == 0
+        assert desk.path.read_text() == "# f\u00fcr uns\norderMessageEnable=true\n"
+
+    def test_keys_that_nothing_reads_are_named_in_the_log(self, desk, caplog):
+        desk.ask(318, body=b"serverWorkerThreads=3")
+        assert "serverWorkerThreads" in caplog.text
+
     @pytest.mark.parametrize("key", ["configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"])
     def test_black_listed_settings_are_refused(self, desk, key):
         answer = desk.ask(318, body=f"orderMessageEnable=true\n{key}=/etc/x".encode())

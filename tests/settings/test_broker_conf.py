@@ -163,6 +163,20 @@ def test_an_update_cannot_move_the_store():
         plan_broker_update(load(""), "storePathRootDir=/etc")
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "messageIndexEnable=false",
+        "defaultTopicQueueNums=3",
+        "consumerOffsetUpdateVersionStep=3",
+        "delayOffsetUpdateVersionStep=3",
+    ],
+)
+def test_what_is_read_only_at_the_start_is_no_update(line):
+    with pytest.raises(UpdateRefused, match=f"{line}: only a restart changes this"):
+        plan_broker_update(load(""), line)
+
+
 def test_a_bad_value_in_an_update_changes_nothing():
     with pytest.raises(SettingsError, match="update:1: brokerPermission=9 is outside 0 to 7"):
         plan_broker_update(load(""), "brokerPermission=9")

@@ -1,5 +1,7 @@
 """The facade: what was appended can be read, survives a close, and refuses when it must."""
 
+import dataclasses
+
 import pytest
 from tests.store.store_at import NOW, SEGMENT, bodies, draft, fill, open_store
 
@@ -105,6 +107,14 @@ def test_several_log_directories_share_the_segments(tmp_path):
     assert len(list((tmp_path / "a").iterdir())) >= 2 and len(list((tmp_path / "b").iterdir())) >= 1
     with open_store(tmp_path, settings=changes) as store:
         assert len(bodies(store)) == 1500
+
+
+def test_a_disk_that_became_too_full_by_a_new_limit_gets_no_more_segments(tmp_path, monkeypatch):
+    monkeypatch.setattr("twinlog.store.commit_log.disk_used_ratio", lambda path: 0.5 if path.name == "a" else 0.1)
+    with open_store(tmp_path, settings={"commit_log_dirs_given": f"{tmp_path}/a,{tmp_path}/b"}) as store:
+        store.update_settings(dataclasses.replace(store.settings, disk_percent_forcible=40))
+        fill(store, 200)
+        assert {segment.path.parent.name for segment in store.commit_log.segments} == {"b"}
 
 
 def test_a_read_only_log_directory_is_read_and_gets_no_new_segments(tmp_path):

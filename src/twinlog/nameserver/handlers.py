@@ -23,6 +23,7 @@ from twinlog.nameserver.route_table import (
 )
 from twinlog.net.connection import Handler, Request
 from twinlog.net.errors import RequestRefused
+from twinlog.settings.broker_conf import read_text
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.nameserver_conf import NameServerConf
 from twinlog.settings.properties import format_properties, replace_values
@@ -310,6 +311,8 @@ class NameServerHandlers:
             raise RequestRefused(ResponseCode.NO_PERMISSION, str(refusal)) from refusal
         except (SettingsError, UnicodeDecodeError) as problem:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(problem)) from problem
+        if update.ignored:
+            log.warning("an update names keys that nothing reads", keys=",".join(update.ignored))
         if update.changed:
             self._write_config(update.changed)
             self.conf = dataclasses.replace(self.conf, nameserver=update.settings)
@@ -319,9 +322,9 @@ class NameServerHandlers:
     def _write_config(self, changed: Mapping[str, str]) -> None:
         path = pathlib.Path(self.conf.nameserver.config_path)
         try:
-            text = path.read_text() if path.exists() else ""
+            text = read_text(path) if path.exists() else ""
             replace_file(path, replace_values(text, changed).encode())
-        except OSError as error:
+        except (OSError, SettingsError) as error:
             raise NameServerError(f"settings cannot be written to {path}: {error}; nothing was changed") from error
 
 

@@ -21,7 +21,6 @@ from twinlog.telemetry.metrics import Metrics
 from twinlog.wire.codes import RequestCode
 
 log = get_logger(__name__)
-_NOTICE_TIMEOUT_MS = 300
 
 
 def wall_clock_ms() -> int:
@@ -95,7 +94,8 @@ class NameServerService:
             self.handlers.unregister(left, "its connection closed")
 
     async def _send_notices(self) -> None:
-        pool = ConnectionPool(tls=client_context(self._conf.net.tls), connect_timeout_ms=_NOTICE_TIMEOUT_MS)
+        net = self._conf.net
+        pool = ConnectionPool(tls=client_context(net.tls), connect_timeout_ms=net.connect_timeout_ms)
         try:
             while True:
                 notice = await self._notices.get()

@@ -43,7 +43,7 @@ class BrokerSettings:
 
     # Topics and groups
     topics_auto_created: bool = conf("autoCreateTopicEnable", True, updatable=True)
-    default_topic_queues: int = conf("defaultTopicQueueNums", 8, minimum=1, maximum=65536, updatable=True)
+    default_topic_queues: int = conf("defaultTopicQueueNums", 8, minimum=1, maximum=65536)
     groups_auto_created: bool = conf("autoCreateSubscriptionGroup", True, updatable=True)
     cluster_topic: bool = conf("clusterTopicEnable", True)
     broker_topic: bool = conf("brokerTopicEnable", True)
@@ -78,8 +78,8 @@ class BrokerSettings:
 
     # Metadata files and their versions
     offset_flush_interval_ms: int = conf("flushConsumerOffsetInterval", 5_000, minimum=1)
-    offset_version_step: int = conf("consumerOffsetUpdateVersionStep", 500, bits=64, minimum=1, updatable=True)
-    delay_offset_version_step: int = conf("delayOffsetUpdateVersionStep", 200, bits=64, minimum=1, updatable=True)
+    offset_version_step: int = conf("consumerOffsetUpdateVersionStep", 500, bits=64, minimum=1)
+    delay_offset_version_step: int = conf("delayOffsetUpdateVersionStep", 200, bits=64, minimum=1)
     metadata_split: bool = conf("enableSplitMetadata", True, updatable=True)
     metadata_split_rows: int = conf("splitMetadataSize", 2_000, minimum=1, updatable=True)
 

@@ -28,7 +28,7 @@ class StoreSettings:
     batch_queue_file_bytes: int = conf("mapperFileSizeBatchConsumeQueue", 300_000 * 46, minimum=46)
     queue_ext_enabled: bool = conf("enableConsumeQueueExt", False)
     queue_ext_file_bytes: int = conf("mappedFileSizeConsumeQueueExt", 48 * MIB, minimum=1024)
-    index_enabled: bool = conf("messageIndexEnable", True, updatable=True)
+    index_enabled: bool = conf("messageIndexEnable", True)
     index_safe: bool = conf("messageIndexSafe", False)
     index_slots: int = conf("maxHashSlotNum", 5_000_000, minimum=1)
     index_entries: int = conf("maxIndexNum", 20_000_000, minimum=2)

@@ -75,7 +75,7 @@ class CommitLog:
         self.segments: list[Segment] = []
         self.log_end = 0
         self.flushed_end = 0
-        self._disk_ratio_max = disk_ratio_max
+        self.disk_ratio_max = disk_ratio_max
         self._ops = ops
         self._bases: list[int] = []
         self._next: Future[Segment] | None = None
@@ -310,7 +310,7 @@ class CommitLog:
 
     def _choose_directory(self, number: int) -> Path:
         writable = [path for path in self.directories if path not in self._read_only_directories]
-        candidates = [path for path in writable if disk_used_ratio(path) <= self._disk_ratio_max] or writable
+        candidates = [path for path in writable if disk_used_ratio(path) <= self.disk_ratio_max] or writable
         return candidates[number % len(candidates)]
 
     def _add(self, segment: Segment) -> None:

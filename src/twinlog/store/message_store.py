@@ -122,6 +122,7 @@ class MessageStore(StoreReader):
         self.settings = self._retention.settings = settings
         self.limits = read_limits(settings)
         self._appender.limit_messages(settings.message_bytes_max)
+        self.commit_log.disk_ratio_max = settings.disk_percent_forcible / 100
 
     # ---- writing
 
