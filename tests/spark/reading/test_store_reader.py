@@ -181,6 +181,22 @@ def test_a_short_segment_is_named(stored):
         reader(path).partitions()
 
 
+def test_a_last_segment_that_was_copied_in_part_is_named(stored):
+    path, _ = stored
+    last = path / "commitlog" / f"{2 * SEGMENT:020d}"
+    last.write_bytes(last.read_bytes()[: SEGMENT // 2])
+    with pytest.raises(BadRecord, match=f"{last.name} has {SEGMENT // 2} bytes, the first one {SEGMENT}"):
+        reader(path).partitions()
+
+
+def test_a_filter_on_time_keeps_the_segment_before_one_whose_first_record_is_damaged(stored):
+    path, places = stored
+    write_log(path.parent, SEGMENT + 4, b"\xff")
+    one = reader(path, FilteringStoreReader, failOnDataLoss="false")
+    one.pushFilters([GreaterThanOrEqual(("storeTimestamp",), datetime.fromtimestamp(NOW / 1000, UTC))])
+    assert offsets(one) == [place for place in places if place != SEGMENT]
+
+
 def test_filters_leave_out_ranges_topics_and_segments(tmp_path):
     now = [NOW]
     with open_store(tmp_path, clock_ms=lambda: now[0]) as store:
@@ -264,6 +280,12 @@ def test_a_directory_without_segments_is_no_store(tmp_path):
         reader(tmp_path).partitions()
 
 
+@pytest.mark.parametrize("kind", ["consumer_offsets", "topic_configs"])
+def test_a_directory_without_config_has_no_metadata_to_read(tmp_path, kind):
+    with pytest.raises(BadRecord, match=f"{tmp_path / 'config'} is not there"):
+        table(tmp_path, kind)
+
+
 # -- streams -------------------------------------------------------------------------------------------
 
 
@@ -315,6 +337,62 @@ def test_a_log_that_lost_its_beginning_is_a_loss_unless_forgiven(stored):
     assert streamed(stream(path, failOnDataLoss="false"), start, end) == [p for p in places if p >= SEGMENT]
     with pytest.raises(DataLoss, match="the stream was at 9"):
         stream(path).partitions({str(path): 9}, {str(path): 3})
+
+
+@pytest.mark.parametrize("field", [0, 4, 28, 88])  # size, magic, physical offset, body
+@pytest.mark.parametrize("limit", ["1", "1000000"])
+def test_damage_where_a_batch_begins_is_an_error_with_its_place_or_left_out(tmp_path, field, limit):
+    path = tmp_path / "store"
+    with open_store(tmp_path) as store:
+        first = [place.physical_offset for place in fill(store, 30)]
+        one = stream(path, maxBytesPerTrigger=limit)
+        start = one.latestOffset(one.initialOffset(), ReadMaxBytes(1 if limit == "1" else 1 << 20))
+        second = [place.physical_offset for place in fill(store, 30, start=30)]
+    at = start[str(path)]
+    assert at in (*first, *second)
+    write_log(tmp_path, at + field, b"\xff")
+    end = one.latestOffset(dict(start), ReadAllAvailable())
+    with pytest.raises(BadRecord, match=f"physical offset {at}: no valid record"):
+        streamed(one, start, end)
+    left = [place for place in (*first, *second) if place > at]
+    assert streamed(stream(path, failOnDataLoss="false"), start, end) == left
+
+
+def test_a_log_that_was_cut_is_a_loss_and_not_an_idle_stream(stored):
+    path, places = stored
+    name = str(path)
+    one, forgiving = stream(path), stream(path, failOnDataLoss="false")
+    start, planned = {name: places[100]}, one.latestOffset({name: 0}, ReadAllAvailable())
+    (path / "commitlog" / f"{2 * SEGMENT:020d}").write_bytes(bytes(SEGMENT))
+    end = 2 * SEGMENT
+    with pytest.raises(DataLoss, match=f"store {name}: the batch ends at {planned[name]}, the log now at {end}"):
+        one.partitions(start, planned)
+    assert streamed(forgiving, start, planned) == [place for place in places[100:] if place < end]
+    with pytest.raises(DataLoss, match=f"the stream was at {planned[name]}, the log now ends at {end}"):
+        one.latestOffset(dict(planned), ReadAllAvailable())
+    assert forgiving.latestOffset(dict(planned), ReadAllAvailable()) == {name: end}
+    assert streamed(forgiving, planned, {name: end}) == []
+
+
+def test_a_store_that_is_new_is_read_from_its_beginning_and_one_that_is_gone_is_a_loss(tmp_path):
+    for name in ("broker-a", "broker-b"):
+        with open_store(tmp_path / name) as store:
+            places = [place.physical_offset for place in fill(store, 250)]
+    a, b = (str(tmp_path / name / "store") for name in ("broker-a", "broker-b"))
+    (tmp_path / "broker-b" / "store" / "commitlog" / f"{0:020d}").unlink()
+    both, only_a = stream(tmp_path / "*" / "store"), stream(tmp_path / "broker-a" / "store")
+    start = only_a.latestOffset(only_a.initialOffset(), ReadAllAvailable())
+    known = both.latestOffset(dict(start), ReadAllAvailable())
+    assert known == {a: start[a], b: SEGMENT} and streamed(both, start, known) == []
+    end = both.latestOffset(dict(known), ReadAllAvailable())
+    assert streamed(both, known, end) == [place for place in places if place >= SEGMENT]
+    with pytest.raises(DataLoss, match=f"store {b}: it is not among the stores any more"):
+        only_a.latestOffset(dict(end), ReadAllAvailable())
+    with pytest.raises(DataLoss, match=f"store {b}: it is not among the stores any more"):
+        only_a.partitions(known, end)
+    forgiving = stream(tmp_path / "broker-a" / "store", failOnDataLoss="false")
+    assert forgiving.latestOffset(dict(end), ReadAllAvailable()) == end
+    assert streamed(forgiving, known, end) == []
 
 
 def test_bytes_are_shared_in_proportion():

@@ -53,6 +53,7 @@ class StoreRange:
     segment: SegmentFile
     begin: int
     end: int
+    begins_record: bool = False  # known to begin where a record does: anything else there is damage
 
 
 def segment_files(directories: Sequence[Path], root: Path) -> list[SegmentFile]:
@@ -68,12 +69,18 @@ def segment_files(directories: Sequence[Path], root: Path) -> list[SegmentFile]:
     if not sized:
         raise NotAStore(root)
     size = sized[0][1]
-    if len(sized) > 1 and sized[-1][1] < size:
+    if len(sized) > 1 and sized[-1][1] < size and not _holds_a_record(sized[-1][0]):
         sized.pop()  # a live broker is allocating it
     for path, one in sized:
         if one != size:
             raise BadRecord(f"segment {path} has {one} bytes, the first one {size}: copy the store again, or repair it")
     return [SegmentFile(path, int(path.name), size, size) for path, _ in sized]
+
+
+def _holds_a_record(path: Path) -> bool:
+    """Whether something was written to a file; records stand from its first byte on."""
+    with path.open("rb") as file:
+        return any(file.read(8))
 
 
 def list_segments(directories: Sequence[Path], root: Path) -> list[SegmentFile]:
@@ -88,6 +95,26 @@ def list_segments(directories: Sequence[Path], root: Path) -> list[SegmentFile]:
         if end:
             return [*files, SegmentFile(last.path, last.base, last.size, end)]
     return []
+
+
+def log_end(segments: Sequence[SegmentFile]) -> int:
+    """Where the records of a log end, as `list_segments` found it."""
+    return segments[-1].base + segments[-1].end if segments else 0
+
+
+def record_start(segments: Sequence[SegmentFile], place: int) -> int:
+    """The first place from physical offset `place` on where a record or a segment begins; else the log's end."""
+    for file in segments:
+        if file.base <= place < file.base + file.size:
+            if place == file.base:
+                return place
+            segment = file.open()
+            try:
+                found = first_record(segment.map, place - file.base, file.end, file.end, file.base)
+            finally:
+                segment.close()
+            return file.base + (file.end if found is None else found)
+    return log_end(segments)
 
 
 def plan_ranges(

@@ -32,7 +32,7 @@ def read_range(wanted: StoreRange, *, check_crc: bool = True, skips_damage: bool
 def _read(segment: Segment, wanted: StoreRange, check_crc: bool, skips_damage: bool) -> Iterator[RecordBatch]:
     base, records_end = segment.base, wanted.segment.end
     position: int | None = wanted.begin
-    if wanted.begin:
+    if wanted.begin and not wanted.begins_record:
         position = first_record(segment.map, wanted.begin, wanted.end, records_end, base)
     while position is not None:
         stop, crossed = None, False

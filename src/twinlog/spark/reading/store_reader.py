@@ -100,15 +100,20 @@ def _in_time(segments: list[SegmentFile], limits: Limits) -> list[SegmentFile]:
     if "storeTimestamp" not in limits.low and "storeTimestamp" not in limits.high:
         return segments
     begins = [_begin_ms(one) for one in segments]
-    ends = [*begins[1:], 1 << 62]
+    ends = [*begins[1:], None]
     overlaps = limits.overlaps
-    return [one for one, low, high in zip(segments, begins, ends, strict=True) if overlaps("storeTimestamp", low, high)]
+    return [
+        one
+        for one, low, high in zip(segments, begins, ends, strict=True)
+        if overlaps("storeTimestamp", 0 if low is None else low, 1 << 62 if high is None else high)
+    ]
 
 
-def _begin_ms(file: SegmentFile) -> int:
+def _begin_ms(file: SegmentFile) -> int | None:
+    """The time of a segment's first record; None when that is damaged, and nobody knows."""
     segment = file.open()
     try:
         batch = next(scan(segment.map, 0, file.end, file.base, check_crc=False, batch_records=1))
-        return int(batch.store_timestamp[0]) if len(batch) else 0
+        return int(batch.store_timestamp[0]) if len(batch) else None
     finally:
         segment.close()

@@ -11,10 +11,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
-from twinlog.spark.errors import DataLoss
+from twinlog.spark.reading.fetch import tell_loss
 from twinlog.spark.reading.filters import Limits
 from twinlog.spark.reading.store_options import StoreDirectory, StoreOptions
-from twinlog.spark.reading.store_plan import SegmentFile, StoreRange, list_segments
+from twinlog.spark.reading.store_plan import SegmentFile, StoreRange, list_segments, log_end, record_start
 from twinlog.spark.reading.store_reader import read_messages
 from twinlog.spark.schema import Columns
 from twinlog.telemetry.log import get_logger
@@ -34,19 +34,26 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.starts_at_end:
             log.warning("a store stream from latest keeps no starting point: a replayed first batch may lose records")
             return self._ends()
-        return {str(store.root): _start(store) for store in self._sorted_stores()}
+        return {name: log[0].base if log else 0 for name, log in self._logs().items()}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         limit = self._options.trigger_bytes_max
         return ReadAllAvailable() if limit is None else ReadMaxBytes(limit)
 
     def latestOffset(self, start: dict, limit: ReadLimit) -> dict:
-        ends = self._ends() if self._target is None else dict(self._target)
-        for store in self._sorted_stores():  # a store that is new begins where its log does
-            start.setdefault(str(store.root), _start(store))
-        if not isinstance(limit, ReadMaxBytes):
-            return {name: max(end, start[name]) for name, end in ends.items()}
-        return cap_bytes(start, ends, limit.max_bytes)
+        """Where the next batch ends: at a record of each log, so that whatever else is found there is damage."""
+        logs = self._logs()
+        ends = {name: log_end(log) for name, log in logs.items()} if self._target is None else dict(self._target)
+        known = {name: end for name, end in ends.items() if name in start}
+        for name in [name for name, end in known.items() if end < start[name]]:
+            self._tell_loss(name, f"the stream was at {start[name]}, the log now ends at {known[name]}")
+            start = {**start, name: known[name]}
+        if isinstance(limit, ReadMaxBytes):
+            capped = cap_bytes(start, known, limit.max_bytes)
+            known = {name: end if end == known[name] else record_start(logs[name], end) for name, end in capped.items()}
+        # A new store stands at its beginning in this batch's end: the next batch finds it there, as does a replay.
+        new = {name: log[0].base if log else 0 for name, log in logs.items() if name not in start}
+        return dict(sorted({**known, **new, **self._gone(start)}.items()))
 
     def reportLatestOffset(self) -> dict:
         return self._ends()
@@ -55,10 +62,12 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._ends()
 
     def partitions(self, start: dict, end: dict) -> Sequence[InputPartition]:
+        self._gone({name: at for name, at in end.items() if start.get(name, at) != at})
         parts = []
         for store in self._sorted_stores():
             name = str(store.root)
-            parts += self._plan(store, start.get(name, 0), end.get(name, 0))
+            if name in end:
+                parts += self._plan(store, start.get(name, end[name]), end[name])
         return [InputPartition(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -72,24 +81,41 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Nothing to do: Spark does not call it reliably."""
 
     def _plan(self, store: StoreDirectory, begin: int, end: int) -> list[StoreRange]:
+        name = str(store.root)
+        if begin == end:
+            return []
         if begin > end:
-            raise DataLoss(f"store {store.root}", f"the stream was at {begin}, its log now ends at {end}")
+            self._tell_loss(name, f"the stream was at {begin}, its log now ends at {end}")
+            return []
         parts = []
         segments = list_segments(store.commit_log_dirs, store.root)
-        if segments and begin < segments[0].base and begin < end:
-            problem = f"the log begins at {segments[0].base}, the stream was at {begin}"
-            if self._options.fail_on_data_loss:
-                raise DataLoss(f"store {store.root}", problem)
-            log.warning("records are gone and are left out", store=str(store.root), problem=problem)
+        if segments and begin < segments[0].base:
+            self._tell_loss(name, f"the log begins at {segments[0].base}, the stream was at {begin}")
+        if log_end(segments) < end:
+            self._tell_loss(name, f"the batch ends at {end}, the log now at {log_end(segments)}")
         for segment in segments:
             first, last = max(begin - segment.base, 0), min(end - segment.base, segment.end)
             for at in range(first, last, self._options.split_bytes):
                 until = min(at + self._options.split_bytes, last)
-                parts.append(StoreRange(str(store.root), store.broker_name, _until(segment, last), at, until))
+                parts.append(StoreRange(name, store.broker_name, segment, at, until, begins_record=at == first))
         return parts
 
+    def _gone(self, places: dict[str, int]) -> dict[str, int]:
+        """Those of `places` whose store nobody names any more; their places are kept, since they may come back."""
+        stores = {str(store.root) for store in self._options.stores}
+        gone = {name: at for name, at in places.items() if name not in stores}
+        for name in sorted(gone):
+            self._tell_loss(name, f"it is not among the stores any more, the stream was at {gone[name]}")
+        return gone
+
+    def _tell_loss(self, name: str, what: str) -> None:
+        tell_loss(self._options.fail_on_data_loss, f"store {name}", what)
+
+    def _logs(self) -> dict[str, list[SegmentFile]]:
+        return {str(store.root): list_segments(store.commit_log_dirs, store.root) for store in self._sorted_stores()}
+
     def _ends(self) -> dict[str, int]:
-        return {str(store.root): _end(store) for store in self._sorted_stores()}
+        return {name: log_end(log) for name, log in self._logs().items()}
 
     def _sorted_stores(self) -> list[StoreDirectory]:
         return sorted(self._options.stores, key=lambda store: str(store.root))
@@ -102,18 +128,3 @@ def cap_bytes(start: dict[str, int], ends: dict[str, int], bytes_max: int) -> di
     if total <= bytes_max:
         return {name: max(end, start[name]) for name, end in ends.items()}
     return {name: start[name] + max(backlog[name] * bytes_max // total, min(backlog[name], 1)) for name in ends}
-
-
-def _until(segment: SegmentFile, end: int) -> SegmentFile:
-    # A record that starts before the end is read whole, and may end behind it.
-    return segment if end < segment.end else SegmentFile(segment.path, segment.base, segment.size, end)
-
-
-def _end(store: StoreDirectory) -> int:
-    segments = list_segments(store.commit_log_dirs, store.root)
-    return segments[-1].base + segments[-1].end if segments else 0
-
-
-def _start(store: StoreDirectory) -> int:
-    segments = list_segments(store.commit_log_dirs, store.root)
-    return segments[0].base if segments else 0

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from twinlog.metadata.tables import open_tables
-from twinlog.spark.errors import BadOption
+from twinlog.metadata.tables import MetadataTables, open_tables
+from twinlog.spark.errors import BadOption, BadRecord
 from twinlog.spark.reading.store_options import StoreDirectory, StoreOptions
 from twinlog.spark.schema import TABLE_COLUMNS, Columns, arrow_schema, batch_of
 from twinlog.store.consume_queue import FILL_SIZE
@@ -106,7 +106,7 @@ def _check_size(file: OfflineIndexFile, options: StoreOptions) -> None:
 
 
 def _consumer_offsets(options: StoreOptions, part: TablePart) -> Iterator[dict]:
-    table = open_tables(part.store.root / "config", 0).offsets
+    table = _tables(part.store).offsets
     table.load()
     rows = []
     for key, offsets in sorted(table.rows.items()):
@@ -117,8 +117,15 @@ def _consumer_offsets(options: StoreOptions, part: TablePart) -> Iterator[dict]:
         yield {"topic": topics, "consumerGroup": groups, "queueId": queues, "offset": numbers}
 
 
+def _tables(store: StoreDirectory) -> MetadataTables:
+    directory = store.root / "config"
+    if not directory.is_dir():
+        raise BadRecord(f"{directory} is not there: give a broker's storePathRootDir, copied with its directory config")
+    return open_tables(directory, 0)
+
+
 def _topic_configs(options: StoreOptions, part: TablePart) -> Iterator[dict]:
-    table = open_tables(part.store.root / "config", 0).topics
+    table = _tables(part.store).topics
     table.load()
     configs = [table.rows[name] for name in sorted(table.rows)]
     if configs:
