@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 
+import msgspec
+import pytest
 from tests.broker.running import broker_conf, connected, pull, running_broker, send
 
 from twinlog.broker.ack_desk import Demand
@@ -111,3 +113,17 @@ async def test_a_replica_that_is_too_slow_is_told(tmp_path):
 
         broker.context.acks.replicas = Slow()
         assert (await send(client)).code == 12
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+async def test_the_time_that_sends_take_is_measured_until_they_are_answered(tmp_path, flush):
+    conf = broker_conf(tmp_path, flushDiskType=flush)
+    async with running_broker(conf) as broker, connected(broker) as client:
+        for number in range(3):
+            assert (await send(client)).code == 0  # without a unique key: the long way
+            assert (await send(client, i=f"UNIQ_KEY\x01A{number}\x02")).code == 0
+        await pull(client)
+        table = msgspec.json.decode((await client.request(28)).body)["table"]
+        assert sum(int(part.rpartition(":")[2]) for part in table["putMessageDistributeTime"].split()) == 6
+        assert 0 < broker.context.stats.put_times.percentile_ms(0.99) <= 10_000
+        assert broker.context.stats.longest_get_s > 0

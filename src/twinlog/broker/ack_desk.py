@@ -67,22 +67,27 @@ class AckDesk:
         conf = self._conf()
         return conf.store.flush_disk_type == "SYNC_FLUSH" or conf.broker.broker_role == "SYNC_MASTER"
 
-    def answer(self, request: Request, response: Command, end: int, *, wait: bool = True) -> Command | None:
+    def answer(
+        self, request: Request, response: Command, end: int, *, wait: bool, on_answer: Callable[[], None]
+    ) -> Command | None:
         """`response` if it may leave now; None when the desk will send it, with its final code, later.
 
-        Call once per record, in the order of the log.
+        Call once per record, in the order of the log. `on_answer` is called when the response leaves.
         """
         if not wait or request.is_oneway:
             self.appended()
+            on_answer()
             return response
 
         def send(status: PutStatus) -> None:
+            on_answer()
             response.code = CODES[status]
             request.connection.send(response)
 
         status = self.hold(end, send)
         if status is None:
             return None
+        on_answer()
         response.code = CODES[status]
         return response
 

@@ -6,6 +6,7 @@ through all checks again, since the world may have changed, and is answered what
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -105,6 +106,7 @@ class PullHandler:
             low, high = ctx.store.min_offset(topic, queue_id), ctx.store.max_offset(topic, queue_id)
             moved = ResponseCode.PULL_OFFSET_MOVED
             return self._reply(request, plan, moved, OFFSET_RESET, reset, low, high, suggested=0)
+        started = perf_counter()
         found = ctx.store.read(
             topic,
             queue_id,
@@ -113,6 +115,7 @@ class PullHandler:
             accept=plan.accept,
             accept_record=plan.accept_record,
         )
+        ctx.stats.longest_get_s = max(ctx.stats.longest_get_s, perf_counter() - started)
         ctx.offsets.commit_pull(group, topic, queue_id, found.next_offset)
         if may_hold and pull.sys_flag & PULL_COMMIT_OFFSET:
             ctx.offsets.commit(group, topic, queue_id, pull.commit_offset, ctx.clock_ms())

@@ -22,10 +22,6 @@ if TYPE_CHECKING:
 POOLS = {"send": 10_000, "pull": 100_000, "litePull": 100_000, "query": 20_000, "ack": 100_000}
 TRANSACTION_CAPACITY = 100_000
 BYTE_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
-LATENCY_BUCKETS = (
-    "<=0ms", "0~10ms", "10~50ms", "50~100ms", "100~200ms", "200~500ms", "500ms~1s", "1~2s", "2~3s", "3~4s", "4~5s",
-    "5~10s", "10s~",
-)  # fmt: skip
 
 
 def handlers(ctx: BrokerContext, timers: TimerService) -> dict[int, Handler]:
@@ -70,18 +66,18 @@ def _rates(ctx: BrokerContext) -> dict[str, str]:
 
 def _totals(ctx: BrokerContext, now_ms: int) -> dict[str, str]:
     now: Totals = ctx.stats.totals(now_ms)
+    times = ctx.stats.put_times
     before, morning = ctx.stats.yesterday_morning, ctx.stats.today_morning
     return {
         "putMessageTimesTotal": str(now.puts),
         "putMessageSizeTotal": str(now.put_bytes),
         "putMessageAverageSize": str(now.put_bytes / now.puts if now.puts else 0.0),
         "putMessageFailedTimes": str(ctx.stats.failed_puts),
-        # A store runs on the thread that reads the socket, so no message waits to be stored.
-        "putMessageEntireTimeMax": "0",
-        "getMessageEntireTimeMax": "0",
-        "putLatency99": "0.00",
-        "putLatency999": "0.00",
-        "putMessageDistributeTime": "".join(f"[{bucket}]:0 " for bucket in LATENCY_BUCKETS),
+        "putMessageEntireTimeMax": str(int(times.longest_s * 1000)),
+        "getMessageEntireTimeMax": str(int(ctx.stats.longest_get_s * 1000)),
+        "putLatency99": f"{times.percentile_ms(0.99):.2f}",
+        "putLatency999": f"{times.percentile_ms(0.999):.2f}",
+        "putMessageDistributeTime": times.by_java_s_buckets(),
         "msgPutTotalYesterdayMorning": str(before.puts),
         "msgPutTotalTodayMorning": str(morning.puts),
         "msgPutTotalTodayNow": str(now.puts),

@@ -6,6 +6,7 @@ This is the definition; `send_fast` repeats its usual case and hands everything 
 from __future__ import annotations
 
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -93,7 +94,7 @@ class SendHandler:
     # -- one message ---------------------------------------------------------------------------
 
     def _send_one(self, request: Request, header: Header, config: TopicConfig, marks: dict[str, str]) -> Command | None:
-        ctx = self._ctx
+        ctx, started = self._ctx, perf_counter()
         assert header.queue_id is not None and header.topic is not None
         queue_id = choose_queue(header.queue_id, config)
         draft = self._draft(request, header, header.topic, queue_id)
@@ -127,8 +128,7 @@ class SendHandler:
         if draft.topic == TIMER_TOPIC and (handle := recall_handle(ctx.settings.broker_name, pairs)):
             fields["recallHandle"] = handle
         self._count(header.topic, 1, appended.size)
-        response = request.reply(fields=fields)
-        return ctx.acks.answer(request, response, appended.end, wait=pairs.get(names.WAIT, "true").lower() == "true")
+        return self._answer(request, request.reply(fields=fields), appended, pairs, 1, started)
 
     def _retry_or_bury(
         self, request: Request, header: Header, config: TopicConfig, draft: Draft, pairs: dict[str, str]
@@ -166,7 +166,7 @@ class SendHandler:
     def _send_batch(
         self, request: Request, header: Header, config: TopicConfig, marks: dict[str, str]
     ) -> Command | None:
-        ctx = self._ctx
+        ctx, started = self._ctx, perf_counter()
         topic = header.topic
         assert topic is not None and header.queue_id is not None and request.body is not None
         if len(topic) > TOPIC_LENGTH_IN_BATCH_MAX:
@@ -202,8 +202,7 @@ class SendHandler:
         if uniq_key:
             fields["transactionId"] = uniq_key
         self._count(topic, count, appended.size)
-        response = request.reply(fields=fields)
-        return ctx.acks.answer(request, response, appended.end, wait=pairs.get(names.WAIT, "true").lower() == "true")
+        return self._answer(request, request.reply(fields=fields), appended, pairs, count, started)
 
     def _append_ordinary(self, draft: Draft, batch: bytes) -> Appended | None:
         store = self._ctx.store
@@ -250,6 +249,23 @@ class SendHandler:
     def _message_id(self, physical_offset: int) -> str:
         settings = self._ctx.settings
         return offset_message_id(settings.broker_ip1, settings.listen_port, physical_offset)
+
+    def _answer(
+        self,
+        request: Request,
+        response: Command,
+        appended: Appended,
+        pairs: Mapping[str, str],
+        count: int,
+        started: float,
+    ) -> Command | None:
+        """The response, once the messages are as safe as they must be."""
+        times, wait = self._ctx.stats.put_times, pairs.get(names.WAIT, "true").lower() == "true"
+
+        def took() -> None:
+            times.took(perf_counter() - started, count)
+
+        return self._ctx.acks.answer(request, response, appended.end, wait=wait, on_answer=took)
 
     def _count(self, topic: str, count: int, size: int) -> None:
         tally = self._ctx.stats.puts(topic)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import struct
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
@@ -231,6 +232,7 @@ class FastSend:
             next_at = frame_end
         if not rows:
             return at
+        started = perf_counter()
         places = self._append_run(connection.peer, rows)
         if len(places) < len(rows):
             places = self._store_rest(connection.peer, rows, places)
@@ -238,12 +240,14 @@ class FastSend:
                 return at
         if not self._waits:
             self._answer(askers, places, _OK_BEGIN, out)
+            ctx.stats.put_times.took(perf_counter() - started, len(places))
         else:
             # Messages that came together wait together, for the last of them.
             last_offset, _, last_size = places[-1]
-            status = ctx.acks.hold(last_offset + last_size, partial(self._deliver, connection, askers, places))
+            status = ctx.acks.hold(last_offset + last_size, partial(self._deliver, connection, askers, places, started))
             if status is not None:
                 self._answer(askers, places, _begin(status), out)
+                ctx.stats.put_times.took(perf_counter() - started, len(places))
         return askers[len(places) - 1][3]
 
     @staticmethod
@@ -283,8 +287,11 @@ class FastSend:
             next_at = frame_end
         return next_at
 
-    def _deliver(self, connection: Connection, askers: list[Asker], places: list[Place], status: PutStatus) -> None:
+    def _deliver(
+        self, connection: Connection, askers: list[Asker], places: list[Place], started: float, status: PutStatus
+    ) -> None:
         """Write answers that had to wait."""
+        self._ctx.stats.put_times.took(perf_counter() - started, len(places))
         out: list[Buffer] = []
         self._answer(askers, places, _begin(status), out)
         connection.send(out)

@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from twinlog.broker.latency import Latencies
+
 TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
 TOPIC_PUT_SIZE = "TOPIC_PUT_SIZE"
 GROUP_GET_NUMS = "GROUP_GET_NUMS"
@@ -92,6 +94,8 @@ class BrokerStats:
         self.failed_puts = 0
         self.pulls_found = 0
         self.pulls_missed = 0
+        self.put_times = Latencies(now_ms)
+        self.longest_get_s = 0.0
         self._puts: dict[str, Tally] = {}
         self._gets: dict[tuple[str, str], Tally] = {}
         self._send_backs: dict[tuple[str, str], Tally] = {}
@@ -140,6 +144,7 @@ class BrokerStats:
 
     def tick(self, now_ms: int) -> None:
         """Take the readings that are due."""
+        self.put_times.tick(now_ms)
         self._seconds.append(self.totals(now_ms))
         for kind, clock in enumerate(self._clocks):
             if clock.is_due(now_ms):
