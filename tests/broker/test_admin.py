@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -348,6 +349,14 @@ def test_the_operators_file_keeps_its_comments(tmp_path: Path):
     conf_file.rewrite_file(str(path), {"maxMessageSize": "1024", "traceOn": "false"})
     assert path.read_text() == "# ours\nbrokerName = a\nmaxMessageSize=1024\ntraceOn=false\n"
     assert load_broker_conf(path).store.message_bytes_max == 1024
+
+
+def test_an_update_counts_even_when_the_operators_file_is_gone(tmp_path: Path, caplog):
+    with stored_context(tmp_path) as ctx:
+        ctx.conf = dataclasses.replace(ctx.conf, path=str(tmp_path / "gone.conf"))
+        assert ask(config_handlers.handlers(ctx), 25, body=b"maxMessageSize=1024").code == 0
+        assert ctx.conf.store.message_bytes_max == 1024
+    assert "gone.conf" in caplog.text and "write them into the file by hand" in caplog.text
 
 
 # -- operations ----------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twinlog.broker.ack_desk import Demand
-from twinlog.broker.conf_file import write_settings
+from twinlog.broker.conf_service import write_settings
 from twinlog.broker.member_group import MemberGroup
 from twinlog.net.attention import Attention
 from twinlog.net.errors import NetError

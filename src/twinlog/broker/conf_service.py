@@ -1,0 +1,78 @@
+"""Settings that change while the broker runs: one update at a time, in memory and in the operator's file."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from twinlog.broker.conf_file import rewrite_file
+from twinlog.metadata.data_version import next_version
+from twinlog.settings.errors import SettingsError
+from twinlog.settings.updates import plan_broker_update, split_role
+from twinlog.telemetry.log import get_logger
+from twinlog.wire.bodies import DataVersion
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from twinlog.broker.context import BrokerContext
+    from twinlog.settings.broker_conf import BrokerConf
+
+log = get_logger(__name__)
+PERMISSION_KEY = "brokerPermission"
+
+
+class ConfService:
+    """Carries out updates in the order in which they come."""
+
+    def __init__(self, ctx: BrokerContext) -> None:
+        self._ctx = ctx
+        self._updating = asyncio.Lock()
+        self.version = DataVersion(timestamp=ctx.started_ms)
+
+    async def update(self, text: str, peer: str) -> None:
+        """Apply the whole update or nothing of it; SettingsError or ReplicationError says why nothing.
+
+        A new brokerRole is no mere value: the broker takes the steps of a role change first.
+        """
+        ctx = self._ctx
+        async with self._updating:  # two updates in a row must not forget each other
+            role, rest = split_role(text, ctx.conf)
+            plan = plan_broker_update(ctx.conf, rest)
+            if role is not None:
+                assert ctx.change_role is not None
+                await ctx.change_role(role.role, role.broker_id)
+                self._advance()
+                plan = plan_broker_update(ctx.conf, rest)  # the role is part of the settings
+            if plan.ignored:
+                log.warning("an update names keys that nothing reads", keys=",".join(plan.ignored))
+            if plan.changed:
+                self._apply(plan.settings, plan.changed)
+                log.info("settings changed", peer=peer, **plan.changed)
+                await write_settings(plan.settings, plan.changed)
+
+    def _apply(self, conf: BrokerConf, changed: Mapping[str, str]) -> None:
+        ctx = self._ctx
+        ctx.replace_conf(conf)
+        self._advance()
+        if PERMISSION_KEY in changed:  # it masks what every topic allows, so routes are new
+            ctx.topics.advance(ctx.clock_ms())
+            ctx.notify_topic_changed(tuple(ctx.topics.rows))
+
+    def _advance(self) -> None:
+        self.version = next_version(self.version, self._ctx.clock_ms())
+
+
+async def write_settings(conf: BrokerConf, changed: Mapping[str, str]) -> None:
+    """Set these keys in the file that `conf` came from; a file that cannot be written is logged."""
+    if conf.path is None:
+        return
+    try:
+        await asyncio.to_thread(rewrite_file, conf.path, changed)
+    except (OSError, SettingsError) as error:
+        log.error(
+            "settings changed until the next start only: write them into the file by hand",
+            path=conf.path,
+            error=str(error),
+            **changed,
+        )
