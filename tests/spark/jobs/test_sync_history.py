@@ -12,11 +12,12 @@ from tests.spark.jobs.test_sync_ticks import SETTINGS, Master
 from twinlog.broker.embedded import EmbeddedBroker
 from twinlog.client.sync import Producer
 from twinlog.net.errors import NetError
+from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.progress import quiet
 from twinlog.spark.jobs.sync import history
 from twinlog.spark.jobs.sync.broker_service import BrokerReport
-from twinlog.spark.jobs.sync.history import HistoryTables
-from twinlog.spark.jobs.sync.job import SyncRun
+from twinlog.spark.jobs.sync.history import AlreadyRunning, HistoryTables, only_writer
+from twinlog.spark.jobs.sync.job import SyncRun, sync
 from twinlog.spark.jobs.sync.plan import SyncJob
 from twinlog.spark.jobs.sync.replica_state import Change, Entry, RangeDigest
 from twinlog.wire.bodies import DataVersion
@@ -199,3 +200,25 @@ def test_an_address_that_nobody_answers_at_is_an_error_of_its_own_unless_it_is_t
     assert [one.broker for one in run.summary().brokers] == ["127.0.0.1:1", "broker-a"]
     with pytest.raises(NetError, match="cannot connect"):
         SyncRun(SyncJob(to=str(master.to), addresses=("127.0.0.1:1",)), 1, quiet).discover()
+
+
+def test_two_masters_of_one_name_are_named_instead_of_sharing_a_folder(master, tmp_path):
+    with EmbeddedBroker(tmp_path / "other", SETTINGS) as other:
+        addresses = (master.target.address, other.broker_address)
+        with pytest.raises(BadOption, match=f"{addresses[0]} and {addresses[1]} are both called 'broker-a'"):
+            SyncRun(SyncJob(to=str(master.to), addresses=addresses), 1, quiet).discover()
+
+
+def test_a_store_for_a_broker_that_is_not_copied_is_a_mistake(master):
+    job = SyncJob(to=str(master.to), addresses=(master.target.address,), stores={"broker-x": "/data/x"})
+    with pytest.raises(BadOption, match="--store names 'broker-x', which is not copied; copied are broker-a"):
+        SyncRun(job, 1, quiet).discover()
+
+
+def test_a_second_synchronisation_of_the_same_replicas_or_tables_is_refused(tmp_path):
+    job = SyncJob(to=str(tmp_path / "to"), addresses=("127.0.0.1:1",), history=str(tmp_path / "history"), cores=1)
+    for busy in (job.to, job.history):
+        with only_writer(Path(busy)), pytest.raises(AlreadyRunning, match=f"{busy} is written by another"):
+            sync(None, job)
+    with pytest.raises(NetError, match="cannot connect"):  # nobody holds them any more
+        sync(None, job)

@@ -10,11 +10,13 @@ each row is there exactly once, however often a tick is repeated or its process 
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +25,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from twinlog.spark.errors import SparkSourceError
 from twinlog.spark.jobs.sync.broker_service import BrokerReport, Drained
 
 if TYPE_CHECKING:
@@ -58,6 +61,7 @@ _RANGE_SCHEMA = pa.schema(
     ]
 )
 _INTENT = "_compaction.json"
+_LOCK = "_lock"
 _FILES_MAX = 1000  # a tick may leave a file; more than these are joined when a job starts
 
 
@@ -82,6 +86,28 @@ def metadata_at(
     return found.selectExpr(
         "broker", "kind", "key", "last.newValue as value", "last.version as version", "last.seenAt as since"
     )
+
+
+class AlreadyRunning(SparkSourceError):
+    """Two jobs would each believe that what the other entered is still to be entered."""
+
+    def __init__(self, directory: Path) -> None:
+        hint = "wait for its end, or give other directories with --to and --history"
+        super().__init__(f"{directory} is written by another synchronisation: {hint}")
+
+
+@contextlib.contextmanager
+def only_writer(*directories: Path) -> Iterator[None]:
+    """Keep other synchronisations away from these directories, which are made; ends with the process at the latest."""
+    with contextlib.ExitStack() as stack:
+        for directory in dict.fromkeys(one.absolute() for one in directories):
+            directory.mkdir(parents=True, exist_ok=True)
+            lock = stack.enter_context(open(directory / _LOCK, "w"))
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise AlreadyRunning(directory) from None
+        yield
 
 
 class HistoryTables:

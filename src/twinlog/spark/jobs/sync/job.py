@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -24,8 +25,16 @@ from twinlog.spark.cluster import Cluster
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.progress import Progress, Report, quiet
 from twinlog.spark.jobs.sync.broker_service import BrokerReport, TickWork, run_group
-from twinlog.spark.jobs.sync.history import HistoryTables
-from twinlog.spark.jobs.sync.plan import BrokerTarget, SyncJob, check_folder, check_job, choose_masters, share_out
+from twinlog.spark.jobs.sync.history import HistoryTables, only_writer
+from twinlog.spark.jobs.sync.plan import (
+    BrokerTarget,
+    SyncJob,
+    check_folder,
+    check_job,
+    check_stores,
+    choose_masters,
+    share_out,
+)
 from twinlog.spark.remoting import connection_to, forget_connection
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.codes import RequestCode, ResponseCode
@@ -77,7 +86,12 @@ def sync(
     spark: SparkSession, job: SyncJob, report: Report = quiet, *, stop: threading.Event | None = None
 ) -> SyncSummary:
     """Synchronise until `stop` is set or the query is interrupted; with `job.once`, until all are caught up."""
-    run = SyncRun(check_job(job), job.cores or _cores(spark), report)
+    with only_writer(Path(check_job(job).to), job.history_path):
+        return _sync(spark, job, report, stop)
+
+
+def _sync(spark: SparkSession, job: SyncJob, report: Report, stop: threading.Event | None) -> SyncSummary:
+    run = SyncRun(job, job.cores or _cores(spark), report)
     run.discover()
     stop = stop or threading.Event()
     if _is_connect(spark):
@@ -122,13 +136,15 @@ class SyncRun:
 
     def discover(self) -> None:
         """Look for the masters; raises when there are none, or not those that were asked for."""
-        job = self._job
+        job, is_first = self._job, not self._targets
         found = self._ask_names() if job.addresses else choose_masters(Cluster(job.cluster).info(), job)
         # A master that is no longer registered stays on the list: that it cannot be reached is worth an error.
         self._targets.update({check_folder(one.name): one for one in found})
         if not self._targets:
             where = ";".join(job.cluster.name_servers)
             raise BadOption(f"no master is registered at {where}: start one, or ask another name server")
+        if is_first and not self._status:  # an address that has not answered may be the one
+            check_stores(job, self._targets)
 
     def tick(self, frame: DataFrame, batch_id: int) -> None:
         """One micro-batch."""
@@ -237,7 +253,7 @@ class SyncRun:
             if address in known:
                 continue
             try:
-                found.append(self._ask_name(address))
+                found.append(self._ask_name(address, [*self._targets.values(), *found]))
                 self._status.pop(address, None)
             except (NetError, BrokerRefused) as error:
                 problem = error
@@ -247,7 +263,7 @@ class SyncRun:
             raise problem
         return found
 
-    def _ask_name(self, address: str) -> BrokerTarget:
+    def _ask_name(self, address: str, taken: Iterable[BrokerTarget]) -> BrokerTarget:
         options = self._job.cluster
         try:
             (answer,) = connection_to(address, options).ask([Command(RequestCode.GET_BROKER_CONFIG)])
@@ -257,6 +273,10 @@ class SyncRun:
         if answer.code != ResponseCode.SUCCESS:
             raise BrokerRefused(RequestCode.GET_BROKER_CONFIG, answer.code, answer.remark, address)
         name = read_lines(bytes(answer.body)).get("brokerName", "")
+        for other in taken:
+            if other.name == name:
+                hint = "their replicas would share a folder; copy them to different directories"
+                raise BadOption(f"{other.address} and {address} are both called {name!r}: {hint}")
         return BrokerTarget(name, address, self._job.stores.get(name))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -71,6 +71,13 @@ def check_job(job: SyncJob) -> SyncJob:
     if job.every_ms < 100:
         raise BadOption(f"a tick every {job.every_ms} ms leaves no time for the tick itself: give at least 100ms")
     return job
+
+
+def check_stores(job: SyncJob, copied: Iterable[str]) -> None:
+    """BadOption when --store names a broker that is not copied: its log would quietly come from the HA port."""
+    unknown = sorted(set(job.stores) - set(copied))
+    if unknown:
+        raise BadOption(f"--store names {unknown[0]!r}, which is not copied; copied are {', '.join(sorted(copied))}")
 
 
 def parse_duration_ms(text: str) -> int:
