@@ -1,7 +1,9 @@
 # Every target sets itself up from a fresh clone: make and Python 3.11 or newer are enough.
+# `make test SPARK=4.3` takes that Spark, in an environment of its own; 4.2 is the newest that Delta runs on.
 
 PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3.14 python3,$(shell command -v $(name) 2>/dev/null)))
-VENV := .venv
+SPARK ?= 4.2
+VENV := .venv$(if $(filter 4.2,$(SPARK)),,-spark-$(SPARK))
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed.stamp
 WORKERS ?= 2
@@ -26,7 +28,7 @@ test: lint unit wheel
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright src
+	$(BIN)/pyright --pythonpath $(BIN)/python src
 	$(BIN)/lint-imports
 
 unit: $(STAMP)
@@ -53,5 +55,5 @@ clean:
 $(STAMP): pyproject.toml tools/make_venv.py
 	@test -n "$(PYTHON)" || { echo "no Python found: install Python 3.11 or newer, or run make PYTHON=/path/to/python3"; exit 1; }
 	$(PYTHON) tools/make_venv.py $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,spark]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,spark]' 'pyspark==$(SPARK).*'
 	@touch $@

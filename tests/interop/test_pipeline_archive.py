@@ -19,11 +19,11 @@ from tests.interop.patient import WaitingAdmin, WaitingProducer, WaitingPullCons
 from tests.interop.toolchain import maven_packages
 
 from twinlog.client import Outgoing
-from twinlog.spark.jobs.archive import DELTA_PACKAGE
 from twinlog.spark.jobs.archive_layout import load_commit
+from twinlog.spark.jobs.delta import DELTA_BUILDS
 from twinlog.wire.bodies import MessageQueue, SubscriptionGroupConfig
 
-pytest.importorskip("pyspark")
+pyspark = pytest.importorskip("pyspark")
 pytestmark = [pytest.mark.interop, pytest.mark.spark, pytest.mark.timeout(1200)]
 COUNT, BATCH = 2000, 100  # many batches, so that a run can be killed between them
 
@@ -139,7 +139,11 @@ FEW_TASKS = ("--conf", "spark.databricks.delta.snapshotPartitions=1", "--conf", 
 
 
 def test_an_archive_in_delta_is_compacted_by_delta_and_restored(clusters: Clusters, tmp_path: Path):
-    maven_packages(DELTA_PACKAGE, DELTA_PACKAGE.replace("spark_4.2_2.13", "storage"))
+    spark_version = ".".join(pyspark.__version__.split(".")[:2])
+    if spark_version not in DELTA_BUILDS:
+        pytest.skip(f"Delta has no build for Spark {spark_version}")
+    build = DELTA_BUILDS[spark_version]
+    maven_packages(build, build.replace(f"spark_{spark_version}_2.13", "storage"))
     place = registered(clusters, "java-5.5.0")
     filled = fill(place)
     names, root = place.names.address, tmp_path / "delta"

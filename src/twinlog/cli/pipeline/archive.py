@@ -63,7 +63,6 @@ def archive(
     A run may be killed at any moment; the next one goes on where it was.
     """
     over = threading.Event()
-    extra = [f"{key}={value}" for key, value in delta_conf(format).items()]
     words_given = {
         "target": target,
         "name_server": name_server,
@@ -82,7 +81,7 @@ def archive(
 
         job = jobs.ArchiveJob(**words_given, every=_interval(every))
         jobs.look_first(job)
-    with spark_job("archive", master, [*extra, *(conf or ())]) as (spark, report):
+    with spark_job("archive", master, conf, archive_format=format) as (spark, report):
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: over.set())
         summary = jobs.archive(spark, job, report, is_over=over.is_set)
@@ -115,28 +114,12 @@ def compact(
         from twinlog.spark.jobs.archive_layout import existing_header
 
         found = existing_header(Path(target))
-    extra = [f"{key}={value}" for key, value in delta_conf(found.format).items()]
-    with spark_job("compact", master, [*extra, *(conf or ())]) as (spark, report):
+    with spark_job("compact", master, conf, archive_format=found.format) as (spark, report):
         job = jobs.CompactJob(
             target=target, before=day, file_bytes=size << 20, topics=words(topic), compression=compression
         )
         summary = jobs.compact(spark, job, report)
     _tell_compaction(summary, as_json)
-
-
-def delta_conf(format: str) -> dict[str, str]:
-    """What a session needs to read and write this format."""
-    if format != "delta":
-        return {}
-    try:
-        import pyspark
-
-        from twinlog.spark.jobs.archive import DELTA_CONF, DELTA_PACKAGE
-    except ImportError:
-        return {}  # the session says what is missing
-    if not pyspark.__version__.startswith("4.2."):
-        fail(f"{DELTA_PACKAGE} runs on Spark 4.2, this is {pyspark.__version__}: use --format parquet or pyspark 4.2")
-    return DELTA_CONF
 
 
 def _interval(text: str | None) -> str | None:

@@ -13,7 +13,6 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from twinlog.cli.pipeline.archive import delta_conf
 from twinlog.cli.pipeline.running import AsJson, SparkConf, SparkMaster, failures_told, spark_job
 from twinlog.cli.pipeline.source_options import Credential, SourceOption, parse_source_options, words
 from twinlog.cli.running import fail
@@ -94,8 +93,7 @@ def restore(
         )
         check_restore(job)
         format = existing_header(Path(archive)).format if archive else "parquet"
-    extra = [f"{key}={value}" for key, value in delta_conf(format).items()]
-    with spark_job("restore", master, [*extra, *(conf or ())]) as (spark, report):
+    with spark_job("restore", master, conf, archive_format=format) as (spark, report):
         summary = jobs.restore(spark, job, report)
     _tell(summary, as_json)
 

@@ -38,9 +38,11 @@ errors = Console(stderr=True, highlight=False)
 
 
 @contextlib.contextmanager
-def spark_job(name: str, master: str | None, conf: list[str] | None) -> Iterator[tuple[SparkSession, Report]]:
+def spark_job(
+    name: str, master: str | None, conf: list[str] | None, *, archive_format: str = "parquet"
+) -> Iterator[tuple[SparkSession, Report]]:
     """A Spark session and a progress bar for one job; what the job raises on its own account ends the command."""
-    settings = dict(_setting(text) for text in conf or ())
+    settings = _settings(conf, archive_format)
     with open(os.dup(2), "w") as terminal, _bar(terminal) as bar, failures_told():
         from twinlog.spark.session import start
         from twinlog.spark.start_noise import without_start_noise
@@ -83,6 +85,19 @@ def failures_told() -> Iterator[None]:
 def _bar(terminal: TextIO) -> Bar:
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     return Bar(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=Console(file=terminal), transient=True)
+
+
+def _settings(conf: list[str] | None, archive_format: str) -> dict[str, str]:
+    """The session's settings as given, and what the archive's format needs besides."""
+    given = dict(_setting(text) for text in conf or ())
+    if archive_format != "delta":
+        return given
+    with failures_told():
+        import pyspark
+
+        from twinlog.spark.jobs.delta import delta_conf
+
+        return delta_conf(pyspark.__version__, given)
 
 
 def _setting(text: str) -> tuple[str, str]:

@@ -37,6 +37,7 @@ from twinlog.spark.jobs.archive_layout import (
     save_header,
 )
 from twinlog.spark.jobs.archive_source import ArchiveSource, ArchiveSpec
+from twinlog.spark.jobs.delta import delta_added, delta_version
 from twinlog.spark.jobs.progress import Progress, Report, quiet
 from twinlog.spark.options import read_options
 from twinlog.spark.reading.positions import find_queues
@@ -48,17 +49,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
-DELTA_CONF = {
-    "spark.jars.packages": DELTA_PACKAGE,
-    # Of all that it depends on, Spark lacks and needs delta-storage only.
-    "spark.jars.excludes": ",".join(
-        f"{group}:*" for group in ("org.*", "com.*", "commons-*", "javax.*", "io.airlift", "io.unitycatalog")
-    )
-    + ",io.delta:delta-kernel*",
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-}
 COMPRESSIONS = ("snappy", "zstd", "lz4", "gzip", "none")
 _LOOK_SECONDS = 0.3
 # Days are those of UTC, whatever the session's time zone is.
@@ -135,7 +125,7 @@ def archive(
     with held(root / "_run.lock", f"another run fills {root}: wait for its end, or archive to another directory"):
         finish_last_batch(root)
         run = uuid.uuid4().hex
-        before = _delta_version(root)
+        before = delta_version(root)
         writer = _writer(spark, job, root, run)
         query = writer.trigger(**({"processingTime": job.every} if job.every else {"availableNow": True})).start()
         try:
@@ -144,7 +134,7 @@ def archive(
             if query.isActive:
                 query.stop()
         if job.format == "delta":
-            return ArchiveSummary(str(root), job.format, batches, _delta_added(root, before))
+            return ArchiveSummary(str(root), job.format, batches, delta_added(root, before))
         commit = load_commit(root)
         ours = commit.run == run
         return ArchiveSummary(str(root), job.format, commit.batches if ours else 0, commit.topics if ours else {})
@@ -321,25 +311,3 @@ def cause_of(problem: Exception) -> str:
     causes = [line.rpartition(": ")[2] for line in lines if line.startswith("Caused by: ")]
     told = causes[-1] if causes else (lines[0] if lines else type(problem).__name__)
     return f"{told}; what was committed before stays, the next run goes on from there"
-
-
-# -- Delta's own log ---------------------------------------------------------------------------------
-
-
-def _delta_version(root: Path) -> int:
-    return max((int(path.stem) for path in (root / "_delta_log").glob("*.json") if path.stem.isdigit()), default=-1)
-
-
-def _delta_added(root: Path, after: int) -> dict[str, Totals]:
-    """What the table's log says was added since version `after`."""
-    topics: dict[str, Totals] = {}
-    for path in sorted((root / "_delta_log").glob("*.json")):
-        if not path.stem.isdigit() or int(path.stem) <= after:
-            continue
-        for line in path.read_text().splitlines():
-            added = json.loads(line).get("add")
-            if added:
-                topic = added["partitionValues"]["topic"]
-                rows = json.loads(added.get("stats") or "{}").get("numRecords", 0)
-                topics[topic] = topics.get(topic, Totals()) + Totals(rows, 1, added["size"])
-    return topics
