@@ -1,5 +1,6 @@
 """A replica's metadata becomes its master's, from Twinlog's changes and from Java's tables."""
 
+import asyncio
 import json
 
 import pytest
@@ -10,13 +11,14 @@ from tests.wire.vectors import VECTORS
 from twinlog.metadata.tables import MetadataTables, open_tables
 from twinlog.net.pool import ConnectionPool
 from twinlog.net.server import Server
-from twinlog.replication.metadata_delta import Follower, Held, decode_changes, encode_changes, table_of
+from twinlog.replication.metadata_delta import Follower, Held, decode_changes, decode_delta, encode_changes, table_of
 from twinlog.replication.metadata_sync import reason_to_skip
 from twinlog.replication.metadata_sync_service import MetadataSyncService
 from twinlog.settings.replication import ReplicationSettings
 from twinlog.wire.bodies import SubscriptionGroupConfig, TopicConfig
 from twinlog.wire.errors import BodyError
 from twinlog.wire.fastjson import loads
+from twinlog.wire.twinlog_codes import TwinlogCode
 
 KINDS = ("topics", "offsets", "delayOffsets", "groups", "requestModes")
 
@@ -37,16 +39,20 @@ class Twin:
     def round(self, rows_max: int = 10_000) -> int:
         """How many answers it took until nothing was left to tell."""
         answers = 0
-        while True:
-            held = {kind: str(follower.held) for kind, follower in self.followers.items()}
-            body = encode_changes(self.master, held, rows_max)
-            self.bytes_moved += len(body or b"")
-            if body is None:
-                return answers
+        for kind, follower in self.followers.items():
+            follower.begin_round(table_of(self.replica, kind))
+        while self.page(rows_max):
             answers += 1
-            deltas = decode_changes(body)
-            for kind, delta in deltas.items():
-                self.followers[kind].take(delta, table_of(self.replica, kind))
+        return answers
+
+    def page(self, rows_max: int) -> bool:
+        """Whether the master had something to tell."""
+        held = {kind: str(follower.held) for kind, follower in self.followers.items()}
+        body = encode_changes(self.master, held, rows_max)
+        self.bytes_moved += len(body or b"")
+        for kind, raw in decode_changes(body).items():
+            self.followers[kind].take(decode_delta(kind, raw), table_of(self.replica, kind))
+        return body is not None
 
     def assert_equal(self) -> None:
         for kind in KINDS:
@@ -105,9 +111,76 @@ def test_readers_never_see_a_half_filled_table_while_pages_arrive():
     assert sizes == {1, 30}
 
 
+def test_a_topic_that_is_deleted_between_two_pages_of_the_whole_table_goes_on_the_replica_too():
+    twin = Twin()
+    twin.master.topics.put_all({f"T{n}": topic(f"T{n}") for n in range(9)}, 10)
+    twin.page(rows_max=4)
+    twin.master.topics.remove("T0", 11)
+    twin.round(rows_max=4)
+    twin.assert_equal()
+
+
+@pytest.mark.parametrize("both", [True, False])
+def test_a_row_that_was_changed_on_the_replica_only_is_the_masters_again_after_two_rounds(both):
+    twin = Twin()
+    twin.master.topics.put_all({name: topic(name) for name in "ABC"}, 10)
+    twin.round()
+    before = twin.bytes_moved
+    twin.replica.topics.remove("A", 11)
+    twin.replica.topics.put("X", topic("X"), 12)
+    twin.replica.groups.set_readable("G", "A", False, 13)
+    if both:  # a client told the master as well
+        twin.master.topics.put("X", topic("X"), 14)
+    twin.round()
+    twin.round()
+    twin.assert_equal()
+    moved = twin.bytes_moved
+    twin.round()
+    assert moved > before and twin.bytes_moved == moved
+
+
+def test_a_row_that_a_client_made_on_both_brokers_costs_one_row():
+    twin = Twin()
+    twin.master.topics.put_all({f"T{n}": topic(f"T{n}") for n in range(1000)}, 10)
+    twin.round()
+    before = twin.bytes_moved
+    twin.replica.topics.put("X", topic("X"), 12)
+    twin.master.topics.put("X", topic("X"), 13)
+    twin.round()
+    twin.round()
+    assert twin.bytes_moved - before < 600
+    twin.assert_equal()
+
+
+def test_rows_with_many_queues_come_in_pages_that_fit_a_frame():
+    twin = Twin()
+    row = {queue: 10**12 + queue for queue in range(1024)}
+    twin.master.offsets.adopt({f"T{n}@G": row for n in range(900)}, twin.master.offsets.version)
+    held = {kind: str(follower.held) for kind, follower in twin.followers.items()}
+    assert len(encode_changes(twin.master, held) or b"") < 4 * 1024 * 1024
+    twin.round()
+    twin.assert_equal()
+
+
+def test_offsets_that_moved_on_while_the_master_was_dead_are_kept_although_it_had_saved_older_ones():
+    twin = Twin()
+    twin.master.offsets.commit("G", "T", 0, 50, 10)
+    twin.round()
+    twin.replica.offsets.commit("G", "T", 0, 100, 11)
+    twin.master = open_tables(None, 12)
+    twin.master.offsets.commit("G", "T", 0, 45, 12)  # what it had saved before it was killed
+    twin.round()
+    assert twin.replica.offsets.ahead() == {"T@G": {0: 100}}
+    twin.master.offsets.commit("G", "T", 0, 20, 13)
+    twin.round()
+    assert twin.replica.offsets.of("G", "T") == {0: 20}, "within one life a lower value is a reset"
+
+
 steps = st.lists(
     st.tuples(
-        st.sampled_from(["put", "remove", "commit", "delay", "round", "reborn"]), st.integers(0, 5), st.integers(1, 9)
+        st.sampled_from(["put", "remove", "commit", "delay", "page", "stray", "round", "reborn"]),
+        st.integers(0, 5),
+        st.integers(1, 9),
     ),
     max_size=40,
 )
@@ -127,6 +200,10 @@ def test_any_history_of_changes_leaves_the_replica_equal(history, rows_max):
             master.offsets.commit(f"G{number}", "T", 0, value, now_ms)
         elif what == "delay":
             master.delay_offsets.update(number + 1, value, now_ms)
+        elif what == "page":
+            twin.page(rows_max)
+        elif what == "stray":
+            twin.replica.topics.put(f"T{number}", topic(f"T{number}", value), now_ms)
         elif what == "round":
             twin.round(rows_max)
         else:  # the master restarts with what it had on disk
@@ -135,6 +212,7 @@ def test_any_history_of_changes_leaves_the_replica_equal(history, rows_max):
             again.offsets.adopt(dict(master.offsets.rows), master.offsets.version)
             again.delay_offsets.adopt(dict(master.delay_offsets.rows), master.delay_offsets.version)
             twin.master = again
+    twin.round(rows_max)
     twin.round(rows_max)
     assert twin.replica.topics.rows == twin.master.topics.rows
     assert twin.replica.topics.version == twin.master.topics.version
@@ -148,10 +226,71 @@ def test_a_holding_that_says_no_revision_is_refused(text):
         encode_changes(open_tables(None, 1), {"topics": text})
 
 
-@pytest.mark.parametrize("body", [b"[]", b"{", b'{"topics":{"epoch":1}}', b"\xff"])
+@pytest.mark.parametrize("body", [b"[]", b"{", b'{"topics":{"epoch":1}}', b"\xff", b'{"topics":' + b"[" * 100_000])
 def test_changes_that_are_none_are_refused(body):
     with pytest.raises(BodyError):
-        decode_changes(body)
+        decode_delta("topics", decode_changes(body)["topics"])
+
+
+class BadMaster:
+    """A Twinlog master that answers with whatever a test wants."""
+
+    def __init__(self, tables: MetadataTables) -> None:
+        self.tables = tables
+        self.spoilt: dict[str, object] = {}
+        self.asked = 0
+
+    def answer(self, request):
+        self.asked += 1
+        body = encode_changes(self.tables, {kind: text for kind, text in request.fields.items() if kind in KINDS})
+        return request.reply(body=json.dumps({**json.loads(body or b"{}"), **self.spoilt}).encode())
+
+
+@pytest.fixture
+async def bad():
+    master = BadMaster(open_tables(None, 1))
+    master.tables.topics.put("A", topic("A"), 2)
+    master.tables.groups.put("G", SubscriptionGroupConfig(group_name="G"), 2)
+    server, pool = Server({TwinlogCode.METADATA_CHANGES: master.answer}), ConnectionPool()
+    await server.start("127.0.0.1", 0)
+    master.replica = open_tables(None, 5)
+    master.sync = MetadataSyncService(
+        lambda: ReplicationSettings(), master.replica, pool, own_address="127.0.0.1:1", clock_ms=lambda: 99
+    )
+    master.sync.master_is_at(f"127.0.0.1:{server.port}")
+    yield master
+    await pool.close()
+    await server.stop()
+
+
+VERSION = {"stateVersion": 0, "timestamp": 1, "counter": 1}
+HEAD = {"epoch": "e", "revision": 7, "dataVersion": VERSION}
+
+
+@pytest.mark.parametrize(
+    ("kind", "delta", "says"),
+    [
+        ("topics", 5, "not readable"),
+        ("topics", {**HEAD, "changed": {"A": {"topicName": "B"}}}, "is one of 'B'"),
+        ("groups", {**HEAD, "changed": {"G": []}}, "not readable"),
+        ("offsets", {**HEAD, "changed": {"T@G": {"x": 1}}}, "not readable"),
+        ("delayOffsets", {**HEAD, "changed": {"one": 1}}, "no number"),
+        ("delayOffsets", {**HEAD, "whole": True, "changed": {"one": 1}}, "no number"),
+        ("offsets", {**HEAD, "more": True}, "none of it came"),
+    ],
+)
+async def test_a_kind_that_a_twinlog_master_spoils_is_counted_and_the_others_go_on(bad, kind, delta, says):
+    bad.spoilt = {kind: delta}
+    async with asyncio.timeout(5):
+        assert await bad.sync.sync()
+    status = bad.sync.status.kinds
+    assert {name: row.failures for name, row in status.items() if row.failures} == {kind: 1}
+    assert says in status[kind].error
+    assert kind == "topics" or "A" in bad.replica.topics
+    assert kind == "groups" or "G" in bad.replica.groups
+    bad.spoilt = {}
+    assert await bad.sync.sync() and status[kind].error == ""
+    assert bad.replica.topics.rows == bad.tables.topics.rows and bad.replica.groups.rows == bad.tables.groups.rows
 
 
 def test_a_master_that_is_this_broker_is_not_asked():
@@ -175,7 +314,9 @@ class JavaMaster:
 
     def __init__(self) -> None:
         self.bodies = {code: recorded(code) for code in RECORDED}
+        self.totals: dict[int, dict[str, str]] = {}
         self.asked: list[tuple[str, int]] = []
+        self.giant = 0  # the code that is answered with more than a frame may hold
 
     async def start(self) -> None:
         self.main = Server({code: self._answer("main", code) for code in RECORDED})
@@ -192,6 +333,10 @@ class JavaMaster:
         def answer(request):
             self.asked.append((port, code))
             body = self.bodies[code]
+            if code == self.giant:
+                return [(17 << 20).to_bytes(4, "big") + bytes(4)]
+            if body and code in self.totals:
+                return request.reply(body=body, fields=self.totals[code])
             return request.reply(body=body) if body else request.reply(1, "No such thing in this broker")
 
         return answer
@@ -240,6 +385,28 @@ async def test_one_broken_kind_is_counted_and_the_others_go_on(java, body):
     await java.sync.sync()
     assert java.sync.status.kind("offsets").failures == 1 and java.sync.status.kind("offsets").error
     assert java.sync.status.kind("groups").synced_ms == 99 and len(java.tables.topics) > 0
+
+
+@pytest.mark.parametrize("code", [21, 43])
+async def test_an_answer_larger_than_a_frame_fails_its_own_kind_only(java, code):
+    java.giant = code
+    await java.sync.sync()
+    failed = {name for name, status in java.sync.status.kinds.items() if status.failures}
+    assert failed == {"topics" if code == 21 else "offsets"}
+    assert len(java.tables.groups) > 0
+
+
+@pytest.mark.parametrize("total", ["3", "100000"])
+async def test_a_java_master_that_promises_more_rows_than_it_gives_takes_nothing_away(java, total):
+    java.tables.topics.put("MINE", topic("MINE"), 6)
+    java.bodies[21] = json.dumps(
+        {"dataVersion": {"counter": 9}, "topicConfigTable": {name: {"topicName": name} for name in "AB"}}
+    ).encode()
+    java.totals[21] = {"totalTopicNum": total}
+    async with asyncio.timeout(5):
+        await java.sync.sync()
+    assert f"of {total} rows only 2 came" in java.sync.status.kind("topics").error
+    assert "MINE" in java.tables.topics and len(java.tables.groups) > 0
 
 
 async def test_a_master_that_is_gone_is_counted_for_every_kind(java):

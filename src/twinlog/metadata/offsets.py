@@ -4,7 +4,8 @@ A row is keyed `topic@group` and maps queue ids to offsets; broadcast positions 
 
 On a replica the rows follow the master, except for what consumers committed here and the master has not
 seen: such a value stays until the master reaches it, or until the master's own value goes down, which is an
-operator's reset. `ahead` holds them, survives a restart, and is what a returning master is told.
+operator's reset. `ahead` holds them, survives a restart, and is what a returning master is told. A master that was
+killed returns with what it had saved last: lower values in a new life of it are no reset.
 """
 
 from __future__ import annotations
@@ -30,11 +31,12 @@ _NO_OFFSETS: Mapping[int, int] = MappingProxyType({})
 
 
 class OffsetsFile(msgspec.Struct, rename="camel"):
-    """consumerOffset.json; `ahead_of_master` is ours, and Java ignores it."""
+    """consumerOffset.json; the last two are ours, and Java ignores them."""
 
     data_version: DataVersion | None = None
     offset_table: dict[str, Offsets] | None = None
     ahead_of_master: dict[str, dict[int, tuple[int, int]]] | None = None
+    master_life: str = ""
 
 
 class OffsetTable(SteppedTable):
@@ -54,6 +56,7 @@ class OffsetTable(SteppedTable):
         self._resets: dict[str, Offsets] = {}
         self._pulled: dict[str, Offsets] = {}
         self._ahead: dict[str, dict[int, tuple[int, int]]] = {}  # queue -> (committed here, the master's value then)
+        self._master_life = ""  # of the Twinlog master that these values were compared with last
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -170,13 +173,17 @@ class OffsetTable(SteppedTable):
             self._ahead = {}
             self.changed()
 
-    def adopt(self, rows: Mapping[str, Mapping[int, int]], version: DataVersion | None) -> bool:
+    def adopt(
+        self, rows: Mapping[str, Mapping[int, int]], version: DataVersion | None, *, master_life: str = ""
+    ) -> bool:
         """Follow the master's whole table; False when nothing here had to change.
 
         Rows the master no longer has go, unless a consumer committed to them here. 4.x sends no version.
+        `master_life` is what a Twinlog master calls the life of its process.
         """
-        old = self._rows
-        merged = {key: self._follow(key, theirs) for key, theirs in rows.items()}
+        old, reborn = self._rows, master_life != self._master_life
+        self._master_life = master_life
+        merged = {key: self._follow(key, theirs, reborn=reborn) for key, theirs in rows.items()}
         for key, kept in self.ahead().items():
             merged.setdefault(key, kept)
         fresh = [key for key, row in merged.items() if old.get(key) != row]
@@ -213,7 +220,7 @@ class OffsetTable(SteppedTable):
 
     def restore(self, loaded: OffsetsFile) -> None:
         self._rows = loaded.offset_table or {}
-        self._ahead = loaded.ahead_of_master or {}
+        self._ahead, self._master_life = loaded.ahead_of_master or {}, loaded.master_life
         if loaded.data_version is not None:
             self.version = loaded.data_version
         self.revisions.touch_all(self._rows)
@@ -225,7 +232,8 @@ class OffsetTable(SteppedTable):
 
     def encode_file(self) -> Iterable[bytes]:
         ahead = {key: row for key, row in self._ahead.items() if row}
-        return self.encode(also=[("aheadOfMaster", msgspec.json.encode(ahead))] if ahead else [])
+        also = [("aheadOfMaster", msgspec.json.encode(ahead)), ("masterLife", msgspec.json.encode(self._master_life))]
+        return self.encode(also if ahead else [])
 
     def encode(self, also: list[tuple[str, bytes]] | None = None) -> Iterable[bytes]:
         """The table as Java's JSON: the file, and the answer to GET_ALL_CONSUMER_OFFSET.
@@ -257,13 +265,13 @@ class OffsetTable(SteppedTable):
             self.changed()
         return bool(gone)
 
-    def _follow(self, key: str, theirs: Mapping[int, int]) -> Offsets:
+    def _follow(self, key: str, theirs: Mapping[int, int], *, reborn: bool = False) -> Offsets:
         """The master's row with our own unseen commits kept; settles those that are seen or reset."""
         merged = dict(theirs)
         ahead = self._ahead.get(key)
         for queue, (value, base) in list(ahead.items()) if ahead else ():
             master = theirs.get(queue, -1)
-            if master >= value or master < base:
+            if master >= value or (master < base and not reborn):
                 del self._ahead[key][queue]
             else:
                 merged[queue] = value

@@ -23,6 +23,7 @@ from twinlog.wire.bodies import DataVersion, MessageRequestMode, SubscriptionGro
 from twinlog.wire.errors import BodyError
 
 ROWS_MAX = 10_000  # of one page, over all kinds: about 2 MiB of topics
+PAGE_BYTES_MAX = 3 * 1024 * 1024  # of one kind, so that five kinds fit a frame: a row of offsets may have many queues
 ROW_TYPES: dict[str, Any] = {
     "topics": TopicConfig,
     "offsets": dict[int, int],
@@ -30,6 +31,9 @@ ROW_TYPES: dict[str, Any] = {
     "groups": SubscriptionGroupConfig,
     "requestModes": dict[str, MessageRequestMode],
 }
+
+_MASTERS_ONLY = ("topics", "groups", "requestModes")
+_NAMES = {"topics": "topic_name", "groups": "group_name"}
 
 
 class Delta(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -98,8 +102,7 @@ def _delta(table: PersistedTable, held: Held, rows_max: int) -> Delta | None:
     resumed = held.whole and held.epoch == table.epoch
     whole = resumed or not revisions.knows(held.epoch, held.revision)
     since = held.revision if not whole or resumed else 0
-    changed, removed, reached = revisions.page(since, rows_max)
-    rows: Any = table.rows  # type: ignore[attr-defined]
+    rows, removed, reached = _page(table, since, rows_max)
     forbidden = None
     if isinstance(table, GroupTable):
         forbidden = table.forbidden_since("" if whole else held.epoch, since)
@@ -109,10 +112,22 @@ def _delta(table: PersistedTable, held: Held, rows_max: int) -> Delta | None:
         data_version=table.version,
         whole=whole,
         more=reached < revisions.current,
-        changed={key: msgspec.Raw(msgspec.json.encode(_row(rows, key))) for key in changed},
-        removed=[] if whole else removed,
+        changed=rows,
+        removed=removed if not whole or resumed else [],  # a page before this one may have brought the row
         forbidden=forbidden,
     )
+
+
+def _page(table: PersistedTable, since: int, rows_max: int) -> tuple[dict[str, msgspec.Raw], list[str], int]:
+    """(encoded rows, removed keys, revision they reach): as many as fit a page."""
+    while True:
+        changed, removed, reached = table.revisions.page(since, rows_max)
+        rows: Any = table.rows  # type: ignore[attr-defined]
+        encoded = {key: msgspec.Raw(msgspec.json.encode(_row(rows, key))) for key in changed}
+        size = sum(len(key) + memoryview(row).nbytes for key, row in encoded.items())
+        if size <= PAGE_BYTES_MAX or len(changed) + len(removed) < 2:
+            return encoded, removed, reached
+        rows_max = (len(changed) + len(removed)) // 2
 
 
 def _row(rows: Any, key: str) -> Any:
@@ -124,39 +139,75 @@ def _row(rows: Any, key: str) -> Any:
 
 @dataclass(slots=True)
 class Follower:
-    """Applies one kind's pages. Invariant: readers see the table before or after a page, a whole table at once."""
+    """Applies one kind's pages. Invariant: readers see the table before or after a page, a whole table at once.
+
+    Where only the master may write (topics, groups, modes), a row that was changed here by somebody else is a stray. A
+    round usually brings the master's row for it, as clients tell both brokers of a new group. If one does not, the
+    whole table is asked for, and the stray goes.
+    """
 
     kind: str
     held: Held = field(default_factory=Held)
     _gathered: dict[str, Any] = field(default_factory=dict)
+    _strays: set[str] = field(default_factory=set)
+    _own_revision: int | None = None  # of the table here, after the last page
+
+    def begin_round(self, table: PersistedTable) -> None:
+        """Look for rows that were changed here since the last page; those that outlived a round are one too many."""
+        if self._strays and not self.held.whole:
+            self.forget()
+        self._look_for_strays(table)
 
     def take(self, delta: Delta, table: PersistedTable) -> bool:
-        """Follow the master by one page; whether this replica's table changed."""
+        """Follow the master by one page; whether this replica's table changed. An error leaves everything as it was."""
         rows = {key: _decode_row(self.kind, key, raw) for key, raw in delta.changed.items()}
-        if delta.whole:
-            if not self.held.whole or self.held.epoch != delta.epoch:
-                self._gathered = {}
-            self._gathered.update(rows)
-            self.held = Held(delta.epoch, delta.revision, whole=delta.more)
-            if delta.more:
-                return False
-            rows, self._gathered = self._gathered, {}
-            return self._adopt(table, rows, delta)
-        self.held = Held(delta.epoch, delta.revision)
-        return self._apply(table, rows, delta)
+        self._look_for_strays(table)
+        changed = self._take_whole(rows, delta, table) if delta.whole else self._take_part(rows, delta, table)
+        self.held = Held(delta.epoch, delta.revision, whole=delta.whole and delta.more)
+        self._own_revision = table.revision
+        return changed
 
     def forget(self) -> None:
         """Start over: the next answer brings the whole table."""
-        self.held, self._gathered = Held(), {}
+        self.held, self._gathered, self._strays, self._own_revision = Held(), {}, set(), None
+
+    def _take_whole(self, rows: dict[str, Any], delta: Delta, table: PersistedTable) -> bool:
+        if not self.held.whole or self.held.epoch != delta.epoch:
+            self._gathered = {}
+        self._gathered.update(rows)
+        for key in delta.removed:
+            self._gathered.pop(key, None)
+        if delta.more:
+            return False
+        changed = self._adopt(table, self._gathered, delta)
+        self._gathered, self._strays = {}, set()
+        return changed
+
+    def _take_part(self, rows: dict[str, Any], delta: Delta, table: PersistedTable) -> bool:
+        changed = self._apply(table, rows, delta)
+        self._strays -= rows.keys() | set(delta.removed)
+        return changed
+
+    def _look_for_strays(self, table: PersistedTable) -> None:
+        before, self._own_revision = self._own_revision, table.revision
+        if self.kind not in _MASTERS_ONLY or before is None or before == table.revision:
+            return
+        since = table.revisions.since(table.epoch, before)
+        changed, removed = since or ([], [])
+        self._strays.update(changed, removed)
+        if not changed and not removed:
+            self._strays.add("")  # something that belongs to no row, or too much to tell
 
     def _adopt(self, table: Any, rows: dict[str, Any], delta: Delta) -> bool:
         if self.kind == "delayOffsets":
-            return table.adopt({int(level): offset for level, offset in rows.items()}, delta.data_version)
+            return table.adopt(_by_level(rows), delta.data_version)
+        if self.kind == "offsets":
+            return table.adopt(rows, delta.data_version, master_life=delta.epoch)
         return table.adopt(rows, delta.data_version) | self._forbid(table, delta)
 
     def _apply(self, table: Any, rows: dict[str, Any], delta: Delta) -> bool:
         if self.kind == "delayOffsets":
-            return table.adopt({int(level): offset for level, offset in rows.items()}, delta.data_version)
+            return table.adopt(_by_level(rows), delta.data_version)
         changes = Changes(delta.epoch, delta.revision, delta.data_version, rows, delta.removed)
         return table.apply(changes) | self._forbid(table, delta)
 
@@ -164,18 +215,36 @@ class Follower:
         return delta.forbidden is not None and self.kind == "groups" and table.adopt_forbidden(delta.forbidden)
 
 
-def decode_changes(body: bytes | None) -> dict[str, Delta]:
-    """The deltas in an answer; an empty body says that nothing changed."""
+def decode_changes(body: bytes | None) -> dict[str, msgspec.Raw]:
+    """The deltas in an answer by kind, each for `decode_delta`; an empty body says that nothing changed."""
     if not body:
         return {}
     try:
-        return msgspec.json.decode(body, type=dict[str, Delta])
-    except msgspec.DecodeError as error:
+        return msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    except (ValueError, RecursionError) as error:
         raise BodyError(f"the master's changes are not readable: {error}") from error
+
+
+def decode_delta(kind: str, raw: msgspec.Raw) -> Delta:
+    try:
+        return msgspec.json.decode(raw, type=Delta)
+    except (ValueError, RecursionError) as error:
+        raise BodyError(f"the master's changes of {kind} are not readable: {error}") from error
 
 
 def _decode_row(kind: str, key: str, raw: msgspec.Raw) -> Any:
     try:
-        return msgspec.json.decode(raw, type=ROW_TYPES[kind], strict=False)
-    except (msgspec.DecodeError, KeyError) as error:
+        row = msgspec.json.decode(raw, type=ROW_TYPES[kind], strict=False)
+    except (ValueError, RecursionError) as error:
         raise BodyError(f"{kind} row {key!r} from the master is not readable: {error}") from error
+    name = _NAMES.get(kind)
+    if name is not None and getattr(row, name) != key:
+        raise BodyError(f"{kind} row {key!r} from the master is one of {getattr(row, name)!r}")
+    return row
+
+
+def _by_level(rows: dict[str, Any]) -> dict[int, int]:
+    try:
+        return {int(level): offset for level, offset in rows.items()}
+    except ValueError as error:
+        raise BodyError(f"the master's delay offsets have a level that is no number: {error}") from error

@@ -12,8 +12,6 @@ from twinlog.metadata.errors import MetadataError
 from twinlog.wire.bodies import DataVersion
 from twinlog.wire.codes import RequestCode
 
-BODY_BYTES_MAX = 16 * 1024 * 1024
-
 
 @dataclass(frozen=True, slots=True)
 class KindOfMetadata:

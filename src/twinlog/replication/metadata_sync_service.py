@@ -19,9 +19,9 @@ from twinlog.metadata.errors import BrokenSnapshot, MetadataError
 from twinlog.metadata.persisted import PersistedTable
 from twinlog.metadata.tables import MetadataTables
 from twinlog.net.connection import Connection
-from twinlog.net.errors import ConnectionLost, NetError
+from twinlog.net.errors import NetError
 from twinlog.net.pool import ConnectionPool, split_address
-from twinlog.replication.metadata_delta import ROW_TYPES, Follower, decode_changes, parse_held, table_of
+from twinlog.replication.metadata_delta import ROW_TYPES, Follower, decode_changes, decode_delta, parse_held, table_of
 from twinlog.replication.metadata_sync import KINDS, KindOfMetadata, MasterRefused, SyncStatus, reason_to_skip
 from twinlog.settings.replication import ReplicationSettings
 from twinlog.telemetry.log import get_logger
@@ -33,6 +33,8 @@ log = get_logger(__name__)
 _TIMEOUT_MS = 3000
 _RETRY_MS = 1000  # a master that comes back is asked soon, not at the next tick
 _PAGE_ROWS = 2000
+_PAGES_MAX = 1000  # of a Java master's table in one round: 20 times what 100,000 topics need
+_CARRIED_ROWS = 2000
 _VIP_PORT_BELOW = 2
 _SyncErrors = (NetError, OSError, MetadataError, WireError)
 
@@ -71,6 +73,7 @@ class MetadataSyncService:
         self._master: str | None = None
         self._wake = asyncio.Event()
         self._followers = {kind: Follower(kind) for kind in ROW_TYPES}
+        self._settled: set[str] = set()  # kinds whose success or failure in this round is known
         self.status = SyncStatus()
 
     def master_is_at(self, address: str | None) -> None:
@@ -122,16 +125,17 @@ class MetadataSyncService:
             return True
         self.status.rounds += 1
         self.status.skipped = ""
+        self._settled = set()
         try:
             connection = await self._pool.get(master)
             if not await self._sync_with_twinlog(connection):
-                await self._sync_with_java(master, connection)
+                await self._sync_with_java(master)
             for extra in self._extra_kinds:
                 await self._extra(extra, master)
         except _SyncErrors as error:
             for kind in KINDS:
-                self.status.kind(kind.name).failed(self._clock_ms(), error)
-            log.warning("metadata was not synchronised", master=master, error=str(error))
+                if kind.name not in self._settled:
+                    self._failed(kind.name, error)
             return False
         return True
 
@@ -141,8 +145,11 @@ class MetadataSyncService:
         """Take over what changed; False when the master is Java."""
         if connection.attributes.get("is_java"):
             return False
-        while True:
-            fields = self.held()
+        for kind, follower in self._followers.items():
+            follower.begin_round(table_of(self._tables, kind))
+        asked = list(self._followers)
+        while asked:
+            fields = {kind: str(self._followers[kind].held) for kind in asked}
             if self._settings().metadata_pushed:
                 fields["push"] = "true"
             answer = await connection.request(TwinlogCode.METADATA_CHANGES, fields, timeout_ms=_TIMEOUT_MS)
@@ -152,32 +159,46 @@ class MetadataSyncService:
             if answer.code != ResponseCode.SUCCESS:
                 raise MasterRefused("changes", answer.code, answer.remark)
             deltas = decode_changes(answer.body)
-            for kind in ROW_TYPES:
-                changed, size = False, 0
-                if kind in deltas:
-                    size = sum(memoryview(row).nbytes for row in deltas[kind].changed.values())
-                    changed = self._followers[kind].take(deltas[kind], table_of(self._tables, kind))
-                await self._taken(kind, changed, size)
-            if not any(delta.more for delta in deltas.values()):
-                break
+            asked = [kind for kind in asked if await self._take(kind, deltas.get(kind))]
         await self._carry_back(connection)
         return True
 
+    async def _take(self, kind: str, raw: msgspec.Raw | None) -> bool:
+        """Follow the master in one kind, with its own success or failure; whether there is more of it to ask for."""
+        follower, changed, size, more = self._followers[kind], False, 0, False
+        try:
+            if raw is not None:
+                delta, before = decode_delta(kind, raw), follower.held
+                size = sum(memoryview(row).nbytes for row in delta.changed.values())
+                changed, more = follower.take(delta, table_of(self._tables, kind)), delta.more
+                if more and follower.held == before:
+                    raise BrokenSnapshot(kind, f"there is more after revision {before.revision}, and none of it came")
+            await self._taken(kind, changed, size)
+        except _SyncErrors as error:
+            if not isinstance(error, OSError):  # a full disk: the table is right, and saved as soon as it can be
+                follower.forget()
+            self._failed(kind, error)
+            return False
+        return more
+
     async def _carry_back(self, connection: Connection) -> None:
         """Tell a master that was away how far its consumers have come meanwhile."""
-        ahead = self._tables.offsets.ahead()
-        if not ahead:
-            return
-        body = msgspec.json.encode(ahead)
-        answer = await connection.request(TwinlogCode.OFFSETS_CARRIED_BACK, body=body, timeout_ms=_TIMEOUT_MS)
-        if answer.code != ResponseCode.SUCCESS:
-            raise MasterRefused("acceptance of carried offsets", answer.code, answer.remark)
-        log.info("offsets were carried back to the master", groups=len(ahead))
+        rows = list(self._tables.offsets.ahead().items())
+        for first in range(0, len(rows), _CARRIED_ROWS):
+            body = msgspec.json.encode(dict(rows[first : first + _CARRIED_ROWS]))
+            answer = await connection.request(TwinlogCode.OFFSETS_CARRIED_BACK, body=body, timeout_ms=_TIMEOUT_MS)
+            if answer.code != ResponseCode.SUCCESS:
+                self._failed("offsets", MasterRefused("acceptance of carried offsets", answer.code, answer.remark))
+                return
+        if rows:
+            log.info("offsets were carried back to the master", groups=len(rows))
 
     # -- a Java master -----------------------------------------------------------------------------
 
-    async def _sync_with_java(self, master: str, connection: Connection) -> None:
+    async def _sync_with_java(self, master: str) -> None:
         for kind in KINDS:
+            # An answer that breaks the protocol ends its connection: each kind takes one that is open.
+            connection = await self._pool.get(master)
             await self._kind_from_java(kind, master, connection)
 
     async def _kind_from_java(self, kind: KindOfMetadata, master: str, connection: Connection) -> None:
@@ -187,13 +208,10 @@ class MetadataSyncService:
             asked = await self._pool.get(_vip_address(master)) if kind.on_vip_port else connection
             loaded, size = await self._pages_from_java(kind, asked, table)
             await self._taken(kind.name, table.adopt_loaded(loaded), size)
-        except ConnectionLost:
-            raise
         except _SyncErrors as error:
             if isinstance(error, MasterRefused) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 return  # a 4.9 master has no such kind
-            self.status.kind(kind.name).failed(self._clock_ms(), error)
-            log.warning("metadata was not synchronised", kind=kind.name, master=master, error=str(error))
+            self._failed(kind.name, error)
 
     async def _pages_from_java(
         self, kind: KindOfMetadata, connection: Connection, table: PersistedTable
@@ -205,7 +223,7 @@ class MetadataSyncService:
         """
         gathered: Any = None
         start, size = 0, 0
-        while True:
+        for _ in range(_PAGES_MAX):
             fields = None
             if kind.page_fields is not None:
                 version = "" if gathered is None else msgspec.json.encode(gathered.data_version).decode()
@@ -220,11 +238,14 @@ class MetadataSyncService:
                 return page, size
             if gathered is not None and gathered.data_version == page.data_version:
                 _rows(gathered, kind.name).update(_rows(page, kind.name))
+                if start == len(_rows(gathered, kind.name)) < int(total):
+                    raise BrokenSnapshot(kind.name, f"of {total} rows only {start} came, and no page brings more")
             else:
                 gathered = page
             start = len(_rows(gathered, kind.name))
-            if start >= int(total) or not _rows(page, kind.name):
+            if start >= int(total):
                 return gathered, size
+        raise BrokenSnapshot(kind.name, f"its version changed again and again while {_PAGES_MAX} pages were read")
 
     async def _extra(self, extra: ExtraKind, master: str) -> None:
         try:
@@ -235,14 +256,23 @@ class MetadataSyncService:
                     self._clock_ms(), None, changed=extra.adopt(answer.body or b""), received=len(answer.body or b"")
                 )
         except (*_SyncErrors, ValueError) as error:
-            self.status.kind(extra.name).failed(self._clock_ms(), error)
+            self._failed(extra.name, error)
 
     async def _taken(self, kind: str, changed: bool, size: int) -> None:
         table = table_of(self._tables, kind)
         if changed:
             await table.saved()
             self._on_changed(kind)
+        self._settled.add(kind)
         self.status.kind(kind).succeeded(self._clock_ms(), table.version, changed=changed, received=size)
+
+    def _failed(self, kind: str, error: Exception) -> None:
+        """Count the failure; say so when it is not the same as before."""
+        status = self.status.kind(kind)
+        if str(error) != status.error:
+            log.warning("metadata was not synchronised", kind=kind, master=self._master, error=str(error))
+        self._settled.add(kind)
+        status.failed(self._clock_ms(), error)
 
 
 def _vip_address(address: str) -> str:
