@@ -1,6 +1,8 @@
 import contextlib
+import random
 
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +20,7 @@ from twinlog.wire.properties import check_pairs, decode_properties, encode_prope
 
 from . import vectors
 
+FLAGS_ZSTD = sys_flag.COMPRESSED | sys_flag.COMPRESSION_ZSTD
 RECORDS = vectors.names(kind="message")
 values = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), min_size=1, max_size=12)
 hosts = st.tuples(st.ip_addresses().map(str), st.integers(0, 65535))
@@ -118,6 +121,25 @@ def test_a_body_survives_compression_and_a_bomb_is_stopped(kind):
         decompress(packed, flags, bytes_max=1000)
     with pytest.raises(CompressionError):
         decompress(b"not compressed at all", flags)
+
+
+@pytest.mark.parametrize("kind", ["zlib", "lz4", "zstd"])
+def test_a_compressed_body_that_was_cut_anywhere_is_an_error_and_never_a_shorter_body(kind):
+    packed, flags = compress(bytes(range(256)) * 2, kind)
+    for size in range(len(packed)):
+        with pytest.raises(CompressionError):
+            decompress(packed[:size], flags)
+
+
+@pytest.mark.parametrize("checksum", [False, True])
+@pytest.mark.parametrize("body", [b"a" * 300_000, random.Random(7).randbytes(300_000), b"tea " * 90_000])
+def test_a_zstd_stream_without_a_content_size_is_whole_only_with_its_last_byte(body, checksum):
+    writer = zstandard.ZstdCompressor(write_checksum=checksum).compressobj()
+    packed = writer.compress(body) + writer.flush()  # as Java writes it
+    assert decompress(packed, FLAGS_ZSTD) == body
+    for size in (0, 1, 5, 9, len(packed) // 2, len(packed) - 4, len(packed) - 1):
+        with pytest.raises(CompressionError):
+            decompress(packed[:size], FLAGS_ZSTD)
 
 
 def test_old_clients_mean_zlib_when_they_name_no_compression():

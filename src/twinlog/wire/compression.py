@@ -6,6 +6,7 @@ from twinlog.wire import sys_flag
 from twinlog.wire.errors import CompressionError
 
 BODY_BYTES_MAX = 64 * 1024 * 1024  # what an inflated body may hold before we call it a bomb
+_ZSTD_RLE = 1  # one byte, repeated as often as the size says
 KINDS = {"zlib": sys_flag.COMPRESSION_ZLIB, "lz4": sys_flag.COMPRESSION_LZ4, "zstd": sys_flag.COMPRESSION_ZSTD}
 
 
@@ -75,7 +76,29 @@ def _zstd(body: bytes, bytes_max: int) -> bytes:
         raise CompressionError(f"zstd body of {len(body)} bytes: {error}") from error
     if len(data) > bytes_max:
         raise _too_large("zstd", body, bytes_max)
+    if not _zstd_is_whole(body):  # the reader gives what it has, and says nothing
+        raise _torn("zstd", body)
     return data
+
+
+def _zstd_is_whole(body: bytes) -> bool:
+    """Whether a frame's last block has arrived: | header | block ... | last block | checksum, perhaps |
+
+    A block begins with 3 bytes, little-endian: bit 0 tells the last one, bits 1 and 2 its type, the rest its size.
+    """
+    import zstandard
+
+    try:
+        at = zstandard.frame_header_size(body)
+        closing = 4 if zstandard.get_frame_parameters(body).has_checksum else 0
+    except zstandard.ZstdError:
+        return False
+    while at + 3 <= len(body):
+        head = int.from_bytes(body[at : at + 3], "little")
+        at += 3 + (1 if head >> 1 & 3 == _ZSTD_RLE else head >> 3)
+        if head & 1:
+            return at + closing <= len(body)
+    return False
 
 
 def _too_large(kind: str, body: bytes, bytes_max: int) -> CompressionError:
