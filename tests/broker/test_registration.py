@@ -84,7 +84,7 @@ class NameServerDouble:
         self.answer = answer
 
     async def __aenter__(self):
-        self.server = Server(dict.fromkeys((103, 104), self._note))
+        self.server = Server(dict.fromkeys((103, 104, 322), self._note))
         await self.server.start("127.0.0.1", 0)
         return self
 
@@ -128,6 +128,29 @@ async def test_a_replica_learns_its_master_from_the_answer(tmp_path):
         async with running_broker(conf) as broker:
             assert broker.context.master_address == "10.0.0.1:10911"
             assert broker.context.master_ha_address == "10.0.0.1:10912"
+
+
+async def test_a_replica_hears_of_its_master_from_the_name_server_that_knows_it(tmp_path):
+    known = {"masterAddr": "10.0.0.1:10911", "haServerAddr": "10.0.0.1:10912"}
+    async with NameServerDouble() as fresh, NameServerDouble(**known) as old:
+        addresses = f"{fresh.address};{old.address}"
+        conf = broker_conf(tmp_path, namesrvAddr=addresses, brokerRole="SLAVE", brokerId=1)
+        async with running_broker(conf) as broker:
+            assert broker.context.master_address == "10.0.0.1:10911"
+
+
+async def test_a_replica_registers_even_without_news_as_the_answer_names_its_master(tmp_path):
+    async with NameServerDouble(changed="false") as names:
+        spared = broker_conf(tmp_path / "master", namesrvAddr=names.address, forceRegister=False)
+        async with running_broker(spared):
+            assert names.requests.get_nowait().code == 322, "a master asks first, and has no news"
+            assert names.requests.empty()
+        while not names.requests.empty():
+            names.requests.get_nowait()
+        role = {"brokerRole": "SLAVE", "brokerId": 1}
+        conf = broker_conf(tmp_path / "replica", namesrvAddr=names.address, forceRegister=False, **role)
+        async with running_broker(conf):
+            assert names.requests.get_nowait().code == 103
 
 
 async def test_a_broker_without_reachable_name_servers_still_starts(tmp_path):

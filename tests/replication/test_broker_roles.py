@@ -79,6 +79,17 @@ async def test_a_replica_takes_over_from_a_dead_master_and_the_old_master_return
     assert end_of(one) == end_of(two)
 
 
+async def test_no_second_master_beside_one_that_answers(cluster):
+    one = await cluster.start("one")
+    two = await cluster.start("two", "SLAVE", 1)
+    await twins(one, two)
+    answer = await change_role(two, "ASYNC_MASTER")
+    assert answer.code != 0 and f"{one.address} is the master of broker-a and answers" in answer.remark
+    assert (await status(two))["role"] == "SLAVE"
+    await send_all(one, bodies("more"))
+    await twins(one, two)
+
+
 async def test_sends_during_the_change_are_acknowledged_and_kept_or_refused(cluster):
     one = await cluster.start("one", "SYNC_MASTER")
     two = await cluster.start("two", "SLAVE", 1)

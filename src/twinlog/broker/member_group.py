@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from twinlog.net.errors import NetError
-from twinlog.wire.bodies import BrokerMemberGroupBody, decode_body
+from twinlog.wire.bodies import BrokerMemberGroupBody, ClusterInfo, HaRuntimeInfo, decode_body
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.errors import WireError
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
     from twinlog.net.pool import ConnectionPool
+
+_PATIENCE_S = 3.0
+_RIVAL_PATIENCE_S = 0.5
 
 
 class MemberGroup:
@@ -24,38 +27,46 @@ class MemberGroup:
         self._pool = pool
         self._name_servers = name_servers
 
-    async def members(self) -> list[dict[int, str]]:
-        """Id to address, from each name server that knows the request; NetError when one cannot be reached."""
-        settings = self._ctx.settings
-        fields = {"clusterName": settings.cluster_name, "brokerName": settings.broker_name}
-        found = []
-        for name_server in self._name_servers():
-            answer = await self._pool.request(name_server, RequestCode.GET_BROKER_MEMBER_GROUP, fields)
-            if answer.code == ResponseCode.SUCCESS:
-                found.append(decode_body(BrokerMemberGroupBody, answer.body).broker_member_group.broker_addrs)
-        return found
+    async def members(self, patience_s: float = _PATIENCE_S) -> list[dict[int, str]]:
+        """Id to address, from each name server that answers: one that is away must not silence the others."""
+        answers = await asyncio.gather(*(self._ask(address, patience_s) for address in self._name_servers()))
+        return [members for members in answers if members is not None]
 
     async def free_id(self) -> int:
         """The lowest id above 0 that nobody is registered with."""
-        taken: set[int] = set()
-        with contextlib.suppress(NetError, WireError, OSError):
-            for members in await self.members():
-                taken |= members.keys()
+        taken = {number for members in await self.members() for number in members}
         return next(number for number in range(1, len(taken) + 2) if number not in taken)
 
-    async def rival(self) -> str | None:
-        """The address of another broker that is registered with our id and answers."""
-        settings = self._ctx.settings
-        with contextlib.suppress(NetError, WireError, OSError):
-            for members in await self.members():
-                address = members.get(settings.broker_id)
-                if address is not None and address != settings.address and await self._answers(address):
-                    return address
+    async def rival(self, broker_id: int) -> str | None:
+        """The address of another broker that is registered with this id and answers; a master, if the id is 0."""
+        for members in await self.members(_RIVAL_PATIENCE_S):
+            address = members.get(broker_id)
+            if address is not None and address != self._ctx.settings.address and await self._serves(address, broker_id):
+                return address
         return None
 
-    async def _answers(self, address: str) -> bool:
+    async def _ask(self, name_server: str, patience_s: float) -> dict[int, str] | None:
+        settings = self._ctx.settings
+        fields = {"clusterName": settings.cluster_name, "brokerName": settings.broker_name}
         try:
-            answer = await self._pool.request(address, RequestCode.GET_BROKER_RUNTIME_INFO)
-        except NetError:
+            async with asyncio.timeout(patience_s):
+                answer = await self._pool.request(name_server, RequestCode.GET_BROKER_MEMBER_GROUP, fields)
+                if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:  # a 4.9 name server
+                    answer = await self._pool.request(name_server, RequestCode.GET_BROKER_CLUSTER_INFO)
+                    known = decode_body(ClusterInfo, answer.body).broker_addr_table.get(settings.broker_name)
+                    return {} if known is None else known.broker_addrs
+                if answer.code == ResponseCode.SUCCESS:
+                    return decode_body(BrokerMemberGroupBody, answer.body).broker_member_group.broker_addrs
+        except (NetError, WireError, OSError):  # an OSError, too: it takes too long
+            pass
+        return None
+
+    async def _serves(self, address: str, broker_id: int) -> bool:
+        try:
+            answer = await self._pool.request(address, RequestCode.GET_BROKER_HA_STATUS)
+            if answer.code == ResponseCode.SUCCESS:
+                return broker_id != 0 or decode_body(HaRuntimeInfo, answer.body).master
+            answer = await self._pool.request(address, RequestCode.GET_BROKER_RUNTIME_INFO)  # 4.9 knows this one only
+        except (NetError, WireError):
             return False
         return answer.code == ResponseCode.SUCCESS

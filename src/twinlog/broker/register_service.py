@@ -141,7 +141,8 @@ class RegisterService:
         answers = [answer for answer in results if answer is not None]
         accepted = [answer for answer in answers if answer.code == ResponseCode.SUCCESS]
         if accepted:
-            self._learn(accepted[0], whole=whole)
+            # A name server that has just started may not know the master yet.
+            self._learn(next((one for one in accepted if "masterAddr" in (one.fields or {})), accepted[0]), whole=whole)
         return len(accepted) == len(answers)
 
     async def _register_with(
@@ -151,7 +152,9 @@ class RegisterService:
         ctx = self._ctx
         answer = None
         try:
-            if whole and not ctx.settings.register_always and not await self._is_news(address, version):
+            # A replica always registers: the answer is how it hears of its master.
+            sparing = ctx.is_master and not ctx.settings.register_always
+            if whole and sparing and not await self._is_news(address, version):
                 return None
             for part in plan_registration(ctx.conf, rows, version):
                 timeout_ms = ctx.settings.register_timeout_ms
@@ -194,6 +197,7 @@ class RegisterService:
             ctx.master_address, ctx.master_ha_address = header.master_addr, header.ha_server_addr
             for listener in ctx.master_listeners:
                 listener()
+            return
         if not whole or not answer.body:
             return
         try:

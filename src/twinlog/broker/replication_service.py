@@ -14,7 +14,6 @@ from twinlog.broker.ack_desk import Demand
 from twinlog.broker.conf_service import write_settings
 from twinlog.broker.member_group import MemberGroup
 from twinlog.net.attention import Attention
-from twinlog.net.errors import NetError
 from twinlog.replication.acks import replicas_needed
 from twinlog.replication.errors import IdentityTaken, ReplicationError
 from twinlog.replication.log_marks import LogMarks
@@ -23,7 +22,6 @@ from twinlog.replication.metadata_sync_service import ExtraKind, MetadataSyncSer
 from twinlog.replication.replica_service import MasterAddresses, ReplicaIdentity, ReplicaService
 from twinlog.replication.role_plan import Step, plan_role_change
 from twinlog.telemetry.log import get_logger
-from twinlog.wire.errors import WireError
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
@@ -159,8 +157,7 @@ class ReplicationService:
         while True:
             self._members_wanted.clear()
             if self._ctx.is_master and self.master.acks.rows():
-                with contextlib.suppress(NetError, WireError, OSError):
-                    await self._ask_for_members()
+                await self._ask_for_members()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_MEMBERS_PERIOD_S):
                     await self._members_wanted.wait()
@@ -176,7 +173,7 @@ class ReplicationService:
         settings = self._ctx.settings
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_IDENTITY_S_MAX):
-                if (rival := await self._group.rival()) is not None:
+                if (rival := await self._group.rival(settings.broker_id)) is not None:
                     raise IdentityTaken(settings.broker_name, settings.broker_id, rival)
 
     async def _watch_identity(self) -> None:
@@ -195,11 +192,10 @@ class ReplicationService:
             await asyncio.sleep(_LOOK_PERIOD_S)
             if self._ctx.is_master or self.replica.status.state == "following":
                 continue
-            with contextlib.suppress(NetError, WireError, OSError):
-                masters = {members[0] for members in await self._group.members() if 0 in members}
-                masters.discard(self._ctx.settings.address)
-                if masters and self._ctx.master_address not in masters:
-                    self._register.register_soon()
+            masters = {members[0] for members in await self._group.members() if 0 in members}
+            masters.discard(self._ctx.settings.address)
+            if masters and self._ctx.master_address not in masters:
+                self._register.register_soon()
 
     # -- following -------------------------------------------------------------------------------
 
@@ -244,12 +240,24 @@ class ReplicationService:
                     f"this replica keeps its brokerId={settings.broker_id} while it runs; write brokerId={new_id} into "
                     "its configuration file and restart it"
                 )
+            if Step.STOP_FOLLOWING in steps:
+                await self._check_no_master(role)
             for step in steps:
                 log.info("changing role", to=role, step=step.name, meaning=step.value)
                 await self._carry_out(step, role, new_id)
             if steps:
                 await write_settings(self._ctx.conf, {"brokerRole": role, "brokerId": str(new_id)})
             return list(steps)
+
+    async def _check_no_master(self, role: str) -> None:
+        """Refuse to become a second master beside one that answers."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_IDENTITY_S_MAX):
+                if (rival := await self._group.rival(0)) is not None:
+                    raise RoleChangeRefused(
+                        f"{rival} is the master of {self._ctx.settings.broker_name} and answers: two masters would "
+                        f"acknowledge messages into different logs; stop it, or make it a SLAVE first, then {role} here"
+                    )
 
     async def _carry_out(self, step: Step, role: str, broker_id: int) -> None:
         actions: dict[Step, Callable[[], Awaitable[None] | None]] = {
