@@ -1,5 +1,6 @@
 """Checkpoint, lock and abort marker, byte for byte as Java knows them."""
 
+import errno
 import fcntl
 import os
 import subprocess
@@ -10,7 +11,7 @@ from tests.store import golden
 from tests.store.store_at import NOW, fill, kill, open_store
 
 from twinlog.store.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint, load_checkpoint
-from twinlog.store.errors import StoreLocked
+from twinlog.store.errors import StoreLocked, StoreUnusable
 from twinlog.store.store_lock import StoreLock, is_locked
 
 
@@ -95,3 +96,12 @@ def test_the_abort_marker_stays_when_the_store_may_not_be_written(tmp_path):
         fill(store, 3)
         store.flags.set(store.flags.NOT_WRITABLE)
     assert (tmp_path / "store" / "abort").exists()
+
+
+def test_a_lock_file_that_cannot_be_written_is_not_taken_for_a_running_broker(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.pwrite", full)
+    with pytest.raises(StoreUnusable, match=r"No space left on device; check storePathRootDir"):
+        open_store(tmp_path)

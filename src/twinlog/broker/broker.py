@@ -13,6 +13,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from twinlog.broker import (
@@ -60,6 +61,7 @@ from twinlog.metadata.tables import MetadataTables, open_tables
 from twinlog.net.pool import ConnectionPool
 from twinlog.net.server import Server
 from twinlog.net.tls import ServerTls, client_context
+from twinlog.store.errors import StoreUnusable
 from twinlog.store.message_store import MessageStore
 from twinlog.store.plugins import open_store
 from twinlog.telemetry.log import get_logger
@@ -183,14 +185,19 @@ class Broker:
 
     def _load_tables(self) -> MetadataTables:
         settings = self.conf.broker
+        root = self.conf.store.root_dir
         tables = open_tables(
-            os.path.join(self.conf.store.root_dir, "config"),
+            os.path.join(root, "config"),
             self._clock_ms(),
             offset_version_step=settings.offset_version_step,
             delay_version_step=settings.delay_offset_version_step,
         )
         seed_tables(tables.topics, tables.groups, settings, self.conf.store)
-        for problem in tables.load():
+        try:
+            problems = tables.load()
+        except OSError as error:
+            raise StoreUnusable(Path(root), error) from error
+        for problem in problems:
             log.warning(problem)
         tables.offsets.follows_master = settings.is_replica
         return tables

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from twinlog.broker.dev_service import DevService
-from twinlog.cli.running import LogJson, LogLevel, MetricsPort, ready, run_service, start_logging
+from twinlog.cli.running import LogJson, LogLevel, MetricsPort, read_port, ready, run_service, start_logging
 from twinlog.metadata.errors import MetadataError
 from twinlog.settings.errors import SettingsError
 from twinlog.store.errors import StoreError
@@ -20,9 +20,12 @@ def dev(
     directory: Annotated[
         Path | None, typer.Option("--dir", metavar="DIR", help="Keep everything here; default: a temporary directory.")
     ] = None,
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Broker port; 0 takes a free one.")] = 10911,
+    port: Annotated[
+        int, typer.Option("--port", parser=read_port, metavar="PORT", help="Broker port; 0 takes a free one.")
+    ] = 10911,
     namesrv_port: Annotated[
-        int, typer.Option("--namesrv-port", min=0, max=65535, help="Name server port; 0 takes a free one.")
+        int,
+        typer.Option("--namesrv-port", parser=read_port, metavar="PORT", help="Name server port; 0 takes a free one."),
     ] = 9876,
     log_level: LogLevel = "warning",
     log_json: LogJson = False,

@@ -13,6 +13,7 @@ from twinlog.cli.running import (
     MetricsPort,
     PrintConfig,
     load_conf,
+    read_port,
     ready,
     run_service,
     start_logging,
@@ -26,7 +27,8 @@ from twinlog.settings.nameserver_conf import load_nameserver_conf
 def namesrv(
     config: ConfigFile = None,
     port: Annotated[
-        int | None, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 takes a free one.")
+        int | None,
+        typer.Option("--port", parser=read_port, metavar="PORT", help="Port to listen on; 0 takes a free one."),
     ] = None,
     print_config: PrintConfig = False,
     log_level: LogLevel = "info",

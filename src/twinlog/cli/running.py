@@ -23,8 +23,18 @@ ConfigFile = Annotated[str | None, typer.Option("-c", "--config", metavar="FILE"
 PrintConfig = Annotated[bool, typer.Option("-p", "--print", help="Print all settings and exit.")]
 LogLevel = Annotated[str, typer.Option("--log-level", metavar="LEVEL", help=f"One of {', '.join(LEVELS)}.")]
 LogJson = Annotated[bool, typer.Option("--log-json", help="Log lines as JSON objects.")]
+
+
+def read_port(text: str) -> int:
+    """The port that an option names."""
+    if not (str(text).isdecimal() and int(text) <= 65535):
+        raise typer.BadParameter(f"{text!r} is no port; give a number from 0 to 65535, 0 takes a free one")
+    return int(text)
+
+
 MetricsPort = Annotated[
-    int | None, typer.Option("--metrics-port", min=0, max=65535, help="Serve Prometheus metrics on this port.")
+    int | None,
+    typer.Option("--metrics-port", parser=read_port, metavar="PORT", help="Serve Prometheus metrics on this port."),
 ]
 
 

@@ -1,5 +1,7 @@
 """What can go wrong between two peers."""
 
+import errno
+
 
 class NetError(Exception):
     """A peer that cannot be reached, went away, or did not answer."""
@@ -9,6 +11,22 @@ class ConnectFailed(NetError):
     def __init__(self, address: str, reason: object) -> None:
         super().__init__(f"cannot connect to {address}: {reason}; is it running and reachable?")
         self.address = address
+
+
+class CannotListen(OSError):
+    """A port of ours that the system does not give us."""
+
+    def __init__(self, host: str, port: int, cause: OSError, setting: str = "listenPort") -> None:
+        problem = f"cannot listen on {host}:{port}: {cause.strerror}"
+        hint = f"stop what listens there, or choose another {setting}"
+        if cause.errno == errno.EADDRNOTAVAIL:
+            hint = "set bindAddress to an address of this machine, or to 0.0.0.0"
+        elif cause.errno == errno.EACCES:
+            hint = f"choose a {setting} above 1023, or start with the right to use this one"
+        super().__init__(cause.errno, f"{problem}; {hint}")
+
+    def __str__(self) -> str:
+        return str(self.strerror)
 
 
 class ConnectionLost(NetError):

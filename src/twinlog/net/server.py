@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from twinlog.net.connection import Connection, ConnectionOptions, FastPath, Handler
+from twinlog.net.errors import CannotListen
 from twinlog.net.proxy_protocol import PREAMBLE_BYTES_MAX, ProxyError, take_preamble
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.frame import JSON
@@ -74,7 +75,7 @@ class Server:
             listener.listen(self._backlog)
         except OSError as error:
             listener.close()
-            raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from error
+            raise CannotListen(host, port, error) from error
         listener.setblocking(False)
         self._listener, self.port = listener, listener.getsockname()[1]
         self._own(self._accept(listener))

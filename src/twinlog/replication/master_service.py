@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from twinlog.net.errors import CannotListen
 from twinlog.replication.acks import AckTable, ReplicaAck
 from twinlog.replication.errors import PeerSilent, ReplicationError
 from twinlog.replication.greeting import Guest, PassBook
@@ -86,9 +87,7 @@ class MasterService:
             listener.bind((self._bind_address, port))
         except OSError as error:
             listener.close()
-            raise OSError(
-                error.errno, f"cannot listen on HA port {self._bind_address}:{port}: {error.strerror}"
-            ) from error
+            raise CannotListen(self._bind_address, port, error, "haListenPort") from error
         listener.listen(128)
         listener.setblocking(False)
         self._listener, self.port = listener, listener.getsockname()[1]

@@ -82,6 +82,10 @@ def settle(
             store = dataclasses.replace(store, memory_percent=percent)
     else:
         broker = dataclasses.replace(broker, broker_id=0)  # Java: a master's id is 0 whatever the file says
+    if broker.listen_port in (1, 2, 65535):
+        line = (lines or {}).get("listenPort", 0)
+        problem = f"listenPort={broker.listen_port} leaves no room for the ports beside it; choose 3 to 65534"
+        raise SettingsError(f"{place(source, line)}: {problem}")
     if not set(store.commit_log_dirs) - set(store.read_only_dirs):
         line = (lines or {}).get("readOnlyCommitLogStorePaths", 1)
         problem = f"readOnlyCommitLogStorePaths={store.read_only_dirs_given} leaves no directory for new segments"

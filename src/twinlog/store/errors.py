@@ -16,6 +16,15 @@ class StoreLocked(StoreError):
         super().__init__(f"{path} is locked by a running broker: stop that broker, or use another storePathRootDir")
 
 
+class StoreUnusable(StoreError):
+    """The system does not let us read or write what a store needs."""
+
+    def __init__(self, root: Path, cause: OSError) -> None:
+        super().__init__(
+            f"the store in {root} cannot be opened: {cause}; check storePathRootDir, who may write there, and its disk"
+        )
+
+
 class SegmentSizeMismatch(StoreError):
     """A segment file does not have the size the settings ask for."""
 

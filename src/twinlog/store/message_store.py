@@ -32,7 +32,7 @@ from twinlog.store.checkpoint import load_checkpoint, save_checkpoint
 from twinlog.store.commit_log import RawRoom
 from twinlog.store.delay import DelayLevels
 from twinlog.store.dispatch import Dispatcher, DispatchRequest
-from twinlog.store.errors import AllocationFailed, DamagedTransfer, FlushFailed
+from twinlog.store.errors import AllocationFailed, DamagedTransfer, FlushFailed, StoreError, StoreUnusable
 from twinlog.store.file_ops import FILE_OPS, FileOps
 from twinlog.store.quarantine import Damage
 from twinlog.store.recovery import Recovery, RecoveryReport
@@ -103,6 +103,15 @@ class MessageStore(StoreReader):
     @classmethod
     def open(cls, settings: StoreSettings, **options: object) -> Self:
         """Lock, load and recover the store in `settings.root_dir`; options as in the constructor."""
+        try:
+            return cls._open(settings, **options)
+        except StoreError:
+            raise
+        except OSError as error:
+            raise StoreUnusable(Path(settings.root_dir), error) from error
+
+    @classmethod
+    def _open(cls, settings: StoreSettings, **options: object) -> Self:
         lock = StoreLock.acquire(Path(settings.root_dir))
         try:
             store = cls(settings, **options)  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ process, and is not lost when somebody else here opens and closes the file.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import struct
@@ -27,7 +28,7 @@ class StoreLock:
 
     @classmethod
     def acquire(cls, root: Path) -> StoreLock:
-        """Take the lock of the store in `root`, or raise StoreLocked."""
+        """Take the lock of the store in `root`; StoreLocked when another has it."""
         root.mkdir(parents=True, exist_ok=True)
         path = root / "lock"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -36,7 +37,9 @@ class StoreLock:
             os.pwrite(descriptor, b"lock", 0)
         except OSError as error:
             os.close(descriptor)
-            raise StoreLocked(path) from error
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                raise StoreLocked(path) from error
+            raise
         return cls(descriptor)
 
     def release(self) -> None:
