@@ -6,9 +6,10 @@ route: a broker may have died, moved, or changed its role.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from twinlog.client.errors import BrokerRefused, NoNameServer, NoRoute
@@ -89,6 +90,16 @@ class Cluster:
             hint = "readFrom=any takes whichever is up"
             raise CannotRead(f"{where(queue)}: no {wanted} is registered (broker ids: {known}); {hint}")
         return usable[attempt % len(usable)]
+
+    def has_lost(self, queue: MessageQueue) -> bool:
+        """Whether the queue's topic was deleted: its master is registered, and not with this topic."""
+        try:
+            if queue.broker_name in self.route(queue.topic, fresh=True).brokers:
+                return False
+        except NoRoute:
+            pass  # nor has any other broker
+        broker = self.info().broker_addr_table.get(queue.broker_name)
+        return broker is not None and MASTER_ID in broker.broker_addrs
 
     # -- offsets -----------------------------------------------------------------------------------
 
@@ -173,9 +184,11 @@ class Cluster:
                 if queue not in found:
                     by_address.setdefault(self.address_of(queue, attempt=attempt), []).append(queue)
             for address, asked in by_address.items():
-                answers = self._ask(address, [request(queue) for queue in asked])
+                with _told_where(asked[0]):
+                    answers = self._ask(address, [request(queue) for queue in asked])
                 for queue, answer in zip(asked, answers, strict=True):
-                    self._check(address, request(queue).code, answer, also_accept)
+                    with _told_where(queue):
+                        self._check(address, request(queue).code, answer, also_accept)
                     found[queue] = answer
             return found
 
@@ -218,6 +231,16 @@ class Cluster:
     def _check(address: str, code: int, answer: Answer, also_accept: tuple[int, ...] = ()) -> None:
         if answer.code != ResponseCode.SUCCESS and answer.code not in also_accept:
             raise BrokerRefused(code, answer.code, answer.remark, address)
+
+
+@contextlib.contextmanager
+def _told_where(queue: MessageQueue) -> Iterator[None]:
+    """Put the queue that was asked about in front of what a failure says."""
+    try:
+        yield
+    except (NetError, BrokerRefused) as error:
+        error.args = (f"{where(queue)}: {error}",)
+        raise
 
 
 def _queue_request(code: int, queue: MessageQueue) -> Command:

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In, InputPartiti
 from tests.spark.topics import BROKER, bodies_of, numbers
 
 from twinlog.broker.embedded import EmbeddedBroker
-from twinlog.client import MessageQueue, NoNameServer, NoRoute, Outgoing
+from twinlog.client import ClientError, MessageQueue, NoNameServer, NoRoute, Outgoing
 from twinlog.client.sync import Admin, Producer, PullConsumer
 from twinlog.net.errors import NetError
 from twinlog.spark import remoting
@@ -21,6 +21,7 @@ from twinlog.spark.options import read_options
 from twinlog.spark.reading.batch_reader import QueueReader
 from twinlog.spark.reading.plan import QueueRange
 from twinlog.spark.schema import MESSAGE_COLUMNS, arrow_schema
+from twinlog.wire.bodies import ClusterInfo
 from twinlog.wire.codes import RequestCode
 
 
@@ -326,6 +327,38 @@ def test_a_topic_is_gone_if_the_master_says_so_and_a_replica_may_just_not_know_i
     else:
         with pytest.raises(CannotRead, match=r"cannot be read after 6 tries: .* TOPIC_NOT_EXIST"):
             bodies_of(reader, parts)
+
+
+def test_a_topic_that_nobody_has_any_more_is_a_loss_unless_forgiven(make_topic, monkeypatch):
+    monkeypatch.setattr("twinlog.spark.reading.fetch._FIRST_PAUSE_S", 0.001)
+    topic = make_topic(queues=1)
+    topic.send_numbers(10)
+    parts = topic.reader().partitions()
+    with Admin(topic.name_server) as admin:
+        admin.delete_topic(topic.name)
+    place = f"topic {topic.name} broker {BROKER} queue 0 offset 0"
+    with pytest.raises(DataLoss, match=rf"{place}: the topic is gone .*knows no route.*failOnDataLoss=false"):
+        bodies_of(topic.reader(), parts)
+    assert bodies_of(topic.reader(failOnDataLoss="false"), parts) == []
+    monkeypatch.setattr(Cluster, "info", lambda self: ClusterInfo())  # its broker may come back, and the topic with it
+    with pytest.raises(CannotRead, match=rf"{place}: cannot be read after 6 tries"):
+        bodies_of(topic.reader(failOnDataLoss="false"), parts)
+
+
+@pytest.mark.parametrize("with_answer", [False, True])
+def test_a_broker_that_does_not_tell_its_offsets_is_named_with_topic_and_queue(with_brokers, monkeypatch, with_answer):
+    topic = with_brokers(id0="live" if with_answer else "dead")
+    told = "cannot connect to"
+    if with_answer:
+        told = r"refused GET_MIN_OFFSET .* with NO_PERMISSION .*: not you"
+        refusal, real = remoting.Answer(1, 16, "not you", {}, memoryview(b"")), remoting.BlockingConnection.ask
+
+        def ask(self, commands, timeout_ms=None):
+            return [refusal] if commands[0].code == RequestCode.GET_MIN_OFFSET else real(self, commands, timeout_ms)
+
+        monkeypatch.setattr(remoting.BlockingConnection, "ask", ask)
+    with pytest.raises((NetError, ClientError), match=rf"^topic {topic.name} broker {BROKER} queue 0: .*{told}"):
+        topic.reader().partitions()
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 from tests.spark.topics import bodies_of, numbers
 
+from twinlog.client import NoRoute
 from twinlog.client.sync import Admin, PullConsumer
 from twinlog.spark.errors import BadOption, DataLoss, SparkSourceError
 
@@ -213,6 +214,23 @@ def test_a_topic_that_is_gone_is_a_loss(make_topic):
         admin.delete_topic(topic.name)
     with pytest.raises(DataLoss, match=f"topic {topic.name}: it is gone"):
         stream.latestOffset(start, ALL)
+
+
+def test_available_now_goes_on_without_a_topic_that_is_gone_if_that_is_forgiven(make_topic):
+    gone, kept = make_topic(queues=1), make_topic(queues=1)
+    for topic in (gone, kept):
+        topic.send_numbers(3)
+    options = {"subscribe": f"{gone.name},{kept.name}", "startingOffsets": "earliest"}
+    start = kept.stream(**options).initialOffset()
+    with Admin(gone.name_server) as admin:
+        admin.delete_topic(gone.name)
+    with pytest.raises(NoRoute, match=gone.name):
+        kept.stream(**options).prepareForTriggerAvailableNow()
+    forgiving = kept.stream(**options, failOnDataLoss="false")
+    forgiving.prepareForTriggerAvailableNow()
+    end = forgiving.latestOffset(start, ALL)
+    assert end == {gone.key(): 0, kept.key(): 3}
+    assert read_batch(forgiving, start, end) == numbers(3)
 
 
 def test_a_queue_that_went_back_is_a_loss(make_topic):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 
@@ -46,7 +47,10 @@ def read_queue(options: ReadOptions, columns: Columns, wanted: QueueRange) -> It
         for records in scan(chunk, 0, len(chunk), 0, check_crc=options.checks_crc, check_offset=False):
             if records.stop is not None and records.stop.reason is not StopReason.END:
                 reason = records.stop.reason.value
-                raise BadRecord(f"{where(wanted.queue, order.next)}: the broker sent a damaged record: {reason}")
+                hint = "look at the broker's log with `twinlog store verify`, or choose offsets behind it"
+                raise BadRecord(
+                    f"{where(wanted.queue, order.next)}: the broker sent a damaged record: {reason}; {hint}"
+                )
             yield from decoder.decode(order.checked(decoder.unwrap(records)))
     order.finish()
 
@@ -219,9 +223,18 @@ class _Fetch:
             raise error
         if failures >= _TRIES:
             place = where(self._wanted.queue, self._window.at)
+            if self._topic_is_gone():
+                tell_loss(self._options.fail_on_data_loss, place, f"the topic is gone ({error})")
+                self._window.give_up()
+                return
             raise CannotRead(f"{place}: cannot be read after {failures} tries: {error}") from error
         log.warning("a broker is lost, asking for its route again", where=where(self._wanted.queue), error=str(error))
         time.sleep(_FIRST_PAUSE_S * 2 ** (failures - 1))
+
+    def _topic_is_gone(self) -> bool:
+        with contextlib.suppress(NetError, ClientError):
+            return self._cluster.has_lost(self._wanted.queue)
+        return False
 
 
 class _Refused(CannotRead):

@@ -88,6 +88,12 @@ class PullWindow:
         for slot in self._slots:
             slot.asked = False
 
+    def give_up(self) -> None:
+        """Nothing more will come: what has arrived is all there is."""
+        self._next = self.end
+        for slot in self._slots:
+            slot.at, slot.asked = slot.end, False
+
     def take(self) -> list[memoryview]:
         """The bodies at the front that are complete, in order."""
         bodies: list[memoryview] = []

@@ -84,7 +84,12 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return None
 
     def prepareForTriggerAvailableNow(self) -> None:
-        queues = find_queues(self._options, self._cluster)
+        options = self._options
+        # Here nobody says yet how far the query was: a topic that is gone may be a wrong option, if it is not forgiven.
+        if options.fail_on_data_loss:
+            queues = find_queues(options, self._cluster)
+        else:
+            queues = find_queues_that_remain(options, self._cluster, {})
         self._target = self._cluster.max_offsets(queues)
 
     def partitions(self, start: dict, end: dict) -> Sequence[InputPartition]:
