@@ -1,6 +1,7 @@
 """Lag: what a sample tells, how it is drawn, and that each moment is in the table once."""
 
 import json
+import socket
 import time
 import xml.etree.ElementTree as ElementTree
 from datetime import UTC, datetime, timedelta
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from tests.spark.jobs.commands import run
 
 from twinlog.cli.pipeline.lag import summarised
+from twinlog.client import NoNameServer
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.lag.charts import charts_of, check_plot, write_plot
@@ -94,6 +96,15 @@ def test_a_silent_broker_or_one_without_master_is_a_row_that_says_so():
     assert row.kind == "error" and "127.0.0.1:1" in row.error
     (row,) = sample_brokers(BrokerGroup("c", "a", {1: "127.0.0.1:1"}), options, (), lambda: 0)
     assert row.kind == "error" and "no master" in row.error
+
+
+def test_a_broker_that_hangs_is_a_row_of_its_minute(monkeypatch):
+    monkeypatch.setattr("twinlog.spark.jobs.lag.sample.PATIENCE_MS", 50)
+    with socket.create_server(("127.0.0.1", 0)) as hangs:  # takes connections, and never answers
+        address = f"127.0.0.1:{hangs.getsockname()[1]}"
+        options = ClusterOptions(name_servers=(), tries=2)
+        (row,) = sample_brokers(BrokerGroup("c", "a", {0: address}), options, (), lambda: 0)
+    assert row.kind == "error" and f"{address} did not answer" in row.error and "within 50 ms" in row.error
 
 
 def test_a_silent_replica_leaves_its_masters_groups_measured(broker, lagging):
@@ -288,6 +299,40 @@ def test_a_moment_is_in_the_table_once_however_often_it_is_sampled(spark, broker
         lag(spark, LagJob(cluster=ClusterOptions(name_servers=()), to=table))
     with pytest.raises(BadOption, match="too often"):
         run(every_s=0.5)
+
+
+def test_a_name_server_that_goes_away_is_a_row_and_not_the_end_of_the_samples(spark, broker, lagging, tmp_path):
+    group, _ = lagging
+    clock, table = [NOON.timestamp()], str(tmp_path / "lag")
+    names = [broker.namesrv_address, "127.0.0.1:1", broker.namesrv_address]
+
+    def job_at(number):
+        options = ClusterOptions(name_servers=(names[number],), tries=1)
+        return LagJob(cluster=options, to=table, groups=(group,), for_s=120)
+
+    class Moving:
+        """A job whose name server is another with each sample."""
+
+        def __getattr__(self, name):
+            return getattr(job_at(round((clock[0] - NOON.timestamp()) / 60)), name)
+
+    summary = lag(spark, Moving(), clock=lambda: clock[0], sleep=lambda s: clock.__setitem__(0, clock[0] + s))
+    assert (summary.samples, summary.errors) == (3, 1)
+    errors = spark.read.parquet(table).filter("kind = 'error'").select("minute", "error").collect()
+    ((moment, error),) = [tuple(row) for row in errors]
+    assert moment.astimezone(UTC) == NOON + timedelta(minutes=1) and "127.0.0.1:1 answers" in error
+    with pytest.raises(NoNameServer):
+        lag(spark, job_at(1), clock=lambda: clock[0])
+
+
+def test_a_cluster_without_groups_and_replicas_has_an_empty_plot(spark, broker, tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(type(spark), "stop", lambda self: None)
+    words = ["lag", "--to", str(tmp_path / "lag"), "--plot", str(tmp_path / "lag.html")]
+    done = run(capfd, *words, "-n", broker.namesrv_address, "-g", "nobody", "--once")
+    assert done.exit_code == 0 and "no group has committed an offset" in done.stdout, done.stderr
+    assert "There are no samples yet" in (tmp_path / "lag.html").read_text()
+    again = run(capfd, *words, "--replot")
+    assert again.exit_code == 1 and "is no table of samples: take some first" in again.stderr
 
 
 def test_the_command_samples_once_and_draws(spark, broker, lagging, tmp_path, monkeypatch, capfd):

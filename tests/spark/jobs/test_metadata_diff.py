@@ -187,6 +187,7 @@ def test_the_command_needs_no_spark_for_two_sides_and_tells_by_its_exit_status(t
     assert (equal.exit_code, "are equal" in equal.stdout) == (0, True), equal.stderr
     different = run(capfd, "metadata-diff", one, broker.broker_address, "--kind", "topic")
     assert different.exit_code == 1 and "TopicA" in different.stdout
+    assert "…" not in different.stdout, "values are shown whole"
     assert run(capfd, "metadata-diff", one, "127.0.0.1:1").exit_code == 2
     assert run(capfd, "metadata-diff", one, other, "--kind", "topics").exit_code == 2
     assert run(capfd, "metadata-diff", one, other, "--broker", "a").exit_code == 2

@@ -59,7 +59,8 @@ def lag(
             job = LagJob(cluster=options, to=to, groups=tuple(group or ()), every_s=every_s, for_s=for_s)
             summary = run(spark, job, report)
         if plot is not None:
-            moments = write_plot(spark, to, plot)
+            is_bare = summary is not None and not summary.rows  # then there may be no table yet, and nobody to blame
+            moments = write_plot(spark, to, plot, may_be_missing=is_bare)
     show(summary, to, plot, moments, as_json=as_json)
 
 
@@ -84,6 +85,8 @@ def show(summary: LagSummary | None, to: str, plot: str | None, moments: int | N
         console.print(table)
         missed = f", {summary.missed} moments missed" if summary.missed else ""
         console.print(f"{summary.samples} samples, {summary.rows} rows in {to}, {summary.errors} errors{missed}")
+        if not summary.rows:
+            console.print("no group has committed an offset, and there is no replica to measure")
     if plot is not None:
         console.print(f"{moments} moments drawn in {plot}")
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from twinlog.cli.pipeline.running import AsJson, SparkConf, SparkMaster, spark_job
 from twinlog.cli.pipeline.sides import Tls, TlsInsecure, cluster_options
@@ -105,9 +106,11 @@ def show(summary: DiffSummary, *, as_json: bool) -> None:
     if not summary.rows:
         console.print(f"{summary.left} and {summary.right} are equal", markup=False, soft_wrap=True)
         return
-    table = Table("kind", "key", "field", summary.left, summary.right)
+    table = Table()
+    for name in ("kind", "key", "field", summary.left, summary.right):
+        table.add_column(Text(name), overflow="fold")  # a value that is cut off cannot be compared
     for row in summary.rows:
-        table.add_row(row.kind, row.key, row.field, _shown(row.left), _shown(row.right))
+        table.add_row(row.kind, *map(Text, (row.key, row.field, _shown(row.left), _shown(row.right))))
     console.print(table)
     console.print(f"{len(summary.rows)} difference{'s' if len(summary.rows) > 1 else ''}")
 

@@ -67,11 +67,12 @@ def parse_side(text: str, options: ClusterOptions | None = None) -> Side:
 
 
 class LiveBroker:
-    """Questions to one broker, Twinlog's or Java's."""
+    """Questions to one broker, Twinlog's or Java's; `patience_ms` is how long each of them may take."""
 
-    def __init__(self, address: str, options: ClusterOptions) -> None:
+    def __init__(self, address: str, options: ClusterOptions, patience_ms: int = _PATIENT_MS) -> None:
         self.address = address
         self._options = options
+        self._patience_ms = patience_ms
 
     def ask(self, code: int, fields: dict[str, str] | None = None, *, accepts: tuple[int, ...] = ()) -> Answer:
         (answer,) = self.ask_all([Command(code, fields=dict(fields or {}))], accepts=accepts)
@@ -118,7 +119,7 @@ class LiveBroker:
     def _again_on_failure(self, commands: list[Command]) -> list[Answer]:
         for attempt in range(self._options.tries):
             try:
-                return connection_to(self.address, self._options).ask(commands, _PATIENT_MS)
+                return connection_to(self.address, self._options).ask(commands, self._patience_ms)
             except NetError:
                 forget_connection(self.address, self._options)
                 if attempt + 1 == self._options.tries:

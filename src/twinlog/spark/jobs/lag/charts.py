@@ -24,7 +24,7 @@ def check_plot(path: str) -> None:
         raise BadOption(f"--plot {path!r}: there is no directory {Path(path).absolute().parent}; make it first")
 
 
-def write_plot(spark: SparkSession, table: str, path: str) -> int:
+def write_plot(spark: SparkSession, table: str, path: str, *, may_be_missing: bool = False) -> int:
     """Draw everything in the table; how many moments that are."""
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as F
@@ -33,6 +33,9 @@ def write_plot(spark: SparkSession, table: str, path: str) -> int:
     try:
         samples = spark.read.parquet(table)
     except AnalysisException as error:
+        if may_be_missing and not Path(table).exists():
+            Path(path).write_text(page("Lag", ()))
+            return 0
         raise BadOption(
             f"{table} is no table of samples: take some first, `twinlog pipeline lag --to {table}`"
         ) from error

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from twinlog.client.errors import ClientError
+from twinlog.net.errors import NetError
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.lag.sample import BrokerGroup, LagRow, sample_brokers
@@ -96,7 +98,7 @@ def lag(
     try:
         while True:
             report(Progress(f"sampling {datetime.fromtimestamp(slot, UTC):%H:%M:%S}", samples, total, "samples"))
-            latest = take_sample(spark, job, slot)
+            latest = take_sample(spark, job, slot, is_first=not samples)
             samples, rows = samples + 1, rows + len(latest)
             errors += sum(one.kind == "error" for one in latest)
             following, now = slot + job.every_s, clock()
@@ -116,14 +118,20 @@ def lag(
     return LagSummary(samples, rows, errors, missed, latest)
 
 
-def take_sample(spark: SparkSession, job: LagJob, slot: float) -> tuple[LagRow, ...]:
-    """Ask all brokers and put their answers into the table."""
+def take_sample(spark: SparkSession, job: LagJob, slot: float, *, is_first: bool = True) -> tuple[LagRow, ...]:
+    """Ask all brokers and put their answers into the table; only the first sample insists on a name server."""
     from pyspark.sql import functions as F
 
-    brokers = broker_groups(Cluster(job.cluster).info())
-    partitions = min(max(len(brokers), 1), _PARTITIONS_MAX)
-    run = partial(_run_samples, tuple(brokers), job)
-    found = spark.range(0, len(brokers), 1, partitions).mapInArrow(run, SCHEMA).collect()
+    try:
+        brokers = broker_groups(Cluster(job.cluster).info())
+    except (NetError, ClientError) as error:
+        if is_first:
+            raise
+        found = [astuple(LagRow(kind="error", cluster="", broker_name="", error=str(error)))]
+    else:
+        partitions = min(max(len(brokers), 1), _PARTITIONS_MAX)
+        run = partial(_run_samples, tuple(brokers), job)
+        found = spark.range(0, len(brokers), 1, partitions).mapInArrow(run, SCHEMA).collect()
     now, moment = datetime.now(UTC), datetime.fromtimestamp(slot, UTC)
     if found:
         table = spark.createDataFrame([tuple(row) for row in found], SCHEMA).select(
