@@ -10,7 +10,9 @@ import pytest
 from tests.broker.running import broker_conf, connected, pull, running_broker, send
 
 from twinlog.broker.ack_desk import Demand
+from twinlog.metadata.errors import NotSaved
 from twinlog.store.errors import FlushFailed
+from twinlog.store.run_flags import RunFlags
 
 
 async def test_with_sync_flush_an_answered_message_is_on_disk_and_readable(tmp_path):
@@ -127,3 +129,25 @@ async def test_the_time_that_sends_take_is_measured_until_they_are_answered(tmp_
         assert sum(int(part.rpartition(":")[2]) for part in table["putMessageDistributeTime"].split()) == 6
         assert 0 < broker.context.stats.put_times.percentile_ms(0.99) <= 10_000
         assert broker.context.stats.longest_get_s > 0
+
+
+async def test_queues_that_failed_are_tried_again_at_every_interval(tmp_path):
+    conf = broker_conf(tmp_path, flushIntervalConsumeQueue=5)
+    async with running_broker(conf) as broker, connected(broker) as client:
+        await send(client)
+        store = broker.context.store
+        store.flags.set(RunFlags.LOGICS_QUEUE_ERROR)
+        assert (await send(client)).code == 14
+        async with asyncio.timeout(5):
+            while store.queues_failed:
+                await asyncio.sleep(0.005)
+        assert (await send(client)).code == 0
+
+
+async def test_metadata_that_cannot_be_saved_at_the_end_is_told(tmp_path, monkeypatch):
+    def full(*_: object) -> list[str]:
+        raise OSError(28, "the disk is full")
+
+    with pytest.raises(NotSaved, match=r"could not be saved: .*full; the files keep what was saved before"):
+        async with running_broker(broker_conf(tmp_path)):
+            monkeypatch.setattr("twinlog.metadata.tables.MetadataTables.save", full)

@@ -12,7 +12,7 @@ import pytest
 from tests.store.store_at import SEGMENT, bodies, draft, fill, kill, open_store
 
 from twinlog.store.append import PutStatus
-from twinlog.store.errors import AllocationFailed, FlushFailed, StoreError
+from twinlog.store.errors import AllocationFailed, FlushFailed, NotClosed, StoreError
 from twinlog.store.file_ops import FileOps
 
 
@@ -139,6 +139,33 @@ def test_queues_that_cannot_be_written_refuse_sends_until_they_can(tmp_path):
         assert store.append(draft(10)).ok
         store.dispatch_pending()
         assert len(bodies(store)) == 6
+
+
+def test_queues_that_stay_unwritable_are_told_once_and_when_they_are_back(tmp_path, caplog):
+    caplog.set_level("INFO")
+    ops = Failing(1 << 30, ("write",), for_good=True)
+    with open_store(tmp_path, ops=ops) as store:
+        fill(store, 10)
+        ops._nth = 0
+        for _ in range(3):
+            with pytest.raises(OSError, match="injected"):
+                store.flush_queues()
+        ops._nth = 1 << 30
+        store.flush_queues()
+        assert not store.queues_failed
+    assert caplog.text.count("queues cannot be written") == 1
+    assert caplog.text.count("queues can be written again") == 1
+
+
+def test_a_store_that_cannot_be_closed_cleanly_says_what_becomes_of_its_messages(tmp_path):
+    ops = Failing(1 << 30, ("write",), for_good=True)
+    store = open_store(tmp_path, ops=ops)
+    fill(store, 10)
+    ops._nth = 0
+    with pytest.raises(NotClosed, match=r"not closed cleanly.*injected.*next start rebuilds the rest"):
+        store.close()
+    with open_store(tmp_path) as store:
+        assert len(bodies(store)) + len(bodies(store, queue_id=1)) == 10
 
 
 def test_an_allocation_that_fails_leaves_no_file_behind(tmp_path):

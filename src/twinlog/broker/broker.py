@@ -57,6 +57,7 @@ from twinlog.broker.stats import BrokerStats
 from twinlog.broker.stats_service import StatsService
 from twinlog.broker.task_errors import single_error
 from twinlog.broker.topic_creation import seed_tables
+from twinlog.metadata.errors import NotSaved
 from twinlog.metadata.tables import MetadataTables, open_tables
 from twinlog.net.pool import ConnectionPool
 from twinlog.net.server import Server
@@ -310,7 +311,10 @@ def _saved_at_end(tables: MetadataTables) -> Iterator[None]:
     try:
         yield
     finally:
-        tables.save()
+        try:
+            tables.save()
+        except OSError as error:
+            raise NotSaved(error) from error
 
 
 def with_port(conf: BrokerConf) -> BrokerConf:

@@ -84,6 +84,7 @@ class QueueFlushService:
     def __init__(self, ctx: BrokerContext) -> None:
         self._ctx = ctx
         self._flushed_end = ctx.store.dispatched_end
+        self._failing = False
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -95,7 +96,7 @@ class QueueFlushService:
             new_bytes = self._ctx.store.dispatched_end - self._flushed_end
             # A record takes at least a hundred bytes of log and twenty of a queue.
             enough = new_bytes // 100 >= settings.queue_flush_least_pages * QUEUE_UNITS_PER_PAGE
-            if new_bytes and (enough or thorough):
+            if new_bytes and (enough or thorough or self._ctx.store.queues_failed):
                 await self._flush()
             if thorough:
                 thorough_at = loop.time()
@@ -107,6 +108,9 @@ class QueueFlushService:
             await asyncio.to_thread(store.flush_queues)
             await asyncio.to_thread(store.save_checkpoint)
         except (OSError, StoreError) as error:
-            log.error("queues or checkpoint cannot be written; trying again", error=str(error))
+            if not self._failing:
+                log.error("queues or checkpoint cannot be written; trying again", error=str(error))
+            self._failing = True
             return
+        self._failing = False
         self._flushed_end = end

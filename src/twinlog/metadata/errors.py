@@ -17,6 +17,16 @@ class BrokenFile(MetadataError):
         )
 
 
+class NotSaved(MetadataError):
+    """Files of tables could not be written at the end."""
+
+    def __init__(self, cause: OSError) -> None:
+        super().__init__(
+            f"topics, groups or offsets could not be saved: {cause}; the files keep what was saved before, "
+            f"so groups may get their last messages again"
+        )
+
+
 class BrokenSnapshot(MetadataError):
     """A master's answer that is no table of the kind that was asked for; nothing of it is applied."""
 

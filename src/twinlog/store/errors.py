@@ -25,6 +25,16 @@ class StoreUnusable(StoreError):
         )
 
 
+class NotClosed(StoreError):
+    """Queues, index or checkpoint could not be written at the end."""
+
+    def __init__(self, root: Path, cause: OSError) -> None:
+        super().__init__(
+            f"the store in {root} was not closed cleanly: {cause}; its log is whole, and the next start rebuilds the "
+            f"rest from it, once there is space"
+        )
+
+
 class SegmentSizeMismatch(StoreError):
     """A segment file does not have the size the settings ask for."""
 

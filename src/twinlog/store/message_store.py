@@ -32,7 +32,7 @@ from twinlog.store.checkpoint import load_checkpoint, save_checkpoint
 from twinlog.store.commit_log import RawRoom
 from twinlog.store.delay import DelayLevels
 from twinlog.store.dispatch import Dispatcher, DispatchRequest
-from twinlog.store.errors import AllocationFailed, DamagedTransfer, FlushFailed, StoreError, StoreUnusable
+from twinlog.store.errors import AllocationFailed, DamagedTransfer, FlushFailed, NotClosed, StoreError, StoreUnusable
 from twinlog.store.file_ops import FILE_OPS, FileOps
 from twinlog.store.quarantine import Damage
 from twinlog.store.recovery import Recovery, RecoveryReport
@@ -184,7 +184,8 @@ class MessageStore(StoreReader):
 
         They may begin and end inside a record. `dispatch_pending` follows with the whole records.
         """
-        if not self.commit_log.segments and physical_offset != self.commit_log.log_end:
+        if self.commit_log.log_end == 0 != physical_offset:
+            self.commit_log.clear()  # a Java replica makes its first file before it knows where its log begins
             self.commit_log.begin_at(physical_offset)
             self._tail.start_at(physical_offset)
             self.dispatched_end = physical_offset
@@ -317,13 +318,19 @@ class MessageStore(StoreReader):
             for dispatcher in self.dispatchers:
                 dispatcher.flush()
         except OSError as error:
-            self.flags.set(RunFlags.LOGICS_QUEUE_ERROR)
-            log.error("queues cannot be written; sends are refused until they can", error=str(error))
+            self._queues_failed(error)
             raise
-        self.flags.clear(RunFlags.LOGICS_QUEUE_ERROR)
+        if self.queues_failed:
+            log.info("queues can be written again; sends are accepted")
+            self.flags.clear(RunFlags.LOGICS_QUEUE_ERROR)
         self.checkpoint.logics_timestamp = max(self.checkpoint.logics_timestamp, self.queues.flushed_timestamp)
         if self.index is not None:
             self.checkpoint.index_timestamp = max(self.checkpoint.index_timestamp, self.index.full_timestamp)
+
+    @property
+    def queues_failed(self) -> bool:
+        """Whether the last attempt to write queues failed; sends are refused meanwhile."""
+        return bool(self.flags.value & RunFlags.LOGICS_QUEUE_ERROR)
 
     def save_checkpoint(self) -> None:
         """Write down what the flushes so far have reached. For a worker thread."""
@@ -351,6 +358,10 @@ class MessageStore(StoreReader):
         self._closed = True
         try:
             self._close_files()
+        except StoreError:
+            raise
+        except OSError as error:
+            raise NotClosed(self.root, error) from error
         finally:
             self.commit_log.close()
             if self._lock is not None:
@@ -384,6 +395,11 @@ class MessageStore(StoreReader):
             log.error("sends are refused", error=str(error))
         return Appended(PutStatus.CREATE_SEGMENT_FAILED)
 
+    def _queues_failed(self, error: OSError) -> None:
+        if not self.queues_failed:  # once, not for every attempt
+            log.error("queues cannot be written; sends are refused until they can", error=str(error))
+        self.flags.set(RunFlags.LOGICS_QUEUE_ERROR)
+
     def _dispatch_rest(self) -> None:
         batch, self._appender.pending = self._appender.pending, []
         if batch:
@@ -394,8 +410,7 @@ class MessageStore(StoreReader):
             try:
                 dispatcher.dispatch(batch)
             except OSError as error:  # the units stay in memory, and the next flush tries again
-                self.flags.set(RunFlags.LOGICS_QUEUE_ERROR)
-                log.error("queues cannot be written; sends are refused until they can", error=str(error))
+                self._queues_failed(error)
         last = batch[-1]
         self.last_record_offset = last.physical_offset
         self.dispatched_end = last.physical_offset + last.size
