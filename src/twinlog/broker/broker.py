@@ -62,7 +62,7 @@ from twinlog.metadata.tables import MetadataTables, open_tables
 from twinlog.net.pool import ConnectionPool
 from twinlog.net.server import Server
 from twinlog.net.tls import ServerTls, client_context
-from twinlog.store.errors import StoreUnusable
+from twinlog.store.errors import StoreUnusable, system_errors_as
 from twinlog.store.message_store import MessageStore
 from twinlog.store.plugins import open_store
 from twinlog.telemetry.log import get_logger
@@ -194,12 +194,9 @@ class Broker:
             delay_version_step=settings.delay_offset_version_step,
         )
         seed_tables(tables.topics, tables.groups, settings, self.conf.store)
-        try:
-            problems = tables.load()
-        except OSError as error:
-            raise StoreUnusable(Path(root), error) from error
-        for problem in problems:
-            log.warning(problem)
+        with system_errors_as(StoreUnusable, Path(root)):
+            for problem in tables.load():
+                log.warning(problem)
         tables.offsets.follows_master = settings.is_replica
         return tables
 

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 
 class StoreError(Exception):
     """Base of every error the store raises."""
+
+
+@contextlib.contextmanager
+def system_errors_as(kind: Callable[[Path, OSError], StoreError], root: Path) -> Iterator[None]:
+    """What the system refuses inside of this comes out as an error of `kind`, with its own words in it."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except OSError as error:
+        raise kind(root, error) from error
 
 
 class StoreLocked(StoreError):

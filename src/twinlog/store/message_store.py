@@ -32,7 +32,14 @@ from twinlog.store.checkpoint import load_checkpoint, save_checkpoint
 from twinlog.store.commit_log import RawRoom
 from twinlog.store.delay import DelayLevels
 from twinlog.store.dispatch import Dispatcher, DispatchRequest
-from twinlog.store.errors import AllocationFailed, DamagedTransfer, FlushFailed, NotClosed, StoreError, StoreUnusable
+from twinlog.store.errors import (
+    AllocationFailed,
+    DamagedTransfer,
+    FlushFailed,
+    NotClosed,
+    StoreUnusable,
+    system_errors_as,
+)
 from twinlog.store.file_ops import FILE_OPS, FileOps
 from twinlog.store.quarantine import Damage
 from twinlog.store.recovery import Recovery, RecoveryReport
@@ -103,27 +110,15 @@ class MessageStore(StoreReader):
     @classmethod
     def open(cls, settings: StoreSettings, **options: object) -> Self:
         """Lock, load and recover the store in `settings.root_dir`; options as in the constructor."""
-        try:
-            return cls._open(settings, **options)
-        except StoreError:
-            raise
-        except OSError as error:
-            raise StoreUnusable(Path(settings.root_dir), error) from error
-
-    @classmethod
-    def _open(cls, settings: StoreSettings, **options: object) -> Self:
-        lock = StoreLock.acquire(Path(settings.root_dir))
-        try:
+        root = Path(settings.root_dir)
+        with system_errors_as(StoreUnusable, root), contextlib.ExitStack() as undo:
+            lock = StoreLock.acquire(root)
+            undo.callback(lock.release)
             store = cls(settings, **options)  # type: ignore[arg-type]
+            undo.callback(store.commit_log.close)
+            store._recover()
             store._lock = lock
-            try:
-                store._recover()
-            except BaseException:
-                store.commit_log.close()
-                raise
-        except BaseException:
-            lock.release()
-            raise
+            undo.pop_all()
         return store
 
     def update_settings(self, settings: StoreSettings) -> None:
@@ -357,11 +352,8 @@ class MessageStore(StoreReader):
             return
         self._closed = True
         try:
-            self._close_files()
-        except StoreError:
-            raise
-        except OSError as error:
-            raise NotClosed(self.root, error) from error
+            with system_errors_as(NotClosed, self.root):
+                self._close_files()
         finally:
             self.commit_log.close()
             if self._lock is not None:
