@@ -7,9 +7,11 @@ import pytest
 from tests.broker.running import SEND_FIELDS, broker_conf, connected
 from tests.replication.cluster import ask, end_of, log_bytes, read_all, running_cluster, send_all, status, twins, until
 
+from twinlog.broker.broker import Broker
 from twinlog.cli.rejoin import CutRefused, cut_tail, plan_cut
 from twinlog.net.attention import Attention
 from twinlog.replication.errors import IdentityTaken
+from twinlog.replication.replica_service import ReplicaService
 from twinlog.wire.codes import RequestCode
 
 
@@ -186,6 +188,29 @@ async def test_a_cut_inside_a_record_or_outside_of_the_log_is_refused_with_the_n
     with pytest.raises(CutRefused, match=f"is outside of the log, which goes from 0 to {end}"):
         plan_cut(settings, end + 1)
     assert plan_cut(settings, end) == (end, 0) and plan_cut(settings, size) == (end, 2)
+
+
+async def test_a_new_ha_master_address_is_followed_while_the_replica_runs(cluster):
+    master = await cluster.start("master")
+    await send_all(master, bodies("m"))
+    nowhere = {"haMasterAddress": "127.0.0.1:1", "namesrvAddr": "127.0.0.1:1"}
+    replica = await cluster.start("replica", "SLAVE", 1, **nowhere)
+    update = f"haMasterAddress=127.0.0.1:{master.replication.master.port}\n".encode()
+    answer = await ask(replica, RequestCode.UPDATE_BROKER_CONFIG, body=update)
+    assert answer.code == 0, answer.remark
+    await twins(master, replica)
+
+
+async def test_an_error_that_nobody_foresaw_ends_the_replica_rather_than_its_following(cluster, monkeypatch):
+    def broken(*_):
+        raise LookupError("nobody foresaw this")
+
+    await cluster.start("master")
+    monkeypatch.setattr(ReplicaService, "_join", broken)
+    role = {"brokerRole": "SLAVE", "brokerId": 1, "namesrvAddr": cluster.names}
+    with pytest.raises(LookupError, match="nobody foresaw this"):
+        async with asyncio.timeout(10):
+            await Broker(broker_conf(cluster.home / "replica", **role)).run()
 
 
 async def test_a_replica_of_another_broker_is_refused(cluster):

@@ -19,7 +19,7 @@ from twinlog.replication.errors import IdentityTaken, ReplicationError
 from twinlog.replication.log_marks import LogMarks
 from twinlog.replication.master_service import MasterService
 from twinlog.replication.metadata_sync_service import ExtraKind, MetadataSyncService
-from twinlog.replication.replica_service import MasterAddresses, ReplicaIdentity, ReplicaService
+from twinlog.replication.replica_service import MasterAddresses, ReplicaIdentity, ReplicaService, monotonic_ms
 from twinlog.replication.role_plan import Step, plan_role_change
 from twinlog.telemetry.log import get_logger
 
@@ -62,7 +62,7 @@ class ReplicationService:
             lambda: ctx.conf.replication,
             ctx.store.commit_log,
             bind_address=settings.bind_address,
-            clock_ms=ctx.clock_ms,
+            clock_ms=monotonic_ms,
             accepts=lambda: ctx.is_master,
             on_join=self._look_for_members,
             on_acks=self._acknowledged,
@@ -78,6 +78,7 @@ class ReplicationService:
             clock_ms=ctx.clock_ms,
             extra_kinds=extra_kinds,
         )
+        self._tasks: asyncio.TaskGroup | None = None
         self._following: list[asyncio.Task[None]] = []
         self._attention = Attention(lambda: ctx.conf.replication.busy_wait_seconds)
         self._changing = asyncio.Lock()
@@ -97,6 +98,7 @@ class ReplicationService:
         self._announce_demand()
         try:
             async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
                 tasks.create_task(self.master.run(), name="MasterService")
                 tasks.create_task(self._count_members(), name="MemberCount")
                 tasks.create_task(self._look_for_master(), name="MasterSearch")
@@ -190,7 +192,10 @@ class ReplicationService:
         """A replica without a link registers as soon as a new master has: the answer tells where its HA port is."""
         while True:
             await asyncio.sleep(_LOOK_PERIOD_S)
-            if self._ctx.is_master or self.replica.status.state == "following":
+            if self._ctx.is_master or self._changing.locked():
+                continue
+            self._master_is_known()  # an operator may have set another haMasterAddress
+            if self.replica.status.state == "following":
                 continue
             masters = {members[0] for members in await self._group.members() if 0 in members}
             masters.discard(self._ctx.settings.address)
@@ -207,10 +212,9 @@ class ReplicationService:
         self.sync.master_is_at(address)
 
     def _start_following(self) -> None:
+        assert self._tasks is not None, "a broker follows while it runs"
         for service in (self.replica, self.sync):
-            task = asyncio.create_task(service.run(), name=type(service).__name__)
-            task.add_done_callback(_fail_loudly)
-            self._following.append(task)
+            self._following.append(self._tasks.create_task(service.run(), name=type(service).__name__))
         self._master_is_known()
 
     async def _stop_following(self) -> None:
@@ -337,11 +341,6 @@ class ReplicationService:
 
     def _follow_offsets(self) -> None:
         self._ctx.tables.offsets.follows_master = True
-
-
-def _fail_loudly(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("following the master ended", task=task.get_name(), exc_info=error)
 
 
 def _instance(root: Path) -> str:

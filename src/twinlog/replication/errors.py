@@ -41,14 +41,3 @@ class IdentityTaken(ReplicationError):
             f"{broker_name} with brokerId={broker_id} is running at {rival}: {what}; stop that broker, or start this "
             "one as its replica (brokerRole=SLAVE with a free brokerId)"
         )
-
-
-class DamagedTransfer(ReplicationError):
-    """A record arrived that is not what its master stored."""
-
-    def __init__(self, physical_offset: int, what: str) -> None:
-        super().__init__(
-            f"record at {physical_offset} arrived damaged ({what}); nothing from there on is acknowledged, "
-            "it is asked for again"
-        )
-        self.physical_offset = physical_offset

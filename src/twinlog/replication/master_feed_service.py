@@ -48,6 +48,7 @@ class MasterFeed:
         settings: Callable[[], ReplicationSettings],
         status: ReplicaStatus,
         clock_ms: Callable[[], int],
+        ticks_ms: Callable[[], int],
         greeting: bytes,
         awaited: bool,
     ) -> None:
@@ -55,10 +56,11 @@ class MasterFeed:
         self._store = store
         self._settings = settings
         self._status = status
-        self._clock_ms = clock_ms
+        self._clock_ms = clock_ms  # for people to read
+        self._ticks_ms = ticks_ms  # for silences and heartbeats: does not jump
         self._loop = asyncio.get_running_loop()
         self._buffer = bytearray(_RECEIVE_BYTES)
-        self._link = ReplicaLink(settings(), store.log_end, clock_ms())
+        self._link = ReplicaLink(settings(), store.log_end, ticks_ms())
         self._unsent = greeting
         busy_wait = (lambda: settings().busy_wait_seconds) if awaited else (lambda: 0.0)
         self._attention = Attention(busy_wait)
@@ -85,13 +87,14 @@ class MasterFeed:
                 self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread
             wait([self._receiving])
         self._thread.shutdown()
+        self._drop_leftovers()
         if not self.over.done():
             self.over.cancel()
 
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(1)
-            now_ms = self._clock_ms()
+            now_ms = self._ticks_ms()
             self._status.measure(now_ms)
             if self._link.is_silent(now_ms):
                 self.end(PeerSilent("the master", self._settings().silence_ms_max))
@@ -110,7 +113,8 @@ class MasterFeed:
             self._loop.remove_reader(self._socket.fileno())
             self.end(error)
             return
-        if taken >= _TURN_BYTES_MAX or self._backlog() >= _FAR_BEHIND_BYTES:
+        far_behind = taken >= _TURN_BYTES_MAX or self._backlog() >= _FAR_BEHIND_BYTES
+        if far_behind and self._link.goes_on_at(self._store.log_end):  # else: Java sends a header alone
             self._loop.remove_reader(self._socket.fileno())
             self._catching_up = self._loop.create_task(self._catch_up())
         else:
@@ -131,7 +135,7 @@ class MasterFeed:
             if count == 0:
                 raise ConnectionError("the master closed the connection")
             taken += count
-            for append in self._link.receive(memoryview(self._buffer)[:count], self._clock_ms()):
+            for append in self._link.receive(memoryview(self._buffer)[:count], self._ticks_ms()):
                 self._store.append_raw(append.physical_offset, append.data)
             if count < _RECEIVE_BYTES:
                 break
@@ -161,11 +165,21 @@ class MasterFeed:
             self._socket.setblocking(False)
             self._dispatch(received)
             self._loop.add_reader(self._socket.fileno(), self._readable)
+            self._store.end_raw()
         except Exception as error:
             self.end(error)
         finally:
-            self._store.end_raw()
             self._catching_up = None
+
+    def _drop_leftovers(self) -> None:
+        """Zero what was written behind the log's end and not taken in.
+
+        Left there, it could be taken for records after a crash, behind those of another master.
+        """
+        commit_log = self._store.commit_log
+        self._store.end_raw()
+        if self._link.next_offset > commit_log.log_end and commit_log.segments:
+            commit_log.truncate(commit_log.log_end)
 
     def _receive(self, room: RawRoom, buffer: memoryview) -> int:
         """Fill `room`, which nobody else writes to; returns the bytes received, fewer when no more came in time.
@@ -183,7 +197,7 @@ class MasterFeed:
                 break
             if count == 0:
                 raise ConnectionError("the master closed the connection")
-            parts = [append.data for append in self._link.receive(buffer[:count], self._clock_ms())]
+            parts = [append.data for append in self._link.receive(buffer[:count], self._ticks_ms())]
             at += room.write(parts, at)
             left -= count
             if count < wanted:
@@ -191,7 +205,7 @@ class MasterFeed:
         return room.size - left
 
     def _report(self) -> None:
-        report = self._link.appended(self._store.whole_end, self._clock_ms())
+        report = self._link.appended(self._store.whole_end, self._ticks_ms())
         if report is None and not self._unsent:
             return
         data = self._unsent + (report or b"")

@@ -68,12 +68,13 @@ class MasterLink:
     def receive(self, data: bytes, log: LogView, now_ms: int) -> None:
         """Take the replica's bytes. Stops behind a pass: call again with no bytes once its holder is known."""
         self._heard_ms = now_ms
-        self._words += data
-        while len(self._words) >= REPORT.size:
-            (word,) = REPORT.unpack_from(self._words)
-            self._words = self._words[REPORT.size :]
+        words, at = self._words + data, 0
+        while len(words) - at >= REPORT.size:
+            (word,) = REPORT.unpack_from(words, at)
+            at += REPORT.size
             if self._take(word, log):
-                return
+                break
+        self._words = words[at:]
 
     def next_transfer(self, log: LogView, now_ms: int) -> Transfer | None:
         """The next thing to send, or None while there is nothing; call again until it is None."""

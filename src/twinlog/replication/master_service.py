@@ -18,7 +18,7 @@ from typing import Protocol
 from twinlog.net.errors import CannotListen
 from twinlog.replication.acks import AckTable, ReplicaAck
 from twinlog.replication.errors import PeerSilent, ReplicationError
-from twinlog.replication.greeting import Guest, PassBook
+from twinlog.replication.greeting import Guest, HelloHeader, PassBook
 from twinlog.replication.master_link import LogView, MasterLink, State, Transfer
 from twinlog.settings.replication import ReplicationSettings
 from twinlog.store.commit_log import CommitLog
@@ -50,7 +50,7 @@ class ReplicaView:
 
 
 class MasterService:
-    """Serves replicas until cancelled."""
+    """Serves replicas until cancelled. `clock_ms` measures silences and heartbeats, so it should not jump."""
 
     def __init__(
         self,
@@ -113,6 +113,10 @@ class MasterService:
             self._listener = None
             for link in list(self._links.values()):
                 link.close("the master is stopping")
+
+    def greet(self, hello: HelloHeader, broker_name: str, cluster_name: str) -> int:
+        """A pass for a Twinlog replica; JoinRefused names what does not fit."""
+        return self.passes.greet(hello, broker_name, cluster_name, self._clock_ms())
 
     def wake(self) -> None:
         """The log has grown: send what is new. Called after each batch of appends."""

@@ -38,6 +38,10 @@ class ReplicaLink:
         """Where the next byte of data belongs."""
         return self._next_offset
 
+    def goes_on_at(self, log_end: int) -> bool:
+        """Whether the next byte of data surely belongs at `log_end`: not before an empty replica knows its beginning."""
+        return self._next_offset == log_end and not self._starts_anywhere
+
     def receive(self, data: memoryview, now_ms: int) -> list[Append]:
         """What to append now. Checks every header, heartbeats too, before any of its bytes."""
         self._heard_ms = now_ms

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -25,12 +26,18 @@ from twinlog.replication.master_feed_service import MasterFeed
 from twinlog.replication.replica_status import ReplicaStatus
 from twinlog.replication.transfer import encode_pass
 from twinlog.settings.replication import ReplicationSettings
+from twinlog.store.errors import DamagedTransfer, StoreError
 from twinlog.store.message_store import MessageStore
 from twinlog.telemetry.log import get_logger
 
 log = get_logger(__name__)
 _RETRY_MS_MIN, _RETRY_MS_MAX, _REFUSED_RETRY_MS = 100, 5_000, 10_000
 _CONNECT_SECONDS = 5
+
+
+def monotonic_ms() -> int:
+    """Time that neither an operator nor NTP moves."""
+    return time.monotonic_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +67,14 @@ class ReplicaService:
         pool: ConnectionPool,
         *,
         clock_ms: Callable[[], int],
+        ticks_ms: Callable[[], int] = monotonic_ms,
     ) -> None:
         self._settings = settings
         self._store = store
         self._identity = identity
         self._pool = pool
         self._clock_ms = clock_ms
+        self._ticks_ms = ticks_ms
         self._addresses = MasterAddresses()
         self._changed = asyncio.Event()
         self._session: MasterFeed | None = None
@@ -98,6 +107,7 @@ class ReplicaService:
         while True:
             self._changed.clear()
             wait_ms = retry_ms
+            began, end = self._ticks_ms(), self._store.whole_end
             if self._addresses.ha is None:
                 self.status.became("waiting", "no master is known yet")
                 wait_ms = _REFUSED_RETRY_MS
@@ -110,15 +120,22 @@ class ReplicaService:
                     self.status.became("refused", str(error))
                     self.status.refusals += 1
                     wait_ms = _REFUSED_RETRY_MS
-                except (OSError, NetError, ReplicationError) as error:
+                except (OSError, NetError, ReplicationError, StoreError) as error:
                     log.warning("the master was lost", master=self._addresses.ha, reason=str(error))
-                    followed = self.status.state == "following"
+                    self.status.damaged_transfers += isinstance(error, DamagedTransfer)
                     self.status.became("connecting", str(error))
-                    retry_ms = _RETRY_MS_MIN if followed else min(retry_ms * 2, _RETRY_MS_MAX)
+                    retry_ms = _RETRY_MS_MIN if self._went_well(began, end) else min(retry_ms * 2, _RETRY_MS_MAX)
                     wait_ms = retry_ms
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_ms / 1000):
                     await self._changed.wait()
+
+    def _went_well(self, began_ms: int, whole_end: int) -> bool:
+        """Whether a link that is lost now brought something, or lasted: then the next one is tried at once.
+
+        A master that closes every link again, or a disk that is full here, is not asked ten times a second.
+        """
+        return self._store.whole_end > whole_end or self._ticks_ms() - began_ms >= _RETRY_MS_MAX
 
     async def _follow(self, addresses: MasterAddresses) -> None:
         assert addresses.ha is not None
@@ -139,16 +156,18 @@ class ReplicaService:
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             greeting = encode_pass(facts.pass_number) if facts and facts.pass_number is not None else b""
             awaited = facts is not None and facts.awaits_replicas
-            self._session = MasterFeed(connected, store, self._settings, status, self._clock_ms, greeting, awaited)
+            self._session = MasterFeed(
+                connected, store, self._settings, status, self._clock_ms, self._ticks_ms, greeting, awaited
+            )
             status.reconnects += 1
             status.became("following", "")
             log.info("following", master=addresses.ha, log_end=store.log_end, twinlog=status.master_is_twinlog)
             await self._session.over
         finally:
-            if self._session is not None:
-                self._session.stop()
-                self._session = None
-            connected.close()
+            session, self._session = self._session, None
+            with contextlib.closing(connected):
+                if session is not None:
+                    session.stop()
 
     async def _join(self, addresses: MasterAddresses) -> MasterFacts | None:
         """Make sure that joining is safe, and prepare the log for it; None when the master cannot be asked.

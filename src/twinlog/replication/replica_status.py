@@ -25,6 +25,8 @@ class ReplicaStatus:
 
     def became(self, state: str, reason: str = "") -> None:
         self.state, self.reason = state, reason
+        if state != "following":
+            self.bytes_per_second = 0
 
     def measure(self, now_ms: int) -> None:
         """Work out the transfer rate; call about once a second."""
