@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, TextIO
 
@@ -35,6 +36,7 @@ SparkConf = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")]
 errors = Console(stderr=True, highlight=False)
+_TASK_FAILED = re.compile(r"most recent failure: .*?\(TID \d+\) \(.*?\): (.+)")
 
 
 @contextlib.contextmanager
@@ -53,7 +55,8 @@ def spark_job(
             bar.update(task, description=progress.text, completed=progress.done, total=progress.total)
 
         with without_start_noise():
-            spark = start(name, master=master, conf={"spark.log.level": "ERROR", **settings})
+            # What goes wrong is told in one line, by us; Spark's pages about it are there for the asking.
+            spark = start(name, master=master, conf={"spark.log.level": "FATAL", **settings})
         try:
             yield spark, report
         finally:
@@ -65,6 +68,7 @@ def spark_job(
 def failures_told() -> Iterator[None]:
     """End the command with one line for what a job raises on its own account, or when Spark is not there."""
     try:
+        from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
         from twinlog.spark.errors import SparkSourceError
@@ -78,8 +82,8 @@ def failures_told() -> Iterator[None]:
         yield
     except (SparkSourceError, StoreError, ClientError, NetError, OSError) as problem:
         fail(problem)
-    except PySparkException as problem:
-        fail(_cause(problem))
+    except (PySparkException, Py4JError) as problem:
+        fail(cause_of(problem))
 
 
 def _bar(terminal: TextIO) -> Bar:
@@ -107,10 +111,14 @@ def _setting(text: str) -> tuple[str, str]:
     return key.strip(), value.strip()
 
 
-def _cause(problem: Exception) -> str:
-    """The line of a Python error inside Spark's report of it; the whole first paragraph when there is none."""
+def cause_of(problem: Exception) -> str:
+    """The line of a Python error inside Spark's report of it; else why its last task failed, or its first words."""
     lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith("twinlog.")]
     if ours:
         return ours[-1].partition(": ")[2] or ours[-1]
-    return lines[0] if lines else type(problem).__name__
+    told = next((found[1] for line in lines if (found := _TASK_FAILED.search(line))), None)
+    if told is None:
+        words = [line.lstrip(": ") for line in lines if not line.startswith("An error occurred while calling")]
+        told = words[0] if words else type(problem).__name__
+    return f"{told}; `--conf spark.log.level=WARN` shows what Spark says about it"
