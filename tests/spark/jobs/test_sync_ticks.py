@@ -1,5 +1,6 @@
 """Ticks against real brokers, without Spark: what a task does for its brokers."""
 
+import errno
 import os
 import shutil
 import signal
@@ -17,6 +18,7 @@ from twinlog.client import Outgoing
 from twinlog.client.sync import Admin, Producer
 from twinlog.spark.jobs.sync.broker_service import Drained, TickWork, run_group
 from twinlog.spark.jobs.sync.plan import BrokerTarget
+from twinlog.spark.jobs.sync.replica import SparseFiles
 from twinlog.spark.options import ClusterOptions
 from twinlog.store.compare import compare_logs
 from twinlog.store.offline import OfflineStore
@@ -198,6 +200,20 @@ def test_bad_targets_and_lost_masters_are_errors_of_their_own_broker(master):
     assert found["broker-a"].error == "" and found["broker-a"].lag == 0
 
 
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
+def test_a_disk_that_takes_no_more_is_named_with_what_to_do(master, monkeypatch, number):
+    master.send(5)
+
+    def write(self, descriptor, parts, at):
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as full:
+        full.setattr(SparseFiles, "write_parts", write)
+        error = master.tick().error
+    assert error.startswith(f"{master.replica} cannot be written ({os.strerror(number)}): free space or allow writing")
+    assert master.tick().error == "" and master.tick().lag == 0
+
+
 def test_an_observer_counts_for_nothing_at_a_sync_master(tmp_path):
     settings = {**SETTINGS, "brokerRole": "SYNC_MASTER", "slaveTimeout": "200"}
     with (
@@ -228,6 +244,7 @@ PROGRAM = """
 import sys
 from twinlog.spark.jobs.sync.broker_service import TickWork, run_group
 from twinlog.spark.jobs.sync.plan import BrokerTarget
+from twinlog.spark.jobs.sync.replica import SparseFiles
 from twinlog.spark.options import ClusterOptions
 target = BrokerTarget("broker-a", sys.argv[2])
 work = TickWork(to=sys.argv[1], cluster=ClusterOptions(name_servers=()), groups=[[target]], range_bytes_max=60_000)

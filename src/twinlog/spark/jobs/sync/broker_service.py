@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -48,6 +49,7 @@ from twinlog.wire.twinlog_codes import TwinlogCode
 _BROKERS_AT_ONCE = 32
 _TIMEOUT_MS = 3000
 _SETTINGS = ReplicationSettings()
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 OpenSource = Callable[[], HaSource | StoreSource]
 BrokerErrors = (OSError, NetError, ReplicationError, StoreError, MetadataError, WireError, SparkSourceError)
 
@@ -137,7 +139,8 @@ class _Group:
                     finally:
                         self._describe(replica, report)
             except BrokerErrors as error:
-                report.error = "; ".join(filter(None, (report.error, str(error) or type(error).__name__)))
+                told = _told(error, Path(self._work.to) / target.name)
+                report.error = "; ".join(filter(None, (report.error, told)))
             report.seconds = time.monotonic() - began
         return report
 
@@ -334,6 +337,14 @@ def read_master_conf(address: str, lines: Mapping[str, str]) -> MasterConf:
         raise ReplicationError(f"{address} tells its configuration without what a replica needs: {error}") from error
     ha_address = f"[{ha_host}]:{number}" if ":" in ha_host else f"{ha_host}:{number}"
     return MasterConf(address, cluster, broker, ha_address, segment_bytes)
+
+
+def _told(error: Exception, root: Path) -> str:
+    """What an error says; one of the replica's disk says also where, and what to do."""
+    if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
+        place = error.filename or root
+        return f"{place} cannot be written ({error.strerror}): free space or allow writing; the next tick goes on there"
+    return str(error) or type(error).__name__
 
 
 async def _later(table: PersistedTable) -> None:
