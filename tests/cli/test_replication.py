@@ -8,10 +8,12 @@ from tests.broker.running import broker_conf
 from tests.replication.cluster import end_of, running_cluster, send_all, status, twins
 from typer.testing import CliRunner
 
+from twinlog.cli import replication as cli
 from twinlog.cli.admin.app import run as run_admin
 from twinlog.cli.replication import replication, watch_lines
 from twinlog.cli.replication_facts import Group, LagFacts, Member
 from twinlog.cli.replication_report import MIB, CatchUp, Progress, report_of
+from twinlog.client import NetError
 
 
 @pytest.fixture
@@ -131,6 +133,35 @@ def test_a_pipe_gets_one_line_a_replica():
     (line,) = watch_lines(groups(20 * MIB, 80 * MIB), [Progress("b/1", 0, 80 * MIB, 0.0, None)])
     assert "b/1" in line and "~7 messages, 1.5 s, not in sync; catching up: 0 % of 80.0 MiB" in line
     assert "no replicas" in watch_lines([], [])[0]
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+async def test_who_watches_sees_servers_go_and_come_back(monkeypatch, capsys, as_json):
+    looks = iter([groups(0, 5), NetError("cannot connect to n:1"), groups(5, 0), KeyboardInterrupt()])
+
+    async def look(*_):
+        found = next(looks)
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+    monkeypatch.setattr(cli, "gather_groups", look)
+    with pytest.raises(KeyboardInterrupt):
+        await cli._watch(None, None, None, 0.0, as_json)
+    first, failure, last = capsys.readouterr().out.splitlines()
+    assert "b" in first and "b" in last
+    assert failure == '{"error": "cannot connect to n:1"}' if as_json else "n:1; looking again" in failure
+
+
+async def test_a_watch_that_sees_nothing_at_first_ends_with_the_reason(cluster):
+    ended = await run("status", "-n", "127.0.0.1:1", "--watch")
+    assert ended.exit_code == 1 and "127.0.0.1:1" in ended.output
+
+
+def test_a_pipe_hears_why_a_replica_does_not_follow():
+    (group,) = groups(20 * MIB, 80 * MIB)
+    group.replicas[0].document = {"following": {"state": "refused", "reason": "the logs differ"}}
+    assert "b/1 refused (the logs differ), lag" in watch_lines([group], [])[0]
 
 
 def test_brokers_that_do_not_answer_are_shown_as_such():

@@ -3,7 +3,7 @@
 from twinlog.cli.admin.report import plain
 from twinlog.cli.replication_facts import LagFacts, gather_groups
 from twinlog.cli.replication_report import report_of
-from twinlog.client import BrokerRefused
+from twinlog.client import BrokerRefused, NetError
 from twinlog.wire.bodies import BrokerData, ClusterInfo
 from twinlog.wire.message import Message, encode_message
 
@@ -102,3 +102,23 @@ async def test_a_twinlog_replica_is_known_by_its_instance():
 
 async def test_a_broker_that_tells_nothing_is_silent_and_its_lag_unknown():
     assert await lag({"master:1": twinlog("ASYNC_MASTER", 1000)}, {}) is None
+
+
+async def test_a_master_that_goes_away_in_the_middle_of_a_look_leaves_what_is_known():
+    class Leaving(FakeAdmin):
+        async def log_record(self, address: str, physical_offset: int) -> bytes | None:
+            raise NetError("connection to master:1 was lost")
+
+    following = {"state": "following", "bytesPerSecond": 9}
+    admin = Leaving({"replica:1": twinlog("SLAVE", 2 * SIZE, following=following)}, {"master:1": 5 * SIZE})
+    (group,) = await gather_groups(admin)  # type: ignore[arg-type]
+    assert group.lags[1] == LagFacts(3 * SIZE, in_sync=True, bytes_per_second=9)
+
+
+async def test_a_name_without_addresses_has_no_members():
+    class Leaving(FakeAdmin):
+        async def cluster_info(self) -> ClusterInfo:
+            return ClusterInfo(broker_addr_table={}, cluster_addr_table={"C": ["b"]})
+
+    (group,) = await gather_groups(Leaving({}, {}))  # type: ignore[arg-type]
+    assert group.members == [] and "no master" in report_of([group]).tables[0].title

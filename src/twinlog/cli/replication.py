@@ -78,7 +78,7 @@ def change_role(
 
 
 async def _watch(admin: Admin, cluster: str | None, broker: str | None, interval: float, as_json: bool) -> None:
-    catch_up, live = CatchUp(), None
+    catch_up, live, looks = CatchUp(), None, 0
     if sys.stdout.isatty() and not as_json:
         from rich.console import Console
         from rich.live import Live
@@ -89,18 +89,43 @@ async def _watch(admin: Admin, cluster: str | None, broker: str | None, interval
     try:
         while True:
             began = time.monotonic()
-            groups = await gather_groups(admin, cluster, broker)
-            progress, report = catch_up.look(groups, began), report_of(groups)
-            if as_json:
-                print(json.dumps(plain(report.as_data()), ensure_ascii=False), flush=True)
-            elif live is not None:
-                live.update(_picture(report, progress), refresh=True)
+            groups = await _look(admin, cluster, broker, first=not looks)
+            looks += 1
+            if isinstance(groups, str):
+                _tell_failure(groups, live, as_json)
             else:
-                print("\n".join(watch_lines(groups, progress)), flush=True)
+                progress, report = catch_up.look(groups, began), report_of(groups)
+                if as_json:
+                    print(json.dumps(plain(report.as_data()), ensure_ascii=False), flush=True)
+                elif live is not None:
+                    live.update(_picture(report, progress), refresh=True)
+                else:
+                    print("\n".join(watch_lines(groups, progress)), flush=True)
             await asyncio.sleep(max(0.0, interval - (time.monotonic() - began)))
     finally:
         if live is not None:
             live.stop()
+
+
+async def _look(admin: Admin, cluster: str | None, broker: str | None, *, first: bool) -> list[Group] | str:
+    """What there is to see, or why nothing: who watches wants to see servers come back as well."""
+    try:
+        return await gather_groups(admin, cluster, broker)
+    except Failures as error:
+        if first:
+            raise
+        return str(error)
+
+
+def _tell_failure(reason: str, live: Any, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"error": reason}, ensure_ascii=False), flush=True)
+    elif live is not None:
+        from rich.text import Text
+
+        live.update(Text(f"{time.strftime('%H:%M:%S')} {reason}; looking again"), refresh=True)
+    else:
+        print(f"{time.strftime('%H:%M:%S')} {reason}; looking again", flush=True)
 
 
 def watch_lines(groups: list[Group], progress: list[Progress]) -> list[str]:
@@ -110,7 +135,10 @@ def watch_lines(groups: list[Group], progress: list[Progress]) -> list[str]:
     for group in groups:
         for replica in group.replicas:
             name, lag = f"{group.name}/{replica.broker_id}", group.lags.get(replica.broker_id)
-            state = replica.document.get("following", {}).get("state", replica.kind)
+            following = replica.document.get("following", {})
+            state, reason = following.get("state", replica.kind), following.get("reason") or replica.error
+            if reason:
+                state += f" ({reason})"
             behind = "lag unknown"
             if lag is not None and lag.bytes is not None:
                 seconds = "?" if lag.ms is None else f"{lag.ms / 1000:.1f}"

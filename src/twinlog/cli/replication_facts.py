@@ -70,7 +70,8 @@ async def gather_groups(admin: Admin, cluster: str | None = None, broker: str | 
         raise BadArgument(f"there is no cluster {cluster!r}; known: {', '.join(sorted(info.cluster_addr_table))}")
     for each in sorted(info.cluster_addr_table):
         for name in sorted(info.cluster_addr_table[each]):
-            addresses = info.broker_addr_table[name].broker_addrs
+            known = info.broker_addr_table.get(name)  # a Java name server may list the name a moment longer
+            addresses = known.broker_addrs if known is not None else {}
             if cluster in (None, each) and (broker is None or broker in addresses.values()):
                 members = [await _member(admin, number, address) for number, address in sorted(addresses.items())]
                 groups.append(Group(each, name, members))
@@ -156,8 +157,11 @@ async def _ask_java(admin: Admin, master: Member, replica: Member) -> LagFacts:
     if behind == 0:
         return LagFacts(0, 0, True, 0, linked, rate)
     missing = MissingRecords(replica.log_end, master.log_end)
-    while (at := missing.wanted) is not None:
-        missing.take(await admin.log_record(master.address, at))
+    try:
+        while (at := missing.wanted) is not None:
+            missing.take(await admin.log_record(master.address, at))
+    except (ClientError, NetError, WireError):  # it went away meanwhile
+        return LagFacts(behind, in_sync=linked, bytes_per_second=rate)
     now_ms, oldest_ms = replica.document.get("nowMs"), missing.oldest_ms
     ms = max(0, now_ms - oldest_ms) if now_ms is not None and oldest_ms is not None else None
     return LagFacts(behind, missing.messages, missing.is_exact, ms, linked, rate)
