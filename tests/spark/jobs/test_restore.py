@@ -14,8 +14,9 @@ from twinlog.client import Outgoing
 from twinlog.client.errors import ClientError
 from twinlog.client.sync import Admin, Producer, PullConsumer
 from twinlog.spark.errors import BadOption
+from twinlog.spark.jobs import restore as restoring
 from twinlog.spark.jobs.archive import ArchiveJob, archive
-from twinlog.spark.jobs.restore import RestoreJob, read_map, restore
+from twinlog.spark.jobs.restore import CannotRestore, RestoreJob, read_map, restore
 from twinlog.wire.bodies import MessageQueue
 
 pytestmark = pytest.mark.timeout(400)
@@ -134,6 +135,32 @@ def test_what_cannot_be_restored_is_said(spark, archived, tmp_path):
     options = {"groups": ("nobody",), "group_offsets": topic.name_server}
     with pytest.raises(BadOption, match="group nobody has no offset for ToRestore"):
         restore(spark, job_for(archived, tmp_path, new="Wide", **options))
+    assert messages(topic, "Wide", 0) == [], "it is said before anything is sent"
+
+
+def test_what_is_missing_in_the_target_is_noticed_although_other_messages_were_restored_before(
+    spark, make_topic, tmp_path, monkeypatch
+):
+    topic, root = make_topic(1), tmp_path / "archive"
+    topic.send_numbers(30)
+    time.sleep(0.01)
+    middle = round(time.time() * 1000)
+    topic.send_numbers(5, start=30)
+    archive(spark, ArchiveJob(target=root, name_server=topic.name_server, topics=(topic.name,)))
+    new = f"{topic.name}Again"
+    assert restore(spark, job_for((topic, root), tmp_path, new=new, to_ms=middle)).sent == 30
+    monkeypatch.setattr(restoring, "_send", lambda *arguments: {})  # acknowledged, and lost by the broker
+    with pytest.raises(CannotRestore, match="queue 0: 5 messages were to be restored, the target has 0"):
+        restore(spark, job_for((topic, root), tmp_path, new=new, from_ms=middle))
+
+
+def test_an_archive_without_all_columns_is_restored_with_a_warning(spark, make_topic, tmp_path, caplog):
+    topic, root = make_topic(1), tmp_path / "archive"
+    topic.send_numbers(3)
+    columns = ("body",)
+    archive(spark, ArchiveJob(target=root, name_server=topic.name_server, topics=(topic.name,), columns=columns))
+    assert restore(spark, job_for((topic, root), tmp_path, new=f"{topic.name}Bare")).sent == 3
+    assert "does not keep all of a message" in caplog.text and "properties" in caplog.text
 
 
 def test_a_restore_killed_half_way_and_repeated_has_no_copies(spark, make_topic, tmp_path):

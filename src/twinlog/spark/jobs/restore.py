@@ -27,7 +27,7 @@ from twinlog.spark.jobs.archive import IN_A_QUEUE, read_archive
 from twinlog.spark.jobs.archive_files import exchange
 from twinlog.spark.jobs.archive_layout import BadArchive
 from twinlog.spark.jobs.progress import Progress, Report, quiet, task_progress
-from twinlog.spark.jobs.restore_groups import GroupPlace, place_groups
+from twinlog.spark.jobs.restore_groups import GroupPlace, committed_offsets, place_groups
 from twinlog.spark.jobs.restore_plan import (
     ORIGIN,
     CannotRestore,
@@ -44,11 +44,13 @@ from twinlog.spark.offsets import queue_text, where
 from twinlog.spark.option_values import OptionValues
 from twinlog.spark.options import CLUSTER_OPTIONS, ClusterOptions, cluster_options
 from twinlog.spark.schema import MESSAGE_COLUMNS, ddl
+from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import MessageQueue, TopicConfig
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+log = get_logger(__name__)
 _COLUMNS = ("topic", "brokerName", "queueId", "queueOffset", "storeTimestamp", "body", "flag", "properties")
 _QUEUE = ("topic", "brokerName", "queueId")
 _TASKS_MAX = 200
@@ -98,6 +100,7 @@ def restore(spark: SparkSession, job: RestoreJob, report: Report = quiet) -> Res
     report(Progress("counting what is to be restored"))
     counts, wanted = _count(source, job)
     targets = _make_topics(job, cluster, counts)
+    stood = committed_offsets(spark, job, targets) if job.groups else {}  # a wrong name is told before hours of sending
     with task_progress(spark, "sending", report):
         sent = _send(source, job, targets)
     queues = tuple(
@@ -105,11 +108,11 @@ def restore(spark: SparkSession, job: RestoreJob, report: Report = quiet) -> Res
     )
     with task_progress(spark, "reading back", report):
         rows, copies = _write_map(spark, job)
-    _check_complete(spark, job, queues)
+    _check_complete(spark, job, source, queues)
     groups: tuple[GroupPlace, ...] = ()
     if job.groups:
         report(Progress("placing groups"))
-        groups = place_groups(spark, job, targets)
+        groups = place_groups(spark, job, stood)
     return RestoreSummary(queues, str(Path(job.map_path).absolute()), rows, copies, groups)
 
 
@@ -135,6 +138,8 @@ def _source(spark: SparkSession, job: RestoreJob) -> DataFrame:
         missing = [name for name in _COLUMNS if name not in frame.columns]
         if "body" in missing:
             raise BadArchive(f"the archive {job.archive} keeps no bodies: archive with all columns to restore from it")
+        if missing:
+            log.warning("the archive does not keep all of a message: what it lacks is not restored", lacks=missing)
         frame = frame.selectExpr(*(name if name not in missing else f"null as {name}" for name in _COLUMNS))
     else:
         columns = {name: MESSAGE_COLUMNS[name] for name in (*_COLUMNS, "sysFlag")}
@@ -299,11 +304,16 @@ def _replace(path: Path, aside: Path) -> None:
         os.rename(aside, path)
 
 
-def _check_complete(spark: SparkSession, job: RestoreJob, queues: Iterable[RestoredQueue]) -> None:
+def _check_complete(spark: SparkSession, job: RestoreJob, source: DataFrame, queues: Iterable[RestoredQueue]) -> None:
     """CannotRestore when the target does not hold all that was wanted."""
-    conditions = selection(replace(job, from_ms=None, to_ms=None))  # the map has no times
-    rows = read_map(spark, job.map_path).withColumnRenamed("oldOffset", "queueOffset").where(conditions)
-    found = {MessageQueue(*row[:3]): row["count"] for row in rows.groupBy(*_QUEUE).count().collect()}
+    table = read_map(spark, job.map_path).withColumnRenamed("oldOffset", "queueOffset")
+    if job.from_ms is not None or job.to_ms is not None:
+        # The map has no times, and may hold messages of other times from a run before: only the source can tell.
+        wanted = source.where(selection(job)).where("length(body) > 0").select(*_QUEUE, "queueOffset")
+        table = table.join(wanted, [*_QUEUE, "queueOffset"], "left_semi")
+    rows = table.where(selection(replace(job, from_ms=None, to_ms=None)))
+    counted = rows.groupBy(*_QUEUE).agg(_expr("count(distinct queueOffset) as found")).collect()
+    found = {MessageQueue(*row[:3]): row.found for row in counted}
     for queue in queues:
         have, count = found.get(queue.source, 0), queue.wanted - queue.empty
         if have < count:

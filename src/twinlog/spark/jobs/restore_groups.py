@@ -36,13 +36,10 @@ class GroupPlace:
     new_offset: int
 
 
-def place_groups(
-    spark: SparkSession, job: RestoreJob, targets: Mapping[MessageQueue, MessageQueue]
-) -> tuple[GroupPlace, ...]:
+def place_groups(spark: SparkSession, job: RestoreJob, committed: Committed) -> tuple[GroupPlace, ...]:
     """Commit the offsets of the job's groups at the target, by the map that was just written."""
     from twinlog.spark.jobs.restore import admin_of, target_cluster
 
-    committed = committed_offsets(spark, job, targets)
     cluster = target_cluster(job)
     places = new_places(spark, job, committed)
     masters = Cluster(cluster)
