@@ -133,9 +133,11 @@ class MetadataSyncService:
             for extra in self._extra_kinds:
                 await self._extra(extra, master)
         except _SyncErrors as error:
-            for kind in KINDS:
-                if kind.name not in self._settled:
-                    self._failed(kind.name, error)
+            missed = [self.status.kind(kind.name) for kind in KINDS if kind.name not in self._settled]
+            if any(status.error != str(error) for status in missed):
+                log.warning("metadata was not synchronised", master=master, error=str(error))
+            for status in missed:
+                status.failed(self._clock_ms(), error)
             return False
         return True
 
