@@ -44,6 +44,9 @@ class Written:
     def write(self, data: bytes) -> None:
         self.data += data
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     def close(self) -> None:
         self.closed = True
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
+
+from tests.broker.running import broker_conf, connected, pull, running_broker, send
 
 from twinlog.broker.hold import CHECK_INTERVAL_MS, Hold, HoldTable
 from twinlog.store.dispatch import DispatchRequest
+from twinlog.wire.codes import ResponseCode
 
 
 def hold(queue_offset=0, *, topic="T", queue_id=0, deadline_ms=15_000, wakes=None, connection="c1"):
@@ -78,3 +82,15 @@ def test_a_deleted_topic_gives_its_pulls_back():
     table = table_of(hold(), kept)
     assert len(table.take_topic("T")) == 1
     assert list(table) == [kept]
+
+
+async def test_a_peer_with_too_many_held_pulls_is_answered_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr("twinlog.broker.hold.HOLDS_PER_CONNECTION_MAX", 2)
+    async with running_broker(broker_conf(tmp_path)) as broker, connected(broker) as client:
+        await send(client)
+        waiting = [asyncio.create_task(pull(client, queueOffset="1", sysFlag="6")) for _ in range(2)]
+        while len(broker.context.holds) < 2:
+            await asyncio.sleep(0)
+        assert (await pull(client, queueOffset="1", sysFlag="6")).code == ResponseCode.PULL_NOT_FOUND
+        await send(client)
+        assert {(await one).code for one in waiting} == {0}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 
 import pytest
@@ -21,11 +22,18 @@ def large(request: Request) -> list:
     return [encode_prefix(len(header), ANSWER_BYTES), header, memoryview(bytes(ANSWER_BYTES))]
 
 
-@pytest.mark.parametrize("loop_kind", ["asyncio", "uvloop"])
-def test_answers_wait_for_a_peer_that_does_not_read(loop_kind):
+BOTH_LOOPS = pytest.mark.parametrize("loop_kind", ["asyncio", "uvloop"])
+
+
+def run_on(loop_kind: str, work) -> None:
     factory = None if loop_kind == "asyncio" else pytest.importorskip("uvloop").new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
-        runner.run(flood())
+        runner.run(work)
+
+
+@BOTH_LOOPS
+def test_answers_wait_for_a_peer_that_does_not_read(loop_kind):
+    run_on(loop_kind, flood())
 
 
 async def flood() -> None:
@@ -60,10 +68,89 @@ async def settled(handled: list) -> bool:
     return len(handled) != before
 
 
-async def received(loop: asyncio.AbstractEventLoop, peer: socket.socket) -> list[int]:
+async def received(loop: asyncio.AbstractEventLoop, peer: socket.socket, count: int = REQUESTS) -> list[int]:
     buffer, opaques = bytearray(), []
-    while len(opaques) < REQUESTS:
+    while len(opaques) < count:
         buffer += await loop.sock_recv(peer, 1 << 20)
         while frame := take_frame(buffer):
             opaques.append(int(frame.header.split(b'"opaque":')[1].split(b",")[0]))
     return opaques
+
+
+@contextlib.asynccontextmanager
+async def serving(handlers):
+    server = Server(handlers)
+    await server.start("127.0.0.1", 0)
+    peer = socket.create_connection(("127.0.0.1", server.port))
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    peer.setblocking(False)
+    try:
+        yield server, peer
+    finally:
+        peer.close()
+        await server.stop()
+
+
+@BOTH_LOOPS
+def test_requests_wait_while_too_many_of_a_peer_are_being_answered(loop_kind):
+    async def flood_with_slow_ones() -> None:
+        loop, begun, gate = asyncio.get_running_loop(), [], asyncio.Event()
+
+        async def slow(request: Request) -> Command:
+            begun.append(request.opaque)
+            await gate.wait()
+            return request.reply()
+
+        count = 3000
+        async with serving({25: slow}) as (_, peer):
+            await loop.sock_sendall(peer, b"".join(encode_command(Command(25, n)) for n in range(count)))
+            while await settled(begun) or not begun:
+                pass
+            assert len(begun) == 1024
+            gate.set()
+            assert sorted(await received(loop, peer, count)) == list(range(count))
+
+    run_on(loop_kind, flood_with_slow_ones())
+
+
+@BOTH_LOOPS
+def test_a_peer_that_leaves_too_much_unread_is_disconnected(loop_kind, caplog):
+    async def answer_much_at_once() -> None:
+        loop, asked = asyncio.get_running_loop(), []
+        async with serving({11: asked.append}) as (server, peer):
+            await loop.sock_sendall(peer, encode_command(Command(11, 1)))
+            while not asked:
+                await asyncio.sleep(0.001)
+            (connection,) = server.connections
+            for _ in range(400):  # as pulls that were held are answered
+                connection.send(large(asked[0]))
+                assert connection._transport.get_write_buffer_size() < 80 * 1024 * 1024
+            while server.connections:
+                await asyncio.sleep(0.001)
+
+    run_on(loop_kind, answer_much_at_once())
+    assert caplog.text.count("does not read its answers") == 1
+
+
+async def test_a_large_frame_that_comes_in_crumbs_is_held_as_one_piece():
+    loop, asked = asyncio.get_running_loop(), []
+    async with serving({11: lambda request: asked.append(request.body)}) as (server, peer):
+        frame = encode_command(Command(11, 1, body=bytes(range(256)) * 2))
+        for at in range(len(frame)):
+            await loop.sock_sendall(peer, frame[at : at + 1])
+            await asyncio.sleep(0)
+            assert all(len(connection._chunks) <= 3 for connection in server.connections)
+        while not asked:
+            await asyncio.sleep(0.001)
+        assert asked == [bytes(range(256)) * 2]
+
+
+async def test_a_preamble_that_never_ends_is_not_waited_for(monkeypatch, caplog):
+    caplog.set_level("INFO")
+    monkeypatch.setattr("twinlog.net.server._PREAMBLE_S_MAX", 0.02)
+    loop = asyncio.get_running_loop()
+    async with serving({}) as (_, peer):
+        await loop.sock_sendall(peer, b"PROXY TCP4 192.0.2.1")
+        with pytest.raises(ConnectionResetError):
+            await loop.sock_recv(peer, 1)
+    assert "no whole PROXY preamble" in caplog.text

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from twinlog.store.dispatch import DispatchRequest
 
 CHECK_INTERVAL_MS = 5_000
+HOLDS_PER_CONNECTION_MAX = 32_768  # each takes about 2 KB; a consumer has one for every queue it reads
 K = TypeVar("K")
 
 Wakes = Callable[["DispatchRequest"], bool]
@@ -47,6 +48,10 @@ class HoldTable:
 
     def __iter__(self) -> Iterator[Hold]:
         return iter(list(self._holds))
+
+    def has_room(self, connection: Connection) -> bool:
+        """Whether one more pull of this peer may wait."""
+        return len(self._connections.get(connection, ())) < HOLDS_PER_CONNECTION_MAX
 
     def hold(self, hold: Hold) -> None:
         self._holds[hold] = None

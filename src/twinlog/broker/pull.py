@@ -120,7 +120,8 @@ class PullHandler:
         if may_hold and pull.sys_flag & PULL_COMMIT_OFFSET:
             ctx.offsets.commit(group, topic, queue_id, pull.commit_offset, ctx.clock_ms())
         code = self._code(found.status, pull.queue_offset)
-        if code == ResponseCode.PULL_NOT_FOUND and may_hold and pull.sys_flag & PULL_SUSPEND:
+        wants_to_wait = code == ResponseCode.PULL_NOT_FOUND and may_hold and pull.sys_flag & PULL_SUSPEND
+        if wants_to_wait and ctx.holds.has_room(request.connection):
             self._hold(request, pull, plan)
             return None
         return self._found(request, pull, plan, found, code)

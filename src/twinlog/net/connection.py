@@ -30,6 +30,8 @@ FastPath = Callable[["Connection", bytes, int, int, list[Buffer]], int]
 and returns where the first frame begins that it leaves alone."""
 _LENGTH = struct.Struct(">i")
 _OUT_BYTES_MAX = 1024 * 1024  # of answers to one chunk, before the peer must have taken some
+_TASKS_MAX = 1024  # requests of one peer that are answered later, before its next ones must wait
+_TINY_BYTES = 1024  # smaller chunks of a large frame are gathered: an object for each would outweigh them by far
 _BUFFERS_APART_MAX = 8  # more are joined: gathering costs more per piece than copying it
 _next_opaque = itertools.count(1).__next__  # one id space for all connections of the process, as in Java
 
@@ -59,6 +61,7 @@ class ConnectionOptions:
     header_type: int = JSON
     after_batch: Callable[[], object] | None = None
     fast: FastPath | None = None  # looks at every chunk first
+    unread_bytes_max: int = 1 << 62  # a peer that leaves more of its answers unread is disconnected
     before_request: Callable[[Command], None] | None = None  # signs outgoing requests
     on_connect: Callable[["Connection"], None] | None = None
     on_close: Callable[["Connection"], None] | None = None
@@ -72,14 +75,14 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._socket_fd = -1  # where clear text may be written directly
         self._loop = asyncio.get_running_loop()
-        self._chunks: list[bytes] = []
+        self._chunks: list[bytes | bytearray] = []
         self._chunk_bytes = 0
         self._need_bytes = 4
         self._waiting: dict[int, asyncio.Future[Command]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._out: list[Buffer] | None = None
         self._out_bytes = 0
-        self._stalled = False  # whole frames are kept, as the peer does not read its answers
+        self._stalled = False  # whole frames are kept: the peer does not read its answers, or waits for too many
         self._writable = asyncio.Event()
         self._writable.set()
         self._close_reason: object = None
@@ -163,7 +166,14 @@ class Connection(asyncio.Protocol):
         """Write now if the socket takes it: the transport would wait for the end of the loop's turn."""
         transport = self._transport
         assert transport is not None
-        if self._socket_fd < 0 or transport.is_closing() or transport.get_write_buffer_size():
+        unread = transport.get_write_buffer_size()
+        if unread > self._options.unread_bytes_max:
+            if not transport.is_closing():
+                log.warning("closing a connection that does not read its answers", peer=self.peer_text, bytes=unread)
+                self._close_reason = f"{unread} bytes of answers were not read"
+                transport.abort()
+            return
+        if self._socket_fd < 0 or transport.is_closing() or unread:
             transport.write(b"".join(buffers))
             return
         if len(buffers) > _BUFFERS_APART_MAX:
@@ -184,7 +194,12 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.last_active = self._loop.time()
         if self._chunks:
-            self._chunks.append(data)
+            if len(data) >= _TINY_BYTES:
+                self._chunks.append(data)
+            elif isinstance(self._chunks[-1], bytearray):
+                self._chunks[-1] += data
+            else:
+                self._chunks.append(bytearray(data))
             self._chunk_bytes += len(data)
             if self._stalled or self._chunk_bytes < self._need_bytes:
                 return
@@ -238,17 +253,19 @@ class Connection(asyncio.Protocol):
                     waiting.set_result(request)
                 continue
             self._handle(request)
-            if self._out_bytes > _OUT_BYTES_MAX and self._stalls():
+            if self._out_bytes > _OUT_BYTES_MAX:
+                self._write_gathered()
+            if self._stalled:
                 return at
 
-    def _stalls(self) -> bool:
-        """Write what has gathered; whether the peer takes so little of it that its other requests must wait."""
+    def _write_gathered(self) -> None:
+        """Write the answers so far; if the peer takes too little of them, its other requests must wait."""
         out, self._out_bytes = self._out, 0
         if out and not self.closed:
             self._write(out)
             out.clear()
-        self._stalled = not self._writable.is_set()
-        return self._stalled
+        if not self._writable.is_set():
+            self._stalled = True
 
     def _handle(self, request: Request) -> None:
         request.connection = self
@@ -268,7 +285,16 @@ class Connection(asyncio.Protocol):
         else:
             task = self._loop.create_task(self._answer_later(request, result))
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(self._answered)
+            if len(self._tasks) >= _TASKS_MAX:
+                self._stalled = True
+                if self._transport is not None:
+                    self._transport.pause_reading()
+
+    def _answered(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if self._stalled and len(self._tasks) <= _TASKS_MAX // 2:
+            self._go_on()
 
     async def _answer_later(self, request: Request, pending: Awaitable[Answer]) -> None:
         try:
@@ -319,7 +345,11 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._writable.set()
-        if self._transport is None or self.closed:
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Read again, and first handle what is kept, unless there still is a reason to wait."""
+        if self._transport is None or self.closed or not self._writable.is_set() or len(self._tasks) >= _TASKS_MAX:
             return
         self._transport.resume_reading()
         if self._stalled:

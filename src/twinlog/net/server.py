@@ -20,6 +20,8 @@ from twinlog.wire.frame import JSON
 
 log = get_logger(__name__)
 _TLS_HANDSHAKE = 0x16
+_UNREAD_BYTES_MAX = 64 * 1024 * 1024  # some answers of the largest size; pulls that were held may all come at once
+_PREAMBLE_S_MAX = 5.0
 
 
 class Server:
@@ -46,6 +48,7 @@ class Server:
             header_type=header_type,
             after_batch=after_batch,
             fast=fast,
+            unread_bytes_max=_UNREAD_BYTES_MAX,
             on_connect=self._connected,
             on_close=self._closed,
         )
@@ -133,7 +136,7 @@ class Server:
 
     async def _look(self, accepted: socket.socket) -> tuple[int, tuple[str, int] | None]:
         """(first byte of the real traffic, peer named by a PROXY preamble)."""
-        peer = None
+        peer, patience_s = None, 0.005
         while True:
             await _readable(accepted)
             start = accepted.recv(PREAMBLE_BYTES_MAX, socket.MSG_PEEK)
@@ -141,7 +144,11 @@ class Server:
                 raise ConnectionError("closed before it said anything")
             preamble = take_preamble(start)
             if preamble is None:
-                await asyncio.sleep(0.005)  # a preamble has begun and its rest is on the way
+                # A preamble has begun and its rest is on the way. Its begin stays readable, so there is no event.
+                if patience_s > _PREAMBLE_S_MAX:
+                    raise ProxyError(f"no whole PROXY preamble within {_PREAMBLE_S_MAX:.0f} s")
+                await asyncio.sleep(patience_s)
+                patience_s *= 2
                 continue
             if preamble.size == 0:
                 return start[0], peer
