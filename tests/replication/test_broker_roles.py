@@ -79,6 +79,20 @@ async def test_a_replica_takes_over_from_a_dead_master_and_the_old_master_return
     assert end_of(one) == end_of(two)
 
 
+async def test_a_replica_that_is_behind_gets_the_rest_before_its_master_steps_down(cluster):
+    slowly = {"haFlowControlEnable": True, "maxHaTransferByteInSecond": 200_000}
+    one = await cluster.start("one", **slowly)
+    two = await cluster.start("two", "SLAVE", 1)
+    await twins(one, two)
+    sent = [b"%d " % number * 1000 for number in range(100)]
+    assert await send_all(one, sent) == sent
+    assert end_of(two) < end_of(one), "it is behind"
+    assert (await change_role(one, "SLAVE", 2)).code == 0
+    assert (await change_role(two, "ASYNC_MASTER")).code == 0
+    await twins(two, one)
+    assert [message.body for message in await read_all(two)] == sent
+
+
 async def test_no_second_master_beside_one_that_answers(cluster):
     one = await cluster.start("one")
     two = await cluster.start("two", "SLAVE", 1)

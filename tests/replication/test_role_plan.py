@@ -21,6 +21,7 @@ class Model:
     offsets_lead: bool
     waiting: list[str] = field(default_factory=lambda: ["a send that waits for its replica"])
     flushed: bool = False
+    fed: bool = False
     registered: bool = True
 
     @classmethod
@@ -54,7 +55,11 @@ class Model:
             case Step.FLUSH:
                 assert not self.accepts_sends
                 self.flushed = True
+            case Step.FEED_REPLICAS:
+                assert not self.accepts_sends and self.serves_replicas
+                self.fed = True
             case Step.DROP_REPLICAS:
+                assert self.fed, "what was acknowledged a moment ago would be on this broker only"
                 assert not self.waiting, "a waiting send would never hear of its replica's report"
                 self.serves_replicas = False
             case Step.STORE_AS_REPLICA:

@@ -33,6 +33,7 @@ log = get_logger(__name__)
 _MEMBERS_PERIOD_S = 10.0
 _LOOK_PERIOD_S = 1.0  # while there is no link to a master
 _SETTLE_S_MAX = 10.0
+_FEED_S_MAX = 30.0  # for a replica that is behind; meanwhile nobody accepts sends
 _IDENTITY_S_MAX = 1.0
 _ROUND_MS_MAX = 3_000  # a round of metadata knows what was so when it was asked, up to this before it ended
 _LAST_SYNC_S_MAX = 1.0  # a master that is gone must not delay the one that follows it
@@ -273,6 +274,7 @@ class ReplicationService:
             Step.ACCEPT_SENDS: lambda: self._take_role(role, broker_id),
             Step.REFUSE_SENDS: lambda: self._take_role(role, broker_id),
             Step.SETTLE_ANSWERS: self._settle_answers,
+            Step.FEED_REPLICAS: self._feed_replicas,
             Step.FLUSH: lambda: asyncio.to_thread(self._ctx.store.flush),  # type: ignore[dict-item, return-value]
             Step.DROP_REPLICAS: lambda: self.master.drop_all("this broker becomes a replica"),
             Step.STORE_AS_REPLICA: lambda: self._ctx.store.change_role("SLAVE"),
@@ -338,6 +340,21 @@ class ReplicationService:
                     ctx.acks.expire(ctx.clock_ms())
         ctx.acks.expire(1 << 62)
         self._settling_role = None
+
+    async def _feed_replicas(self) -> None:
+        """Let the nearest replica take what it lacks, so that nothing acknowledged is on this broker only."""
+        end, acks = self._ctx.store.log_end, self.master.acks
+        held: list[int] = []
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FEED_S_MAX):
+                while (held := acks.acks()) and held[0] < end:
+                    await asyncio.sleep(0.01)
+        if held and held[0] < end:
+            log.warning(
+                "the nearest replica does not have all of the log; as a master it would refuse this broker",
+                log_end=end,
+                replica_end=held[0],
+            )
 
     def _follow_offsets(self) -> None:
         self._ctx.tables.offsets.follows_master = True

@@ -39,7 +39,7 @@ class ReplicaLink:
         return self._next_offset
 
     def goes_on_at(self, log_end: int) -> bool:
-        """Whether the next byte of data surely belongs at `log_end`: not before an empty replica knows its beginning."""
+        """Whether the next byte of data surely belongs at `log_end`: an empty replica does not know before it comes."""
         return self._next_offset == log_end and not self._starts_anywhere
 
     def receive(self, data: memoryview, now_ms: int) -> list[Append]:

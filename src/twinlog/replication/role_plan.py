@@ -4,7 +4,8 @@ To master: the link to the old master is cut before anything is written here, an
 committed here becomes the truth before they are served as by a master; only then sends are accepted.
 
 To replica: sends are refused first, and answers that still wait for replicas are settled before the log
-may be overwritten by a new master's bytes: a message is acknowledged once, by the broker that keeps it.
+may be overwritten by a new master's bytes: a message is acknowledged once, by the broker that keeps it. Replicas get
+what is left of the log before they are dropped: one of them is the next master.
 
 Whatever step fails, stopping there is safe: no broker both accepts sends and follows a master.
 """
@@ -23,6 +24,7 @@ class Step(Enum):
     ACCEPT_SENDS = "take the new role: sends, delayed delivery and transaction checks begin"
     REFUSE_SENDS = "take the new role: sends, delayed delivery and transaction checks end"
     SETTLE_ANSWERS = "answer or time out every send that still waits for replicas or disk"
+    FEED_REPLICAS = "let the nearest replica take the rest of the log"
     FLUSH = "make the log durable"
     DROP_REPLICAS = "close the links of replicas"
     STORE_AS_REPLICA = "let the store take a master's bytes, and append nothing itself"
@@ -43,6 +45,7 @@ _TO_MASTER = (
 _TO_REPLICA = (
     Step.REFUSE_SENDS,
     Step.SETTLE_ANSWERS,
+    Step.FEED_REPLICAS,
     Step.FLUSH,
     Step.DROP_REPLICAS,
     Step.STORE_AS_REPLICA,
