@@ -19,6 +19,7 @@ from twinlog.client.sync import Admin, Producer
 from twinlog.spark.jobs.sync.broker_service import Drained, TickWork, run_group
 from twinlog.spark.jobs.sync.plan import BrokerTarget
 from twinlog.spark.jobs.sync.replica import SparseFiles
+from twinlog.spark.jobs.sync.replica_state import SyncFolder
 from twinlog.spark.options import ClusterOptions
 from twinlog.store.compare import compare_logs
 from twinlog.store.offline import OfflineStore
@@ -214,6 +215,25 @@ def test_a_disk_that_takes_no_more_is_named_with_what_to_do(master, monkeypatch,
     assert master.tick().error == "" and master.tick().lag == 0
 
 
+def test_a_range_that_could_not_be_noted_is_not_told_and_the_next_tick_tells_it_whole(master, monkeypatch):
+    master.send(5)
+    save = SyncFolder.save
+
+    def full(folder, state):
+        if state.ranges:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        save(folder, state)
+
+    with monkeypatch.context() as disk:
+        disk.setattr(SyncFolder, "save", full)
+        report = master.tick()
+    assert "No space left" in report.error and (report.ranges, report.end) == ([], 0)
+    master.send(5)
+    after = master.tick()
+    assert [one.sequence for one in after.ranges] == list(range(1, len(after.ranges) + 1))
+    assert [0, *(one.end for one in after.ranges)] == [*(one.begin for one in after.ranges), after.master_end]
+
+
 def test_an_observer_counts_for_nothing_at_a_sync_master(tmp_path):
     settings = {**SETTINGS, "brokerRole": "SYNC_MASTER", "slaveTimeout": "200"}
     with (
@@ -245,6 +265,7 @@ import sys
 from twinlog.spark.jobs.sync.broker_service import TickWork, run_group
 from twinlog.spark.jobs.sync.plan import BrokerTarget
 from twinlog.spark.jobs.sync.replica import SparseFiles
+from twinlog.spark.jobs.sync.replica_state import SyncFolder
 from twinlog.spark.options import ClusterOptions
 target = BrokerTarget("broker-a", sys.argv[2])
 work = TickWork(to=sys.argv[1], cluster=ClusterOptions(name_servers=()), groups=[[target]], range_bytes_max=60_000)

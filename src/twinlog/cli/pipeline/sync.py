@@ -129,7 +129,8 @@ def _stop_on_signal() -> threading.Event:
 def _show(summary: SyncSummary, job: SyncJob) -> None:
     table = Table(title=f"{summary.ticks} ticks in {summary.seconds:.1f} s, history in {job.history_path}")
     for column in ("broker", "master", "log end", "lag", "copied", "changes", "failed ticks"):
-        table.add_column(column, justify="left" if column in ("broker", "master") else "right", overflow="fold")
+        is_text = column in ("broker", "master")
+        table.add_column(column, justify="left" if is_text else "right", overflow="fold", no_wrap=not is_text)
     for one in summary.brokers:
         numbers = (one.log_end, one.lag_bytes, one.bytes_copied, one.changes, one.failures)
         table.add_row(one.broker, one.address, *(f"{number:,}" for number in numbers))

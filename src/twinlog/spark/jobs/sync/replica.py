@@ -17,6 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
+from msgspec.structs import replace
+
 from twinlog.metadata.tables import MetadataTables, open_tables
 from twinlog.replication.join import LogRange
 from twinlog.spark.jobs.sync.metadata_changes import Image, adopt_again, differences, image_of, versions_of
@@ -302,13 +304,19 @@ class Replica:
     ) -> None:
         """Make everything appended durable, and only then note that it is there."""
         self.commit_log.flush()
-        state = self.state
-        state.range_sequence += 1
-        digest = RangeDigest(state.range_sequence, begin, self.log_end, crc32, records, source, took_ms(), now_ms)
-        state.ranges = [*state.ranges, digest]
-        state.end = self.log_end
-        state.last_record = -1 if self.last_record_offset is None else self.last_record_offset
-        self._folder.save(state)
+        state, number = self.state, self.state.range_sequence + 1
+        digest = RangeDigest(number, begin, self.log_end, crc32, records, source, took_ms(), now_ms)
+        noted = replace(
+            state,
+            end=self.log_end,
+            last_record=-1 if self.last_record_offset is None else self.last_record_offset,
+            ranges=[*state.ranges, digest],
+            range_sequence=number,
+        )
+        self._folder.save(noted)
+        # Not before: a range whose note is lost gets its number again, with another end perhaps.
+        state.end, state.last_record = noted.end, noted.last_record
+        state.ranges, state.range_sequence = noted.ranges, noted.range_sequence
 
     def note_damage(self, physical_offset: int) -> None:
         self.state.known_damage = physical_offset
