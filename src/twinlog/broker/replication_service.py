@@ -85,6 +85,7 @@ class ReplicationService:
         self._changing = asyncio.Lock()
         self._settling_role: str | None = None  # the role in which sends were accepted that wait for their answers
         self._members_wanted = asyncio.Event()
+        self._reported = asyncio.Event()
         self.identity_conflicts = 0
         ctx.acks.replicas = self
         ctx.change_role = self.change_role
@@ -126,6 +127,7 @@ class ReplicationService:
 
     def _acknowledged(self) -> None:
         ctx = self._ctx
+        self._reported.set()
         role = self._settling_role or ctx.settings.broker_role
         needed = replicas_needed(role, ctx.conf.replication.in_sync_replicas)
         if needed:
@@ -348,7 +350,10 @@ class ReplicationService:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FEED_S_MAX):
                 while (held := acks.acks()) and held[0] < end:
-                    await asyncio.sleep(0.01)
+                    self._reported.clear()
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(_LOOK_PERIOD_S):  # it may go away without a report
+                            await self._reported.wait()
         if held and held[0] < end:
             log.warning(
                 "the nearest replica does not have all of the log; as a master it would refuse this broker",
