@@ -16,7 +16,7 @@ from tests.spark.jobs.audit_stores import (
     record,
     with_body,
 )
-from tests.store.store_at import NOW, SEGMENT, open_store, write_log
+from tests.store.store_at import NOW, SEGMENT, fill, open_store, write_log
 
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.audit import compare as compare_module
@@ -276,6 +276,17 @@ def test_a_replica_that_begins_later_is_a_note_and_an_empty_one_is_only_behind(p
 
 
 @pytest.mark.parametrize("sides", [["/a"], ["/a", "/b", "/c"], ["/a", "/a"], ["a b", "/b"]])
+def test_files_of_different_sizes_are_told_beside_what_follows_from_them(tmp_path):
+    make_master(tmp_path / "a")
+    with open_store(tmp_path / "b", settings={"segment_bytes": 2 * SEGMENT}) as store:
+        fill(store, 300)
+    found = compare(tmp_path / "a", tmp_path / "b", metadata=False)
+    (note,) = [one.what for one in found if one.kind == "note"]
+    assert note.startswith(f"the master's files have {SEGMENT} bytes, the replica's {2 * SEGMENT}: ")
+    differences = [one.physical_offset for one in found if one.kind in ("missing", "extra", "different")]
+    assert differences and min(differences) > SEGMENT - 500
+
+
 def test_sides_that_are_no_pairs_are_refused(sides):
     with pytest.raises(BadOption):
         pairs_of(sides)

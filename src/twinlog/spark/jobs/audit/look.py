@@ -76,6 +76,10 @@ def plan_pair(pair: str, master: LogView, replica: LogView, *, strict: bool = Fa
         holds = f"the master holds {master.start} to {master.end}, the replica {replica.start} to {replica.end}"
         findings.append(Finding(pair, "error", f"nothing to compare: {holds}; is it the replica of this master?"))
         return PairLook(pair, master, replica, 0, 0, None, None, tuple(findings))
+    if not replica.is_empty and master.segment_bytes != replica.segment_bytes:
+        sizes = f"the master's files have {master.segment_bytes} bytes, the replica's {replica.segment_bytes}"
+        hint = "records stand at other places from the first file's end on; give both the same mappedFileSizeCommitLog"
+        findings.append(Finding(pair, "note", f"{sizes}: {hint}"))
     for name, one in (("master", master), ("replica", replica)):
         if one.start < begin and not one.is_empty:
             other = "replica" if name == "master" else "master"
