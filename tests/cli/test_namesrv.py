@@ -1,3 +1,4 @@
+import resource
 import signal
 import subprocess
 import sys
@@ -36,12 +37,14 @@ def test_a_name_server_says_when_it_is_ready_serves_metrics_and_stops_on_sigterm
     (tmp_path / "n.conf").write_text(f"bindAddress=127.0.0.1\nkvConfigPath={tmp_path}/kv.json\nnoSuchKey=1\n")
     command = [sys.executable, "-m", "twinlog.cli.main", "namesrv", "-c", str(tmp_path / "n.conf")]
     command += ["--port", "0", "--metrics-port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    few_files = ["bash", "-c", 'ulimit -S -n 64; exec "$@"', "-", *command]
+    with subprocess.Popen(few_files, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             line = process.stdout.readline()
             assert line.startswith("twinlog namesrv ready on 127.0.0.1:")
             warning, metrics = process.stderr.readline(), process.stderr.readline()
             assert "n.conf:3: noSuchKey is unknown, ignored" in warning
+            assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE)[0] > 64  # as many as it may have
             port = metrics.split("address=127.0.0.1:")[1].split()[0]
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
                 assert b"twinlog_namesrv_brokers 0.0" in answer.read()

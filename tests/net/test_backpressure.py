@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import socket
 
 import pytest
@@ -154,3 +155,23 @@ async def test_a_preamble_that_never_ends_is_not_waited_for(monkeypatch, caplog)
         with pytest.raises(ConnectionResetError):
             await loop.sock_recv(peer, 1)
     assert "no whole PROXY preamble" in caplog.text
+
+
+async def test_connections_that_cannot_be_accepted_are_told_once(monkeypatch, caplog):
+    caplog.set_level("INFO")
+    monkeypatch.setattr("twinlog.net.server._ACCEPT_AGAIN_S", 0)
+    loop, failures = asyncio.get_running_loop(), iter(range(5))
+    accept = loop.sock_accept
+
+    async def full(listener: socket.socket):
+        if next(failures, None) is not None:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return await accept(listener)
+
+    monkeypatch.setattr(loop, "sock_accept", full)
+    async with serving({}) as (server, peer):
+        await loop.sock_sendall(peer, encode_command(Command(11, 1)))
+        while not server.connections:
+            await asyncio.sleep(0.001)
+    assert caplog.text.count("connections cannot be accepted") == 1 and "ulimit -n" in caplog.text
+    assert "connections are accepted again" in caplog.text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import resource
 import signal
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -18,6 +19,7 @@ from twinlog.telemetry.metrics import Metrics
 from twinlog.telemetry.metrics_service import MetricsService
 
 log = get_logger(__name__)
+_FILES_MAX = 1 << 20
 
 ConfigFile = Annotated[str | None, typer.Option("-c", "--config", metavar="FILE", help="Java properties file.")]
 PrintConfig = Annotated[bool, typer.Option("-p", "--print", help="Print all settings and exit.")]
@@ -91,6 +93,8 @@ def run_service(
     """Make a service inside the event loop and run it until SIGINT or SIGTERM; errors of `expected` end it politely."""
     import uvloop
 
+    allow_many_files()
+
     async def run() -> None:
         metrics = Metrics() if metrics_port is not None else None
         async with contextlib.AsyncExitStack() as stack:
@@ -105,6 +109,13 @@ def run_service(
             runner.run(run())
     except (OSError, *expected) as problem:
         fail(problem)
+
+
+def allow_many_files() -> None:
+    """Take as many open files as the system lets us have: every connection and every segment is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, _FILES_MAX)), hard))
 
 
 async def run_until_signal(service: Service) -> None:

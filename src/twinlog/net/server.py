@@ -6,6 +6,7 @@ starts a TLS handshake; anything else is clear text.
 
 import asyncio
 import contextlib
+import errno
 import socket
 import ssl
 from collections.abc import Callable, Coroutine, Mapping
@@ -22,6 +23,7 @@ log = get_logger(__name__)
 _TLS_HANDSHAKE = 0x16
 _UNREAD_BYTES_MAX = 64 * 1024 * 1024  # some answers of the largest size; pulls that were held may all come at once
 _PREAMBLE_S_MAX = 5.0
+_ACCEPT_AGAIN_S = 0.1
 
 
 class Server:
@@ -107,14 +109,20 @@ class Server:
         task.add_done_callback(self._tasks.discard)
 
     async def _accept(self, listener: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
+        loop, refused = asyncio.get_running_loop(), 0
         while True:
             try:
                 accepted, address = await loop.sock_accept(listener)
             except OSError as error:  # out of descriptors, or the peer gave up: others must still get in
-                log.warning("a connection could not be accepted", port=self.port, error=str(error))
-                await asyncio.sleep(0.1)
+                if not refused:
+                    hint = "; allow more with `ulimit -n`" if error.errno in (errno.EMFILE, errno.ENFILE) else ""
+                    log.warning("connections cannot be accepted", port=self.port, error=f"{error}{hint}")
+                refused += 1
+                await asyncio.sleep(_ACCEPT_AGAIN_S)
                 continue
+            if refused:
+                log.info("connections are accepted again", port=self.port, attempts=refused)
+                refused = 0
             self._own(self._admit(accepted, address[:2]))
 
     async def _admit(self, accepted: socket.socket, address: tuple[str, int]) -> None:
