@@ -87,6 +87,23 @@ async def test_a_server_can_demand_a_client_certificate(tmp_path):
         await ask(server, TlsSettings(client_enabled=True))
 
 
+def test_a_demand_for_certificates_that_nobody_checks_refuses_to_start(tmp_path):
+    cert, key = write_pair(tmp_path)
+    for more in ({}, {"server_cert_path": cert, "server_key_path": key}, {"server_checks_client": True}):
+        with pytest.raises(SettingsError, match=r"need.client.auth=require without .*; set tls.server.authClient=true"):
+            ServerTls(TlsSettings(server_client_auth="require", **more))
+
+
+async def test_without_a_file_a_server_trusts_what_the_machine_trusts(tmp_path):
+    cert, key = write_pair(tmp_path)
+    server = TlsSettings(
+        server_cert_path=cert, server_key_path=key, server_checks_client=True, server_client_auth="require"
+    )
+    unknown = TlsSettings(client_enabled=True, client_cert_path=cert, client_key_path=key)
+    with pytest.raises((ConnectionLost, ConnectFailed)):
+        await ask(server, unknown)
+
+
 def test_files_that_cannot_be_used_are_named(tmp_path):
     with pytest.raises(SettingsError, match=r"/no/cert, /no/key cannot be used"):
         ServerTls(TlsSettings(server_cert_path="/no/cert", server_key_path="/no/key"))

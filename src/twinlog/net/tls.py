@@ -50,6 +50,12 @@ class ServerTls:
         if settings.server_mode == "disabled":
             return None
         has_files = settings.server_cert_path is not None and settings.server_key_path is not None
+        if settings.server_client_auth == "require" and not (has_files and settings.server_checks_client):
+            # Java takes any certificate then; whoever requires one had better say which.
+            raise SettingsError(
+                "tls.server.need.client.auth=require without anything to check certificates against; set "
+                "tls.server.authClient=true, tls.server.trustCertPath, tls.server.certPath and tls.server.keyPath"
+            )
         if not has_files and not settings.test_mode:
             if self.enforced:
                 raise SettingsError(
@@ -71,8 +77,8 @@ class ServerTls:
             context.load_cert_chain(
                 settings.server_cert_path, settings.server_key_path, settings.server_key_password or ""
             )
-            if settings.server_checks_client and settings.server_trust_path is not None:
-                context.load_verify_locations(settings.server_trust_path)
+            if settings.server_checks_client:
+                _trust(context, settings.server_trust_path)
                 context.verify_mode = _CLIENT_AUTH[settings.server_client_auth]
         except (OSError, ssl.SSLError) as error:
             raise SettingsError(f"TLS files {', '.join(self._files())} cannot be used: {error}; check them") from error
@@ -96,10 +102,7 @@ def client_context(settings: TlsSettings) -> ssl.SSLContext | None:
     context.verify_mode = ssl.CERT_NONE
     try:
         if settings.client_checks_server:
-            if settings.client_trust_path is not None:
-                context.load_verify_locations(settings.client_trust_path)
-            else:
-                context.load_default_certs()
+            _trust(context, settings.client_trust_path)
             context.verify_mode = ssl.CERT_REQUIRED
         if settings.client_cert_path is not None:
             context.load_cert_chain(
@@ -108,6 +111,14 @@ def client_context(settings: TlsSettings) -> ssl.SSLContext | None:
     except (OSError, ssl.SSLError) as error:
         raise SettingsError(f"TLS files of outgoing connections cannot be used: {error}; check tls.client.*") from error
     return context
+
+
+def _trust(context: ssl.SSLContext, path: str | None) -> None:
+    """Take certificates that those of a file vouch for, or else those of this machine."""
+    if path is not None:
+        context.load_verify_locations(path)
+    else:
+        context.load_default_certs()
 
 
 def _load_self_signed(context: ssl.SSLContext) -> None:
