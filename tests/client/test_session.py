@@ -16,6 +16,7 @@ from twinlog.client import (
     PushConsumer,
     SendFailed,
     StartFrom,
+    tls_context,
 )
 from twinlog.client.session import Session, local_ip, make_client_id, parse_name_servers
 from twinlog.wire.codes import RequestCode, ResponseCode
@@ -139,3 +140,18 @@ async def test_new_queues_of_a_topic_are_read_after_the_next_look_at_the_route(c
         cluster.topics["T"] = 2
         cluster.broker.put(cluster.queue("T", 1), b"new queue")
         await until(lambda: got == [b"new queue"])
+
+
+@pytest.mark.parametrize("group", ["", "a b", "a/b", "x" * 121])
+@pytest.mark.parametrize("make", [Producer, PullConsumer, lambda names, group: PushConsumer(names, group, print)])
+def test_a_group_that_no_broker_takes_is_refused_before_anything_is_sent(make, group):
+    with pytest.raises(BadArgument, match="is no name: 1 to 120 of a-z A-Z"):
+        make("127.0.0.1:9876", group)
+
+
+def test_tls_files_that_cannot_be_used_are_named(tmp_path):
+    with pytest.raises(BadArgument, match=r"TLS files /no/ca.pem cannot be used"):
+        tls_context(ca_file="/no/ca.pem")
+    (tmp_path / "c.pem").write_text("no certificate")
+    with pytest.raises(BadArgument, match=r"c.pem cannot be used"):
+        tls_context(cert_file=str(tmp_path / "c.pem"))

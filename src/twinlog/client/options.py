@@ -3,6 +3,7 @@
 import ssl
 from dataclasses import dataclass
 
+from twinlog.client.errors import BadArgument
 from twinlog.client.signing import Credentials
 
 
@@ -24,9 +25,13 @@ def tls_context(
     *, ca_file: str | None = None, cert_file: str | None = None, key_file: str | None = None, verify: bool = True
 ) -> ssl.SSLContext:
     """A context for `ClientOptions.tls`; `verify=False` accepts the self-signed test certificate of a Java server."""
-    context = ssl.create_default_context(cafile=ca_file)
-    if cert_file:
-        context.load_cert_chain(cert_file, key_file)
+    try:
+        context = ssl.create_default_context(cafile=ca_file)
+        if cert_file:
+            context.load_cert_chain(cert_file, key_file)
+    except (OSError, ssl.SSLError) as error:
+        given = ", ".join(path for path in (ca_file, cert_file, key_file) if path)
+        raise BadArgument(f"TLS files {given} cannot be used: {error}; check that they are there and in PEM") from error
     if not verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

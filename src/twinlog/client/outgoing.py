@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from twinlog.client.answers import number
-from twinlog.client.errors import BadMessage
+from twinlog.client.errors import BadArgument, BadMessage
 from twinlog.wire import properties as names
 from twinlog.wire.batch import BatchElement, encode_batch
 from twinlog.wire.bodies import MessageQueue
@@ -19,7 +19,8 @@ from twinlog.wire.properties import check_pairs, encode_properties
 
 TOPIC_LENGTH_MAX = 127
 RETRY_TOPIC_LENGTH_MAX = 255
-_TOPIC = re.compile(r"[%|a-zA-Z0-9_-]+")
+GROUP_LENGTH_MAX = 120
+_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
 class SendStatus(Enum):
@@ -103,8 +104,14 @@ def check_message(message: Outgoing, bytes_max: int) -> None:
 
 def check_topic(topic: str) -> None:
     length_max = RETRY_TOPIC_LENGTH_MAX if topic.startswith(("%RETRY%", "%DLQ%")) else TOPIC_LENGTH_MAX
-    if not topic or len(topic) > length_max or not _TOPIC.fullmatch(topic):
+    if not topic or len(topic) > length_max or not _NAME.fullmatch(topic):
         raise BadMessage(f"topic {topic!r} is no name: 1 to {length_max} of a-z A-Z 0-9 _ - % |")
+
+
+def check_group(group: str) -> None:
+    """Raise BadArgument for a name that no broker takes for a group."""
+    if not _NAME.fullmatch(group) or len(group) > GROUP_LENGTH_MAX:
+        raise BadArgument(f"group {group!r} is no name: 1 to {GROUP_LENGTH_MAX} of a-z A-Z 0-9 _ - % |")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from twinlog.client.outgoing import (
     SendResult,
     SendStatus,
     body_bytes,
+    check_group,
     check_message,
     encode_send,
     encode_send_batch,
@@ -83,6 +84,7 @@ class Producer(SessionOwner):
         producer_options: ProducerOptions | None = None,
         check_transaction: Callable[[Message], Outcome | Awaitable[Outcome]] | None = None,
     ) -> None:
+        check_group(group)
         self.group = group
         self._settings = producer_options or ProducerOptions()
         self._context = SendContext(

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterable
 
 from twinlog.client.errors import BadArgument, ClientError
 from twinlog.client.options import ClientOptions
+from twinlog.client.outgoing import check_group
 from twinlog.client.pulling import TAG, PullResult, PullStatus, subscription_of
 from twinlog.client.queue_calls import QueueCalls
 from twinlog.client.session import Session
@@ -29,6 +30,7 @@ class PullConsumer(SessionOwner):
     def __init__(
         self, name_servers: str, group: str, *, options: ClientOptions | None = None, register: bool = True
     ) -> None:
+        check_group(group)
         self.group = group
         self.session = Session(name_servers, options, heartbeat=self._heartbeat if register else None)
         self._calls = QueueCalls(self.session)

@@ -14,6 +14,7 @@ from twinlog.client.errors import BadArgument, BrokerRefused, NoRoute
 from twinlog.client.listener import Listen, Listener
 from twinlog.client.offset_store import LocalOffsets, RemoteOffsets
 from twinlog.client.options import ClientOptions
+from twinlog.client.outgoing import check_group
 from twinlog.client.process_queue import CacheLimits
 from twinlog.client.pulling import TAG, subscription_of
 from twinlog.client.push_requests import PushRequests
@@ -93,6 +94,7 @@ class PushConsumer(SessionOwner):
         options: ClientOptions | None = None,
         consumer_options: ConsumerOptions | None = None,
     ) -> None:
+        check_group(group)
         self.group = group
         self.settings = settings = consumer_options or ConsumerOptions()
         self.started_ms = 0
