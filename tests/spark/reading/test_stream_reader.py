@@ -216,6 +216,22 @@ def test_a_topic_that_is_gone_is_a_loss(make_topic):
         stream.latestOffset(start, ALL)
 
 
+def test_a_loss_that_is_forgiven_is_told_once_until_it_is_back(make_topic, caplog):
+    topic = make_topic(queues=2)
+    topic.send_numbers(2, queue=1)
+    stream = topic.stream(startingOffsets="earliest", failOnDataLoss="false")
+    at = stream.latestOffset(stream.initialOffset(), ALL)
+
+    def told_by(queues):
+        topic.resize(queues)
+        caplog.clear()
+        for _ in range(3):
+            assert stream.latestOffset(dict(at), ALL) == at
+        return caplog.text.count("the queue is gone")
+
+    assert [told_by(1), told_by(1), told_by(2), told_by(1)] == [1, 0, 0, 1]
+
+
 def test_available_now_goes_on_without_a_topic_that_is_gone_if_that_is_forgiven(make_topic):
     gone, kept = make_topic(queues=1), make_topic(queues=1)
     for topic in (gone, kept):

@@ -27,24 +27,32 @@ def find_queues(options: ReadOptions, cluster: Cluster) -> list[MessageQueue]:
 
 
 def find_queues_that_remain(
-    options: ReadOptions, cluster: Cluster, known: Mapping[MessageQueue, int]
+    options: ReadOptions, cluster: Cluster, known: Mapping[MessageQueue, int], told: set[str] | None = None
 ) -> list[MessageQueue]:
-    """The same while a stream runs: what has vanished is a loss, which may be forgiven, and not a wrong option."""
+    """The same while a stream runs: what has vanished is a loss, which may be forgiven, and not a wrong option.
+
+    `told` holds what was said in earlier triggers: a loss that is forgiven is told once, until it is back.
+    """
+    told = set() if told is None else told
     topics = set(options.topics)
     if options.assigned:
         topics = {queue.topic for queue in options.assigned}
     elif options.pattern is not None:
         topics = set(cluster.topics_like(options.pattern))
     found: list[MessageQueue] = []
+    lost: dict[str, str] = {}
     for topic in sorted(topics):
         try:
             found += cluster.queues([topic])
         except NoRoute as error:
-            tell_loss(options.fail_on_data_loss, f"topic {topic}", f"it is gone: {error}")
+            lost[f"topic {topic}"] = f"it is gone: {error}"
     if options.assigned:
         found = [queue for queue in found if queue in options.assigned]
-    for queue in sorted(set(known) - set(found)):
-        tell_loss(options.fail_on_data_loss, where(queue, known[queue]), "the queue is gone")
+    lost |= {where(queue, known[queue]): "the queue is gone" for queue in sorted(set(known) - set(found))}
+    told.intersection_update(lost)
+    for place in [place for place in lost if place not in told]:
+        tell_loss(options.fail_on_data_loss, place, lost[place])
+        told.add(place)
     return found
 
 

@@ -47,6 +47,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None
         self._trigger_ms: float | None = None  # when the last batch with rows was planned
         self._published: Offsets = {}
+        self._told_lost: set[str] = set()
 
     # -- planning, in the driver -------------------------------------------------------------------
 
@@ -132,7 +133,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             latest = {queue: self._target.get(queue, at) for queue, at in position.items()}
             new = sorted(set(self._target) - set(position))
         else:
-            queues = find_queues_that_remain(self._options, self._cluster, position)
+            queues = find_queues_that_remain(self._options, self._cluster, position, self._told_lost)
             known = [queue for queue in queues if queue in position]
             gone = {
                 queue: at for queue, at in position.items() if queue not in known
