@@ -144,6 +144,16 @@ def test_a_store_directory_is_read_instead_of_the_ha_port(master):
     assert_same_log(master.home / "master" / "store", master.replica)
 
 
+def test_what_the_master_deleted_before_does_not_count_as_copied(tmp_path):
+    with EmbeddedBroker(tmp_path / "master", SETTINGS) as broker, Producer(broker.namesrv_address, "PG") as producer:
+        Master(tmp_path, broker, producer).send(300)
+    (tmp_path / "master" / "store" / "commitlog" / f"{0:020d}").unlink()
+    with EmbeddedBroker(tmp_path / "master", SETTINGS) as broker, Producer(broker.namesrv_address, "PG") as producer:
+        report = Master(tmp_path, broker, producer).tick()
+    assert (report.begin, report.end, report.error) == (SEGMENT, report.master_end, "")
+    assert [(one.begin, one.end) for one in report.ranges] == [(SEGMENT, report.master_end)]
+
+
 def test_a_replica_far_behind_is_copied_over_several_ticks(master):
     master.send(400)
     ends = [master.tick(box_ms=1, range_bytes_max=50_000).end]

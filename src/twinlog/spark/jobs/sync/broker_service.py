@@ -280,6 +280,8 @@ class _BrokerTick:
             raise JoinRefused(self._advice(plan, master))
         if not master.is_empty and not (replica.log_end == master.end == state.end):
             begin = await asyncio.to_thread(self._begin, plan, master, facts.segment_bytes or conf.segment_bytes)
+            if replica.log.is_empty:
+                report.begin = begin  # what the master deleted before is not copied
             if begin < master.end:
                 await self._copy(contact, facts, conf, begin, master)
         if life and state.verified != life:
