@@ -120,6 +120,27 @@ async def test_a_connection_without_a_name_never_counts_beyond_the_registered_re
         assert await send_all(master, [b"no replica has it"]) == []
 
 
+@pytest.mark.parametrize(("answer", "counted"), [([{0: "m", 1: "r"}], 1), ([{0: "m"}], 0), ([], 1)])
+async def test_a_connection_without_a_name_counts_only_once_name_servers_were_asked(
+    cluster, monkeypatch, answer, counted
+):
+    master = await cluster.start("master", "SYNC_MASTER", slaveTimeout=300)
+    asked = asyncio.Event()
+
+    async def members(*_):
+        await asked.wait()
+        return answer
+
+    monkeypatch.setattr(master.replication._group, "members", members)
+    acks = master.replication.master.acks
+    with socket.create_connection(("127.0.0.1", master.replication.master.port)) as stranger:
+        stranger.sendall(bytes(8))
+        await until(lambda: any(row.usable for row in acks.rows()), "the stranger has reported")
+        assert acks.acks() == []
+        asked.set()
+        await until(lambda: len(acks.acks()) == counted, "what name servers say, or nobody can, counts")
+
+
 async def test_a_replica_that_is_ahead_is_refused_sets_its_tail_aside_and_rejoins(cluster):
     master = await cluster.start("master")
     replica = await cluster.start("replica", "SLAVE", 1)

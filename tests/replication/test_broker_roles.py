@@ -6,6 +6,7 @@ import pytest
 from tests.broker.running import connected, send
 from tests.replication.cluster import ask, end_of, read_all, running_cluster, send_all, status, twins, until
 
+from twinlog.store.errors import FlushFailed
 from twinlog.wire.codes import RequestCode
 from twinlog.wire.twinlog_codes import TwinlogCode
 
@@ -91,6 +92,30 @@ async def test_a_replica_that_is_behind_gets_the_rest_before_its_master_steps_do
     assert (await change_role(two, "ASYNC_MASTER")).code == 0
     await twins(two, one)
     assert [message.body for message in await read_all(two)] == sent
+
+
+@pytest.mark.parametrize("then", ["SLAVE", "ASYNC_MASTER"])
+async def test_a_change_that_failed_half_way_is_safe_and_may_be_asked_for_again(cluster, monkeypatch, then):
+    one = await cluster.start("one")
+    await send_all(one, bodies("before"))
+    flush = one.context.store.flush
+
+    def fail():
+        raise FlushFailed(cluster.home, OSError("bad disk"))
+
+    monkeypatch.setattr(one.context.store, "flush", fail)
+    answer = await change_role(one, "SLAVE", 2)
+    assert answer.code != 0 and "bad disk" in answer.remark
+    assert await send_all(one, [b"refused"]) == []
+    monkeypatch.setattr(one.context.store, "flush", flush)
+    assert (await change_role(one, then)).code == 0
+    if then == "SLAVE":
+        two = await cluster.start("two", haCopyWholeHistory=True)
+        assert one.context.store.role == "SLAVE"
+        await until(lambda: one.replication.replica.status.state == "refused", "it looks for its master")
+        assert end_of(two) < end_of(one)
+    else:
+        assert await send_all(one, [b"accepted"]) == [b"accepted"]
 
 
 async def test_no_second_master_beside_one_that_answers(cluster):

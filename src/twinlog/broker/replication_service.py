@@ -83,8 +83,10 @@ class ReplicationService:
         self._following: list[asyncio.Task[None]] = []
         self._attention = Attention(lambda: ctx.conf.replication.busy_wait_seconds)
         self._changing = asyncio.Lock()
+        self._half_changed = False  # a change of role has begun and did not end
         self._settling_role: str | None = None  # the role in which sends were accepted that wait for their answers
         self._members_wanted = asyncio.Event()
+        self._members_known = False
         self._reported = asyncio.Event()
         self.identity_conflicts = 0
         ctx.acks.replicas = self
@@ -155,6 +157,8 @@ class ReplicationService:
     # -- how many replicas there are at all ------------------------------------------------------
 
     def _look_for_members(self) -> None:
+        if self.master.acks.registered_replicas is None and self._register.name_servers:
+            self.master.acks.registered_replicas = 0  # until a name server has said how many there are
         self._members_wanted.set()
 
     async def _count_members(self) -> None:
@@ -170,8 +174,11 @@ class ReplicationService:
     async def _ask_for_members(self) -> None:
         counts = [sum(broker_id > 0 for broker_id in members) for members in await self._group.members()]
         if counts:
+            self._members_known = True
             self.master.acks.registered_replicas = max(counts)
-            self._acknowledged()
+        elif not self._members_known:
+            self.master.acks.registered_replicas = None  # nobody can tell: connections count as they do in Java
+        self._acknowledged()
 
     async def check_identity(self) -> None:
         """IdentityTaken when another broker serves under this name and id; an unreachable name server is no reason."""
@@ -242,6 +249,9 @@ class ReplicationService:
             settings = self._ctx.settings
             new_id = 0 if role != "SLAVE" else broker_id or settings.broker_id or await self._group.free_id()
             steps = plan_role_change(settings.broker_role, role)
+            if not steps and self._half_changed:  # a step failed before: take all of them again
+                await self._stop_following()
+                steps = plan_role_change("ASYNC_MASTER" if role == "SLAVE" else "SLAVE", role)
             if not steps and new_id != settings.broker_id:
                 raise RoleChangeRefused(
                     f"this replica keeps its brokerId={settings.broker_id} while it runs; write brokerId={new_id} into "
@@ -249,9 +259,11 @@ class ReplicationService:
                 )
             if Step.STOP_FOLLOWING in steps:
                 await self._check_no_master(role)
+            self._half_changed = bool(steps) or self._half_changed
             for step in steps:
                 log.info("changing role", to=role, step=step.name, meaning=step.value)
                 await self._carry_out(step, role, new_id)
+            self._half_changed = False
             if steps:
                 await write_settings(self._ctx.conf, {"brokerRole": role, "brokerId": str(new_id)})
             return list(steps)
