@@ -243,6 +243,30 @@ def test_broker_configuration_is_read_and_changed(admin, broker):
     assert "brokerVersionDesc" in admin("brokerStatus", "-b", broker.address)
 
 
+def test_an_update_without_effect_says_so(told, broker):
+    out = told("updateBrokerConfig", "-b", broker.address, "-k", "serverWorkerThreads", "-v", "4")
+    assert "without effect: nothing reads serverWorkerThreads" in out
+
+
+def test_a_refused_update_is_told_in_its_own_words_only(admin, broker):
+    err = admin("updateBrokerConfig", "-b", broker.address, "-k", "listenPort", "-v", "4", code=1)
+    assert err.strip().endswith("listenPort=4: only a restart changes this; write it into the configuration file")
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("resetOffsetByTime", "-g", "G", "-t", "T", "-s", "noon"), "'noon' is none of now, milliseconds, yyyy-MM-dd"),
+        (("updateTopic", "-t", "T", "-c", "C", "-r", "-5"), "'-5' is no number of 0 or more"),
+        (("updateTopic", "-t", "T", "-c", "C", "-o", "perhaps"), "'perhaps' is neither true nor false"),
+    ],
+)
+def test_a_value_that_is_none_is_told_with_what_would_be_one(words, problem, capsys):
+    with pytest.raises(SystemExit):
+        run(words)
+    assert problem in capsys.readouterr().err
+
+
 def test_name_server_configuration_and_kv_entries_are_read_and_changed(admin):
     assert "listenPort" in next(iter(admin("getNamesrvConfig").values()))
     admin("updateKvConfig", "-s", "ns", "-k", "key", "-v", "value")

@@ -61,3 +61,13 @@ def test_the_command_is_reachable_from_the_command_line(filled):
         [sys.executable, "-m", "twinlog.cli.main", "store", "verify", str(filled[0])], capture_output=True, timeout=50
     )
     assert done.returncode == 0 and b"sound" in done.stdout
+
+
+def test_output_that_cannot_be_written_is_one_line(filled):
+    command = [sys.executable, "-m", "twinlog.cli.main", "store", "dump", str(filled[0])]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=30)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "twinlog: [Errno 28] No space left on device; check the files named and where the output goes\n"
+    )

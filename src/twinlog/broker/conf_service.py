@@ -30,9 +30,10 @@ class ConfService:
         self._updating = asyncio.Lock()
         self.version = DataVersion(timestamp=ctx.started_ms)
 
-    async def update(self, text: str, peer: str) -> None:
+    async def update(self, text: str, peer: str) -> tuple[str, ...]:
         """Apply the whole update or nothing of it; SettingsError or ReplicationError says why nothing.
 
+        Returns the keys that nothing reads; Java would not mind them, so they do not stop the others.
         A new brokerRole is no mere value: the broker takes the steps of a role change first.
         """
         ctx = self._ctx
@@ -50,6 +51,7 @@ class ConfService:
                 self._apply(plan.settings, plan.changed)
                 log.info("settings changed", peer=peer, **plan.changed)
                 await write_settings(plan.settings, plan.changed)
+            return plan.ignored
 
     def _apply(self, conf: BrokerConf, changed: Mapping[str, str]) -> None:
         ctx = self._ctx

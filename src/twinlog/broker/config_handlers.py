@@ -39,12 +39,12 @@ class ConfigHandlers:
     async def update(self, request: Request) -> Command:
         """Counts from the moment it is answered."""
         try:
-            await self._service.update(_decoded(request.body), request.connection.peer_text)
+            ignored = await self._service.update(_decoded(request.body), request.connection.peer_text)
         except UpdateRefused as refused:
             raise RequestRefused(ResponseCode.NO_PERMISSION, str(refused)) from None
         except (SettingsError, ReplicationError) as error:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from None
-        return request.reply()
+        return request.reply(remark=f"nothing reads {', '.join(ignored)}" if ignored else None)
 
 
 def _decoded(body: bytes | None) -> str:

@@ -14,7 +14,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from twinlog.cli.admin.command import moment_ms
+from twinlog.cli.admin.command import moment_ms, natural
 from twinlog.cli.connecting import Failures, Parser, add_connection_options, client_options, leave_pipe, words_app
 from twinlog.cli.message_text import message_data
 from twinlog.client import SQL92, TAG, ConsumerOptions, Message, PullConsumer, PushConsumer, StartFrom
@@ -48,7 +48,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("-t", "--topic", required=True, help="topic")
     made.add_argument("-g", "--group", help="join this consumer group, and commit what was printed")
     made.add_argument("--from", dest="start", default="first", type=start_of, help="first (default), last, or a time")
-    made.add_argument("--max", type=int, default=0, metavar="N", help="end after N messages")
+    made.add_argument("--max", type=natural, default=0, metavar="N", help="end after N messages")
     made.add_argument("--idle", type=float, default=0, metavar="SECONDS", help="end when nothing came for this long")
     choice = made.add_mutually_exclusive_group()
     choice.add_argument("--tags", default="*", help="only these tags, such as 'a || b'")
@@ -63,7 +63,7 @@ def start_of(text: str) -> str | int:
         return text
     try:
         return moment_ms(text)
-    except ValueError:
+    except argparse.ArgumentTypeError:
         raise argparse.ArgumentTypeError(
             f"{text!r} is none of first, last, milliseconds, yyyy-MM-dd#HH:mm:ss:SSS"
         ) from None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Annotated
 
 import typer
@@ -47,7 +49,18 @@ def root(
 
 
 def main() -> None:
-    app()
+    """The console script. What the system refuses outside of any command's own care ends here, in one line."""
+    try:
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
+    except OSError as problem:
+        # Nothing more can be written there, and the exit must not complain about it again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(problem, BrokenPipeError):
+            print(f"twinlog: {problem}; check the files named and where the output goes", file=sys.stderr)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -19,8 +19,10 @@ class AdminServers(AdminCalls):
     async def broker_config(self, address: str) -> dict[str, str]:
         return read_lines((await self.ask_broker(address, RequestCode.GET_BROKER_CONFIG)).body)
 
-    async def update_broker_config(self, address: str, values: dict[str, str]) -> None:
-        await self.ask_broker(address, RequestCode.UPDATE_BROKER_CONFIG, None, format_properties(values).encode())
+    async def update_broker_config(self, address: str, values: dict[str, str]) -> str:
+        """What the broker remarks about the update; nothing, usually."""
+        body = format_properties(values).encode()
+        return (await self.ask_broker(address, RequestCode.UPDATE_BROKER_CONFIG, None, body)).remark or ""
 
     async def clean(self, address: str, code: RequestCode) -> None:
         """Housekeeping: CLEAN_EXPIRED_CONSUMEQUEUE, CLEAN_UNUSED_TOPIC or DELETE_EXPIRED_COMMITLOG."""

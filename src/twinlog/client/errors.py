@@ -14,6 +14,9 @@ _HINTS = {
     ResponseCode.CONSUMER_NOT_ONLINE: "start a consumer of the group first",
 }
 
+# The answers to these name the key and what to do about it.
+_SAY_IT_THEMSELVES = (RequestCode.UPDATE_BROKER_CONFIG, RequestCode.UPDATE_NAMESRV_CONFIG)
+
 
 class ClientError(Exception):
     """Base of everything the client raises on its own account (network errors are `NetError`s)."""
@@ -24,6 +27,8 @@ class BrokerRefused(ClientError):
 
     def __init__(self, request_code: int, code: int, remark: str | None, address: str) -> None:
         hint = _HINTS.get(code)  # type: ignore[call-overload]
+        if request_code in _SAY_IT_THEMSELVES:
+            hint = None
         text = f"{address} refused {name_of(RequestCode, request_code)} with {name_of(ResponseCode, code)}"
         told = (remark or "no remark").partition("\nSee http")[0]  # Java appends where to read on
         super().__init__(f"{text}: {told}" + (f"; {hint}" if hint else ""))

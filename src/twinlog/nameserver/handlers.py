@@ -317,7 +317,7 @@ class NameServerHandlers:
             self._write_config(update.changed)
             self.conf = dataclasses.replace(self.conf, nameserver=update.settings)
             log.info("settings were changed by request", peer=request.connection.peer_text, **update.changed)
-        return request.reply()
+        return request.reply(remark=f"nothing reads {', '.join(update.ignored)}" if update.ignored else None)
 
     def _write_config(self, changed: Mapping[str, str]) -> None:
         path = pathlib.Path(self.conf.nameserver.config_path)

@@ -73,9 +73,12 @@ async def get_broker_config(admin: Admin, args: Namespace) -> Report:
 async def update_broker_config(admin: Admin, args: Namespace) -> Report:
     whole = args.updateAllBroker and args.clusterName
     addresses = await admin.addresses(args.clusterName) if whole else await masters(admin, args)
+    lines = []
     for address in addresses:
-        await admin.update_broker_config(address, {args.key: args.value})
-    return says(*(f"update broker config success, {address}: {args.key}={args.value}" for address in addresses))
+        remark = await admin.update_broker_config(address, {args.key: args.value})
+        done = f"update broker config success, {address}: {args.key}={args.value}"
+        lines.append(f"{done}, without effect: {remark}" if remark else done)
+    return says(*lines)
 
 
 @command(

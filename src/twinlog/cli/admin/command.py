@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+from argparse import ArgumentTypeError, Namespace
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -105,7 +105,7 @@ def config_list(path: Path, kind: type[B], what: str) -> list[B]:
 
 def boolean(text: str) -> bool:
     if text.lower() not in ("true", "false"):
-        raise ValueError(f"{text!r} is neither true nor false")
+        raise ArgumentTypeError(f"{text!r} is neither true nor false")
     return text.lower() == "true"
 
 
@@ -115,7 +115,17 @@ def moment_ms(text: str) -> int:
         return int(datetime.now().timestamp() * 1000)
     if text.lstrip("-").isdigit():
         return int(text)
-    return int(datetime.strptime(text, "%Y-%m-%d#%H:%M:%S:%f").timestamp() * 1000)
+    try:
+        return int(datetime.strptime(text, "%Y-%m-%d#%H:%M:%S:%f").timestamp() * 1000)
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} is none of now, milliseconds, yyyy-MM-dd#HH:mm:ss:SSS") from None
+
+
+def natural(text: str) -> int:
+    """A number of things."""
+    if not text.isdecimal():
+        raise ArgumentTypeError(f"{text!r} is no number of 0 or more")
+    return int(text)
 
 
 def _given(args: Namespace, *names: str) -> str | None:

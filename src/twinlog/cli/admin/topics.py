@@ -5,7 +5,17 @@ from __future__ import annotations
 from argparse import Namespace
 from pathlib import Path
 
-from twinlog.cli.admin.command import boolean, broker_or_cluster, command, config_list, flag, masters, need, opt
+from twinlog.cli.admin.command import (
+    boolean,
+    broker_or_cluster,
+    command,
+    config_list,
+    flag,
+    masters,
+    natural,
+    need,
+    opt,
+)
 from twinlog.cli.admin.report import Report, plain, says, table, when
 from twinlog.client import Admin, BadArgument, ClientError, NoRoute
 from twinlog.client.admin_topics import ORDER_NAMESPACE
@@ -21,8 +31,8 @@ TOPIC = need("t", "topic", "topic name")
     "Create or change a topic",
     TOPIC,
     *broker_or_cluster(),
-    opt("r", "readQueueNums", "queues to read", kind=int, default=8),
-    opt("w", "writeQueueNums", "queues to write", kind=int, default=8),
+    opt("r", "readQueueNums", "queues to read", kind=natural, default=8),
+    opt("w", "writeQueueNums", "queues to write", kind=natural, default=8),
     opt("p", "perm", "2 write, 4 read, 6 both", kind=int, default=6),
     opt("o", "order", "keep the queue list of an order topic at the name servers", kind=boolean, default=False),
     opt("u", "unit", "unit topic", kind=boolean, default=False),
