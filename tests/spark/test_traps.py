@@ -89,12 +89,14 @@ def test_3_a_reader_that_is_never_stopped_leaves_nothing_that_the_next_would_nee
     assert bodies_of(follower, list(follower.partitions(end, later))) == numbers(2, 3)
 
 
-def test_6_every_batch_of_a_partition_has_the_schema_and_not_only_the_first(make_topic):
+def test_6_every_batch_of_a_partition_has_the_schema_and_not_only_the_first(make_topic, monkeypatch):
+    monkeypatch.setattr("twinlog.spark.reading.fetch._CHUNK_BYTES", 1000)
     topic = make_topic(queues=1)
     topic.send_numbers(100)
     topic.send("tagged", tags="late")  # its tags and properties are the first of their kind
-    reader = topic.reader(pullBatchSize=10)
+    reader = topic.reader(pullBatchSize=10, pullDepth=1)
     batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+    assert len(batches) > 5 and sum(map(len, batches)) == 101
     assert len({batch.schema for batch in batches}) == 1
     assert batches[0].schema.names == list(MESSAGE_COLUMNS)
 

@@ -94,13 +94,13 @@ def test_a_live_store_is_read_up_to_where_it_was_and_left_alone(tmp_path):
     with open_store(tmp_path) as store:
         fill(store, 100)
         path = tmp_path / "store"
-        before = {one: one.read_bytes() for one in path.rglob("*") if one.is_file()}
         one = reader(path)
         parts = one.partitions()
         fill(store, 50, start=100)
+        before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
         assert sum(len(batch) for part in parts for batch in one.read(part)) == 100
         assert len(rows(reader(path))) == 150
-    assert before
+        assert {file: file.read_bytes() for file in path.rglob("*") if file.is_file()} == before
 
 
 def test_the_store_is_not_changed_by_reading(stored):
