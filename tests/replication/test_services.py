@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from twinlog.net.pool import ConnectionPool
-from twinlog.replication import master_feed_service
+from twinlog.replication import master_feed_service, master_service
+from twinlog.replication.errors import JoinRefused
+from twinlog.replication.greeting import PASSES_MAX, HelloHeader, PassBook
 from twinlog.replication.master_service import MasterService
 from twinlog.replication.replica_service import MasterAddresses, ReplicaIdentity, ReplicaService
 from twinlog.settings.replication import ReplicationSettings
@@ -222,3 +224,38 @@ async def test_a_silent_peer_is_dropped(tmp_path):
     async with asyncio.timeout(5):
         assert await reader.read() == b""
     await pair.stop()
+
+
+async def test_a_segment_that_was_cut_by_hand_ends_the_link_and_not_the_masters_loop(pair, monkeypatch):
+    monkeypatch.setattr("os.sendfile", lambda *_: 0)
+    pair.start_master()
+    pair.start_replica()
+    await pair.joined()
+    pair.send(1, size=20_000)  # too large to be copied
+    await until(lambda: pair.master_service.refused)
+
+
+async def test_a_replica_that_cannot_be_accepted_is_told_once_and_the_next_one_gets_in(pair, monkeypatch, caplog):
+    failures = iter([OSError(24, "Too many open files")] * 3)
+    loop = asyncio.get_running_loop()
+    accept = loop.sock_accept
+
+    async def accepting(listener):
+        for error in failures:
+            raise error
+        return await accept(listener)
+
+    monkeypatch.setattr(master_service, "_ACCEPT_AGAIN_S", 0)
+    monkeypatch.setattr(loop, "sock_accept", accepting)
+    pair.start_master()
+    pair.start_replica()
+    await pair.joined()
+    assert sum("cannot be accepted" in record.message for record in caplog.records) == 1
+
+
+def test_whoever_greets_without_end_fills_no_memory():
+    book, hello = PassBook(), HelloHeader(cluster_name="C", broker_name="b", broker_id=1, instance="i")
+    first, *_, last = [book.greet(hello, "b", "C", 0) for _ in range(PASSES_MAX + 1)]
+    assert book.redeem(last, 1).identity == "i" and len(book._guests) == PASSES_MAX - 1
+    with pytest.raises(JoinRefused, match=f"pass {first} is unknown or too old"):
+        book.redeem(first, 1)

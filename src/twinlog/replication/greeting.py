@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from twinlog.replication.errors import JoinRefused
 
 PASS_LIFE_MS = 60_000
+PASSES_MAX = 1000  # given out and not shown yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +81,8 @@ class PassBook:
                 "connected; delete config/twinlogInstance in the copy, so that both count as replicas"
             )
         self._guests = {n: guest for n, guest in self._guests.items() if now_ms - guest.greeted_ms < PASS_LIFE_MS}
+        while len(self._guests) >= PASSES_MAX:  # whoever greets so often shows none of them
+            del self._guests[next(iter(self._guests))]
         number = secrets.randbits(61) + 1
         self._guests[number] = Guest(hello.instance, hello.broker_id, hello.observer, hello.whole_history, now_ms)
         return number

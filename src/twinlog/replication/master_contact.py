@@ -15,6 +15,8 @@ from twinlog.replication.digests import ByteRange, range_digest, tail_search
 from twinlog.replication.errors import JoinRefused, ReplicationError
 from twinlog.replication.greeting import HelloAnswer, HelloHeader
 from twinlog.replication.join import LogRange
+from twinlog.settings.errors import SettingsError
+from twinlog.settings.properties import parse_properties
 from twinlog.store.commit_log import CommitLog
 from twinlog.store.places import place_of
 from twinlog.wire.bodies import KVTable, decode_body
@@ -25,6 +27,7 @@ from twinlog.wire.fields import decode_fields, encode_fields
 from twinlog.wire.twinlog_codes import TwinlogCode
 
 _TIMEOUT_MS = 3000
+_SEGMENT_KEYS = ("mappedFileSizeCommitLog", "mapedFileSizeCommitLog")  # 4.9 writes the second
 _DIGEST_TIMEOUT_MS = 30_000
 
 
@@ -105,10 +108,20 @@ class MasterContact:
             raise ReplicationError(f"{self._address} does not tell its log's ends: {answer.remark}")
         try:
             table = decode_body(KVTable, answer.body).table
-            log = LogRange(int(table["commitLogMinOffset"]), int(table["commitLogMaxOffset"]))
+            ends = int(table["commitLogMinOffset"]), int(table["commitLogMaxOffset"])
         except (WireError, KeyError, ValueError) as error:
             raise ReplicationError(f"{self._address} tells its log's ends in an unknown form: {error}") from error
-        return MasterFacts(log)
+        log = LogRange(*(max(0, end) for end in ends))  # Java: an empty log begins at -1
+        return MasterFacts(log, segment_bytes=await self._java_segment_bytes())
+
+    async def _java_segment_bytes(self) -> int | None:
+        """The size of a Java master's files, from its configuration; None when it does not show that."""
+        answer = await self._pool.request(self._address, RequestCode.GET_BROKER_CONFIG, timeout_ms=_TIMEOUT_MS)
+        try:
+            entries = parse_properties((answer.body or b"").decode(), source=self._address)
+            return next((int(one.value) for one in entries if one.key in _SEGMENT_KEYS), None)
+        except (SettingsError, ValueError):
+            return None
 
     async def _java_difference(self, master: LogRange) -> int | None:
         """Compare the replica's last whole record with the master's: Java keeps no checksums to ask for."""

@@ -29,6 +29,7 @@ _SEND_BYTES_MAX = 1024 * 1024  # per turn of the loop and replica, so that sends
 _COPIED_BYTES_MAX = 16 * 1024  # up to here one call with a copy is cheaper than a call for the head and a sendfile
 _BATCHES_AT_ONCE = 4  # a Twinlog replica that is behind takes them a tenth faster, a Java replica more slowly
 _TICK_SECONDS = 0.5
+_ACCEPT_AGAIN_S = 0.1
 
 
 class Clock(Protocol):
@@ -96,23 +97,33 @@ class MasterService:
         if self._listener is None:
             self.listen()
         assert self._listener is not None
-        ticking = asyncio.create_task(self._tick(), name="ha-tick")
-        loop = asyncio.get_running_loop()
         try:
-            while True:
-                try:
-                    accepted, address = await loop.sock_accept(self._listener)
-                except OSError as error:
-                    log.warning("a replica could not be accepted", error=str(error))
-                    await asyncio.sleep(0.1)
-                    continue
-                self._admit(accepted, f"{address[0]}:{address[1]}")
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._tick(), name="ha-tick")
+                tasks.create_task(self._accept(self._listener), name="ha-accept")
         finally:
-            ticking.cancel()
             self._listener.close()
             self._listener = None
             for link in list(self._links.values()):
                 link.close("the master is stopping")
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop, failed = asyncio.get_running_loop(), False
+        while True:
+            try:
+                accepted, address = await loop.sock_accept(listener)
+            except OSError as error:  # out of descriptors, or the peer gave up: others must still get in
+                if not failed:
+                    log.warning("replicas cannot be accepted; trying again", port=self.port, error=str(error))
+                failed = True
+                await asyncio.sleep(_ACCEPT_AGAIN_S)
+                continue
+            failed = False
+            try:
+                self._admit(accepted, f"{address[0]}:{address[1]}")
+            except OSError as error:
+                accepted.close()
+                log.info("a replica has gone", peer=f"{address[0]}:{address[1]}", reason=str(error))
 
     def greet(self, hello: HelloHeader, broker_name: str, cluster_name: str) -> int:
         """A pass for a Twinlog replica; JoinRefused names what does not fit."""
@@ -265,6 +276,10 @@ class _Link:
             return 0
         size = min(self._left, _SEND_BYTES_MAX)
         sent = os.sendfile(self._socket.fileno(), self._file, self._at - self._file_base, size)
+        if not sent:
+            raise ReplicationError(
+                f"the segment of {self._file_base} ends before offset {self._at}; was it cut by hand?"
+            )
         self._at += sent
         self._left -= sent
         return sent

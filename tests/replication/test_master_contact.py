@@ -1,0 +1,63 @@
+"""What a replica learns from a Java master before it joins it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.replication.test_services import open_store
+
+from twinlog.net.pool import ConnectionPool
+from twinlog.net.server import Server
+from twinlog.replication.errors import ReplicationError
+from twinlog.replication.greeting import HelloHeader
+from twinlog.replication.join import LogRange
+from twinlog.replication.master_contact import MasterContact, MasterFacts
+from twinlog.wire.bodies import KVTable, encode_body
+
+
+@contextlib.asynccontextmanager
+async def java_master(home: Path, ends: dict[str, str], conf: bytes | None) -> AsyncIterator[MasterContact]:
+    """A master that knows what Java knows; without `conf` it shows no configuration."""
+    handlers = {28: lambda request: request.reply(body=encode_body(KVTable(table=ends)))}
+    if conf is not None:
+        handlers[26] = lambda request: request.reply(body=conf)
+    server, pool = Server(handlers), ConnectionPool()
+    await server.start("127.0.0.1", 0)
+    with open_store(home, "SLAVE") as store:
+        yield MasterContact(pool, f"127.0.0.1:{server.port}", store)
+    await pool.close()
+    await server.stop()
+
+
+def ends(begin: int, end: int) -> dict[str, str]:
+    return {"commitLogMinOffset": str(begin), "commitLogMaxOffset": str(end)}
+
+
+@pytest.mark.parametrize(
+    ("conf", "segment_bytes"),
+    [
+        (b"listenPort=1\nmappedFileSizeCommitLog=1048576\n", 1 << 20),
+        (b"mapedFileSizeCommitLog=4096\n", 4096),
+        (b"mappedFileSizeCommitLog=large\n", None),
+        (b"\xff", None),
+        (None, None),
+    ],
+)
+async def test_the_size_of_a_java_masters_files_is_in_its_configuration(tmp_path, conf, segment_bytes):
+    async with java_master(tmp_path, ends(0, 500), conf) as contact:
+        assert await contact.facts(HelloHeader()) == MasterFacts(LogRange(0, 500), segment_bytes=segment_bytes)
+
+
+async def test_a_java_masters_empty_log_is_empty_although_it_begins_at_minus_one(tmp_path):
+    async with java_master(tmp_path, ends(-1, 0), None) as contact:
+        assert (await contact.facts(HelloHeader())).log.is_empty
+
+
+@pytest.mark.parametrize("table", [{}, {"commitLogMinOffset": "0", "commitLogMaxOffset": "x"}])
+async def test_a_master_that_does_not_tell_its_ends_is_not_joined(tmp_path, table):
+    async with java_master(tmp_path, table, None) as contact:
+        with pytest.raises(ReplicationError, match="tells its log's ends in an unknown form"):
+            await contact.facts(HelloHeader())
