@@ -11,7 +11,6 @@ from tests.broker.offline import Clock, Wire, ask, golden
 from tests.broker.stored import NOW, put, stored_context
 
 from twinlog.broker import (
-    conf_file,
     config_handlers,
     connection_handlers,
     operation_handlers,
@@ -24,7 +23,6 @@ from twinlog.broker.context import BrokerContext
 from twinlog.broker.message_services import MessageServices
 from twinlog.broker.stats_handlers import java_date
 from twinlog.net.errors import RequestTimeout
-from twinlog.settings.broker_conf import load_broker_conf
 from twinlog.wire.bodies import ConsumerData, SubscriptionData
 from twinlog.wire.command import Command
 from twinlog.wire.fastjson import loads
@@ -341,14 +339,6 @@ def test_a_changed_permission_is_a_new_version_of_all_topics(tmp_path: Path):
         assert ask(config_handlers.handlers(ctx), 25, body=b"brokerPermission=4").code == 0
         assert ctx.topics.version.counter == before + 1
         assert "T" in told[0]
-
-
-def test_the_operators_file_keeps_its_comments(tmp_path: Path):
-    path = tmp_path / "broker.conf"
-    path.write_text("# ours\nbrokerName = a\nmaxMessageSize=2048 \n")
-    conf_file.rewrite_file(str(path), {"maxMessageSize": "1024", "traceOn": "false"})
-    assert path.read_text() == "# ours\nbrokerName = a\nmaxMessageSize=1024\ntraceOn=false\n"
-    assert load_broker_conf(path).store.message_bytes_max == 1024
 
 
 def test_an_update_counts_even_when_the_operators_file_is_gone(tmp_path: Path, caplog):

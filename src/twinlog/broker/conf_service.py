@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from twinlog.broker.conf_file import rewrite_file
 from twinlog.metadata.data_version import next_version
+from twinlog.settings.conf_file import rewrite_file
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.updates import plan_broker_update, split_role
 from twinlog.telemetry.log import get_logger

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
 from twinlog.nameserver.errors import NameServerError, RegistrationRefused
-from twinlog.nameserver.kv_config import ORDER_TOPICS, KvConfig, replace_file
+from twinlog.nameserver.kv_config import ORDER_TOPICS, KvConfig
 from twinlog.nameserver.registration import RegistrationBody, body_crc32, decode_registration
 from twinlog.nameserver.route_body import encode_route
 from twinlog.nameserver.route_table import (
@@ -23,10 +22,10 @@ from twinlog.nameserver.route_table import (
 )
 from twinlog.net.connection import Handler, Request
 from twinlog.net.errors import RequestRefused
-from twinlog.settings.broker_conf import read_text
+from twinlog.settings.conf_file import rewrite_file
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.nameserver_conf import NameServerConf
-from twinlog.settings.properties import format_properties, replace_values
+from twinlog.settings.properties import format_properties
 from twinlog.settings.updates import UpdateRefused, plan_nameserver_update
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import (
@@ -320,10 +319,9 @@ class NameServerHandlers:
         return request.reply(remark=f"nothing reads {', '.join(update.ignored)}" if update.ignored else None)
 
     def _write_config(self, changed: Mapping[str, str]) -> None:
-        path = pathlib.Path(self.conf.nameserver.config_path)
+        path = self.conf.nameserver.config_path
         try:
-            text = read_text(path) if path.exists() else ""
-            replace_file(path, replace_values(text, changed).encode())
+            rewrite_file(path, changed, missing_ok=True)
         except (OSError, SettingsError) as error:
             raise NameServerError(f"settings cannot be written to {path}: {error}; nothing was changed") from error
 
