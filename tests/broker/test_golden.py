@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from tests.broker.contexts import wired
-from tests.broker.running import broker_conf, connected, running_broker
 
 from twinlog.net.connection import Connection, ConnectionOptions
 from twinlog.wire.command import Command, decode_command, encode_command
@@ -26,18 +25,6 @@ def command_of(name: str) -> Command:
     frame = take_frame(bytearray(frame_of(name)))
     assert frame is not None
     return decode_command(frame)
-
-
-@pytest.fixture
-async def broker(tmp_path):
-    async with running_broker(broker_conf(tmp_path)) as running:
-        yield running
-
-
-@pytest.fixture
-async def connection(broker):
-    async with connected(broker) as opened:
-        yield opened
 
 
 async def replay(connection: Connection, name: str) -> Command:

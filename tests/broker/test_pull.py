@@ -20,12 +20,6 @@ async def broker(tmp_path):
         yield running
 
 
-@pytest.fixture
-async def connection(broker):
-    async with connected(broker) as opened:
-        yield opened
-
-
 async def heartbeat(connection, *subscriptions: SubscriptionData, group: str = "CG", model: str = "CLUSTERING"):
     consumer = ConsumerData(group_name=group, message_model=model, subscription_data_set=list(subscriptions))
     answer = await connection.request(34, {}, encode_body(HeartbeatData(client_id="c@1", consumer_data_set=[consumer])))

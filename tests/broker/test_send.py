@@ -10,18 +10,6 @@ from twinlog.wire.message_id import parse_offset_message_id
 from twinlog.wire.properties import decode_properties, encode_properties
 
 
-@pytest.fixture
-async def broker(tmp_path):
-    async with running_broker(broker_conf(tmp_path)) as running:
-        yield running
-
-
-@pytest.fixture
-async def connection(broker):
-    async with connected(broker) as opened:
-        yield opened
-
-
 async def test_a_sent_message_can_be_pulled(broker, connection):
     properties = {"TAGS": "a", "KEYS": "k", "UNIQ_KEY": "U1", "colour": "blau"}
     answer = await send(connection, b"hello", e="3", h="7", i=encode_properties(properties).decode())
