@@ -15,7 +15,7 @@ from twinlog.client.errors import ClientError
 from twinlog.client.sync import Admin, Producer, PullConsumer
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs import restore as restoring
-from twinlog.spark.jobs.archive import ArchiveJob, archive
+from twinlog.spark.jobs.archive import ArchiveJob, archive, read_archive
 from twinlog.spark.jobs.restore import CannotRestore, RestoreJob, read_map, restore
 from twinlog.wire.bodies import MessageQueue
 
@@ -143,10 +143,11 @@ def test_what_is_missing_in_the_target_is_noticed_although_other_messages_were_r
 ):
     topic, root = make_topic(1), tmp_path / "archive"
     topic.send_numbers(30)
-    time.sleep(0.01)
-    middle = round(time.time() * 1000)
+    time.sleep(0.01)  # store times have milliseconds
     topic.send_numbers(5, start=30)
     archive(spark, ArchiveJob(target=root, name_server=topic.name_server, topics=(topic.name,)))
+    late = read_archive(spark, root).where("queueOffset >= 30")
+    middle = late.selectExpr("unix_millis(min(storeTimestamp)) ms").first().ms
     new = f"{topic.name}Again"
     assert restore(spark, job_for((topic, root), tmp_path, new=new, to_ms=middle)).sent == 30
     monkeypatch.setattr(restoring, "_send", lambda *arguments: {})  # acknowledged, and lost by the broker
