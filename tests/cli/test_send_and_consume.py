@@ -108,6 +108,17 @@ def test_a_line_without_its_key_stops_the_command(piped):
     assert "has 1 words, word:2 needs 2" in piped("single\n", "-t", "Bad", "--key-from", "word:2", code=1)
 
 
+def test_a_line_without_end_is_not_gathered_for_ever(piped, monkeypatch):
+    monkeypatch.setattr("twinlog.cli.send.LINE_BYTES_MAX", 100_000)
+    assert "a line has more than 100000 bytes" in piped("x" * 1_000_000, "-t", "Endless", code=1)
+
+
+def test_a_pattern_that_is_none_is_named(capsys):
+    with pytest.raises(SystemExit):
+        send(["-t", "T", "--key-from", "regex:("])
+    assert "'(' is no regular expression" in capsys.readouterr().err
+
+
 def test_an_unknown_topic_to_read_is_named(broker, capsys):
     assert consume(["-t", "Nowhere", "-n", broker.namesrv]) == 1
     assert "Nowhere" in capsys.readouterr().err

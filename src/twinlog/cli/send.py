@@ -16,6 +16,7 @@ from twinlog.client import BadArgument, Outgoing, Producer
 from twinlog.telemetry.log import setup_logging
 
 CHUNK_BYTES = 1 << 16
+LINE_BYTES_MAX = 16 * 1024 * 1024  # more than any broker takes
 
 
 def run(words: Sequence[str]) -> int:
@@ -115,6 +116,8 @@ async def lines_of(stream) -> AsyncIterator[bytes]:
         *whole, rest = (rest + chunk).split(b"\n")
         for line in whole:
             yield line.removesuffix(b"\r")
+        if len(rest) > LINE_BYTES_MAX:
+            raise BadArgument(f"a line has more than {LINE_BYTES_MAX} bytes, too many for a message; split it")
     if rest:
         yield rest
 
@@ -127,7 +130,10 @@ def reader_of(how: str) -> Callable[[str], str]:
     if kind == "json" and detail:
         return lambda line: _member(line, detail)
     if kind == "regex" and detail:
-        pattern = re.compile(detail)
+        try:
+            pattern = re.compile(detail)
+        except re.error as error:
+            raise argparse.ArgumentTypeError(f"{detail!r} is no regular expression: {error}") from None
         return lambda line: _matched(pattern, line)
     raise argparse.ArgumentTypeError(f"{how!r} is none of word:N, json:NAME, regex:PATTERN")
 
