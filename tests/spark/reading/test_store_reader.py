@@ -258,6 +258,17 @@ def test_an_empty_store_has_no_rows(tmp_path):
     assert list(one.read(InputPartition(None))) == []
 
 
+def test_a_first_file_that_is_being_made_is_an_empty_store_and_several_empty_ones_are_a_broken_copy(tmp_path):
+    log = tmp_path / "commitlog"
+    log.mkdir()
+    (log / f"{0:020d}").touch()
+    assert reader(tmp_path).partitions() == []
+    assert stream(tmp_path).initialOffset() == {str(tmp_path): 0}
+    (log / f"{SEGMENT:020d}").touch()
+    with pytest.raises(BadRecord, match=f"{0:020d} has 0 bytes"):
+        reader(tmp_path).partitions()
+
+
 @pytest.mark.parametrize(
     ("more", "told"),
     [

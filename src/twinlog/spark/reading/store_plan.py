@@ -86,6 +86,10 @@ def _holds_a_record(path: Path) -> bool:
 def list_segments(directories: Sequence[Path], root: Path) -> list[SegmentFile]:
     """The segments that hold records, oldest first, up to the log's end as it is now."""
     files = segment_files(directories, root)
+    if not files[0].size:
+        if len(files) > 1:
+            raise BadRecord(f"segment {files[0].path} has 0 bytes, as others: copy the store again, or repair it")
+        return []  # a broker is just making its first file
     for before, after in itertools.pairwise(files):
         if before.base + before.size != after.base:
             raise BadRecord(f"segment {after.path} does not begin where {before.path.name} ends: a file is missing")
