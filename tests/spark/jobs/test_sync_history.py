@@ -1,5 +1,6 @@
 """The tables of a synchronisation: each row once, whatever is killed between a replica and its row."""
 
+import errno
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,10 +14,12 @@ from twinlog.broker.embedded import EmbeddedBroker
 from twinlog.client.sync import Producer
 from twinlog.net.errors import NetError
 from twinlog.spark.errors import BadOption
+from twinlog.spark.jobs.archive_files import exchange
+from twinlog.spark.jobs.archive_layout import BadArchive
 from twinlog.spark.jobs.progress import quiet
 from twinlog.spark.jobs.sync import history
 from twinlog.spark.jobs.sync.broker_service import BrokerReport
-from twinlog.spark.jobs.sync.history import AlreadyRunning, HistoryTables, only_writer
+from twinlog.spark.jobs.sync.history import AlreadyRunning, CannotKeep, HistoryTables, only_writer
 from twinlog.spark.jobs.sync.job import SyncRun, sync
 from twinlog.spark.jobs.sync.plan import SyncJob
 from twinlog.spark.jobs.sync.replica_state import Change, Entry, RangeDigest
@@ -95,24 +98,62 @@ def test_nothing_new_leaves_no_file_and_a_half_written_file_is_no_part_of_a_tabl
     assert HistoryTables(tmp_path).drained[("a", "r1")].entries == 1
 
 
-@pytest.mark.parametrize("killed_after", ["nothing", "the note", "some deletions"])
-def test_many_files_become_one_even_if_that_is_interrupted(tmp_path, monkeypatch, killed_after):
+@pytest.mark.parametrize("killed", ["", "before the exchange", "behind the exchange"])
+def test_many_files_become_one_and_readers_see_every_row_whenever_that_is_killed(tmp_path, monkeypatch, killed):
     tables = HistoryTables(tmp_path)
     for number in range(1, 6):
         tables.add([report(entry(number, "A"))])
     expected = numbers(tmp_path)
     monkeypatch.setattr(history, "_FILES_MAX", 3)
-    if killed_after != "nothing":
-        finish = history.AppendedTable._finish_compaction
-        monkeypatch.setattr(history.AppendedTable, "_finish_compaction", lambda table: None)
-        HistoryTables(tmp_path)
-        assert (tmp_path / "changes" / "_compaction.json").exists()
-        if killed_after == "some deletions":
-            next(iter((tmp_path / "changes").glob("[!._]*.parquet"))).unlink()
-        monkeypatch.setattr(history.AppendedTable, "_finish_compaction", finish)
+    if killed:
+
+        def dies(one, other):
+            assert numbers(tmp_path) == expected
+            if killed == "behind the exchange":
+                exchange(one, other)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as dying, pytest.raises(KeyboardInterrupt):
+            dying.setattr(history, "exchange", dies)
+            HistoryTables(tmp_path)
+        assert numbers(tmp_path) == expected, "also while nobody goes on"
     HistoryTables(tmp_path)
     assert numbers(tmp_path) == expected
     assert len(list((tmp_path / "changes").iterdir())) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["changes"]
+
+
+def test_a_file_system_that_cannot_exchange_directories_keeps_its_files(tmp_path, monkeypatch, caplog):
+    tables = HistoryTables(tmp_path)
+    for number in range(1, 6):
+        tables.add([report(entry(number, "A"))])
+    expected = numbers(tmp_path)
+
+    def cannot(one, other):
+        raise BadArchive("the file system cannot exchange two directories")
+
+    monkeypatch.setattr(history, "_FILES_MAX", 3)
+    monkeypatch.setattr(history, "exchange", cannot)
+    HistoryTables(tmp_path)
+    assert numbers(tmp_path) == expected and "are not joined" in caplog.text
+    assert len(list((tmp_path / "changes").iterdir())) == 5
+
+
+def test_a_table_that_takes_no_more_is_named_and_keeps_nothing_half_written(tmp_path, monkeypatch):
+    tables = HistoryTables(tmp_path)
+    tables.add([report(entry(1, "A"))])
+
+    def full(table, out, **_):
+        out.write(b"PAR1")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(history.pq, "write_table", full)
+        with pytest.raises(CannotKeep, match=rf"{tmp_path}/changes cannot be written .No space left.*free space"):
+            tables.add([report(entry(2, "A"))])
+    assert len(list((tmp_path / "changes").iterdir())) == 1
+    tables.add([report(entry(2, "A"))])
+    assert [number for _, number in numbers(tmp_path)] == [1, 2]
 
 
 # -- with a broker ---------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
+import shutil
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,11 +26,15 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from twinlog.spark.errors import SparkSourceError
+from twinlog.spark.jobs.archive_files import exchange
+from twinlog.spark.jobs.archive_layout import BadArchive
 from twinlog.spark.jobs.sync.broker_service import BrokerReport, Drained
+from twinlog.telemetry.log import get_logger
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+log = get_logger(__name__)
 CHANGES, RANGES = "changes", "ranges"
 _TIME = pa.timestamp("us", tz="UTC")
 _CHANGE_SCHEMA = pa.schema(
@@ -60,7 +64,6 @@ _RANGE_SCHEMA = pa.schema(
         ("sequence", pa.int64()),
     ]
 )
-_INTENT = "_compaction.json"
 _LOCK = "_lock"
 _FILES_MAX = 1000  # a tick may leave a file; more than these are joined when a job starts
 
@@ -94,6 +97,14 @@ class AlreadyRunning(SparkSourceError):
     def __init__(self, directory: Path) -> None:
         hint = "wait for its end, or give other directories with --to and --history"
         super().__init__(f"{directory} is written by another synchronisation: {hint}")
+
+
+class CannotKeep(SparkSourceError):
+    """A table that takes no more rows."""
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        hint = "free space or allow writing, and start again: the rows wait in the replicas"
+        super().__init__(f"{path} cannot be written ({error.strerror or error}): {hint}")
 
 
 @contextlib.contextmanager
@@ -188,7 +199,6 @@ class AppendedTable:
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self.path = path
         self._schema = schema
-        self._finish_compaction()
         self._compact()
 
     def newest(self) -> Mapping[tuple[str, str], int]:
@@ -202,57 +212,53 @@ class AppendedTable:
     def append(self, rows: list[dict[str, Any]]) -> None:
         """Add one file with these rows; after this returns it survives a crash of the machine."""
         if rows:
-            self._write(pa.Table.from_pylist(rows, self._schema), f"{time.time_ns() // 1_000_000}-{uuid.uuid4().hex}")
+            self._write(pa.Table.from_pylist(rows, self._schema), _new_name())
 
     def _write(self, table: pa.Table, name: str) -> None:
-        self.path.mkdir(parents=True, exist_ok=True)
         temporary = self.path / f".{name}"
-        with open(temporary, "wb") as out:
-            pq.write_table(table, out, compression="zstd")
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(temporary, self.path / f"{name}.parquet")
-        self._sync_directory()
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            with open(temporary, "wb") as out:
+                pq.write_table(table, out, compression="zstd")
+                out.flush()
+                os.fsync(out.fileno())
+            os.replace(temporary, self.path / f"{name}.parquet")
+            _sync_directory(self.path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise CannotKeep(self.path, error) from error
 
     def _compact(self) -> None:
-        """Join many small files into one. What replaces what is noted first, and carried out even after a kill."""
+        """Join many small files into one, in a directory beside this one that then takes its place in one step."""
+        aside = self.path.with_name(f".{self.path.name}.new")
+        shutil.rmtree(aside, ignore_errors=True)  # of a run that was killed: what counts is never in there
         files = self._files()
         if len(files) <= _FILES_MAX:
             return
         whole = ds.dataset(files, schema=self._schema).to_table()
         whole = whole.sort_by([("replica", "ascending"), ("sequence", "ascending")])
-        name = f"{time.time_ns() // 1_000_000}-{uuid.uuid4().hex}.parquet"
-        with open(self.path / f".{name}", "wb") as out:
-            pq.write_table(whole, out, compression="zstd")
-            out.flush()
-            os.fsync(out.fileno())
-        intent = {"file": name, "replaces": [Path(one).name for one in files]}
-        temporary = self.path / f".{_INTENT}"
-        temporary.write_text(json.dumps(intent))
-        with open(temporary, "rb") as written:
-            os.fsync(written.fileno())
-        os.replace(temporary, self.path / _INTENT)
-        self._finish_compaction()
-
-    def _finish_compaction(self) -> None:
-        intent = self.path / _INTENT
-        if not intent.exists():
-            return
-        told = json.loads(intent.read_text())
-        for name in told["replaces"]:
-            (self.path / name).unlink(missing_ok=True)
-        waiting = self.path / f".{told['file']}"
-        if waiting.exists():
-            os.replace(waiting, self.path / told["file"])
-        self._sync_directory()
-        intent.unlink()
+        AppendedTable(aside, self._schema)._write(whole, _new_name())
+        try:
+            exchange(aside, self.path)
+            _sync_directory(self.path.parent)
+        except BadArchive as error:
+            log.warning(
+                "the files of a history table are not joined", table=str(self.path), files=len(files), why=error
+            )
+        shutil.rmtree(aside)
 
     def _files(self) -> list[str]:
         return sorted(str(one) for one in self.path.glob("[!._]*.parquet"))
 
-    def _sync_directory(self) -> None:
-        handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+
+def _sync_directory(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _new_name() -> str:
+    return f"{time.time_ns() // 1_000_000}-{uuid.uuid4().hex}"
