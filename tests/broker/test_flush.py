@@ -10,6 +10,7 @@ import pytest
 from tests.broker.running import broker_conf, connected, pull, running_broker, send
 
 from twinlog.broker.ack_desk import Demand
+from twinlog.broker.broker import Broker, wall_clock_ms
 from twinlog.metadata.errors import NotSaved
 from twinlog.store.errors import FlushFailed
 from twinlog.store.run_flags import RunFlags
@@ -151,3 +152,26 @@ async def test_metadata_that_cannot_be_saved_at_the_end_is_told(tmp_path, monkey
     with pytest.raises(NotSaved, match=r"could not be saved: .*full; the files keep what was saved before"):
         async with running_broker(broker_conf(tmp_path)):
             monkeypatch.setattr("twinlog.metadata.tables.MetadataTables.save", full)
+
+
+async def test_a_clock_that_is_set_back_keeps_no_answer_waiting(tmp_path):
+    class Waiting:
+        def demand(self, end):
+            return Demand.WAIT
+
+    conf, hours = broker_conf(tmp_path, brokerRole="SYNC_MASTER", slaveTimeout=200), [1]
+    broker = Broker(conf, clock_ms=lambda: wall_clock_ms() + hours[0] * 3_600_000)
+    running = asyncio.create_task(broker.run())
+    try:
+        while broker.replication is None or not broker.replication.master.port or not broker.servers:
+            await asyncio.sleep(0.01)
+        async with connected(broker) as client:
+            broker.context.acks.replicas = Waiting()
+            answer = asyncio.create_task(send(client))
+            while not broker.context.acks.waits_for_replicas:
+                await asyncio.sleep(0)
+            hours[0] = 0
+            assert (await answer).code == 12
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)

@@ -26,6 +26,7 @@ CODES = {
     PutStatus.SLAVE_NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
 }
 
+_NEVER_MS = 1 << 62
 
 Settle = Callable[[PutStatus], None]  # writes an answer, once it is known what it says
 
@@ -52,7 +53,10 @@ class NoReplicas:
 
 
 class AckDesk:
-    """Answers sends as soon as their records are as safe as the configuration demands."""
+    """Answers sends as soon as their records are as safe as the configuration demands.
+
+    `clock_ms` measures patience, so it should not jump: an answer would leave too early, or hours late.
+    """
 
     def __init__(self, conf: Callable[[], BrokerConf], clock_ms: Callable[[], int]) -> None:
         self._conf = conf
@@ -130,13 +134,19 @@ class AckDesk:
         """Enough replicas have the log before `end`."""
         self._send(self._gate.replicated(end))
 
-    def expire(self, now_ms: int) -> None:
+    def expire(self) -> None:
         """Answer what has waited too long."""
-        self._send(self._gate.expire(now_ms))
+        self._send(self._gate.expire(self._clock_ms()))
+
+    def give_up(self) -> None:
+        """Answer everything that waits as if its patience were over."""
+        self._send(self._gate.expire(_NEVER_MS))
 
     @property
-    def deadline_ms(self) -> int | None:
-        return self._gate.deadline_ms
+    def patience_s(self) -> float | None:
+        """Until `expire` next has something to do; None while nothing waits."""
+        deadline_ms = self._gate.deadline_ms
+        return None if deadline_ms is None else max(0, deadline_ms - self._clock_ms()) / 1000
 
     @property
     def waits_for_flush(self) -> bool:

@@ -62,6 +62,7 @@ from twinlog.metadata.tables import MetadataTables, open_tables
 from twinlog.net.pool import ConnectionPool
 from twinlog.net.server import Server
 from twinlog.net.tls import ServerTls, client_context
+from twinlog.replication.replica_service import monotonic_ms
 from twinlog.store.errors import StoreUnusable, system_errors_as
 from twinlog.store.message_store import MessageStore
 from twinlog.store.plugins import open_store
@@ -219,7 +220,7 @@ class Broker:
         return store
 
     def _context(self, tables: MetadataTables, store: MessageStore, filters: ConsumerFilters) -> BrokerContext:
-        acks = AckDesk(lambda: ctx.conf, self._clock_ms)
+        acks = AckDesk(lambda: ctx.conf, monotonic_ms)
         ctx = BrokerContext(
             conf=self.conf,
             store=store,

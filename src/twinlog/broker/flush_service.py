@@ -74,8 +74,8 @@ class FlushService:
         acks = self._ctx.acks
         while True:
             await asyncio.sleep(EXPIRE_TICK_S)
-            if acks.deadline_ms is not None:
-                acks.expire(self._ctx.clock_ms())
+            if acks.patience_s is not None:
+                acks.expire()
 
 
 class QueueFlushService:

@@ -346,13 +346,13 @@ class ReplicationService:
 
     async def _settle_answers(self) -> None:
         """Let sends that wait get their answer; whoever waits longer than its patience gets the timeout's."""
-        ctx = self._ctx
+        acks = self._ctx.acks
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_SETTLE_S_MAX):
-                while (deadline_ms := ctx.acks.deadline_ms) is not None:
-                    await asyncio.sleep(min(0.01, max(0.0, (deadline_ms - ctx.clock_ms()) / 1000)))
-                    ctx.acks.expire(ctx.clock_ms())
-        ctx.acks.expire(1 << 62)
+                while (patience_s := acks.patience_s) is not None:
+                    await asyncio.sleep(min(0.01, patience_s))
+                    acks.expire()
+        acks.give_up()
         self._settling_role = None
 
     async def _feed_replicas(self) -> None:
