@@ -20,7 +20,11 @@ from twinlog.net.errors import ConnectionLost, NetError
 from twinlog.spark import remoting
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.errors import CannotWrite
+from twinlog.spark.remoting import Answer
 from twinlog.spark.source import RocketmqSource
+from twinlog.spark.writing import sending
+from twinlog.spark.writing.options import write_options
+from twinlog.spark.writing.sending import Sender
 from twinlog.wire.bodies import MessageQueue
 from twinlog.wire.codes import RequestCode, ResponseCode
 
@@ -296,3 +300,26 @@ def test_rows_that_name_a_broker_that_died_are_an_error(two_brokers, wish):
 def test_an_idempotent_write_does_not_go_elsewhere(two_brokers):
     with pytest.raises((CannotWrite, NetError)):
         write(two_brokers, numbered(1000), write_id="stays", numRetries=1)
+
+
+def test_a_task_that_ends_waits_for_every_broker_although_one_of_them_is_gone(monkeypatch):
+    options = write_options({"nameServer": "127.0.0.1:1", "topic": "T"}, streaming=False)
+    sender, forgotten, heard = Sender(options, Cluster(options.cluster)), [], []
+
+    class Connection:
+        def __init__(self, address):
+            self._address = address
+
+        def receive(self, timeout_ms):
+            heard.append(self._address)
+            if self._address == "gone":
+                raise ConnectionLost("gone")
+            return [Answer(2, 0, "", {}, memoryview(b""))]
+
+    monkeypatch.setattr(sending, "connection_to", lambda address, _: Connection(address))
+    monkeypatch.setattr(sending, "forget_connection", lambda address, _: forgotten.append(address))
+    lane = sender.open_lane(MessageQueue("T", "b", 0), is_free=False)
+    soon = time.monotonic() + 1
+    sender._flights = {1: ("gone", lane, soon), 2: ("there", lane, soon), 3: ("gone", lane, soon)}
+    sender.close()
+    assert (heard, forgotten, sender._flights) == (["gone", "there"], ["gone"], {})

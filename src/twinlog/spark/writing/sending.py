@@ -6,7 +6,6 @@ and what a broker holds of a queue's rows is always a beginning of them, which `
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections import Counter, deque
 from dataclasses import dataclass, field, replace
@@ -124,15 +123,15 @@ class Sender:
 
     def close(self) -> None:
         """Wait for what is on its way, so that the next attempt finds it, and leave no answers behind."""
-        with contextlib.suppress(NetError):
-            while self._flights:
-                address, _, deadline = next(iter(self._flights.values()))
-                left_ms = max(1, int((deadline - time.monotonic()) * 1000))
+        while self._flights:
+            address, _, deadline = next(iter(self._flights.values()))
+            left_ms = max(1, int((deadline - time.monotonic()) * 1000))
+            try:
                 for answer in connection_to(address, self._connect).receive(left_ms):
                     self._flights.pop(answer.opaque, None)
-        for address in {address for address, _, _ in self._flights.values()}:
-            forget_connection(address, self._connect)
-        self._flights.clear()
+            except NetError:  # of this broker; the others may still answer
+                forget_connection(address, self._connect)
+                self._flights = {opaque: one for opaque, one in self._flights.items() if one[0] != address}
 
     # -- out ---------------------------------------------------------------------------------------
 
