@@ -120,7 +120,7 @@ async def test_a_connection_without_a_name_never_counts_beyond_the_registered_re
         assert await send_all(master, [b"no replica has it"]) == []
 
 
-@pytest.mark.parametrize(("answer", "counted"), [([{0: "m", 1: "r"}], 1), ([{0: "m"}], 0), ([], 1)])
+@pytest.mark.parametrize(("answer", "counted"), [([{0: "me", 1: "r"}], 1), ([{0: "me"}, {}], 0), ([{}], 1), ([], 1)])
 async def test_a_connection_without_a_name_counts_only_once_name_servers_were_asked(
     cluster, monkeypatch, answer, counted
 ):
@@ -129,7 +129,7 @@ async def test_a_connection_without_a_name_counts_only_once_name_servers_were_as
 
     async def members(*_):
         await asked.wait()
-        return answer
+        return [{number: master.address if name == "me" else name for number, name in one.items()} for one in answer]
 
     monkeypatch.setattr(master.replication._group, "members", members)
     acks = master.replication.master.acks
@@ -209,6 +209,16 @@ async def test_a_cut_inside_a_record_or_outside_of_the_log_is_refused_with_the_n
     with pytest.raises(CutRefused, match=f"is outside of the log, which goes from 0 to {end}"):
         plan_cut(settings, end + 1)
     assert plan_cut(settings, end) == (end, 0) and plan_cut(settings, size) == (end, 2)
+
+
+async def test_a_replica_that_heard_of_no_master_asks_again_although_its_link_is_up(cluster):
+    master = await cluster.start("master")
+    replica = await cluster.start("replica", "SLAVE", 1)
+    await twins(master, replica)
+    replica.context.master_address = None  # what a name server says that has just started
+    await until(lambda: replica.context.master_address == master.address, "the master is known again", 5)
+    rounds = replica.replication.sync.status.rounds
+    await until(lambda: replica.replication.sync.status.rounds > rounds, "metadata follow")
 
 
 async def test_a_new_ha_master_address_is_followed_while_the_replica_runs(cluster):

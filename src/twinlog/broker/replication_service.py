@@ -172,7 +172,9 @@ class ReplicationService:
                     await self._members_wanted.wait()
 
     async def _ask_for_members(self) -> None:
-        counts = [sum(broker_id > 0 for broker_id in members) for members in await self._group.members()]
+        own = self._ctx.settings.address
+        known = [members for members in await self._group.members() if members.get(0) == own]  # else: it just started
+        counts = [sum(broker_id > 0 for broker_id in members) for members in known]
         if counts:
             self._members_known = True
             self.master.acks.registered_replicas = max(counts)
@@ -199,13 +201,16 @@ class ReplicationService:
                 log.error("two brokers have one identity", reason=str(taken))
 
     async def _look_for_master(self) -> None:
-        """A replica without a link registers as soon as a new master has: the answer tells where its HA port is."""
+        """A replica without a link registers as soon as a new master has: the answer tells where its HA port is.
+
+        So does one with a link whose name server has forgotten the master: its metadata come from there.
+        """
         while True:
             await asyncio.sleep(_LOOK_PERIOD_S)
             if self._ctx.is_master or self._changing.locked():
                 continue
             self._master_is_known()  # an operator may have set another haMasterAddress
-            if self.replica.status.state == "following":
+            if self.replica.status.state == "following" and self._ctx.master_address is not None:
                 continue
             masters = {members[0] for members in await self._group.members() if 0 in members}
             masters.discard(self._ctx.settings.address)
