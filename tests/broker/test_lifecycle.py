@@ -7,6 +7,7 @@ import contextlib
 import json
 import socket
 import sys
+import time
 import types
 
 import pytest
@@ -15,7 +16,7 @@ from tests.broker.running import broker_conf, connected, running_broker, send
 from twinlog.broker.broker import Broker, free_port
 from twinlog.broker.embedded import EmbeddedBroker
 from twinlog.broker.maintenance_service import MaintenanceService
-from twinlog.store.errors import PluginError, StoreLocked
+from twinlog.store.errors import PluginError, RecoveryStopped, StoreLocked
 from twinlog.store.plugins import StoreWrapper
 
 JAVA_TOPICS = {
@@ -81,10 +82,10 @@ async def test_ports_open_only_after_recovery(tmp_path, monkeypatch):
     port = free_port()
     refused = []
 
-    def look_at_the_port(self, tables, filters):
+    def look_at_the_port(self, *arguments):
         with contextlib.closing(socket.socket()) as probe:
             refused.append(probe.connect_ex(("127.0.0.1", port)) != 0)
-        return open_store(self, tables, filters)
+        return open_store(self, *arguments)
 
     open_store = Broker._open_store
     monkeypatch.setattr(Broker, "_open_store", look_at_the_port)
@@ -144,3 +145,22 @@ def test_an_embedded_broker_serves_from_a_thread_and_cleans_up(tmp_path):
 def test_an_embedded_broker_that_cannot_start_says_why(tmp_path):
     with EmbeddedBroker(tmp_path), pytest.raises(StoreLocked):
         EmbeddedBroker(tmp_path).start()
+
+
+async def test_a_broker_can_be_stopped_while_it_recovers(tmp_path, monkeypatch):
+    began = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def recover(settings, *, stopped, **_):
+        loop.call_soon_threadsafe(began.set)
+        while not stopped():
+            time.sleep(0.001)
+        raise RecoveryStopped(tmp_path, 1)
+
+    monkeypatch.setattr("twinlog.broker.broker.open_store", recover)
+    task = asyncio.create_task(Broker(broker_conf(tmp_path)).run())
+    async with asyncio.timeout(5):
+        await began.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.store.store_at import NOW, SEGMENT, bodies, fill, kill, open_store, write_log
 
 from twinlog.store import recovery
+from twinlog.store.errors import RecoveryStopped
 from twinlog.store.quarantine import QUARANTINE_TOPIC, encode_filler, plan_fillers
 from twinlog.store.recovery import choose_start
 from twinlog.store.scan import scan
@@ -247,3 +248,15 @@ def test_a_filler_is_a_valid_record_that_no_queue_takes(size):
     message = decode_message(encode_filler(4242, size, NOW))
     assert (message.physical_offset, message.store_size, message.store_timestamp) == (4242, size, NOW)
     assert QUARANTINE_TOPIC.startswith(message.topic) and message.sys_flag == 0xC
+
+
+@pytest.mark.parametrize("looks", [0, 1, 3])
+def test_a_recovery_that_was_stopped_is_done_by_the_next_start(tmp_path, looks):
+    store = open_store(tmp_path)
+    fill(store, 300)
+    kill(store)
+    asked = iter([False] * looks)
+    with pytest.raises(RecoveryStopped, match="bytes to go: the next start does it again"):
+        open_store(tmp_path, stopped=lambda: next(asked, True))
+    with open_store(tmp_path) as store:
+        assert len(bodies(store)) + len(bodies(store, queue_id=1)) == 300

@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -63,7 +64,7 @@ from twinlog.net.pool import ConnectionPool
 from twinlog.net.server import Server
 from twinlog.net.tls import ServerTls, client_context
 from twinlog.replication.replica_service import monotonic_ms
-from twinlog.store.errors import StoreUnusable, system_errors_as
+from twinlog.store.errors import RecoveryStopped, StoreUnusable, system_errors_as
 from twinlog.store.message_store import MessageStore
 from twinlog.store.plugins import open_store
 from twinlog.telemetry.log import get_logger
@@ -139,7 +140,7 @@ class Broker:
         started = time.perf_counter()
         tables = self._load_tables()
         filters = ConsumerFilters(tables.filters, self._bloom(), self._clock_ms())
-        with self._open_store(tables, filters) as store, _saved_at_end(tables):
+        with await self._opened(tables, filters) as store, _saved_at_end(tables):
             ctx = self.context = self._context(tables, store, filters)
             messages = MessageServices(ctx)
             if self._metrics is not None:
@@ -201,7 +202,21 @@ class Broker:
         tables.offsets.follows_master = settings.is_replica
         return tables
 
-    def _open_store(self, tables: MetadataTables, filters: ConsumerFilters) -> MessageStore:
+    async def _opened(self, tables: MetadataTables, filters: ConsumerFilters) -> MessageStore:
+        """The open store. Recovery may take minutes, in a thread, so that a signal can end it."""
+        stopping = threading.Event()
+        opening = asyncio.ensure_future(asyncio.to_thread(self._open_store, tables, filters, stopping.is_set))
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            stopping.set()
+            with contextlib.suppress(RecoveryStopped):
+                (await opening).close()
+            raise
+
+    def _open_store(
+        self, tables: MetadataTables, filters: ConsumerFilters, stopped: Callable[[], bool] = lambda: False
+    ) -> MessageStore:
         def topic_kind(topic: str) -> str:
             config = tables.topics.get(topic)
             return config.attributes.get("queue.type", "SimpleCQ") if config is not None else "SimpleCQ"
@@ -215,6 +230,7 @@ class Broker:
             clock_ms=self._clock_ms,
             topic_kind=topic_kind,
             early_dispatchers=early,
+            stopped=stopped,
         )
         log.info("store open", directory=self.conf.store.root_dir, log_start=store.log_start, log_end=store.log_end)
         return store

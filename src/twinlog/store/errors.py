@@ -48,6 +48,13 @@ class NotClosed(StoreError):
         )
 
 
+class RecoveryStopped(StoreError):
+    """Somebody did not want to wait any longer; nothing is lost by that."""
+
+    def __init__(self, root: Path, bytes_left: int) -> None:
+        super().__init__(f"recovery of {root} was stopped with {bytes_left} bytes to go: the next start does it again")
+
+
 class SegmentSizeMismatch(StoreError):
     """A segment file does not have the size the settings ask for."""
 

@@ -75,6 +75,7 @@ class MessageStore(StoreReader):
         dispatchers: Sequence[Dispatcher] = (),
         early_dispatchers: Sequence[Dispatcher] = (),
         on_damage: Callable[[Damage], None] | None = None,
+        stopped: Callable[[], bool] = lambda: False,  # whether recovery shall end early
         ops: FileOps = FILE_OPS,
     ) -> None:
         super().__init__(settings, topic_kind=topic_kind, clock_ms=clock_ms, ops=ops)
@@ -87,6 +88,7 @@ class MessageStore(StoreReader):
         self.delay_levels = DelayLevels(settings.delay_levels)
         self._ops = ops
         self._on_damage = on_damage
+        self._stopped = stopped
         self._lock: StoreLock | None = None
         self._closed = False
         index: list[Dispatcher] = [self.index] if self.index is not None else []
@@ -430,6 +432,7 @@ class MessageStore(StoreReader):
             check_crc=self.settings.crc_checked_on_recover,
             check_record_crc=self.settings.property_crc_forced,
             on_damage=self._on_damage,
+            stopped=self._stopped,
             ops=self._ops,
         ).run()
         self.commit_log.check_end()

@@ -31,6 +31,7 @@ from twinlog.store.commit_log import CommitLog
 from twinlog.store.consume_queue import ConsumeQueue
 from twinlog.store.delay import DelayLevels
 from twinlog.store.dispatch import TRANSACTION_BITS, Dispatcher
+from twinlog.store.errors import RecoveryStopped
 from twinlog.store.file_ops import FILE_OPS, FileOps
 from twinlog.store.index import Index
 from twinlog.store.quarantine import Damage, redirect_units, replace_bytes, save_bytes
@@ -116,6 +117,7 @@ class Recovery:
         check_crc: bool = True,
         check_record_crc: bool = False,
         on_damage: Callable[[Damage], None] | None = None,
+        stopped: Callable[[], bool] = lambda: False,
         ops: FileOps = FILE_OPS,
     ) -> None:
         self._root = root
@@ -131,6 +133,7 @@ class Recovery:
         self._index_safe = index_safe
         self._crc = {"check_crc": check_crc, "check_record_crc": check_record_crc}
         self._on_damage = on_damage
+        self._stopped = stopped
         self._ops = ops
         self._report = RecoveryReport(clean)
 
@@ -207,6 +210,8 @@ class Recovery:
         """Dispatch the records that the queues or the index do not have yet."""
         if not len(batch):
             return
+        if self._stopped():
+            raise RecoveryStopped(self._root, self._log.log_end - int(batch.physical_offset[0]))
         report = self._report
         report.records += len(batch)
         report.last_record = int(batch.physical_offset[-1])
