@@ -315,6 +315,7 @@ class JavaMaster:
     def __init__(self) -> None:
         self.bodies = {code: recorded(code) for code in RECORDED}
         self.totals: dict[int, dict[str, str]] = {}
+        self.later: dict[int, list[bytes]] = {}  # the pages after the first
         self.asked: list[tuple[str, int]] = []
         self.giant = 0  # the code that is answered with more than a frame may hold
 
@@ -333,6 +334,8 @@ class JavaMaster:
         def answer(request):
             self.asked.append((port, code))
             body = self.bodies[code]
+            if self.later.get(code) and (request.fields or {}).get("groupSeq", "0") != "0":
+                body = self.later[code].pop(0)
             if code == self.giant:
                 return [(17 << 20).to_bytes(4, "big") + bytes(4)]
             if body and code in self.totals:
@@ -394,6 +397,21 @@ async def test_an_answer_larger_than_a_frame_fails_its_own_kind_only(java, code)
     failed = {name for name, status in java.sync.status.kinds.items() if status.failures}
     assert failed == {"topics" if code == 21 else "offsets"}
     assert len(java.tables.groups) > 0
+
+
+async def test_a_java_masters_pages_of_groups_bring_what_each_of_them_may_not_read(java):
+    def page(name):
+        forbidden = {name: {"T": 4}}
+        table = {name: {"groupName": name}}
+        return json.dumps(
+            {"dataVersion": {"counter": 9}, "forbiddenTable": forbidden, "subscriptionGroupTable": table}
+        ).encode()
+
+    java.bodies[201], java.later[201] = page("G"), [page("H")]
+    java.totals[201] = {"totalGroupNum": "2"}
+    await java.sync.sync()
+    assert set(java.tables.groups.rows) == {"G", "H"}
+    assert not java.tables.groups.may_read("G", "T") and not java.tables.groups.may_read("H", "T")
 
 
 @pytest.mark.parametrize("total", ["3", "100000"])

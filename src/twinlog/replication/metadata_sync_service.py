@@ -240,6 +240,8 @@ class MetadataSyncService:
                 return page, size
             if gathered is not None and gathered.data_version == page.data_version:
                 _rows(gathered, kind.name).update(_rows(page, kind.name))
+                if kind.name == "groups" and page.forbidden_table:  # that of the groups of this page
+                    gathered.forbidden_table = {**(gathered.forbidden_table or {}), **page.forbidden_table}
                 if start == len(_rows(gathered, kind.name)) < int(total):
                     raise BrokenSnapshot(kind.name, f"of {total} rows only {start} came, and no page brings more")
             else:
