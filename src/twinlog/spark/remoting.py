@@ -154,19 +154,23 @@ def next_opaque() -> int:
 
 def _connect(address: str, options: ClusterOptions) -> socket.socket:
     host, port = split_address(address)
-    try:
-        plain = socket.create_connection((host, port), options.connect_timeout_ms / 1000)
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if not options.tls:
-            return plain
+    context = None
+    if options.tls:
         context = tls_context(
             ca_file=options.tls_ca_file,
             cert_file=options.tls_cert_file,
             key_file=options.tls_key_file,
             verify=options.tls_verify,
         )
-        return context.wrap_socket(plain, server_hostname=host)
+    try:
+        plain = socket.create_connection((host, port), options.connect_timeout_ms / 1000)
+    except OSError as error:
+        raise ConnectFailed(address, error) from error
+    try:
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return plain if context is None else context.wrap_socket(plain, server_hostname=host)
     except (OSError, ssl.SSLError) as error:
+        plain.close()
         raise ConnectFailed(address, error) from error
 
 
