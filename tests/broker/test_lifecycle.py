@@ -164,3 +164,8 @@ async def test_a_broker_can_be_stopped_while_it_recovers(tmp_path, monkeypatch):
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+
+
+def test_settings_that_nothing_reads_are_told_by_an_embedded_broker_too(tmp_path, caplog):
+    with EmbeddedBroker(tmp_path, {"flushDisktype": "SYNC_FLUSH"}):
+        assert "flushDisktype is unknown, ignored; did you mean flushDiskType?" in caplog.text

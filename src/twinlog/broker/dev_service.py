@@ -13,12 +13,14 @@ from twinlog.broker.task_errors import single_error
 from twinlog.nameserver.nameserver_service import NameServerService
 from twinlog.settings.broker_conf import load_broker_conf
 from twinlog.settings.nameserver_conf import load_nameserver_conf
+from twinlog.telemetry.log import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from twinlog.telemetry.metrics import Metrics
 
+log = get_logger(__name__)
 MIB = 1024 * 1024
 # Small files: a laptop has other uses for a gigabyte, and the first segment is allocated before the first send.
 DEV_SETTINGS = {
@@ -94,6 +96,8 @@ class DevService:
             "namesrvAddr": self.namesrv_address,
         }
         conf = load_broker_conf(text="", overrides=overrides, environment={})
+        for warning in conf.warnings:
+            log.warning(warning.message)
         self.broker = Broker(dataclasses.replace(conf, path=None), metrics=self._metrics, on_ready=self._tell)
         await self.broker.run()
 
