@@ -170,6 +170,20 @@ async def test_a_lost_connection_is_made_again_and_nothing_is_missing(pair):
     assert pair.replica_service.status.reconnects >= 4
 
 
+async def test_a_replica_whose_log_nobody_compared_says_so(pair):
+    pair.start_master()
+    pair.start_replica()
+    pair.send(10)
+    await pair.caught_up()
+    assert pair.replica_service.status.reason == "", "an empty log fits every master"
+    pair.master_service.drop_all("test")
+    pair.send(10)
+    await pair.caught_up()
+    asked = pair.master_service.port - 1
+    reason = f"nobody could be asked whether the logs fit: 127.0.0.1:{asked} does not answer"
+    assert pair.replica_service.status.state == "following" and reason in pair.replica_service.status.reason
+
+
 async def test_a_replica_that_is_stopped_while_it_catches_up_goes_on_where_its_log_ends(tmp_path):
     pair = Pair(tmp_path, copy_whole_history=True)
     pair.start_master()

@@ -160,8 +160,14 @@ class ReplicaService:
                 connected, store, self._settings, status, self._clock_ms, self._ticks_ms, greeting, awaited
             )
             status.reconnects += 1
-            status.became("following", "")
-            log.info("following", master=addresses.ha, log_end=store.log_end, twinlog=status.master_is_twinlog)
+            status.became("following", _unchecked(addresses.ha) if facts is None and store.log_end else "")
+            log.info(
+                "following",
+                master=addresses.ha,
+                log_end=store.log_end,
+                twinlog=status.master_is_twinlog,
+                **({"warning": status.reason} if status.reason else {}),
+            )
             await self._session.over
         finally:
             session, self._session = self._session, None
@@ -227,6 +233,13 @@ class ReplicaService:
             raise ReplicationError(f"the master does not give the record at its log's beginning, {master.start}")
         self._store.append_raw(master.start, first)
         self._store.dispatch_pending()
+
+
+def _unchecked(ha_address: str) -> str:
+    return (
+        f"nobody could be asked whether the logs fit: {_port_below(ha_address)} does not answer; open the master's "
+        "listenPort to this replica, or give it the namesrvAddr that knows the master"
+    )
 
 
 def _port_below(address: str) -> str:
