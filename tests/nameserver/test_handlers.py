@@ -341,6 +341,18 @@ class TestAdministration:
         assert desk.ask(318, body=b"orderMessageEnable=true").code == 0
         assert desk.path.read_text() == "# f\u00fcr uns\norderMessageEnable=true\n"
 
+    def test_what_cannot_be_written_is_refused_in_one_line(self, desk, caplog, monkeypatch):
+        def full(*_, **__):
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr("twinlog.nameserver.handlers.rewrite_file", full)
+        monkeypatch.setattr("twinlog.nameserver.kv_config.replace_file", full)
+        for code, fields in ((318, None), (100, {"namespace": "n", "key": "k", "value": "v"})):
+            answer = desk.ask(code, fields, body=b"orderMessageEnable=true")
+            assert answer.code == 1 and answer.remark.endswith("No space left on device; nothing was changed")
+        assert not desk.handlers.conf.nameserver.order_topics_in_routes
+        assert caplog.text.count("No space left") == 2 and "Traceback" not in caplog.text
+
     def test_keys_that_nothing_reads_are_named_in_the_log(self, desk, caplog):
         desk.ask(318, body=b"serverWorkerThreads=3")
         assert "serverWorkerThreads" in caplog.text

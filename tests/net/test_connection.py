@@ -221,3 +221,17 @@ async def test_a_peer_that_does_not_read_stops_being_read(server):
             for _ in range(64):
                 await loop.sock_sendall(slow, request)
     slow.close()
+
+
+async def test_a_request_that_the_system_fails_is_told_in_one_line(caplog):
+    def full(_):
+        raise OSError(28, "No space left on device", "/data/topics.json")
+
+    server = Server({10: full})
+    await server.start("127.0.0.1", 0)
+    try:
+        answer = await ConnectionPool().request(f"127.0.0.1:{server.port}", 10)
+        assert answer.code == 1 and answer.remark.endswith("No space left on device: '/data/topics.json'")
+    finally:
+        await server.stop()
+    assert "/data/topics.json" in caplog.text and "Traceback" not in caplog.text

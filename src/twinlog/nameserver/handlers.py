@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from twinlog.nameserver.errors import NameServerError, RegistrationRefused
+from twinlog.nameserver.errors import RegistrationRefused
 from twinlog.nameserver.kv_config import ORDER_TOPICS, KvConfig
 from twinlog.nameserver.registration import RegistrationBody, body_crc32, decode_registration
 from twinlog.nameserver.route_body import encode_route
@@ -294,8 +294,7 @@ class NameServerHandlers:
         try:
             change()
         except OSError as error:
-            problem = f"KV configs cannot be written to {self.conf.nameserver.kv_path}: {error}; nothing was changed"
-            raise NameServerError(problem) from error
+            raise _not_written(f"KV configs cannot be written to {self.conf.nameserver.kv_path}: {error}") from error
 
     # -- settings ------------------------------------------------------------------------------
 
@@ -323,7 +322,12 @@ class NameServerHandlers:
         try:
             rewrite_file(path, changed, missing_ok=True)
         except (OSError, SettingsError) as error:
-            raise NameServerError(f"settings cannot be written to {path}: {error}; nothing was changed") from error
+            raise _not_written(f"settings cannot be written to {path}: {error}") from error
+
+
+def _not_written(problem: str) -> RequestRefused:
+    log.error(problem)
+    return RequestRefused(ResponseCode.SYSTEM_ERROR, f"{problem}; nothing was changed")
 
 
 def _decode_registration(request: Request, compressed: bool) -> RegistrationBody:

@@ -363,7 +363,9 @@ def answer_for_error(request: Request, error: Exception) -> Command:
     """The response that tells a peer about `error`; only the unexpected ones are logged."""
     if isinstance(error, RequestRefused):
         return request.reply(error.code, error.remark, error.fields)
-    if not isinstance(error, WireError):
+    if isinstance(error, OSError):  # the disk or the network: where it happened in the program tells nobody anything
+        log.error("a request failed", code=_name(request.code), peer=request.connection.peer_text, error=str(error))
+    elif not isinstance(error, WireError):
         log.error("a handler failed", code=_name(request.code), peer=request.connection.peer_text, exc_info=error)
     return request.reply(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
 
