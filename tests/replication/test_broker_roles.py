@@ -187,6 +187,23 @@ async def test_a_role_that_cannot_be_taken_changes_nothing(cluster, body, remark
     assert await send_all(one, [b"still"]) == [b"still"]
 
 
+@pytest.mark.parametrize(
+    ("role", "broker_id", "remark"),
+    [
+        ("SLAVE", "-1", "brokerId=-1 is no id"),
+        ("SLAVE", "two", "brokerId=two is no id"),
+        ("SLAVE", "\u00b2", "is no id"),
+        ("SLAVE", "0", "a replica needs a brokerId above 0, not 0"),
+        ("SYNC_MASTER", "3", "a master has brokerId=0, not 3"),
+    ],
+)
+async def test_an_id_that_does_not_go_with_the_role_changes_nothing(cluster, role, broker_id, remark):
+    one = await cluster.start("one")
+    answer = await change_role(one, role, broker_id)
+    assert answer.code != 0 and remark in answer.remark
+    assert (await status(one))["role"] == "ASYNC_MASTER"
+
+
 async def test_a_delayed_message_is_delivered_by_the_replica_that_took_over(cluster):
     levels = {"messageDelayLevel": "2s 5s"}
     one = await cluster.start("one", **levels)

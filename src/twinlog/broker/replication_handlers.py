@@ -98,9 +98,12 @@ class ReplicationHandlers:
     async def change_role(self, request: Request) -> Command:
         fields = request.fields or {}
         broker_id = fields.get("brokerId", "")
+        if broker_id and not (broker_id.isascii() and broker_id.isdigit()):
+            remark = f"brokerId={broker_id} is no id; give a number above 0, or none to take a free one"
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, remark)
         try:
             steps = await self._replication.change_role(
-                fields.get("brokerRole", ""), int(broker_id) if broker_id.isdigit() else None
+                fields.get("brokerRole", ""), int(broker_id) if broker_id else None
             )
         except ReplicationError as error:
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, str(error)) from error

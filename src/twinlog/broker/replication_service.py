@@ -250,6 +250,8 @@ class ReplicationService:
             raise RoleChangeRefused(f"{role!r} is no role; use ASYNC_MASTER, SYNC_MASTER or SLAVE")
         if role == "SLAVE" and broker_id is not None and broker_id <= 0:
             raise RoleChangeRefused(f"a replica needs a brokerId above 0, not {broker_id}; give one with the new role")
+        if role != "SLAVE" and broker_id:
+            raise RoleChangeRefused(f"a master has brokerId=0, not {broker_id}; leave the id out")
         async with self._changing:
             settings = self._ctx.settings
             new_id = 0 if role != "SLAVE" else broker_id or settings.broker_id or await self._group.free_id()
