@@ -250,6 +250,20 @@ def test_two_masters_of_one_name_are_named_instead_of_sharing_a_folder(master, t
             SyncRun(SyncJob(to=str(master.to), addresses=addresses), 1, quiet).discover()
 
 
+def test_a_name_that_is_taken_by_a_master_that_comes_later_is_an_error_of_its_address(master, tmp_path, monkeypatch):
+    late = "127.0.0.1:1"
+    run = SyncRun(SyncJob(to=str(master.to), addresses=(late, master.target.address)), 1, quiet)
+    run.discover()
+    run.tick(Tasks(), 0)
+
+    def taken(self, address, others):
+        raise BadOption(f"{address} is called like another")
+
+    monkeypatch.setattr(SyncRun, "_ask_name", taken)
+    run.tick(Tasks(), 1)
+    assert [(one.broker, one.error) for one in run.summary().failed] == [(late, f"{late} is called like another")]
+
+
 def test_a_store_for_a_broker_that_is_not_copied_is_a_mistake(master):
     job = SyncJob(to=str(master.to), addresses=(master.target.address,), stores={"broker-x": "/data/x"})
     with pytest.raises(BadOption, match="--store names 'broker-x', which is not copied; copied are broker-a"):

@@ -255,7 +255,9 @@ class SyncRun:
             try:
                 found.append(self._ask_name(address, [*self._targets.values(), *found]))
                 self._status.pop(address, None)
-            except (NetError, BrokerRefused) as error:
+            except (NetError, BrokerRefused, BadOption) as error:
+                if isinstance(error, BadOption) and not self._ticks:
+                    raise
                 problem = error
                 before = self._status.get(address, BrokerStatus(address, address))
                 self._status[address] = replace(before, failures=before.failures + 1, error=str(error))
