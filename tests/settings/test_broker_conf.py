@@ -1,3 +1,5 @@
+import time
+
 import pytest
 
 from twinlog.settings.broker_conf import PARTS, BrokerConf, load_broker_conf
@@ -6,7 +8,7 @@ from twinlog.settings.errors import SettingsError
 from twinlog.settings.nameserver import NameServerSettings
 from twinlog.settings.nameserver_conf import load_nameserver_conf
 from twinlog.settings.properties import format_properties
-from twinlog.settings.updates import UpdateRefused, plan_broker_update, plan_nameserver_update
+from twinlog.settings.updates import UpdateRefused, plan_broker_update, plan_nameserver_update, split_role
 
 
 def load(text, **more):
@@ -175,6 +177,20 @@ def test_an_update_cannot_move_the_store():
 def test_what_is_read_only_at_the_start_is_no_update(line):
     with pytest.raises(UpdateRefused, match=f"{line}: only a restart changes this"):
         plan_broker_update(load(""), line)
+
+
+def test_an_update_with_very_many_unknown_keys_is_cheap_and_told_briefly():
+    began = time.perf_counter()
+    update = plan_broker_update(load(""), "".join(f"messageIndexEnabl{n}=1\n" for n in range(10_000)))
+    assert time.perf_counter() - began < 5  # looking for near names would take a minute
+    assert len(update.ignored) == 10_000
+    assert update.ignored_text.endswith("messageIndexEnabl9 and 9990 more")
+
+
+def test_an_update_larger_than_any_configuration_is_refused():
+    for read in (lambda text: plan_broker_update(load(""), text), lambda text: split_role(text, load(""))):
+        with pytest.raises(SettingsError, match="update: 300000 characters are no settings; send at most 262144"):
+            read("x" * 300_000)
 
 
 def test_a_bad_value_in_an_update_changes_nothing():

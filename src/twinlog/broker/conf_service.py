@@ -30,10 +30,10 @@ class ConfService:
         self._updating = asyncio.Lock()
         self.version = DataVersion(timestamp=ctx.started_ms)
 
-    async def update(self, text: str, peer: str) -> tuple[str, ...]:
+    async def update(self, text: str, peer: str) -> str:
         """Apply the whole update or nothing of it; SettingsError or ReplicationError says why nothing.
 
-        Returns the keys that nothing reads; Java would not mind them, so they do not stop the others.
+        Returns the keys that nothing reads, as text; Java would not mind them, so they do not stop the others.
         A new brokerRole is no mere value: the broker takes the steps of a role change first.
         """
         ctx = self._ctx
@@ -46,12 +46,12 @@ class ConfService:
                 self._advance()
                 plan = plan_broker_update(ctx.conf, rest)  # the role is part of the settings
             if plan.ignored:
-                log.warning("an update names keys that nothing reads", keys=",".join(plan.ignored))
+                log.warning("an update names keys that nothing reads", keys=plan.ignored_text)
             if plan.changed:
                 self._apply(plan.settings, plan.changed)
                 log.info("settings changed", peer=peer, **plan.changed)
                 await write_settings(plan.settings, plan.changed)
-            return plan.ignored
+            return plan.ignored_text
 
     def _apply(self, conf: BrokerConf, changed: Mapping[str, str]) -> None:
         ctx = self._ctx

@@ -44,7 +44,7 @@ class ConfigHandlers:
             raise RequestRefused(ResponseCode.NO_PERMISSION, str(refused)) from None
         except (SettingsError, ReplicationError) as error:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from None
-        return request.reply(remark=f"nothing reads {', '.join(ignored)}" if ignored else None)
+        return request.reply(remark=f"nothing reads {ignored}" if ignored else None)
 
 
 def _decoded(body: bytes | None) -> str:

@@ -310,12 +310,12 @@ class NameServerHandlers:
         except (SettingsError, UnicodeDecodeError) as problem:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(problem)) from problem
         if update.ignored:
-            log.warning("an update names keys that nothing reads", keys=",".join(update.ignored))
+            log.warning("an update names keys that nothing reads", keys=update.ignored_text)
         if update.changed:
             self._write_config(update.changed)
             self.conf = dataclasses.replace(self.conf, nameserver=update.settings)
             log.info("settings were changed by request", peer=request.connection.peer_text, **update.changed)
-        return request.reply(remark=f"nothing reads {', '.join(update.ignored)}" if update.ignored else None)
+        return request.reply(remark=f"nothing reads {update.ignored_text}" if update.ignored else None)
 
     def _write_config(self, changed: Mapping[str, str]) -> None:
         path = self.conf.nameserver.config_path

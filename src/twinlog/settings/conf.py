@@ -83,9 +83,17 @@ def load_settings(cls: type[S], entries: Iterable[Entry], *, source: str) -> tup
 
 
 def load_together(
-    classes: Iterable[type], entries: Iterable[Entry], *, source: str, base: Mapping[type, Any] | None = None
+    classes: Iterable[type],
+    entries: Iterable[Entry],
+    *,
+    source: str,
+    base: Mapping[type, Any] | None = None,
+    explain: Callable[[str, Iterable[str]], str] = warning_for,
 ) -> tuple[tuple[Any, ...], list[SettingsWarning]]:
-    """One object per class from one flat file; `base` gives the values of keys that the file leaves out."""
+    """One object per class from one flat file; `base` gives the values of keys that the file leaves out.
+
+    `explain` finds the words about a key that nothing reads.
+    """
     classes = tuple(classes)
     names = {spelling: name for cls in classes for spelling, name in spellings(cls).items()}
     values: dict[str, Entry] = {}
@@ -95,7 +103,7 @@ def load_together(
         if problem := refusal(entry.key, entry.value):
             problems.append((entry.line, f"{place(source, entry.line)}: {problem}"))
         elif (name := names.get(entry.key)) is None:
-            warnings.append(SettingsWarning(source, entry.line, entry.key, warning_for(entry.key, names)))
+            warnings.append(SettingsWarning(source, entry.line, entry.key, explain(entry.key, names)))
         else:
             if (earlier := values.get(name)) is not None:
                 text = f"{entry.key}={entry.value} replaces {earlier.key}={earlier.value} of line {earlier.line}"

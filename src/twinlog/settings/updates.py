@@ -21,6 +21,8 @@ T = TypeVar("T")
 BLACK_LIST_REMARK = "Can not update config in black list."
 _BROKER_BLACK_LIST = frozenset({"configBlackList", "brokerConfigPath", "rocketmqHome"})
 _SOURCE = "update"
+_TEXT_LENGTH_MAX = 256 * 1024  # ten times all settings there are
+_IGNORED_SHOWN_MAX = 10
 
 
 class UpdateRefused(SettingsError):
@@ -32,6 +34,13 @@ class Update(Generic[T]):
     settings: T
     changed: Mapping[str, str]  # key -> new value, only where the value differs
     ignored: tuple[str, ...]  # keys that nothing reads
+
+    @property
+    def ignored_text(self) -> str:
+        """The ignored keys for people."""
+        shown = [key[:80] for key in self.ignored[:_IGNORED_SHOWN_MAX]]
+        more = len(self.ignored) - len(shown)
+        return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
 def plan_broker_update(conf: BrokerConf, text: str) -> Update[BrokerConf]:
@@ -57,7 +66,7 @@ class RoleWanted:
 
 def split_role(text: str, conf: BrokerConf) -> tuple[RoleWanted | None, str]:
     """The role that an update asks for, None when it is the present one, and the update without it."""
-    entries = parse_properties(text, source=_SOURCE)
+    entries = _parsed(text)
     given = {entry.key: entry.value.strip() for entry in entries}
     role = given.pop("brokerRole", conf.broker.broker_role)
     broker_id = given.pop("brokerId", "")
@@ -84,8 +93,14 @@ def updatable_keys(*classes: type) -> frozenset[str]:
     return frozenset(key.name for cls in classes for _, key, _ in keyed_fields(cls) if key.updatable)
 
 
+def _parsed(text: str) -> list[Entry]:
+    if len(text) > _TEXT_LENGTH_MAX:
+        raise SettingsError(f"{_SOURCE}: {len(text)} characters are no settings; send at most {_TEXT_LENGTH_MAX}")
+    return parse_properties(text, source=_SOURCE)
+
+
 def _read(text: str, black_list: Iterable[str]) -> list[Entry]:
-    entries = parse_properties(text, source=_SOURCE)
+    entries = _parsed(text)
     if any(entry.key in black_list for entry in entries):
         raise UpdateRefused(BLACK_LIST_REMARK)
     return entries
@@ -94,7 +109,8 @@ def _read(text: str, black_list: Iterable[str]) -> list[Entry]:
 def _apply(
     classes: tuple[type, ...], base: dict[type, Any], entries: list[Entry]
 ) -> tuple[tuple[Any, ...], tuple[str, ...]]:
-    loaded, warnings = load_together(classes, entries, source=_SOURCE, base=base)
+    # Looking for what an unknown key was meant to be takes milliseconds, and a request may hold very many.
+    loaded, warnings = load_together(classes, entries, source=_SOURCE, base=base, explain=lambda key, _: key)
     names = {spelling: name for cls in classes for spelling, name in spellings(cls).items()}
     changed = _changes(effective_properties(*base.values()), effective_properties(*loaded))
     if fixed := sorted(changed.keys() - updatable_keys(*classes)):
