@@ -213,16 +213,29 @@ def test_bad_targets_and_lost_masters_are_errors_of_their_own_broker(master):
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
 def test_a_disk_that_takes_no_more_is_named_with_what_to_do(master, monkeypatch, number):
-    master.send(5)
+    write = SparseFiles.write_parts
 
-    def write(self, descriptor, parts, at):
+    def half(self, descriptor, parts, at):
+        write(self, descriptor, [part[: len(part) // 2] for part in parts], at)
         raise OSError(number, os.strerror(number))
 
-    with monkeypatch.context() as full:
-        full.setattr(SparseFiles, "write_parts", write)
-        error = master.tick().error
-    assert error.startswith(f"{master.replica} cannot be written ({os.strerror(number)}): free space or allow writing")
+    def full_tick():
+        with monkeypatch.context() as full:
+            full.setattr(SparseFiles, "write_parts", half)
+            return master.tick()
+
+    told = f"{master.replica} cannot be written ({os.strerror(number)}): free space or allow writing"
+    master.send(5)
+    assert full_tick().error.startswith(told)
+    assert list(master.replica.glob("commitlog/*")) == [], "what does not count takes no room"
+    end = master.tick().end
+    master.send(50)
+    assert full_tick().error.startswith(told)
+    (file,) = master.replica.glob("commitlog/*")
+    assert not any(file.read_bytes()[end:]) and file.stat().st_size == SEGMENT
+    assert file.stat().st_blocks * 512 < end + 8192
     assert master.tick().error == "" and master.tick().lag == 0
+    assert_same_log(master.home / "master" / "store", master.replica)
 
 
 def test_a_range_that_could_not_be_noted_is_not_told_and_the_next_tick_tells_it_whole(master, monkeypatch):

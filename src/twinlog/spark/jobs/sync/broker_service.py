@@ -159,7 +159,13 @@ class _Group:
 
         def copy(limits: Limits) -> None:
             with opened() as source:
-                copy_log(replica, source, limits, first=first, begin=begin)
+                try:
+                    copy_log(replica, source, limits, first=first, begin=begin)
+                except OSError as error:
+                    if error.errno in _DISK_ERRORS:
+                        with contextlib.suppress(OSError, StoreError):  # the first error is the one to tell
+                            replica.drop_unnoted()
+                    raise
 
         self._copying += 1
         try:

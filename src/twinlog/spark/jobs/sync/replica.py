@@ -318,6 +318,22 @@ class Replica:
         state.end, state.last_record = noted.end, noted.last_record
         state.ranges, state.range_sequence = noted.ranges, noted.range_sequence
 
+    def drop_unnoted(self) -> None:
+        """Give back the room of what was written and not noted: a full disk needs it, and it is copied again.
+
+        Nor does the next tick walk these bytes then: on a full tmpfs, looking at a hole through a mapping is fatal.
+        """
+        commit_log, end = self.commit_log, self.state.end
+        if not end:
+            commit_log.clear()
+        else:
+            for segment in commit_log.segments:
+                if segment.base <= end < segment.end:
+                    os.ftruncate(segment.descriptor, end - segment.base)
+                    os.ftruncate(segment.descriptor, segment.size)
+            commit_log.truncate(end)
+        self.log_end, self.last_record_offset, self._unnoted = end, self.state.last_record, 0
+
     def note_damage(self, physical_offset: int) -> None:
         self.state.known_damage = physical_offset
         self._folder.save(self.state)
