@@ -49,6 +49,7 @@ def test_a_replica_needs_an_id_above_0():
 def test_some_directory_takes_new_segments():
     text = "storePathCommitLog=/a,/b\nreadOnlyCommitLogStorePaths=/b"
     assert load(text).store.commit_log_dirs == ("/a", "/b")
+    assert "readOnlyCommitLogStorePaths" not in load("").properties()  # as in Java, what is not set is not shown
     with pytest.raises(SettingsError, match=r"broker.conf:2: readOnlyCommitLogStorePaths=/b,/a leaves no directory"):
         load(text + ",/a")
 
