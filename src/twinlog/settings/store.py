@@ -20,7 +20,7 @@ class StoreSettings:
     # Files
     root_dir: str = conf("storePathRootDir", factory=lambda: os.path.expanduser("~/store"))
     commit_log_dirs_given: str | None = conf("storePathCommitLog", None)  # one, or several separated by commas
-    read_only_dirs_given: str | None = conf("readOnlyCommitLogStorePaths", None)  # segments are there, new ones go elsewhere
+    read_only_dirs_given: str | None = conf("readOnlyCommitLogStorePaths", None)  # they get no new segments
     segment_bytes: int = conf("mappedFileSizeCommitLog", 1024 * MIB, old=["mapedFileSizeCommitLog"], minimum=1024)
     queue_file_bytes_given: int = conf(
         "mappedFileSizeConsumeQueue", 300_000 * _QUEUE_UNIT_BYTES, old=["mapedFileSizeConsumeQueue"], minimum=1
