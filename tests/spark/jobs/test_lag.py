@@ -15,7 +15,7 @@ from twinlog.cli.pipeline.lag import summarised
 from twinlog.client import NoNameServer
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.errors import BadOption
-from twinlog.spark.jobs.lag.charts import charts_of, check_plot, write_plot
+from twinlog.spark.jobs.lag.charts import charts_of, check_plot, error_note, write_plot
 from twinlog.spark.jobs.lag.job import LagJob, as_batch, broker_groups, lag, slot_of
 from twinlog.spark.jobs.lag.plot import (
     Chart,
@@ -215,6 +215,11 @@ def test_a_page_needs_nothing_else_and_is_legible_on_dark_ground():
     assert "Lag &lt;of&gt; all" in text and "a&amp;b" in text and "&lt;b&gt; failed" in text
     assert len(svgs(text)[0].findall("circle")) == 1
     assert "no samples yet" in page("Lag", [])
+
+
+def test_a_plot_says_how_many_samples_failed_and_where():
+    assert error_note("broker-a", 2, "gone") == "2 samples of broker-a failed, the last one: gone"
+    assert error_note("", 1, "no name server answers").startswith("1 sample of the name server failed")
 
 
 def test_a_gap_in_the_samples_is_a_gap_in_the_line():

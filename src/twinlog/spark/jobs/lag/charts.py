@@ -50,13 +50,19 @@ def write_plot(spark: SparkSession, table: str, path: str, *, may_be_missing: bo
         .collect()
     )
     errors = samples.filter("kind = 'error'").groupBy("brokerName").agg(F.count("*"), F.max_by("error", "minute"))
-    notes = [f"{row[1]} samples of {row[0]} failed, the last one: {row[2]}" for row in errors.collect()]
+    notes = [error_note(*row) for row in errors.collect()]
     found = [row.asDict() for row in rows]
     moments = sorted({row["minute"].timestamp() for row in found})
     every = min((b - a for a, b in itertools.pairwise(moments)), default=60.0)
     text = page("Lag", charts_of(found), every_s=every, notes=notes)
     Path(path).write_text(text)
     return len(moments)
+
+
+def error_note(broker: str, count: int, error: str) -> str:
+    """What a plot says of samples that failed; those without a broker failed at the name server."""
+    samples = "1 sample" if count == 1 else f"{count} samples"
+    return f"{samples} of {broker or 'the name server'} failed, the last one: {error}"
 
 
 def charts_of(rows: Iterable[Mapping[str, Any]]) -> list[Chart]:
