@@ -111,7 +111,9 @@ def _directories(text: str) -> list[Path]:
         raise BadOption(
             f"store {text!r} is no local path: stores are memory-mapped, so mount it where all workers see it"
         )
-    found = sorted(glob.glob(path)) if any(letter in path for letter in "*?[") else [path]
+    found = [path]
+    if any(letter in path for letter in "*?["):  # as Spark does, without what is not data: _history beside replicas
+        found = [one for one in sorted(glob.glob(path)) if not Path(one).name.startswith("_")]
     roots = [Path(one).absolute() for one in found if Path(one).is_dir()]
     if not roots:
         raise BadOption(f"there is no store directory {text!r}: give the broker's storePathRootDir")
