@@ -79,8 +79,8 @@ async def received(loop: asyncio.AbstractEventLoop, peer: socket.socket, count: 
 
 
 @contextlib.asynccontextmanager
-async def serving(handlers):
-    server = Server(handlers)
+async def serving(handlers, **options):
+    server = Server(handlers, **options)
     await server.start("127.0.0.1", 0)
     peer = socket.create_connection(("127.0.0.1", server.port))
     peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -175,3 +175,18 @@ async def test_connections_that_cannot_be_accepted_are_told_once(monkeypatch, ca
             await asyncio.sleep(0.001)
     assert caplog.text.count("connections cannot be accepted") == 1 and "ulimit -n" in caplog.text
     assert "connections are accepted again" in caplog.text
+
+
+@BOTH_LOOPS
+def test_a_silent_peer_that_does_not_read_its_answers_is_let_go_all_the_same(loop_kind):
+    async def ask_and_fall_silent() -> None:
+        loop = asyncio.get_running_loop()
+        async with serving({11: large}, idle_ms_max=50) as (server, peer):
+            await loop.sock_sendall(peer, b"".join(encode_command(Command(11, n)) for n in range(100)))
+            while not server.connections:
+                await asyncio.sleep(0.001)
+            async with asyncio.timeout(5):
+                while server.connections:
+                    await asyncio.sleep(0.005)
+
+    run_on(loop_kind, ask_and_fall_silent())

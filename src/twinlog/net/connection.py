@@ -145,6 +145,11 @@ class Connection(asyncio.Protocol):
         """Wait until the peer has taken enough that more may be written."""
         await self._writable.wait()
 
+    @property
+    def closing(self) -> bool:
+        """Whether it closes as soon as everything is written."""
+        return self._transport is not None and self._transport.is_closing()
+
     def abort(self) -> None:
         """Drop the connection at once, with what is still unwritten."""
         if self._transport is not None:

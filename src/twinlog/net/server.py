@@ -178,7 +178,11 @@ class Server:
         while True:
             await asyncio.sleep(min(10.0, seconds / 2))
             for connection in list(self.connections):
-                if loop.time() - connection.last_active > seconds:
+                if loop.time() - connection.last_active <= seconds:
+                    continue
+                if connection.closing:  # since the last look: its peer does not even read what is left
+                    connection.abort()
+                else:
                     connection.close(f"idle for {seconds:.0f} s")
 
     def _connected(self, connection: Connection) -> None:
