@@ -1,3 +1,5 @@
+import contextlib
+import os
 import resource
 import signal
 import subprocess
@@ -80,3 +82,29 @@ def test_bad_options_are_told_in_one_line(arguments, message):
 def test_all_settings_can_be_printed():
     done = run("namesrv", "--print", "--port", "7")
     assert "listenPort=7\n" in done.stdout
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-", "> /dev/full"])
+def test_a_server_runs_and_stops_without_standard_streams(tmp_path, closed):
+    (tmp_path / "n.conf").write_text(f"bindAddress=127.0.0.1\nkvConfigPath={tmp_path}/kv.json\nlistenPort=0\n")
+    words = [sys.executable, "-m", "twinlog.cli.main", "namesrv", "-c", str(tmp_path / "n.conf")]
+    with subprocess.Popen(["bash", "-c", f'exec "$@" {closed}', "-", *words], stderr=subprocess.PIPE) as process:
+        try:
+            while not any(name.startswith("socket:") for name in open_files(process.pid)):
+                assert process.poll() is None
+                time.sleep(0.01)
+            assert all(not name.startswith("socket:") for name in open_files(process.pid, below=3))
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(10) in (0, -signal.SIGTERM)  # the latter when its handler was not there yet
+            assert b"Traceback" not in process.stderr.read()
+        finally:
+            process.kill()
+
+
+def open_files(pid: int, below: int = 1 << 30) -> list[str]:
+    found = []
+    for number in os.listdir(f"/proc/{pid}/fd"):
+        if int(number) < below:
+            with contextlib.suppress(FileNotFoundError):  # closed since
+                found.append(os.readlink(f"/proc/{pid}/fd/{number}"))
+    return found

@@ -61,8 +61,3 @@ def client_options(args: argparse.Namespace) -> ClientOptions:
     credentials = Credentials(args.access_key, args.secret_key) if args.access_key else None
     tls = tls_context(verify=not args.tls_insecure) if args.tls or args.tls_insecure else None
     return ClientOptions(credentials=credentials, tls=tls)
-
-
-def leave_pipe() -> None:
-    """The reader of standard output has gone: write nowhere from now on, so that exiting does not complain."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -15,8 +15,9 @@ import sys
 from collections.abc import Sequence
 
 from twinlog.cli.admin.command import moment_ms, natural
-from twinlog.cli.connecting import Failures, Parser, add_connection_options, client_options, leave_pipe, words_app
+from twinlog.cli.connecting import Failures, Parser, add_connection_options, client_options, words_app
 from twinlog.cli.message_text import message_data
+from twinlog.cli.streams import leave_pipe
 from twinlog.client import SQL92, TAG, ConsumerOptions, Message, PullConsumer, PushConsumer, StartFrom
 from twinlog.client.admin_messages import TOOLS_GROUP
 from twinlog.telemetry.log import setup_logging

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Annotated
 
 import typer
 
 from twinlog.cli.lazy import Lazy, LazyGroup
+from twinlog.cli.streams import leave_pipe, open_missing
 
 COMMANDS: dict[str, Lazy] = {
     "namesrv": Lazy("twinlog.cli.namesrv:namesrv", "Run a name server."),
@@ -50,14 +50,14 @@ def root(
 
 def main() -> None:
     """The console script. What the system refuses outside of any command's own care ends here, in one line."""
+    open_missing()
     try:
         try:
             app()
         finally:
             sys.stdout.flush()
     except OSError as problem:
-        # Nothing more can be written there, and the exit must not complain about it again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        leave_pipe()
         if not isinstance(problem, BrokenPipeError):
             print(f"twinlog: {problem}; check the files named and where the output goes", file=sys.stderr)
         sys.exit(1)

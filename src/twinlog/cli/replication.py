@@ -13,10 +13,11 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from twinlog.cli.admin.report import Report, plain, show
-from twinlog.cli.connecting import DEFAULT_NAME_SERVER, Failures, leave_pipe
+from twinlog.cli.connecting import DEFAULT_NAME_SERVER, Failures
 from twinlog.cli.rejoin import rejoin
 from twinlog.cli.replication_facts import Group, gather_groups
 from twinlog.cli.replication_report import CatchUp, Progress, report_of
+from twinlog.cli.streams import leave_pipe
 from twinlog.client import Admin, ClientError, ClientOptions, Credentials
 from twinlog.telemetry.log import setup_logging
 

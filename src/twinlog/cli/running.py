@@ -12,6 +12,7 @@ from typing import Annotated, NoReturn, Protocol, TypeVar
 
 import typer
 
+from twinlog.cli.streams import leave_pipe
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.properties import format_properties
 from twinlog.telemetry.log import LEVELS, get_logger, setup_logging
@@ -129,5 +130,9 @@ async def run_until_signal(service: Service) -> None:
 
 
 def ready(line: str) -> None:
-    """Tell standard output, once, that the service can be used."""
-    print(line, flush=True)
+    """Tell standard output, once, that the service can be used; nobody has to listen."""
+    try:
+        print(line, flush=True)
+    except OSError as error:
+        log.warning("standard output takes nothing", line=line, error=str(error))
+        leave_pipe()

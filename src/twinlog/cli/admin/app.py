@@ -10,7 +10,8 @@ from importlib import import_module
 
 from twinlog.cli.admin.command import COMMANDS, AdminCommand
 from twinlog.cli.admin.report import show
-from twinlog.cli.connecting import Failures, Parser, add_connection_options, client_options, leave_pipe, words_app
+from twinlog.cli.connecting import Failures, Parser, add_connection_options, client_options, words_app
+from twinlog.cli.streams import leave_pipe
 from twinlog.client import Admin
 from twinlog.telemetry.log import setup_logging
 
