@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -56,11 +57,24 @@ def log_bytes(store: MessageStore, begin: int, end: int) -> bytes:
     return b"".join(parts)
 
 
+def port_above_silence() -> tuple[int, socket.socket]:
+    """A port to listen on, and what keeps the one below it free: a replica asks there, and nobody may answer."""
+    while True:
+        below = socket.socket()
+        below.bind(("127.0.0.1", 0))  # without `listen`, who connects is refused
+        port = below.getsockname()[1] + 1
+        with socket.socket() as probe, contextlib.suppress(OSError, OverflowError):
+            probe.bind(("127.0.0.1", port))
+            return port, below
+        below.close()
+
+
 class Pair:
     """A master store with its service, and a replica store with its."""
 
     def __init__(self, tmp_path: Path, **settings) -> None:
-        self.settings = ReplicationSettings(listen_port=0, heartbeat_ms=200, **settings)
+        port, self._below = port_above_silence()
+        self.settings = ReplicationSettings(listen_port=port, heartbeat_ms=200, **settings)
         self.master = open_store(tmp_path / "master", "ASYNC_MASTER")
         self.replica = open_store(tmp_path / "replica", "SLAVE")
         self.acked = 0
@@ -101,6 +115,7 @@ class Pair:
         await asyncio.gather(*self.tasks, return_exceptions=True)
         with contextlib.suppress(AttributeError):
             await self.pool.close()
+        self._below.close()
         self.master.close()
         self.replica.close()
 
