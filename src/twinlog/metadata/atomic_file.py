@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from twinlog.metadata.errors import BrokenFile
+from twinlog.settings.durable_names import sync_directory
 from twinlog.wire.errors import WireError
 
 T = TypeVar("T")
@@ -56,7 +57,7 @@ class AtomicFile:
         elif self.path.exists() and self.path.stat().st_size:
             self._keep_backup()
         os.replace(temporary, self.path)
-        _sync_directory(self.path.parent)
+        sync_directory(self.path.parent)
 
     def _keep_backup(self) -> None:
         """Give the old content its second name before the first one moves on: both stay readable throughout."""
@@ -92,11 +93,3 @@ def _read(path: Path, parse: Callable[[bytes], T]) -> tuple[T | None, str | None
         return parse(data), None
     except (WireError, ValueError, RecursionError) as error:
         return None, f"{type(error).__name__}: {error}"
-
-
-def _sync_directory(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -14,6 +14,7 @@ import pathlib
 import msgspec
 
 from twinlog.nameserver.errors import NameServerError
+from twinlog.settings.durable_names import sync_directory
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import Body
 from twinlog.wire.errors import BodyError
@@ -99,8 +100,4 @@ def replace_file(path: pathlib.Path, data: bytes) -> None:
         os.link(path, spare)
         os.replace(spare, path.with_name(path.name + ".bak"))
     os.replace(temporary, path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_directory(path.parent)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from twinlog.settings.broker_conf import read_text
+from twinlog.settings.durable_names import sync_directory
 from twinlog.settings.properties import replace_values
 
 
@@ -35,7 +36,7 @@ def rewrite_file(path: str | os.PathLike[str], changed: Mapping[str, str], *, mi
     if before is not None:
         _keep(target)
     os.replace(temporary, target)
-    _sync(target.parent)
+    sync_directory(target.parent)
 
 
 def _keep(target: Path) -> None:
@@ -44,11 +45,3 @@ def _keep(target: Path) -> None:
     with contextlib.suppress(OSError):  # a file system without hard links keeps no copy
         os.link(target, spare)
         os.replace(spare, target.with_name(f"{target.name}.bak"))
-
-
-def _sync(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

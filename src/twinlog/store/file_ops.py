@@ -14,6 +14,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from twinlog.settings.durable_names import sync_directory
+
 _PARTS_MAX = 512  # Linux takes 1024 at a time
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -67,11 +69,7 @@ class FileOps:
 
     def flush_directory(self, path: Path) -> None:
         """Make created and removed names in `path` durable."""
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync_directory(path)
 
     def remove(self, path: Path) -> None:
         """Remove one file; one that is gone already is fine."""

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from twinlog.settings.durable_names import sync_directory
 from twinlog.spark.errors import SparkSourceError, nearest
 from twinlog.spark.schema import MESSAGE_COLUMNS, Columns
 
@@ -201,11 +202,7 @@ def save_json(path: Path, data: Any) -> None:
         out.flush()
         os.fsync(out.fileno())
     os.replace(temporary, path)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    sync_directory(path.parent)
 
 
 def _load(path: Path) -> dict[str, Any] | None:

@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from twinlog.settings.durable_names import sync_directory
 from twinlog.spark.errors import SparkSourceError
 from twinlog.spark.jobs.archive_files import exchange
 from twinlog.spark.jobs.archive_layout import BadArchive
@@ -223,7 +224,7 @@ class AppendedTable:
                 out.flush()
                 os.fsync(out.fileno())
             os.replace(temporary, self.path / f"{name}.parquet")
-            _sync_directory(self.path)
+            sync_directory(self.path)
         except OSError as error:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
@@ -241,7 +242,7 @@ class AppendedTable:
         AppendedTable(aside, self._schema)._write(whole, _new_name())
         try:
             exchange(aside, self.path)
-            _sync_directory(self.path.parent)
+            sync_directory(self.path.parent)
         except BadArchive as error:
             log.warning(
                 "the files of a history table are not joined", table=str(self.path), files=len(files), why=error
@@ -250,14 +251,6 @@ class AppendedTable:
 
     def _files(self) -> list[str]:
         return sorted(str(one) for one in self.path.glob("[!._]*.parquet"))
-
-
-def _sync_directory(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _new_name() -> str:
