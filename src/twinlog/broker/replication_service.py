@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from twinlog.broker.ack_desk import Demand
 from twinlog.broker.conf_service import write_settings
-from twinlog.broker.member_group import MemberGroup
+from twinlog.broker.member_group_service import MemberGroup
 from twinlog.net.attention import Attention
 from twinlog.replication.acks import replicas_needed
 from twinlog.replication.errors import IdentityTaken, ReplicationError

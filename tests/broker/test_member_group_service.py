@@ -9,7 +9,7 @@ import socket
 import pytest
 from tests.broker.contexts import open_context
 
-from twinlog.broker.member_group import MemberGroup
+from twinlog.broker.member_group_service import MemberGroup
 from twinlog.net.pool import ConnectionPool
 from twinlog.net.server import Server
 from twinlog.wire.bodies import (
