@@ -16,8 +16,8 @@ from twinlog.client.errors import BrokerRefused, NoNameServer, NoRoute
 from twinlog.client.pulling import PULL_CODES, pull_header, subscription_of
 from twinlog.client.routes import TopicRoute, read_route
 from twinlog.net.errors import NetError
-from twinlog.spark.errors import CannotRead
-from twinlog.spark.offsets import Offsets, where
+from twinlog.spark.errors import CannotRead, OffsetsNotKept
+from twinlog.spark.offsets import Offsets, commit_waves, where
 from twinlog.spark.options import ClusterOptions
 from twinlog.spark.remoting import Answer, connection_to, forget_connection
 from twinlog.wire.bodies import ClusterInfo, MessageQueue, TopicList, TopicRouteData, decode_body
@@ -144,7 +144,7 @@ class Cluster:
         return self._offsets(queues, request, (ResponseCode.QUERY_NOT_FOUND,))
 
     def commit(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Note the next offset of each queue for the group."""
+        """Note the next offset of each queue for the group, and read it back; OffsetsNotKept names what is lost."""
 
         def request(queue: MessageQueue) -> Command:
             header = UpdateOffsetHeader(
@@ -152,7 +152,12 @@ class Cluster:
             )
             return Command(RequestCode.UPDATE_CONSUMER_OFFSET, fields=encode_fields(header))
 
-        self._ask_brokers(offsets, request)
+        for wave in commit_waves(offsets):
+            self._ask_brokers(wave, request)
+        found = self.committed(group, offsets)
+        for queue, wanted in sorted(offsets.items()):
+            if found.get(queue) != wanted:
+                raise OffsetsNotKept(group, where(queue), wanted, found.get(queue))
 
     def _offsets(
         self, queues: Iterable[MessageQueue], request: Callable[[MessageQueue], Command], absent: tuple[int, ...] = ()

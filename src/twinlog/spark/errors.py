@@ -30,6 +30,15 @@ class CannotRead(SparkSourceError):
     """A broker that does not deliver what it was asked for."""
 
 
+class OffsetsNotKept(SparkSourceError):
+    """A broker acknowledged an offset of a group, and does not hold it."""
+
+    def __init__(self, group: str, place: str, wanted: int, found: int | None) -> None:
+        has = "none" if found is None else str(found)
+        hint = "stop the group's consumers if some run, then run it again"
+        super().__init__(f"group {group}, {place}: its offset was set to {wanted}, the broker has {has}: {hint}")
+
+
 class BadRecord(SparkSourceError):
     """A record that is torn, corrupt, or whose body does not inflate."""
 

@@ -47,6 +47,23 @@ def decode_offsets(offsets: Mapping[str, int]) -> Offsets:
     return dict(sorted(found.items()))
 
 
+def commit_waves(offsets: Mapping[MessageQueue, int]) -> list[Offsets]:
+    """`offsets` of one group as parts to commit one after the other; each part may travel at once.
+
+    Java: the first commit for a topic and group makes their map, without a lock. Of two first commits at the same
+    time one replaces the other's map, and both are acknowledged. So one queue of each topic and broker goes first.
+    """
+    first: dict[tuple[str, str], MessageQueue] = {}
+    for queue in sorted(offsets):
+        first.setdefault((queue.broker_name, queue.topic), queue)
+    leading = set(first.values())
+    waves = [
+        {q: at for q, at in offsets.items() if q in leading},
+        {q: at for q, at in offsets.items() if q not in leading},
+    ]
+    return [wave for wave in waves if wave]
+
+
 def parse_queue_numbers(option: str, text: str, *, low: int) -> Offsets:
     """A number for each queue, none below `low`."""
     found: Offsets = {}

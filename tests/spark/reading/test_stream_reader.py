@@ -8,8 +8,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 from tests.spark.topics import bodies_of, numbers
 
 from twinlog.client import NoRoute
+from twinlog.client.errors import BrokerRefused
 from twinlog.client.sync import Admin, PullConsumer
 from twinlog.spark.errors import BadOption, DataLoss, SparkSourceError
+from twinlog.wire.codes import RequestCode, ResponseCode
 
 ALL = ReadAllAvailable()
 
@@ -272,6 +274,19 @@ def test_the_group_is_told_the_next_offset(make_topic):
         assert consumer.committed(topic.queue()) == 0
         stream.latestOffset(end, ALL)  # the trigger after the batch, idle or not
         assert consumer.committed(topic.queue()) == 7
+
+
+def test_a_group_that_does_not_exist_is_an_error_at_the_start(make_topic, monkeypatch):
+    topic = make_topic(queues=1)
+    stream = topic.stream(startingOffsets="earliest", consumerGroup="spark-nobody", commitOffsetsToGroup="true")
+    start = stream.initialOffset()
+
+    def refuse(*_):
+        raise BrokerRefused(RequestCode.UPDATE_CONSUMER_OFFSET, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "no", "b:1")
+
+    monkeypatch.setattr("twinlog.spark.cluster.Cluster.commit", refuse)
+    with pytest.raises(BadOption, match=r"commitOffsetsToGroup: .*create it with `twinlog admin updateSubGroup`"):
+        stream.latestOffset(start, ALL)
 
 
 def test_a_group_that_cannot_be_told_does_not_stop_the_query(make_topic, monkeypatch, caplog):

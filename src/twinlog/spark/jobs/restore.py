@@ -27,7 +27,7 @@ from twinlog.spark.jobs.archive import IN_A_QUEUE, read_archive
 from twinlog.spark.jobs.archive_files import exchange
 from twinlog.spark.jobs.archive_layout import BadArchive
 from twinlog.spark.jobs.progress import Progress, Report, quiet, task_progress
-from twinlog.spark.jobs.restore_groups import GroupPlace, committed_offsets, place_groups
+from twinlog.spark.jobs.restore_groups import Committed, GroupPlace, committed_offsets, make_groups, place_groups
 from twinlog.spark.jobs.restore_plan import (
     ORIGIN,
     CannotRestore,
@@ -100,7 +100,11 @@ def restore(spark: SparkSession, job: RestoreJob, report: Report = quiet) -> Res
     report(Progress("counting what is to be restored"))
     counts, wanted = _count(source, job)
     targets = _make_topics(job, cluster, counts)
-    stood = committed_offsets(spark, job, targets) if job.groups else {}  # a wrong name is told before hours of sending
+    stood: Committed = {}
+    if job.groups:  # a wrong name, or a group that cannot be made, is an error before hours of sending
+        stood = committed_offsets(spark, job, targets)
+        with admin_of(cluster) as admin:
+            make_groups(admin, Cluster(cluster), job.groups, {targets[queue] for _, queue in stood})
     with task_progress(spark, "sending", report):
         sent = _send(source, job, targets)
     queues = tuple(
@@ -112,7 +116,7 @@ def restore(spark: SparkSession, job: RestoreJob, report: Report = quiet) -> Res
     groups: tuple[GroupPlace, ...] = ()
     if job.groups:
         report(Progress("placing groups"))
-        groups = place_groups(spark, job, stood)
+        groups = place_groups(spark, job, Cluster(cluster), stood)
     return RestoreSummary(queues, str(Path(job.map_path).absolute()), rows, copies, groups)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twinlog.client.errors import ClientError
+from twinlog.client.sync import Admin
 from twinlog.net.errors import NetError
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.errors import BadOption
@@ -36,20 +37,23 @@ class GroupPlace:
     new_offset: int
 
 
-def place_groups(spark: SparkSession, job: RestoreJob, committed: Committed) -> tuple[GroupPlace, ...]:
-    """Commit the offsets of the job's groups at the target, by the map that was just written."""
-    from twinlog.spark.jobs.restore import admin_of, target_cluster
+def make_groups(admin: Admin, masters: Cluster, groups: Iterable[str], queues: Iterable[MessageQueue]) -> None:
+    """Create the groups on the masters of `queues` that do not have them: a broker may refuse offsets of others."""
+    for address in sorted({masters.address_of(queue) for queue in queues}):
+        present = admin.groups(address).subscription_group_table
+        for group in groups:
+            if group not in present:
+                admin.save_group(address, SubscriptionGroupConfig(group_name=group))
 
-    cluster = target_cluster(job)
+
+def place_groups(
+    spark: SparkSession, job: RestoreJob, masters: Cluster, committed: Committed
+) -> tuple[GroupPlace, ...]:
+    """Commit the offsets of the job's groups at the target, by the map that was just written, and read them back."""
     places = new_places(spark, job, committed)
-    masters = Cluster(cluster)
-    with admin_of(cluster) as admin:
-        for group in job.groups:
-            mine = [place for place in places if place.group == group]
-            for address in sorted({masters.address_of(place.target) for place in mine}):
-                if group not in admin.groups(address).subscription_group_table:
-                    admin.save_group(address, SubscriptionGroupConfig(group_name=group))
-            offsets: Offsets = {place.target: place.new_offset for place in mine}
+    for group in job.groups:
+        offsets: Offsets = {place.target: place.new_offset for place in places if place.group == group}
+        if offsets:
             masters.commit(group, offsets)
     return places
 

@@ -19,10 +19,10 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from twinlog.client.errors import ClientError
+from twinlog.client.errors import BrokerRefused, ClientError
 from twinlog.net.errors import NetError
 from twinlog.spark.cluster import Cluster
-from twinlog.spark.errors import SparkSourceError
+from twinlog.spark.errors import BadOption, SparkSourceError
 from twinlog.spark.offsets import Offsets, decode_offsets, encode_offsets, where
 from twinlog.spark.options import Place, ReadOptions
 from twinlog.spark.reading.fetch import read_queue, tell_loss
@@ -31,6 +31,7 @@ from twinlog.spark.reading.plan import cap_offsets, plan_ranges, rows_between, s
 from twinlog.spark.reading.positions import find_queues, find_queues_that_remain, starting_offsets
 from twinlog.spark.schema import Columns
 from twinlog.telemetry.log import get_logger
+from twinlog.wire.codes import ResponseCode
 
 log = get_logger(__name__)
 
@@ -166,6 +167,9 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             Cluster(self._options.cluster).commit(group, changed)
         except (NetError, ClientError, SparkSourceError) as error:
+            is_unknown = isinstance(error, BrokerRefused) and error.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+            if is_unknown and not self._published:  # at the start it is a wrong option, and nobody would see a warning
+                raise BadOption(f"commitOffsetsToGroup: {error}") from error
             log.warning("a group's offsets were not published", group=group, error=str(error))
         else:
             self._published.update(changed)
