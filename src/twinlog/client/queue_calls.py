@@ -1,5 +1,7 @@
 """Questions about one queue: its offsets, a group's place in it, its messages."""
 
+import asyncio
+
 from twinlog.client.answers import number
 from twinlog.client.errors import NoRoute
 from twinlog.client.pulling import PULL_CODES, PullResult, pull_header, read_pull_answer
@@ -18,6 +20,8 @@ class QueueCalls:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._suggested: dict[MessageQueue, int] = {}  # broker id to pull from, as the last answer said
+        self._begun: set[tuple[str, str, str]] = set()  # group, topic, broker with an acknowledged commit
+        self._first_commits: dict[tuple[str, str, str], asyncio.Lock] = {}
 
     async def address_of(self, queue: MessageQueue, broker_id: int = 0) -> str:
         route = await self._session.route(queue.topic)
@@ -103,11 +107,21 @@ class QueueCalls:
         return _offset(answer) if answer.code == ResponseCode.SUCCESS else None
 
     async def commit(self, group: str, queue: MessageQueue, offset: int) -> None:
-        """Note that the group has consumed everything before `offset`; returns once the broker has it."""
+        """Note that the group has consumed everything before `offset`; returns once the broker has it.
+
+        Java: the first commit for a topic and group makes their map, without a lock, so that two first commits at the
+        same time may lose one. Until one is acknowledged, those of a topic and broker follow one another.
+        """
         header = UpdateOffsetHeader(
             consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
         )
-        await self._session.ask(await self.address_of(queue), RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        key = (group, queue.topic, queue.broker_name)
+        if key in self._begun:
+            await self._session.ask(await self.address_of(queue), RequestCode.UPDATE_CONSUMER_OFFSET, header)
+            return
+        async with self._first_commits.setdefault(key, asyncio.Lock()):
+            await self._session.ask(await self.address_of(queue), RequestCode.UPDATE_CONSUMER_OFFSET, header)
+            self._begun.add(key)
 
     async def _ask(self, queue: MessageQueue, code: int) -> Command:
         header = QueueHeader(topic=queue.topic, queue_id=queue.queue_id)
