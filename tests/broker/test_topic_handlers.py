@@ -64,7 +64,7 @@ def test_creating_the_same_topic_again_is_no_change(ctx, handlers):
     assert announced == []
 
 
-def test_queue_counts_and_permissions_are_taken_as_they_come(ctx, handlers):
+def test_a_topic_may_have_no_queues_to_read_and_a_permission_of_5_x(ctx, handlers):
     assert create(handlers, readQueueNums="0", perm="9")[0] == 0
     assert ctx.topics.get("NEW").perm == 9
 

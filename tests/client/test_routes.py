@@ -1,3 +1,6 @@
+import pytest
+
+from twinlog.client.errors import BadRoute
 from twinlog.client.routes import borrowed_route, read_route
 from twinlog.wire.bodies import BrokerData, MessageQueue, QueueData, TopicRouteData
 
@@ -45,3 +48,12 @@ def test_a_new_topic_borrows_the_default_route_with_fewer_queues():
     route = borrowed_route("New", route_data(perm=7), 2)
     assert route.is_default
     assert [(q.topic, q.queue_id) for q in route.writable] == [("New", 0), ("New", 1)]
+
+
+@pytest.mark.parametrize("order", [None, "broker-a:99999999999999999999999"])
+def test_a_route_with_more_queues_than_a_client_can_hold_is_an_error_that_names_them(order):
+    route = route_data(order=order)
+    if order is None:
+        route.queue_datas[0].read_queue_nums = 2**31 - 1
+    with pytest.raises(BadRoute, match=r"route of topic 'T' names \d+ queues of '.*': a client takes at most 65536"):
+        read_route("T", route)

@@ -155,6 +155,7 @@ OWN_SETTINGS = {
     "haCopyWholeHistory": "a new replica may copy all segments, not only the newest",
     "haBusyWaitMicros": "a pair in SYNC does not sleep between messages that follow one another closely",
     "haReseedAllowed": "a replica with a foreign log may start again from nothing",
+    "maxTopicQueueNums": "Java takes any number of queues, and its clients run out of memory over them",
     "slaveMetadataPush": "metadata travels when it changes",
     "slaveMetadataSyncFirstDelay": "in Java a constant",
     "slaveMetadataSyncInterval": "in Java a constant",

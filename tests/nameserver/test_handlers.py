@@ -180,6 +180,27 @@ class TestRegistration:
             assert desk.notices == [MinBrokerIdNotice(1, "r:1", "127.0.0.1:19911", None, ("r:1",))][:count]
 
 
+class TestQueueCounts:
+    """A route with 2^31 queues ends every client that asks for it, so nobody gets one."""
+
+    @pytest.mark.parametrize("queues", [-1, 65_537, 2**31 - 1])
+    def test_a_topic_that_no_client_can_hold_gets_no_route_and_its_neighbours_do(self, desk, queues):
+        topics = {"BIG": {"readQueueNums": queues, "writeQueueNums": 4}, "T": {"readQueueNums": 4}}
+        wrapper = {"topicConfigTable": topics, "dataVersion": {"counter": 1, "timestamp": 1, "stateVersion": 0}}
+        body = json.dumps({"topicConfigSerializeWrapper": wrapper, "filterServerList": []}).encode()
+        assert desk.ask(REGISTER, MASTER, body).code == 0
+        assert desk.ask(ROUTE, {"topic": "BIG"}).code == ResponseCode.TOPIC_NOT_EXIST
+        assert desk.ask(ROUTE, {"topic": "T"}).code == 0
+        assert desk.handlers.limits.refused == {"maxTopicQueueNums": 1}
+
+    def test_an_operator_cannot_register_such_a_topic_either(self, desk):
+        queues = [{"brokerName": "broker-a", "readQueueNums": 2**31 - 1, "writeQueueNums": 4, "perm": 6}]
+        body = json.dumps({"queueDatas": queues, "brokerDatas": []}).encode()
+        answer = desk.ask(RequestCode.REGISTER_TOPIC_IN_NAMESRV, {"topic": "BIG"}, body)
+        assert answer.code == ResponseCode.INVALID_PARAMETER
+        assert "topic BIG with 2147483647 read and 4 write queues: maxTopicQueueNums is 65536" in answer.remark
+
+
 class TestKeepAlive:
     def test_a_data_version_is_compared_and_the_broker_refreshed(self, with_master):
         with_master.now_ms += 5

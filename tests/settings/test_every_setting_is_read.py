@@ -13,6 +13,7 @@ SOURCE = pathlib.Path(twinlog.__file__).parent
 # Keys that Java does not have. Everything else must be spelled as Java spells it.
 OWN_KEYS = {
     "metricsPort",
+    "maxTopicQueueNums",
     "haCopyWholeHistory",
     "haReseedAllowed",
     "haBusyWaitMicros",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from twinlog.broker.topic_limits import Turns, check_walk, is_walkable
 from twinlog.wire.bodies import ConsumeStats, MessageQueue, OffsetWrapper, TopicOffset, TopicStats
 
 if TYPE_CHECKING:
@@ -14,26 +15,46 @@ if TYPE_CHECKING:
 LONG_MAX = (1 << 63) - 1
 
 
-def topic_stats(ctx: BrokerContext, config: TopicConfig) -> TopicStats:
+async def topic_stats(ctx: BrokerContext, config: TopicConfig) -> TopicStats:
     """Bounds and last write of every queue of a topic."""
     topic, table = config.topic_name, {}
-    for queue_id in range(max(config.read_queue_nums, config.write_queue_nums)):
-        low, high = max(ctx.store.min_offset(topic, queue_id), 0), ctx.store.max_offset(topic, queue_id)
-        written_ms = ctx.store.store_time_of(topic, queue_id, high - 1) if high > 0 else 0
-        table[queue_of(ctx, topic, queue_id)] = TopicOffset(
-            min_offset=low, max_offset=high, last_update_timestamp=max(written_ms, 0)
-        )
+    count = max(config.read_queue_nums, config.write_queue_nums)
+    check_walk(topic, count)
+    async for part in Turns().slices(count):
+        for queue_id in part:
+            low, high = max(ctx.store.min_offset(topic, queue_id), 0), ctx.store.max_offset(topic, queue_id)
+            written_ms = ctx.store.store_time_of(topic, queue_id, high - 1) if high > 0 else 0
+            table[queue_of(ctx, topic, queue_id)] = TopicOffset(
+                min_offset=low, max_offset=high, last_update_timestamp=max(written_ms, 0)
+            )
     return TopicStats(offset_table=table, topic_put_tps=ctx.stats.put_tps(topic, ctx.clock_ms()))
 
 
-def consume_stats(ctx: BrokerContext, group: str, topics: list[str]) -> ConsumeStats:
+async def consume_stats(ctx: BrokerContext, group: str, topics: list[str]) -> ConsumeStats:
     """Where a group stands in these topics; those it does not subscribe to just now are left out while it is online."""
-    stats = ConsumeStats(offset_table={})
+    stats, turns = ConsumeStats(offset_table={}), Turns()
     for config in consumed_topics(ctx, group, topics):
-        one = topic_consume_stats(ctx, group, config)
+        check_walk(config.topic_name, config.read_queue_nums)
+        one = await topic_consume_stats(ctx, group, config, turns)
         stats.offset_table.update(one.offset_table)
         stats.consume_tps += one.consume_tps
     return stats
+
+
+async def all_consume_stats(ctx: BrokerContext, *, orderly_only: bool) -> dict[str, list[ConsumeStats]]:
+    """Where every group stands in every topic it has offsets of; topics with too many queues are left out."""
+    turns, found = Turns(), {}
+    for group, topics in sorted(ctx.offsets.topics_by_group().items()):
+        if group not in ctx.groups:
+            continue
+        stats = [
+            await topic_consume_stats(ctx, group, config, turns)
+            for config in list(consumed_topics(ctx, group, sorted(topics)))
+            if (config.order or not orderly_only) and is_walkable(config.read_queue_nums)
+        ]
+        if stats:
+            found[group] = stats
+    return found
 
 
 def consumed_topics(ctx: BrokerContext, group: str, topics: list[str]) -> Iterator[TopicConfig]:
@@ -45,19 +66,20 @@ def consumed_topics(ctx: BrokerContext, group: str, topics: list[str]) -> Iterat
         yield config
 
 
-def topic_consume_stats(ctx: BrokerContext, group: str, config: TopicConfig) -> ConsumeStats:
+async def topic_consume_stats(ctx: BrokerContext, group: str, config: TopicConfig, turns: Turns) -> ConsumeStats:
     """Where a group stands in one topic."""
     topic, table = config.topic_name, {}
-    for queue_id in range(config.read_queue_nums):
-        consumed = max(ctx.offsets.get(group, topic, queue_id) or 0, 0)
-        pulled = ctx.offsets.pull_offset(group, topic, queue_id) or 0
-        seen_ms = ctx.store.store_time_of(topic, queue_id, consumed - 1) if consumed > 0 else 0
-        table[queue_of(ctx, topic, queue_id)] = OffsetWrapper(
-            broker_offset=ctx.store.max_offset(topic, queue_id),
-            consumer_offset=consumed,
-            pull_offset=max(pulled, consumed),
-            last_timestamp=max(seen_ms, 0),
-        )
+    async for part in turns.slices(config.read_queue_nums):
+        for queue_id in part:
+            consumed = max(ctx.offsets.get(group, topic, queue_id) or 0, 0)
+            pulled = ctx.offsets.pull_offset(group, topic, queue_id) or 0
+            seen_ms = ctx.store.store_time_of(topic, queue_id, consumed - 1) if consumed > 0 else 0
+            table[queue_of(ctx, topic, queue_id)] = OffsetWrapper(
+                broker_offset=ctx.store.max_offset(topic, queue_id),
+                consumer_offset=consumed,
+                pull_offset=max(pulled, consumed),
+                last_timestamp=max(seen_ms, 0),
+            )
     return ConsumeStats(offset_table=table, consume_tps=ctx.stats.get_tps(topic, group, ctx.clock_ms()))
 
 

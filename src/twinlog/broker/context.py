@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from twinlog.broker.names import group_name_problem
+from twinlog.net.limits import Limits
+from twinlog.settings.broker import TOPIC_QUEUES_MAX
 from twinlog.store.append import Appended, Draft
 from twinlog.wire.bodies import SubscriptionGroupConfig, TopicConfig
 from twinlog.wire.message_id import UniqueIds
@@ -63,6 +65,7 @@ class BrokerContext:
     acks: AckDesk
     stats: BrokerStats
     consumer_filters: ConsumerFilters
+    limits: Limits = field(default_factory=Limits)
     clock_ms: Callable[[], int] = _wall_clock_ms
     started_ms: int = 0
     unique_ids: UniqueIds = field(default_factory=UniqueIds)
@@ -151,6 +154,7 @@ class BrokerContext:
         """The topic's configuration; created with these values, saved and announced when there was none."""
         config = self.topics.get(name)
         if config is None:
+            queues = max(0, min(queues, TOPIC_QUEUES_MAX))
             config = TopicConfig(
                 topic_name=name,
                 read_queue_nums=queues,

@@ -6,6 +6,7 @@ import msgspec
 
 from twinlog.broker.context import BrokerContext
 from twinlog.broker.names import group_name_problem
+from twinlog.broker.topic_limits import check_queues
 from twinlog.metadata.attributes import GROUP_ATTRIBUTES, alter_attributes
 from twinlog.metadata.errors import AttributeRejected
 from twinlog.net.connection import Handler, Request
@@ -57,6 +58,8 @@ class GroupHandlers:
         problem = group_name_problem(config.group_name)
         if problem is not None:
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, problem)
+        queues = config.retry_queue_nums
+        check_queues(self._ctx, f"group {config.group_name} with {queues} retry queues", queues)
         known = self._ctx.groups.get(config.group_name)
         try:
             current = known.attributes if known is not None else None

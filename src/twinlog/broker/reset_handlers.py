@@ -6,6 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING, cast
 
 from twinlog.broker.consume_stats import queue_of
+from twinlog.broker.topic_limits import check_walk
 from twinlog.net.connection import Connection
 from twinlog.net.errors import NetError, RequestRefused
 from twinlog.telemetry.log import get_logger
@@ -64,6 +65,7 @@ class ResetHandlers:
     def _targets(self, header: ResetOffsetHeader, config: TopicConfig) -> dict[int, int]:
         topic, timestamp = config.topic_name, -1 if header.timestamp is None else header.timestamp
         if header.queue_id < 0:
+            check_walk(topic, config.read_queue_nums)
             return {queue_id: self._at_time(topic, queue_id, timestamp) for queue_id in range(config.read_queue_nums)}
         if header.offset is None or header.offset == -1:
             return {header.queue_id: self._at_time(topic, header.queue_id, timestamp)}
@@ -89,6 +91,7 @@ class ResetHandlers:
         if config is None:
             remark = f"[reset-offset] reset offset failed, no topic in this broker. topic={topic}"
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
+        check_walk(topic, config.write_queue_nums)
         timestamp = -1 if header.timestamp is None else header.timestamp
         table: dict[MessageQueue, int] = {}
         for queue_id in range(config.write_queue_nums):

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from twinlog.broker.consume_stats import (
+    all_consume_stats,
     consume_stats,
-    consumed_topics,
     correction_offsets,
     inflight,
     lag,
     queue_of,
-    topic_consume_stats,
     topic_stats,
 )
+from twinlog.broker.topic_limits import Turns, check_walk
 from twinlog.net.errors import RequestRefused
 from twinlog.wire.bodies import GroupList, TopicList, encode_body
 from twinlog.wire.codes import RequestCode, ResponseCode
@@ -55,11 +55,11 @@ class StatsHandlers:
     def __init__(self, ctx: BrokerContext) -> None:
         self._ctx = ctx
 
-    def topic(self, request: Request) -> Command:
+    async def topic(self, request: Request) -> Command:
         config = self._known_topic(decode_fields(TopicHeader, request.fields).topic)
-        return request.reply(body=encode_body(topic_stats(self._ctx, config)))
+        return request.reply(body=encode_body(await topic_stats(self._ctx, config)))
 
-    def consume(self, request: Request) -> Command:
+    async def consume(self, request: Request) -> Command:
         header = decode_fields(ConsumerGroupHeader, request.fields)
         group = header.consumer_group or ""
         if header.topic:
@@ -68,24 +68,18 @@ class StatsHandlers:
             topics = [topic for topic in header.topic_list.split(";") if topic]
         else:
             topics = sorted(self._ctx.offsets.topics_of(group))
-        return request.reply(body=encode_body(consume_stats(self._ctx, group, topics)))
+        return request.reply(body=encode_body(await consume_stats(self._ctx, group, topics)))
 
-    def consume_all(self, request: Request) -> Command:
+    async def consume_all(self, request: Request) -> Command:
         ctx = self._ctx
         orderly_only = (request.fields or {}).get("isOrder", "").lower() == "true"
-        rows, total, flying = [], 0, 0
-        for group in ctx.groups.sorted_names():
-            topics = consumed_topics(ctx, group, sorted(ctx.offsets.topics_of(group)))
-            stats = [topic_consume_stats(ctx, group, one) for one in topics if one.order or not orderly_only]
-            if stats:
-                rows.append({group: stats})
-                total += sum(map(lag, stats))
-                flying += sum(map(inflight, stats))
+        found = await all_consume_stats(ctx, orderly_only=orderly_only)
+        every = [one for stats in found.values() for one in stats]
         body = {
             "brokerAddr": ctx.settings.address,
-            "consumeStatsList": rows,
-            "totalDiff": total,
-            "totalInflightDiff": flying,
+            "consumeStatsList": [{group: stats} for group, stats in found.items()],
+            "totalDiff": sum(map(lag, every)),
+            "totalInflightDiff": sum(map(inflight, every)),
         }
         return request.reply(body=encode_body(body))
 
@@ -94,10 +88,13 @@ class StatsHandlers:
         groups = self._ctx.clients.groups_of_topic(topic) | self._ctx.offsets.groups_of(topic)
         return request.reply(body=encode_body(GroupList(group_list=sorted(groups))))
 
-    def time_span(self, request: Request) -> Command:
+    async def time_span(self, request: Request) -> Command:
         header = decode_fields(GroupHeader, request.fields)
         config = self._known_topic(header.topic)
-        spans = [self._span(header.group or "", config, queue_id) for queue_id in range(config.write_queue_nums)]
+        check_walk(config.topic_name, config.write_queue_nums)
+        spans: list[dict[str, object]] = []
+        async for part in Turns().slices(config.write_queue_nums):
+            spans += [self._span(header.group or "", config, queue_id) for queue_id in part]
         return request.reply(body=encode_body({"consumeTimeSpanSet": spans}))
 
     def _span(self, group: str, config: TopicConfig, queue_id: int) -> dict[str, object]:

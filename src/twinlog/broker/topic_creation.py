@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from twinlog.broker import names
+from twinlog.broker.topic_limits import check_queues
 from twinlog.wire.bodies import SubscriptionGroupConfig, TopicConfig
 
 if TYPE_CHECKING:
@@ -72,7 +73,8 @@ def _inherited(
         return None
     if template_name == names.AUTO_CREATE_TOPIC and not ctx.settings.topics_auto_created:
         return None
-    queues = max(0, min(queues, template.write_queue_nums))
+    check_queues(ctx, f"topic {topic} with defaultTopicQueueNums {queues}", min(queues, 0))
+    queues = max(0, min(queues, template.write_queue_nums, ctx.settings.topic_queues_max))
     return TopicConfig(
         topic_name=topic,
         read_queue_nums=queues,

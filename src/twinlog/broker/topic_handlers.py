@@ -9,6 +9,7 @@ import msgspec
 
 from twinlog.broker.context import BrokerContext
 from twinlog.broker.names import RETRY_PREFIX, is_system_topic, topic_name_problem
+from twinlog.broker.topic_limits import check_topic
 from twinlog.metadata.attributes import MESSAGE_TYPE, TOPIC_ATTRIBUTES, alter_attributes, parse_changes
 from twinlog.metadata.errors import AttributeRejected
 from twinlog.net.connection import Handler, Request
@@ -37,7 +38,7 @@ def handlers(ctx: BrokerContext) -> dict[int, Handler]:
 
 
 class TopicHandlers:
-    """Administration of the topic table. Queue counts and permissions are taken as they come, as in Java."""
+    """Administration of the topic table."""
 
     def __init__(self, ctx: BrokerContext) -> None:
         self._ctx = ctx
@@ -86,6 +87,8 @@ class TopicHandlers:
     async def _store(self, wanted: list[TopicConfig]) -> None:
         """Put topics whose attributes are still changes (`+key`), save, and tell the name servers."""
         ctx = self._ctx
+        for config in wanted:
+            check_topic(ctx, config)
         rows = {config.topic_name: self._with_attributes(config) for config in wanted}
         changed = [name for name, config in rows.items() if ctx.topics.get(name) != config]
         if ctx.topics.put_all(rows, ctx.clock_ms()):

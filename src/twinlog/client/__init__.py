@@ -11,6 +11,7 @@ from twinlog.client.admin import Admin
 from twinlog.client.errors import (
     BadArgument,
     BadMessage,
+    BadRoute,
     BrokerRefused,
     ClientClosed,
     ClientError,
@@ -39,6 +40,7 @@ __all__ = [
     "Admin",
     "BadArgument",
     "BadMessage",
+    "BadRoute",
     "BrokerRefused",
     "CacheLimits",
     "ClientClosed",

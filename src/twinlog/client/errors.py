@@ -44,6 +44,15 @@ class NoRoute(ClientError):
         self.topic = topic
 
 
+class BadRoute(ClientError):
+    """A route that no client can use."""
+
+    def __init__(self, topic: str, broker_name: str, queues: int, queues_max: int) -> None:
+        hint = f"a client takes at most {queues_max}; lower them with `twinlog admin updateTopic -t {topic}`"
+        super().__init__(f"the route of topic {topic!r} names {queues} queues of {broker_name!r}: {hint}")
+        self.topic = topic
+
+
 class NoNameServer(ClientError):
     """None of the configured name servers answers."""
 

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from twinlog.client.errors import BadRoute
+from twinlog.settings.broker import TOPIC_QUEUES_MAX
 from twinlog.wire.bodies import BrokerData, MessageQueue, TopicRouteData
 
 READ, WRITE = 4, 2
@@ -38,6 +40,7 @@ def read_route(topic: str, route: TopicRouteData) -> TopicRoute:
     brokers = {broker.broker_name: dict(broker.broker_addrs) for broker in route.broker_datas}
     writable, readable = [], []
     for queues in route.queue_datas:
+        _check_count(topic, queues.broker_name, max(queues.write_queue_nums, queues.read_queue_nums))
         # Producers need a master; consumers are content with any replica.
         if queues.perm & WRITE and MASTER_ID in brokers.get(queues.broker_name, {}):
             writable += [MessageQueue(topic, queues.broker_name, i) for i in range(queues.write_queue_nums)]
@@ -58,9 +61,15 @@ def ordered_queues(topic: str, order_topic_conf: str | None) -> list[MessageQueu
     queues = []
     for part in (order_topic_conf or "").split(";"):
         name, _, count = part.partition(":")
-        if name and count.isdigit():
+        if name and count.isascii() and count.isdigit():
+            _check_count(topic, name, int(count[:20]))
             queues += [MessageQueue(topic, name, i) for i in range(int(count))]
     return queues
+
+
+def _check_count(topic: str, broker_name: str, count: int) -> None:
+    if count > TOPIC_QUEUES_MAX:
+        raise BadRoute(topic, broker_name, count, TOPIC_QUEUES_MAX)
 
 
 def borrowed_route(topic: str, template: TopicRouteData, queues_max: int) -> TopicRoute:

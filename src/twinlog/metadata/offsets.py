@@ -86,6 +86,10 @@ class OffsetTable(SteppedTable):
     def topics_of(self, group: str) -> set[str]:
         return {key.partition("@")[0] for key in self._keys_of_group(group)}
 
+    def topics_by_group(self) -> dict[str, list[str]]:
+        """The topics of every group at once; asking group by group would walk the table for each."""
+        return _topics_by_group(self._rows)
+
     def groups_of(self, topic: str) -> set[str]:
         return {key.partition("@")[2] for key in self._keys_of_topic(topic)}
 
@@ -302,9 +306,13 @@ class OffsetTable(SteppedTable):
 
 def _encode_topics_by_group(rows: Iterable[str]) -> Iterator[bytes]:
     """A member Java derives from the keys and writes along; it reads nothing from it."""
+    yield from encode_rows(_topics_by_group(rows))
+
+
+def _topics_by_group(rows: Iterable[str]) -> dict[str, list[str]]:
     topics: dict[str, list[str]] = {}
     for key in rows:
         topic, _, group = key.partition("@")
         if group and "@" not in group:
             topics.setdefault(group, []).append(topic)
-    yield from encode_rows(topics)
+    return topics

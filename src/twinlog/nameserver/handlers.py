@@ -11,7 +11,7 @@ import msgspec
 
 from twinlog.nameserver.errors import RegistrationRefused
 from twinlog.nameserver.kv_config import ORDER_TOPICS, KvConfig
-from twinlog.nameserver.registration import RegistrationBody, body_crc32, decode_registration
+from twinlog.nameserver.registration import RegisteredTopic, RegistrationBody, body_crc32, decode_registration
 from twinlog.nameserver.route_body import encode_route
 from twinlog.nameserver.route_table import (
     Identity,
@@ -22,6 +22,7 @@ from twinlog.nameserver.route_table import (
 )
 from twinlog.net.connection import Handler, Request
 from twinlog.net.errors import RequestRefused
+from twinlog.net.limits import Limits
 from twinlog.settings.conf_file import rewrite_file
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.nameserver_conf import NameServerConf
@@ -33,6 +34,7 @@ from twinlog.wire.bodies import (
     BrokerMemberGroupBody,
     DataVersion,
     KVTable,
+    QueueData,
     TopicList,
     TopicRouteData,
     decode_body,
@@ -52,6 +54,7 @@ from twinlog.wire.headers import (
 )
 
 log = get_logger(__name__)
+QUEUES_KEY = "maxTopicQueueNums"
 _FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 
 
@@ -69,6 +72,7 @@ class NameServerHandlers:
         self.conf = conf
         self.table = RouteTable()
         self.kv = kv
+        self.limits = Limits()
         self._clock_ms = clock_ms
         self._notify = notify
         self._started_ms = clock_ms()
@@ -125,6 +129,7 @@ class NameServerHandlers:
             acting_master=header.enable_acting_master,
             zone=(request.fields or {}).get("__ZONE_NAME"),
             topics=None if is_known else wrapper.topic_config_table,
+            without_route=self._without_route(name, wrapper.topic_config_table),
             version=wrapper.data_version,
             mappings=wrapper.topic_queue_mapping_info_map or {},
             filter_servers=body.filter_server_list,
@@ -144,6 +149,17 @@ class NameServerHandlers:
         order_topics = self.kv.namespace(ORDER_TOPICS) if settings.order_topics_to_brokers else None
         table = encode_body(KVTable(table=order_topics)) if order_topics is not None else None
         return request.reply(fields=encode_fields(answer), body=table)
+
+    def _without_route(self, broker: str, topics: dict[str, RegisteredTopic]) -> frozenset[str]:
+        """The topics that have more queues than any client can hold."""
+        limit = self.conf.nameserver.topic_queues_max
+        found = [name for name, topic in topics.items() if not is_served(topic, limit)]
+        for name in found:
+            self.limits.count(QUEUES_KEY)
+            queues = max(topics[name].read_queue_nums, topics[name].write_queue_nums, key=abs)
+            problem = f"{queues} queues are not in 0 to {limit}, which is {QUEUES_KEY}"
+            log.warning("a topic gets no route", broker=broker, topic=name, error=problem)
+        return frozenset(found)
 
     def unregister_broker(self, request: Request) -> Command:
         header = decode_fields(BrokerIdentityHeader, request.fields)
@@ -239,7 +255,15 @@ class NameServerHandlers:
 
     def register_topic(self, request: Request) -> Command:
         topic = _required((request.fields or {}).get("topic"), "topic")
-        self.table.register_topic(topic, decode_body(TopicRouteData, request.body).queue_datas)
+        queues = decode_body(TopicRouteData, request.body).queue_datas
+        limit = self.conf.nameserver.topic_queues_max
+        for one in queues:
+            if not is_served(one, limit):
+                what = f"topic {topic} with {one.read_queue_nums} read and {one.write_queue_nums} write queues"
+                raise self.limits.refuse(
+                    ResponseCode.INVALID_PARAMETER, what, QUEUES_KEY, limit, "register 0 to as many"
+                )
+        self.table.register_topic(topic, queues)
         return request.reply()
 
     def delete_topic(self, request: Request) -> Command:
@@ -323,6 +347,11 @@ class NameServerHandlers:
             rewrite_file(path, changed, missing_ok=True)
         except (OSError, SettingsError) as error:
             raise _not_written(f"settings cannot be written to {path}: {error}") from error
+
+
+def is_served(topic: RegisteredTopic | QueueData, queues_max: int) -> bool:
+    """Whether clients can make a list of the topic's queues."""
+    return 0 <= topic.read_queue_nums <= queues_max and 0 <= topic.write_queue_nums <= queues_max
 
 
 def _not_written(problem: str) -> RequestRefused:

@@ -118,6 +118,7 @@ class NameServerService:
             "Open connections",
             lambda: len(self.server.connections) if self.server is not None else 0,
         )
+        self.handlers.limits.watch(metrics, "twinlog_namesrv_refused")
         requests = metrics.family("twinlog_namesrv_requests", "Requests by kind", ["request"])
 
         def counted(code: int, handler: Handler) -> Handler:

@@ -43,6 +43,7 @@ class Registration:
     topics: Mapping[str, RegisteredTopic] | None = field(default_factory=dict)
     version: DataVersion = field(default_factory=DataVersion)
     mappings: Mapping[str, Any] = field(default_factory=dict)
+    without_route: frozenset[str] = frozenset()  # of the topics: those that no client could hold
     filter_servers: list[str] | None = None
     connection: object = None
     digest: bytes = b""
@@ -179,7 +180,11 @@ class RouteTable:
         if complete and not said.mappings:
             for topic in [topic for topic, queues in self.topics.items() if name in queues and topic not in topics]:
                 self._remove(topic, (name,))
+        for topic in said.without_route:
+            self._remove(topic, (name,))
         for topic, config in topics.items():
+            if topic in said.without_route:
+                continue
             queues = self.topics.setdefault(topic, {})
             if changed or name not in queues:
                 queues[name] = QueueData(

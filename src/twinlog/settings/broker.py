@@ -9,6 +9,7 @@ from typing import Literal
 from twinlog.settings.addresses import check_addresses, local_address
 from twinlog.settings.conf import conf
 
+TOPIC_QUEUES_MAX = 65_536  # of one topic on one broker, whatever a file, a master or a name server says
 BrokerRole = Literal["ASYNC_MASTER", "SYNC_MASTER", "SLAVE"]
 
 
@@ -43,13 +44,16 @@ class BrokerSettings:
 
     # Topics and groups
     topics_auto_created: bool = conf("autoCreateTopicEnable", True, updatable=True)
-    default_topic_queues: int = conf("defaultTopicQueueNums", 8, minimum=1, maximum=65536)
+    default_topic_queues: int = conf("defaultTopicQueueNums", 8, minimum=1, maximum=TOPIC_QUEUES_MAX)
     groups_auto_created: bool = conf("autoCreateSubscriptionGroup", True, updatable=True)
     cluster_topic: bool = conf("clusterTopicEnable", True)
     broker_topic: bool = conf("brokerTopicEnable", True)
     trace_on: bool = conf("traceOn", True, updatable=True)
     trace_topic: bool = conf("traceTopicEnable", False)
     trace_topic_name: str = conf("msgTraceTopicName", "RMQ_SYS_TRACE_TOPIC")
+
+    # Limits; the keys are Twinlog's own. What is refused says which key did it, and twinlog_broker_refused counts it.
+    topic_queues_max: int = conf("maxTopicQueueNums", 16_384, minimum=1, maximum=TOPIC_QUEUES_MAX, updatable=True)
 
     # Sending
     send_accepted_from_ms: int = conf("startAcceptSendRequestTimeStamp", 0, bits=64, updatable=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from twinlog.settings.broker import TOPIC_QUEUES_MAX
 from twinlog.settings.conf import conf
 
 
@@ -27,6 +28,7 @@ class NameServerSettings:
     topics_listed: bool = conf("enableTopicList", True, updatable=True)
     waits_for_service: bool = conf("needWaitForService", False, updatable=True)
     wait_seconds: int = conf("waitSecondsForService", 45, minimum=0, updatable=True)
+    topic_queues_max: int = conf("maxTopicQueueNums", TOPIC_QUEUES_MAX, minimum=1, updatable=True)  # Twinlog's own
     black_list: str = conf("configBlackList", "configBlackList;configStorePath;kvConfigPath")
 
     @property

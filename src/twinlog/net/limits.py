@@ -1,0 +1,41 @@
+"""Limits that peers reach: one sentence for every refusal, and a count of them for Prometheus.
+
+A limit is a setting. Its key is in the answer to the peer, in the metric's label and in the file, so that an operator
+who sees one of the three finds the other two.
+"""
+
+from __future__ import annotations
+
+from twinlog.net.errors import RequestRefused
+from twinlog.telemetry.metrics import Metrics
+
+
+class Limits:
+    """How often each limit refused something, by its key."""
+
+    def __init__(self) -> None:
+        self.refused: dict[str, int] = {}
+
+    def count(self, key: str) -> None:
+        """Note a refusal that is answered in another way."""
+        self.refused[key] = self.refused.get(key, 0) + 1
+
+    def refuse(
+        self, code: int, what: str, key: str, limit: int, advice: str, fields: dict[str, str] | None = None
+    ) -> RequestRefused:
+        """The refusal of `what`, to be raised; it is counted."""
+        self.count(key)
+        return RequestRefused(code, limit_text(what, key, limit, advice), fields)
+
+    def watch(self, metrics: Metrics, name: str) -> None:
+        metrics.watch(
+            name,
+            "What a limit refused, by the key of its setting",
+            lambda: {(key,): count for key, count in self.refused.items()},
+            kind="counter",
+            label_names=("limit",),
+        )
+
+
+def limit_text(what: str, key: str, limit: int, advice: str) -> str:
+    return f"{what}: {key} is {limit}; {advice}"
