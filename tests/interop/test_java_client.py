@@ -249,6 +249,11 @@ def test_messages_are_found_by_id_and_by_key(saw):
 
 
 @scenario("query")
+def test_a_query_for_500_of_70_finds_the_newest_64(saw):
+    assert saw["shared by 70"] == [f"body {number}" for number in range(6, 70)]
+
+
+@scenario("query")
 def test_offsets_are_found_by_time(saw):
     assert (saw["min"], saw["max"]) == (0, 2)
     assert (saw["offset before"], saw["offset between"]) == (0, 1)

@@ -32,11 +32,12 @@ class QueryHandlers:
         header = decode_fields(QueryMessageHeader, request.fields)
         if header.topic is None or header.key is None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "topic or key is missing; a query names both", {})
-        count_max = header.max_num or 0
+        count, settings = header.max_num or 0, self._ctx.conf.store
         if (request.fields or {}).get(UNIQUE_KEY_MARK) == "true":
-            count_max = self._ctx.conf.store.query_count_max
+            count = settings.unique_query_count
+        count = min(count, settings.query_count_max)
         found = self._ctx.store.query(
-            header.topic, header.key, count_max, header.begin_timestamp or 0, header.end_timestamp or 0
+            header.topic, header.key, count, header.begin_timestamp or 0, header.end_timestamp or 0
         )
         fields = {
             "indexLastUpdateTimestamp": str(found.last_update_timestamp),

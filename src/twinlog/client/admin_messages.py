@@ -49,7 +49,10 @@ class AdminMessages(AdminCalls):
     async def messages_by_key(
         self, topic: str, key: str, *, count_max: int = 64, begin_ms: int = 0, end_ms: int = LONG_MAX
     ) -> list[Message]:
-        """Messages that have `key` among their keys, oldest first."""
+        """Messages that have `key` among their keys, oldest first; of each broker its newest `count_max`.
+
+        A broker gives at most its `maxMsgsNumBatch`, which is 64 unless it was set.
+        """
         found = await self._query(topic, key, count_max, begin_ms, end_ms, unique=False)
         return [message for message in found if key in message.keys]
 

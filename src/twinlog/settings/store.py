@@ -56,7 +56,8 @@ class StoreSettings:
     transfer_bytes_on_disk: int = conf("maxTransferBytesOnMessageInDisk", 64 * 1024, minimum=1, updatable=True)
     transfer_count_on_disk: int = conf("maxTransferCountOnMessageInDisk", 8, minimum=1, updatable=True)
     filter_scan_bytes_max: int = conf("maxFilterMessageSize", 16_000, minimum=20, updatable=True)
-    query_count_max: int = conf("defaultQueryMaxNum", 32, minimum=1, updatable=True)
+    query_count_max: int = conf("maxMsgsNumBatch", 64, minimum=1, updatable=True)
+    unique_query_count: int = conf("defaultQueryMaxNum", 32, minimum=1, updatable=True)  # whatever the query asks for
     memory_percent: int = conf("accessMessageInMemoryMaxRatio", 40, minimum=0, maximum=100, updatable=True)
     offset_checked_on_replica: bool = conf("offsetCheckInSlave", False, updatable=True)
 

@@ -144,12 +144,12 @@ class StoreReader:
         return message if message.physical_offset == physical_offset else None
 
     def query(self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int) -> QueryResult:
-        """Records of a topic with this unique key or user key, newest first, as windows on the mapped log."""
+        """The newest records of a topic with this unique key or user key, in the order of the log; not copied."""
         if self.index is None:
             return QueryResult()
         found = self.index.query(topic, key, count_max, begin_ms, end_ms)
         buffers = []
-        for physical_offset in found.physical_offsets:
+        for physical_offset in sorted(found.physical_offsets):
             message, record = self.message_at(physical_offset), self.record_at(physical_offset)
             # The index knows hashes only, and an entry may outlive its record.
             if message is None or record is None or message.topic != topic:

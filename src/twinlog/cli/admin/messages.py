@@ -75,7 +75,7 @@ async def by_unique_key(admin: Admin, args: Namespace) -> Report:
     need("k", "msgKey", "key"),
     opt("b", "beginTimestamp", "stored after", kind=moment_ms, default=0),
     opt("e", "endTimestamp", "stored before", kind=moment_ms, default=LONG_MAX),
-    opt("m", "maxNum", "at most this many", kind=int, default=64),
+    opt("m", "maxNum", "at most this many of each broker, whose own limit is maxMsgsNumBatch", kind=int, default=64),
     LIGHT_QUEUE,
 )
 async def by_key(admin: Admin, args: Namespace) -> Report:

@@ -146,7 +146,17 @@ final class BrokerScenarios {
         MessageQueue queue = first.getMessageQueue();
         long after = System.currentTimeMillis() + 2000;
         long begin = before - 2000; // the index keeps whole seconds
+        String many = bench.topic + "_Many";
+        bench.createTopic(many, 1);
+        List<Message> batch = new ArrayList<>();
+        for (int number = 0; number < 70; number++) {
+            batch.add(Bench.message(many, "q", number < 69 ? "shared" : "shared last", "body " + number));
+        }
+        producer.send(batch);
+        byKey(producer, many, "last", begin, after, 1); // then the index has all before it
+        QueryResult shared = producer.queryMessage(many, "shared", 500, begin, after);
         return Bench.facts(
+            "shared by 70", SendScenarios.bodies(shared.getMessageList()),
             "by unique id", Bench.text(find(() -> producer.viewMessage(bench.topic, first.getMsgId())).getBody()),
             "by offset id", Bench.text(producer.viewMessage(bench.topic, first.getOffsetMsgId()).getBody()),
             "key one", byKey(producer, bench.topic, "one", begin, after, 1),
