@@ -1,5 +1,7 @@
 """Consumer offsets and queue bounds on the wire, over a real store."""
 
+import dataclasses
+
 import pytest
 from tests.broker.offline import ask, context, golden
 from tests.broker.running import broker_conf
@@ -65,6 +67,9 @@ def test_a_new_group_finds_nothing_in_an_empty_queue_or_when_it_asks_so(handlers
     ("fields", "code", "remark"),
     [
         ({"consumerGroup": "NOBODY"}, 26, "Group NOBODY not exist!"),
+        ({"consumerGroup": "NOBODY", "topic": "NOTHING"}, 26, "Group NOBODY not exist!"),
+        ({"consumerGroup": "NOBODY", "topic": "%RETRY%NOBODY"}, 26, "Group NOBODY not exist!"),
+        ({"consumerGroup": "NOBODY", "queueId": ""}, 26, "Group NOBODY not exist!"),
         ({"topic": "NOTHING"}, 17, "Topic NOTHING not exist!"),
         ({"queueId": ""}, 29, "QueueId is null, topic is T"),
         ({"commitOffset": ""}, 29, "Offset is null, topic is T"),
@@ -74,6 +79,14 @@ def test_a_new_group_finds_nothing_in_an_empty_queue_or_when_it_asks_so(handlers
 def test_a_commit_that_names_nothing_real_is_refused(ctx, handlers, fields, code, remark):
     assert commit(handlers, **fields) == (code, remark, {})
     assert not ctx.offsets.rows
+
+
+@pytest.mark.parametrize("auto_created", [True, False])
+def test_a_commit_creates_no_group_even_where_groups_create_themselves(ctx, handlers, auto_created):
+    broker = dataclasses.replace(ctx.conf.broker, groups_auto_created=auto_created)
+    ctx.conf = dataclasses.replace(ctx.conf, broker=broker)
+    assert commit(handlers, consumerGroup="NOBODY") == (26, "Group NOBODY not exist!", {})
+    assert "NOBODY" not in ctx.groups
 
 
 def test_commits_are_ignored_while_a_reset_is_pending(ctx, handlers):

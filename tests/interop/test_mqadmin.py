@@ -103,6 +103,7 @@ COMMANDS = [
     Command("brokerConsumeStats -b {broker}", in_any_order),
     Command("statsAll -t T_Admin", without_counts),
     Command("statsAll", without_counts),
+    Command("cloneGroupOffset -s G_Admin -d NoSuchClone -t T_Admin"),
     Command("updateSubGroup -b {broker} -g AdminClone"),
     Command("cloneGroupOffset -s G_Admin -d AdminClone -t T_Admin"),
     Command("resetOffsetByTime -g G_Admin -t T_Admin -s now", in_any_order),

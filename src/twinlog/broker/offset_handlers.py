@@ -52,7 +52,7 @@ class OffsetHandlers:
     def update(self, request: Request) -> Command:
         header = decode_fields(UpdateOffsetHeader, request.fields)
         ctx, group, topic = self._ctx, header.consumer_group or "", header.topic or ""
-        if group not in ctx.groups:
+        if group not in ctx.groups:  # Java 5.x: a commit creates no group, whatever autoCreateSubscriptionGroup is
             code = ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
             raise RequestRefused(code, f"Group {header.consumer_group} not exist!", {})
         if topic not in ctx.topics:
