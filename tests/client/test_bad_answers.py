@@ -106,3 +106,30 @@ async def test_requests_from_a_broker_that_make_no_sense_do_no_harm(cluster, cod
             connection.oneway(code, {"nonsense": "x"}, b"nonsense")
             answered = await connection.request(307, {"consumerGroup": "group"})
             assert isinstance(answered, Request)
+
+
+async def test_a_route_with_an_address_that_is_none_is_an_error_that_names_it(cluster):
+    cluster.create("T")
+    cluster._addresses = lambda broker: {0: "..:5"}
+    async with Producer(cluster.address, "g") as producer:
+        with pytest.raises(ClientError, match=r"address '\.\.:5' is not host:port: the host is not a host name"):
+            await producer.send(Outgoing("T", "x"))
+
+
+async def test_a_bad_address_of_one_broker_does_not_keep_the_others_from_being_used():
+    async with FakeCluster(brokers=2) as cluster:
+        cluster.create("T")
+        given = cluster._addresses
+        cluster._addresses = lambda broker: {0: "..:5"} if broker is cluster.brokers[1] else given(broker)
+        got = []
+
+        async def listen(message):
+            got.append(message.body)
+
+        consumer = PushConsumer(
+            cluster.address, "group", listen, consumer_options=ConsumerOptions(start_from=StartFrom.FIRST)
+        )
+        consumer.subscribe("T")
+        async with consumer, Producer(cluster.address, "g") as producer:
+            assert {(await producer.send(Outgoing("T", f"{i}"))).queue.broker_name for i in range(4)} == {"broker-a"}
+            await until(lambda: len(got) == 4)

@@ -1,7 +1,7 @@
 import pytest
 
 from twinlog.client.errors import BadRoute
-from twinlog.client.routes import borrowed_route, read_route
+from twinlog.client.routes import borrowed_route, broker_addresses, read_route
 from twinlog.wire.bodies import BrokerData, MessageQueue, QueueData, TopicRouteData
 
 
@@ -57,3 +57,24 @@ def test_a_route_with_more_queues_than_a_client_can_hold_is_an_error_that_names_
         route.queue_datas[0].read_queue_nums = 2**31 - 1
     with pytest.raises(BadRoute, match=r"route of topic 'T' names \d+ queues of '.*': a client takes at most 65536"):
         read_route("T", route)
+
+
+def test_a_broker_whose_address_is_not_one_gets_no_sends_while_another_has_a_master():
+    data = route_data()
+    data.queue_datas.append(QueueData(broker_name="bad", read_queue_nums=1, write_queue_nums=1, perm=6))
+    data.broker_datas.append(BrokerData(cluster="C", broker_name="bad", broker_addrs={0: "..:5"}))
+    route = read_route("T", data)
+    assert {queue.broker_name for queue in route.writable} == {"a"}
+    assert {queue.broker_name for queue in route.readable} == {"a", "bad"}, "else a reader would skip its messages"
+    assert broker_addresses(routes=[route]) == {"h:1", "h:2"}
+
+
+def test_a_replica_is_read_from_when_the_masters_address_is_not_one():
+    route = read_route("T", route_data(addresses={0: "..:5", 1: "h:2"}))
+    assert route.address_of("a") == "h:2"
+    assert (route.writable, len(route.readable)) == ((), 3)
+
+
+def test_a_route_of_bad_addresses_alone_keeps_them_for_the_error_to_name():
+    route = read_route("T", route_data(addresses={0: "..:5"}))
+    assert route.master_of("a") == "..:5" and len(route.writable) == 2

@@ -106,13 +106,32 @@ async def test_a_replica_is_told_that_its_master_left(tmp_path):
         await replica.stop()
 
 
-async def test_a_broker_that_cannot_be_told_stops_nothing(tmp_path):
+@pytest.mark.parametrize("address", ["127.0.0.1:2", "[::1]:2"])
+async def test_a_broker_that_cannot_be_told_stops_nothing(tmp_path, address):
     async with running(tmp_path, "notifyMinBrokerIdChanged=true") as it:
         await it.pool.request(it.address, RequestCode.REGISTER_BROKER, MASTER, TOPICS)
-        await it.pool.request(it.address, RequestCode.REGISTER_BROKER, {**MASTER, "brokerId": "1", "brokerAddr": "bad"})
+        replica = {**MASTER, "brokerId": "1", "brokerAddr": address}
+        assert (await it.pool.request(it.address, RequestCode.REGISTER_BROKER, replica)).code == 0
         await it.pool.request(it.address, RequestCode.UNREGISTER_BROKER, MASTER)
         answer = await it.pool.request(it.address, RequestCode.GET_BROKER_CLUSTER_INFO)
         assert answer.code == 0 and not it.task.done()
+
+
+@pytest.mark.parametrize("key", ["brokerAddr", "haServerAddr"])
+@pytest.mark.parametrize("bad", ["..:5", "bad", "h:0", "a b:1"])
+async def test_an_address_that_nobody_could_connect_to_is_not_registered(tmp_path, key, bad):
+    async with running(tmp_path, "notifyMinBrokerIdChanged=true") as it:
+        answer = await it.pool.request(it.address, RequestCode.REGISTER_BROKER, {**MASTER, key: bad}, TOPICS)
+        assert answer.code == 1 and f"{key}: address {bad!r}" in answer.remark and "host:port" in answer.remark
+        assert it.service.handlers.table.live == {}
+
+
+@pytest.mark.parametrize("address", ["broker-a:10911", "[::1]:10911", "::1:10911", "my_host.local:10911"])
+async def test_names_and_ipv6_addresses_are_registered_as_they_are_written(tmp_path, address):
+    async with running(tmp_path) as it:
+        fields = {**MASTER, "brokerAddr": address, "haServerAddr": ""}
+        assert (await it.pool.request(it.address, RequestCode.REGISTER_BROKER, fields, TOPICS)).code == 0
+        assert it.service.handlers.table.brokers["b"].broker_addrs == {0: address}
 
 
 async def test_requests_are_counted(tmp_path):

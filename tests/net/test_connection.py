@@ -7,7 +7,7 @@ import pytest
 
 from twinlog.net.connection import ConnectionOptions
 from twinlog.net.errors import ConnectFailed, ConnectionLost, RequestRefused, RequestTimeout
-from twinlog.net.pool import ConnectionPool, connect, split_address
+from twinlog.net.pool import ConnectionPool, connect
 from twinlog.net.server import Server
 from twinlog.wire.command import BINARY, Command, decode_command, encode_command
 from twinlog.wire.frame import FRAME_BYTES_MAX, take_frame
@@ -123,13 +123,6 @@ async def test_a_lost_connection_fails_those_who_wait_and_the_next_request_opens
 async def test_nobody_listening_is_named(unused_tcp_port, pool):
     with pytest.raises(ConnectFailed, match=f"127.0.0.1:{unused_tcp_port}"):
         await pool.get(f"127.0.0.1:{unused_tcp_port}")
-
-
-@pytest.mark.parametrize("bad", ["", "host", "host:", ":1", "host:x", "host:0", "host:70000"])
-def test_an_address_is_host_and_port(bad):
-    with pytest.raises(ConnectFailed, match="host:port"):
-        split_address(bad)
-    assert split_address("[::1]:80") == ("::1", 80)
 
 
 async def test_a_oneway_request_is_handled_and_never_answered(server):

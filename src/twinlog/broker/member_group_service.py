@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from twinlog.net.errors import NetError
+from twinlog.settings.addresses import is_address
 from twinlog.wire.bodies import BrokerMemberGroupBody, ClusterInfo, HaRuntimeInfo, decode_body
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.errors import WireError
@@ -30,7 +31,8 @@ class MemberGroup:
     async def members(self, patience_s: float = _PATIENCE_S) -> list[dict[int, str]]:
         """Id to address, from each name server that answers: one that is away must not silence the others."""
         answers = await asyncio.gather(*(self._ask(address, patience_s) for address in self._name_servers()))
-        return [members for members in answers if members is not None]
+        known = [members for members in answers if members is not None]
+        return [{number: text for number, text in members.items() if is_address(text)} for members in known]
 
     async def free_id(self) -> int:
         """The lowest id above 0 that nobody is registered with."""

@@ -11,6 +11,7 @@ import msgspec
 
 from twinlog.broker.registration import plan_registration
 from twinlog.net.errors import NetError
+from twinlog.settings.addresses import is_address, split_addresses
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import DataVersion, KVTable, TopicConfig, decode_body, encode_body
 from twinlog.wire.codes import RequestCode, ResponseCode
@@ -40,6 +41,7 @@ class RegisterService:
         self._wake = asyncio.Event()
         self._whole = False
         self._unreachable: set[str] = set()
+        self._bad_address = ""  # the last one that was logged
         self._changes = self._changes_told = 0
         self._told = asyncio.Event()
         ctx.topic_listeners.append(self._topics_changed)
@@ -47,7 +49,7 @@ class RegisterService:
 
     @property
     def name_servers(self) -> list[str]:
-        return [part.strip() for part in (self._ctx.settings.namesrv_addr or "").split(";") if part.strip()]
+        return split_addresses(self._ctx.settings.namesrv_addr or "")
 
     def register_soon(self) -> None:
         """Tell the name servers everything again: the permission, the role or an address has changed."""
@@ -194,7 +196,8 @@ class RegisterService:
         ctx = self._ctx
         if not ctx.is_master:
             header = decode_fields(RegisterBrokerResponseHeader, answer.fields)
-            ctx.master_address, ctx.master_ha_address = header.master_addr, header.ha_server_addr
+            ctx.master_address = self._usable(header.master_addr)
+            ctx.master_ha_address = self._usable(header.ha_server_addr)
             for listener in ctx.master_listeners:
                 listener()
             return
@@ -208,6 +211,15 @@ class RegisterService:
         rows = {name: row for name in ordered if (row := ctx.topics.get(name)) is not None and not row.order}
         changed = {name: msgspec.structs.replace(row, order=True) for name, row in rows.items()}
         ctx.topics.put_all(changed, ctx.clock_ms())
+
+    def _usable(self, address: str | None) -> str | None:
+        """`address` if it is one; a name server that is not ours may give anything."""
+        if not address or is_address(address):
+            return address or None
+        if address != self._bad_address:
+            self._bad_address = address
+            log.warning("a name server gives our master an address that is not host:port", address=address[:80])
+        return None
 
     def _topics_changed(self, names: tuple[str, ...]) -> None:
         self._changed.update(names)

@@ -1,8 +1,10 @@
 """What a route means to a client: which queues to write, which to read, and at which address."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from twinlog.client.errors import BadRoute
+from twinlog.settings.addresses import is_address
 from twinlog.settings.broker import TOPIC_QUEUES_MAX
 from twinlog.wire.bodies import BrokerData, MessageQueue, TopicRouteData
 
@@ -37,19 +39,21 @@ class TopicRoute:
 
 def read_route(topic: str, route: TopicRouteData) -> TopicRoute:
     """`route` as the name server told it, in the order in which all clients see the queues."""
-    brokers = {broker.broker_name: dict(broker.broker_addrs) for broker in route.broker_datas}
-    writable, readable = [], []
+    brokers = {broker.broker_name: _usable_first(broker.broker_addrs) for broker in route.broker_datas}
+    writable, unusable, readable = [], [], []
     for queues in route.queue_datas:
         _check_count(topic, queues.broker_name, max(queues.write_queue_nums, queues.read_queue_nums))
         # Producers need a master; consumers are content with any replica.
         if queues.perm & WRITE and MASTER_ID in brokers.get(queues.broker_name, {}):
-            writable += [MessageQueue(topic, queues.broker_name, i) for i in range(queues.write_queue_nums)]
+            usable = is_address(brokers[queues.broker_name][MASTER_ID])
+            listed = writable if usable else unusable
+            listed += [MessageQueue(topic, queues.broker_name, i) for i in range(queues.write_queue_nums)]
         if queues.perm & READ and brokers.get(queues.broker_name):
             readable += [MessageQueue(topic, queues.broker_name, i) for i in range(queues.read_queue_nums)]
     ordered = ordered_queues(topic, route.order_topic_conf)
     return TopicRoute(
         topic,
-        tuple(ordered or sorted(writable)),
+        tuple(ordered or sorted(writable or unusable)),  # with unusable ones alone, a send says what is wrong
         tuple(sorted(readable)),
         brokers,
         {broker.broker_name: broker.cluster for broker in route.broker_datas},
@@ -82,6 +86,17 @@ def borrowed_route(topic: str, template: TopicRouteData, queues_max: int) -> Top
 
 
 def broker_addresses(brokers: list[BrokerData] | None = None, *, routes: list[TopicRoute] | None = None) -> set[str]:
-    """Every address in `brokers` or `routes`."""
+    """Every address in `brokers` or `routes`, without texts that are none."""
     found = {address for broker in brokers or [] for address in broker.broker_addrs.values()}
-    return found | {a for route in routes or [] for ids in route.brokers.values() for a in ids.values()}
+    found |= {a for route in routes or [] for ids in route.brokers.values() for a in ids.values()}
+    return {address for address in found if is_address(address)}
+
+
+def _usable_first(addresses: Mapping[int, str]) -> dict[int, str]:
+    """The addresses that can be connected to; all of them when there is none, so that an error can name them.
+
+    The broker's queues stay readable in any case: without them a reader would skip messages silently, and the members
+    of a group would share the queues out differently.
+    """
+    usable = {broker_id: address for broker_id, address in addresses.items() if is_address(address)}
+    return usable or dict(addresses)

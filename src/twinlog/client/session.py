@@ -18,9 +18,11 @@ from twinlog.client.options import ClientOptions
 from twinlog.client.routes import DEFAULT_TOPIC, TopicRoute, borrowed_route, broker_addresses, read_route
 from twinlog.client.signing import sign
 from twinlog.client.tasks import TaskSet, wait_for_event
+from twinlog.net.connecting import below, connecting_to
 from twinlog.net.connection import Connection, Handler
 from twinlog.net.errors import ConnectFailed, NetError
-from twinlog.net.pool import ConnectionPool, split_address
+from twinlog.net.pool import ConnectionPool
+from twinlog.settings.addresses import AddressError, parse_address
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import HeartbeatData, TopicRouteData, decode_body, encode_body
 from twinlog.wire.codes import RequestCode, ResponseCode
@@ -33,6 +35,7 @@ log = get_logger(__name__)
 Failures = (NetError, ClientError, WireError)
 _instances = itertools.count(1)
 _NOT_ON_VIP_PORT = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
+_VIP_PORT_BELOW = 2
 _LOST_HEARTBEAT_MS = 2_000
 _DOUBT_MS_MIN = 1_000
 
@@ -146,8 +149,7 @@ class Session:
     def _port(self, address: str, code: int) -> str:
         if not self.options.vip_channel or code in _NOT_ON_VIP_PORT or address in self.name_servers:
             return address
-        host, _, port = address.rpartition(":")
-        return f"{host}:{int(port) - 2}"
+        return below(address, _VIP_PORT_BELOW)
 
     def _prepare(self, command: Command) -> None:
         command.language = "PYTHON"
@@ -279,9 +281,9 @@ def parse_name_servers(text: str) -> list[str]:
         raise BadArgument("no name server address: give host:port, several separated by ';'")
     for address in addresses:
         try:
-            split_address(address)
-        except NetError as error:
-            raise BadArgument(f"name server address {address!r} is not host:port") from error
+            parse_address(address)
+        except AddressError as error:
+            raise BadArgument(f"name server {error}") from error
     return addresses
 
 
@@ -292,9 +294,9 @@ def make_client_id(name_server: str, instance_name: str | None = None) -> str:
 
 def local_ip(towards: str) -> str:
     """The address of this machine on the way to `towards`."""
-    host, port = split_address(towards)
-    with contextlib.suppress(OSError):
-        info = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+    target = parse_address(towards)
+    with contextlib.suppress(NetError), connecting_to(towards):
+        info = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_DGRAM)[0]
         with socket.socket(info[0], socket.SOCK_DGRAM) as probe:
             probe.connect(info[4])
             return str(probe.getsockname()[0]).partition("%")[0]

@@ -23,6 +23,7 @@ from twinlog.nameserver.route_table import (
 from twinlog.net.connection import Handler, Request
 from twinlog.net.errors import RequestRefused
 from twinlog.net.limits import Limits
+from twinlog.settings.addresses import AddressError, parse_address
 from twinlog.settings.conf_file import rewrite_file
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.nameserver_conf import NameServerConf
@@ -110,9 +111,10 @@ class NameServerHandlers:
     def register_broker(self, request: Request) -> Command:
         header = decode_fields(RegisterBrokerHeader, request.fields)
         name = _required(header.broker_name, "brokerName")
-        address = _required(header.broker_addr, "brokerAddr")
+        address = _address(_required(header.broker_addr, "brokerAddr"), "brokerAddr")
         cluster = _required(header.cluster_name, "clusterName")
         broker_id = _required(header.broker_id, "brokerId")
+        ha_address = _address(header.ha_server_addr, "haServerAddr") if header.ha_server_addr else None
         if header.body_crc32 and header.body_crc32 != body_crc32(request.body):
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "crc32 not match")
         digest = hashlib.blake2b(request.body or b"", digest_size=16).digest()
@@ -124,7 +126,7 @@ class NameServerHandlers:
             broker_name=name,
             address=address,
             broker_id=broker_id,
-            ha_address=header.ha_server_addr,
+            ha_address=ha_address,
             silence_ms_max=header.heartbeat_timeout_millis,
             acting_master=header.enable_acting_master,
             zone=(request.fields or {}).get("__ZONE_NAME"),
@@ -380,6 +382,15 @@ def _required(value: Any, name: str) -> Any:
     if value is None:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"the request has no {name}, or one that cannot be read")
     return value
+
+
+def _address(text: str, name: str) -> str:
+    """`text`, which others will connect to. Java: anything is registered, and brokers and clients fail on it."""
+    try:
+        parse_address(text)
+    except AddressError as error:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"{name}: {error}") from error
+    return text
 
 
 def _or_null(text: str | None) -> str:

@@ -2,6 +2,8 @@
 
 import errno
 
+from twinlog.settings.addresses import AddressError
+
 
 class NetError(Exception):
     """A peer that cannot be reached, went away, or did not answer."""
@@ -10,6 +12,14 @@ class NetError(Exception):
 class ConnectFailed(NetError):
     def __init__(self, address: str, reason: object) -> None:
         super().__init__(f"cannot connect to {address}: {reason}; is it running and reachable?")
+        self.address = address
+
+
+class BadAddress(ConnectFailed):
+    """A text that is not an address; nobody was asked to resolve it."""
+
+    def __init__(self, address: str, error: AddressError) -> None:
+        NetError.__init__(self, str(error))
         self.address = address
 
 

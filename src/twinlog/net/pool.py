@@ -5,6 +5,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from twinlog.net.connecting import connecting_to, target_of
 from twinlog.net.connection import Connection, ConnectionOptions, Handler
 from twinlog.net.errors import ConnectFailed
 from twinlog.wire.command import Command
@@ -89,22 +90,13 @@ async def connect(
     address: str, options: ConnectionOptions, *, tls: ssl.SSLContext | None = None, timeout_ms: int = 3000
 ) -> Connection:
     """Open one connection to `address`."""
-    host, port = split_address(address)
-    try:
-        async with asyncio.timeout(timeout_ms / 1000):
-            _, connection = await asyncio.get_running_loop().create_connection(
-                lambda: Connection(options), host, port, ssl=tls
-            )
-    except TimeoutError:
-        raise ConnectFailed(address, f"no answer within {timeout_ms} ms") from None
-    except (OSError, ssl.SSLError) as error:
-        raise ConnectFailed(address, error) from error
+    target = target_of(address)
+    with connecting_to(address):
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    lambda: Connection(options), target.host, target.port, ssl=tls
+                )
+        except TimeoutError:
+            raise ConnectFailed(address, f"no answer within {timeout_ms} ms") from None
     return connection
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """(host, port) of "host:port" or "[v6]:port"."""
-    host, separator, port = address.strip().rpartition(":")
-    if not separator or not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ConnectFailed(address, "an address is written host:port")
-    return host.removeprefix("[").removesuffix("]"), int(port)

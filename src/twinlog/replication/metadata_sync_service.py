@@ -18,9 +18,10 @@ import msgspec
 from twinlog.metadata.errors import BrokenSnapshot, MetadataError
 from twinlog.metadata.persisted import PersistedTable
 from twinlog.metadata.tables import MetadataTables
+from twinlog.net.connecting import below
 from twinlog.net.connection import Connection
 from twinlog.net.errors import NetError
-from twinlog.net.pool import ConnectionPool, split_address
+from twinlog.net.pool import ConnectionPool
 from twinlog.replication.metadata_delta import ROW_TYPES, Follower, decode_changes, decode_delta, parse_held, table_of
 from twinlog.replication.metadata_sync import KINDS, KindOfMetadata, MasterRefused, SyncStatus, reason_to_skip
 from twinlog.settings.replication import ReplicationSettings
@@ -207,7 +208,7 @@ class MetadataSyncService:
         """One kind, with its own success or failure."""
         table = table_of(self._tables, kind.name)
         try:
-            asked = await self._pool.get(_vip_address(master)) if kind.on_vip_port else connection
+            asked = await self._pool.get(below(master, _VIP_PORT_BELOW)) if kind.on_vip_port else connection
             loaded, size = await self._pages_from_java(kind, asked, table)
             await self._taken(kind.name, table.adopt_loaded(loaded), size)
         except _SyncErrors as error:
@@ -253,7 +254,7 @@ class MetadataSyncService:
 
     async def _extra(self, extra: ExtraKind, master: str) -> None:
         try:
-            address = _vip_address(master) if extra.on_vip_port else master
+            address = below(master, _VIP_PORT_BELOW) if extra.on_vip_port else master
             answer = await self._pool.request(address, extra.code, timeout_ms=_TIMEOUT_MS)
             if answer.code == ResponseCode.SUCCESS:
                 self.status.kind(extra.name).succeeded(
@@ -277,11 +278,6 @@ class MetadataSyncService:
             log.warning("metadata was not synchronised", kind=kind, master=self._master, error=str(error))
         self._settled.add(kind)
         status.failed(self._clock_ms(), error)
-
-
-def _vip_address(address: str) -> str:
-    host, port = split_address(address)
-    return f"[{host}]:{port - _VIP_PORT_BELOW}" if ":" in host else f"{host}:{port - _VIP_PORT_BELOW}"
 
 
 def _decode_page(table: PersistedTable, kind: str, body: bytes | None) -> Any:

@@ -16,8 +16,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from twinlog.net.connecting import below, connecting_to, target_of
 from twinlog.net.errors import NetError
-from twinlog.net.pool import ConnectionPool, split_address
+from twinlog.net.pool import ConnectionPool
 from twinlog.replication.errors import JoinRefused, ReplicationError
 from twinlog.replication.greeting import HelloHeader
 from twinlog.replication.join import Begin, LogRange, Refuse, Reseed, decide_join
@@ -147,12 +148,13 @@ class ReplicaService:
         self._is_stranger = facts is None
         status.master_is_twinlog = facts.is_twinlog if facts else None
         status.master_end = facts.log.end if facts else None
-        host, port = split_address(addresses.ha)
-        connected = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        target = target_of(addresses.ha)
+        connected = socket.socket(socket.AF_INET6 if ":" in target.host else socket.AF_INET)
         connected.setblocking(False)
         try:
-            async with asyncio.timeout(_CONNECT_SECONDS):
-                await asyncio.get_running_loop().sock_connect(connected, (host, port))
+            with connecting_to(addresses.ha):
+                async with asyncio.timeout(_CONNECT_SECONDS):
+                    await asyncio.get_running_loop().sock_connect(connected, (target.host, target.port))
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             greeting = encode_pass(facts.pass_number) if facts and facts.pass_number is not None else b""
             awaited = facts is not None and facts.awaits_replicas
@@ -184,7 +186,7 @@ class ReplicaService:
         address = addresses.remoting
         if address is None:
             assert addresses.ha is not None
-            address = _port_below(addresses.ha)
+            address = below(addresses.ha, 1)
             try:
                 await self._pool.get(address)
             except NetError:
@@ -237,11 +239,6 @@ class ReplicaService:
 
 def _unchecked(ha_address: str) -> str:
     return (
-        f"nobody could be asked whether the logs fit: {_port_below(ha_address)} does not answer; open the master's "
+        f"nobody could be asked whether the logs fit: {below(ha_address, 1)} does not answer; open the master's "
         "listenPort to this replica, or give it the namesrvAddr that knows the master"
     )
-
-
-def _port_below(address: str) -> str:
-    host, port = split_address(address)
-    return f"[{host}]:{port - 1}" if ":" in host else f"{host}:{port - 1}"

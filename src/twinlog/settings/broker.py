@@ -6,7 +6,7 @@ import socket
 from dataclasses import dataclass
 from typing import Literal
 
-from twinlog.settings.addresses import check_addresses, local_address
+from twinlog.settings.addresses import check_addresses, check_bind_address, check_host, local_address
 from twinlog.settings.conf import conf
 
 TOPIC_QUEUES_MAX = 65_536  # of one topic on one broker, whatever a file, a master or a name server says
@@ -27,9 +27,9 @@ class BrokerSettings:
     # Network
     namesrv_addr: str | None = conf("namesrvAddr", None, check=check_addresses, updatable=True)
     listen_port: int = conf("listenPort", 10911, minimum=0, maximum=65535)
-    bind_address: str = conf("bindAddress", "0.0.0.0")
-    broker_ip1: str = conf("brokerIP1", factory=local_address)
-    broker_ip2: str = conf("brokerIP2", factory=local_address)
+    bind_address: str = conf("bindAddress", "0.0.0.0", check=check_bind_address)
+    broker_ip1: str = conf("brokerIP1", factory=local_address, check=check_host)
+    broker_ip2: str = conf("brokerIP2", factory=local_address, check=check_host)
     metrics_port: int | None = conf("metricsPort", None, minimum=0, maximum=65535)  # Twinlog's own; None: no metrics
 
     # Registration

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from twinlog.settings.addresses import check_bind_address
 from twinlog.settings.broker import TOPIC_QUEUES_MAX
 from twinlog.settings.conf import conf
 
@@ -14,7 +15,7 @@ class NameServerSettings:
     """One name server; name servers do not know each other."""
 
     listen_port: int = conf("listenPort", 9876, minimum=0, maximum=65535)
-    bind_address: str = conf("bindAddress", "0.0.0.0")
+    bind_address: str = conf("bindAddress", "0.0.0.0", check=check_bind_address)
     metrics_port: int | None = conf("metricsPort", None, minimum=0, maximum=65535)  # Twinlog's own; None: no metrics
     kv_path: str = conf("kvConfigPath", factory=lambda: os.path.expanduser("~/namesrv/kvConfig.json"))
     config_path: str = conf("configStorePath", factory=lambda: os.path.expanduser("~/namesrv/namesrv.properties"))

@@ -7,9 +7,9 @@ parsed in place, and bodies are handed out as views of the bytes received.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import socket
-import ssl
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ import msgspec
 
 from twinlog.client.options import tls_context
 from twinlog.client.signing import sign
-from twinlog.net.errors import ConnectFailed, ConnectionLost, RequestTimeout
-from twinlog.net.pool import split_address
+from twinlog.net.connecting import connecting_to, target_of
+from twinlog.net.errors import ConnectionLost, RequestTimeout
 from twinlog.spark.options import ClusterOptions
 from twinlog.wire.command import Command, decode_header, encode_command
 from twinlog.wire.errors import WireError
@@ -153,7 +153,7 @@ def next_opaque() -> int:
 
 
 def _connect(address: str, options: ClusterOptions) -> socket.socket:
-    host, port = split_address(address)
+    target = target_of(address)
     context = None
     if options.tls:
         context = tls_context(
@@ -162,16 +162,13 @@ def _connect(address: str, options: ClusterOptions) -> socket.socket:
             key_file=options.tls_key_file,
             verify=options.tls_verify,
         )
-    try:
-        plain = socket.create_connection((host, port), options.connect_timeout_ms / 1000)
-    except OSError as error:
-        raise ConnectFailed(address, error) from error
-    try:
+    with connecting_to(address), contextlib.ExitStack() as stack:
+        plain = socket.create_connection((target.host, target.port), options.connect_timeout_ms / 1000)
+        stack.callback(plain.close)
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return plain if context is None else context.wrap_socket(plain, server_hostname=host)
-    except (OSError, ssl.SSLError) as error:
-        plain.close()
-        raise ConnectFailed(address, error) from error
+        connected = plain if context is None else context.wrap_socket(plain, server_hostname=target.host)
+        stack.pop_all()
+    return connected
 
 
 _connections: dict[tuple[str, ClusterOptions], BlockingConnection] = {}

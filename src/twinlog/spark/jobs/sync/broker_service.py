@@ -25,13 +25,15 @@ from twinlog.client.options import tls_context
 from twinlog.client.signing import sign
 from twinlog.metadata.errors import MetadataError
 from twinlog.metadata.persisted import PersistedTable
+from twinlog.net.connecting import target_of
 from twinlog.net.errors import NetError
-from twinlog.net.pool import ConnectionPool, split_address
+from twinlog.net.pool import ConnectionPool
 from twinlog.replication.errors import JoinRefused, ReplicationError
 from twinlog.replication.greeting import HelloHeader
 from twinlog.replication.join import Begin, LogRange, Refuse, decide_join
 from twinlog.replication.master_contact import MasterContact, MasterFacts
 from twinlog.replication.metadata_sync_service import MetadataSyncService
+from twinlog.settings.addresses import parse_address
 from twinlog.settings.replication import ReplicationSettings
 from twinlog.spark.errors import SparkSourceError
 from twinlog.spark.jobs.sync.copy import Limits, copy_log
@@ -334,17 +336,17 @@ def whole_revisions(held: Mapping[str, str]) -> dict[str, str]:
 
 def read_master_conf(address: str, lines: Mapping[str, str]) -> MasterConf:
     """What a replica needs to know of a broker's configuration."""
-    host, port = split_address(address)
+    target = target_of(address)
     ha_port = lines.get("haListenPort", "0")
-    ha_host = lines.get("brokerIP2") or host
+    ha_host = lines.get("brokerIP2") or target.host
     try:
-        number = int(ha_port) or port + 1
+        number = int(ha_port) or target.port + 1
         segment_bytes = int(lines.get("mappedFileSizeCommitLog") or lines["mapedFileSizeCommitLog"])
         cluster, broker = lines["brokerClusterName"], lines["brokerName"]
+        ha_address = parse_address(f"{ha_host}:{number}")
     except (KeyError, ValueError) as error:
         raise ReplicationError(f"{address} tells its configuration without what a replica needs: {error}") from error
-    ha_address = f"[{ha_host}]:{number}" if ":" in ha_host else f"{ha_host}:{number}"
-    return MasterConf(address, cluster, broker, ha_address, segment_bytes)
+    return MasterConf(address, cluster, broker, str(ha_address), segment_bytes)
 
 
 def _told(error: Exception, root: Path) -> str:

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, Self
 
-from twinlog.net.pool import split_address
+from twinlog.net.connecting import connecting_to, target_of
+from twinlog.net.errors import ConnectFailed
 from twinlog.replication.errors import PeerSilent, ReplicationError
 from twinlog.replication.replica_link import Append, ReplicaLink
 from twinlog.replication.transfer import encode_pass
@@ -48,10 +49,11 @@ class HaSource:
         self._link = ReplicaLink(_SETTINGS, log_end, _now_ms())
         self._buffer = memoryview(bytearray(CHUNK_BYTES))
         self._durable_end = log_end
-        host, port = split_address(address)
         try:
-            self._socket = socket.create_connection((host, port), _CONNECT_SECONDS)
-        except OSError as error:
+            target = target_of(address)
+            with connecting_to(address):
+                self._socket = socket.create_connection((target.host, target.port), _CONNECT_SECONDS)
+        except ConnectFailed as error:
             raise ReplicationError(f"the master's HA port {address} cannot be reached: {error}") from error
         self._address = address
         try:

@@ -1,0 +1,38 @@
+"""The two ways in which a connection does not come about, as errors of ours: a bad address, and everything else.
+
+A resolver and a socket raise more than OSError (UnicodeError, ValueError, OverflowError), depending on the bytes of
+the address, and an address comes from a peer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from twinlog.net.errors import BadAddress, ConnectFailed
+from twinlog.settings.addresses import Address, AddressError, parse_address
+
+
+def target_of(address: str) -> Address:
+    """Host and port of `address`; BadAddress, which is a NetError, when it is not one."""
+    try:
+        return parse_address(address)
+    except AddressError as error:
+        raise BadAddress(address, error) from error
+
+
+@contextlib.contextmanager
+def connecting_to(address: str) -> Iterator[None]:
+    """Around everything that resolves or connects: each of its errors is a ConnectFailed."""
+    try:
+        yield
+    except (OSError, ValueError, OverflowError) as error:  # ssl.SSLError and TimeoutError are OSErrors
+        raise ConnectFailed(address, error) from error
+
+
+def below(address: str, ports: int) -> str:
+    """The address so many ports below, as text; BadAddress when there is none."""
+    try:
+        return str(target_of(address).below(ports))
+    except AddressError as error:
+        raise BadAddress(address, error) from error
