@@ -4,7 +4,8 @@ import logging
 
 import pytest
 
-from twinlog.telemetry.log import get_logger, setup_logging
+from twinlog.telemetry.line_limit import KEYS_MAX, LINES_AT_ONCE, SUMMARY_S, LineLimit
+from twinlog.telemetry.log import get_logger, lines_left_out, setup_logging
 
 
 @pytest.fixture
@@ -67,3 +68,60 @@ def test_an_exception_follows_with_its_traceback(lines):
 def test_an_unknown_level_names_the_known_ones():
     with pytest.raises(ValueError, match="'loud' is unknown; choose one of debug, info, warning, error"):
         setup_logging("loud")
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_long_field_or_event_is_cut_and_its_length_named(lines, as_json):
+    shown = lines(as_json=as_json)
+    get_logger("twinlog.x").warning("heartbeat " + "e" * 100_000, client="c" * 1_000_000, many=["g" * 90] * 1000)
+    (line,) = shown()
+    assert len(line) < 5_000
+    assert "(1000000 characters)" in line
+    assert "(100010 characters)" in line
+
+
+def test_a_traceback_keeps_its_ends(lines):
+    shown = lines()
+    try:
+        raise ValueError("x" * 1_000_000)
+    except ValueError:
+        get_logger("twinlog.x").exception("failed")
+    text = "\n".join(shown())
+    assert len(text) < 20_000
+    assert "Traceback" in text and text.endswith("xxx")
+
+
+def test_a_peer_s_lines_of_one_kind_are_left_out_after_a_while_and_counted(lines, monkeypatch):
+    now_s = [0.0]
+    monkeypatch.setattr("twinlog.telemetry.log.time.monotonic", lambda: now_s[0])
+    shown, log = lines(), get_logger("twinlog.x")
+    for port in range(LINES_AT_ONCE + 50):  # another port is not another peer
+        log.warning("refused", peer=f"192.0.2.1:{port}", client="c")
+    assert len(shown()) == LINES_AT_ONCE
+    log.warning("refused", peer="192.0.2.2:1")
+    log.warning("another", peer="192.0.2.1:1")
+    assert len(shown()) == LINES_AT_ONCE + 2
+    assert lines_left_out() == 50
+    now_s[0] = SUMMARY_S
+    log.info("anything")
+    assert shown()[-2].endswith(
+        "warning telemetry.log lines were left out that repeat themselves lines=50 of=refused peer=192.0.2.1"
+    )
+    log.warning("refused", peer="192.0.2.1:7")
+    assert shown()[-1].endswith("peer=192.0.2.1:7")
+
+
+def test_what_was_left_out_last_is_said_at_the_end(lines):
+    shown, log = lines(), get_logger("twinlog.x")
+    for _ in range(LINES_AT_ONCE + 1):
+        log.info("again")
+    (handler,) = logging.getLogger("twinlog").handlers
+    handler.close()
+    assert "lines=1 of=again" in shown()[-1]
+
+
+def test_the_number_of_peers_that_are_remembered_has_a_bound():
+    limit = LineLimit()
+    for number in range(KEYS_MAX + 10):
+        limit.admit(("event", str(number)), 0.0)
+    assert len(limit._buckets) == KEYS_MAX

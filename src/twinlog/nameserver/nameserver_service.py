@@ -16,7 +16,7 @@ from twinlog.net.pool import ConnectionPool
 from twinlog.net.server import Server
 from twinlog.net.tls import ServerTls, client_context
 from twinlog.settings.nameserver_conf import NameServerConf
-from twinlog.telemetry.log import get_logger
+from twinlog.telemetry.log import get_logger, lines_left_out
 from twinlog.telemetry.metrics import Metrics
 from twinlog.wire.codes import RequestCode
 
@@ -117,6 +117,12 @@ class NameServerService:
             "twinlog_namesrv_connections",
             "Open connections",
             lambda: len(self.server.connections) if self.server is not None else 0,
+        )
+        metrics.watch(
+            "twinlog_namesrv_log_lines_left_out",
+            "Log lines that repeated themselves and were not written",
+            lines_left_out,
+            kind="counter",
         )
         self.handlers.limits.watch(metrics, "twinlog_namesrv_refused")
         requests = metrics.family("twinlog_namesrv_requests", "Requests by kind", ["request"])

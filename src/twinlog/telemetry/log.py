@@ -4,17 +4,26 @@
 
 The standard library's loggers are underneath, so an application that uses the client decides for itself what happens to
 these records; `setup_logging` is for our own commands. Plain code instead of a logging library: start-up stays short.
+
+What a peer sends may be in a field. A field, an event and a traceback are cut to a length here, and lines that repeat
+themselves are left out and counted (`line_limit`), so that no peer fills a disk with our words about it.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import math
 import re
 import sys
 import time
 from typing import Any, TextIO
 
+from twinlog.telemetry.line_limit import Key, LineLimit
+
+FIELD_LENGTH_MAX = 512
+EVENT_LENGTH_MAX = 2048
+TRACEBACK_LENGTH_MAX = 16 * 1024
 LEVELS = ("debug", "info", "warning", "error")
 _ROOT = "twinlog"
 _PLAIN = re.compile(r'[^\s"=\\]+')
@@ -68,7 +77,9 @@ class Event:
         self.fields = fields
 
     def __str__(self) -> str:
-        return " ".join([self.text, *(f"{key}={_shown(value)}" for key, value in self.fields.items())])
+        return " ".join(
+            [shortened(self.text, EVENT_LENGTH_MAX), *(f"{key}={_shown(value)}" for key, value in self.fields.items())]
+        )
 
 
 def get_logger(name: str) -> Log:
@@ -80,7 +91,7 @@ def setup_logging(level: str = "info", json: bool = False, stream: TextIO | None
     """Send our records of `level` and above to standard error; calling it again replaces the former choice."""
     if level.lower() not in LEVELS:
         raise ValueError(f"log level {level!r} is unknown; choose one of {', '.join(LEVELS)}")
-    handler = logging.StreamHandler(stream or sys.stderr)
+    handler = LimitedHandler(stream or sys.stderr)
     handler.setFormatter(_JsonFormatter() if json else _TextFormatter())
     root = logging.getLogger(_ROOT)
     root.handlers[:] = [handler]
@@ -92,14 +103,67 @@ def setup_logging(level: str = "info", json: bool = False, stream: TextIO | None
     asyncio_logger.propagate = False
 
 
-class _TextFormatter(logging.Formatter):
+def lines_left_out() -> int:
+    """How many lines this process did not write because they repeated themselves."""
+    handlers = logging.getLogger(_ROOT).handlers
+    return sum(handler.limit.left_out for handler in handlers if isinstance(handler, LimitedHandler))
+
+
+class LimitedHandler(logging.StreamHandler[TextIO]):
+    """Writes lines while their kind and peer have room for them, and says how many it left out."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self.limit = LineLimit()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        now_s = time.monotonic()
+        self._summarise(now_s)
+        if self.limit.admit(_key(record), now_s):
+            super().emit(record)
+
+    def close(self) -> None:
+        self._summarise(math.inf)
+        super().close()
+
+    def _summarise(self, now_s: float) -> None:
+        for (event, peer), count in self.limit.take_summaries(now_s):
+            fields: dict[str, Any] = {"lines": count, "of": event, **({"peer": peer} if peer else {})}
+            message = Event("lines were left out that repeat themselves", fields)
+            super().emit(logging.LogRecord(__name__, logging.WARNING, __file__, 0, message, None, None))
+
+
+def _key(record: logging.LogRecord) -> Key:
+    event = record.msg
+    if not isinstance(event, Event):
+        return shortened(str(event), FIELD_LENGTH_MAX), ""
+    peer = str(event.fields.get("peer", ""))[:FIELD_LENGTH_MAX]
+    return shortened(event.text, FIELD_LENGTH_MAX), peer.rpartition(":")[0] or peer
+
+
+def shortened(text: str, length_max: int) -> str:
+    """`text`, or its beginning and its whole length."""
+    return text if len(text) <= length_max else f"{text[:length_max]}... ({len(text)} characters)"
+
+
+class _Formatter(logging.Formatter):
+    def formatException(self, ei: Any) -> str:
+        """The traceback without its middle: where it began and what was raised are at its ends."""
+        text, half = super().formatException(ei), TRACEBACK_LENGTH_MAX // 2
+        if len(text) <= 2 * half:
+            return text
+        return f"{text[:half]}\n... ({len(text) - 2 * half} characters)\n{text[-half:]}"
+
+
+class _TextFormatter(_Formatter):
     def format(self, record: logging.LogRecord) -> str:
         name = record.name.removeprefix(_ROOT + ".")
-        line = f"{_timestamp(record.created)} {record.levelname.lower()} {name} {record.getMessage()}"
+        said = str(record.msg) if isinstance(record.msg, Event) else shortened(record.getMessage(), EVENT_LENGTH_MAX)
+        line = f"{_timestamp(record.created)} {record.levelname.lower()} {name} {said}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
-class _JsonFormatter(logging.Formatter):
+class _JsonFormatter(_Formatter):
     def format(self, record: logging.LogRecord) -> str:
         event = record.msg
         text, fields = (event.text, event.fields) if isinstance(event, Event) else (record.getMessage(), {})
@@ -107,8 +171,8 @@ class _JsonFormatter(logging.Formatter):
             "time": _timestamp(record.created),
             "level": record.levelname.lower(),
             "logger": record.name.removeprefix(_ROOT + "."),
-            "event": text,
-            **fields,
+            "event": shortened(text, EVENT_LENGTH_MAX),
+            **{key: _kept(value) for key, value in fields.items()},
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
@@ -120,8 +184,16 @@ def _timestamp(seconds: float) -> str:
     return f"{whole}.{int(seconds * 1000) % 1000:03d}Z"
 
 
+def _kept(value: Any) -> Any:
+    """A field for JSON: its type stays unless it is too long."""
+    if isinstance(value, int | float) or value is None:
+        return value
+    text = value if isinstance(value, str) else str(value)
+    return shortened(text, FIELD_LENGTH_MAX) if len(text) > FIELD_LENGTH_MAX else value
+
+
 def _shown(value: Any) -> str:
-    text = str(value)
+    text = shortened(str(value), FIELD_LENGTH_MAX)
     # Anything unusual is quoted, so that a hostile name cannot forge a second line or another field.
     return (
         text if _PLAIN.fullmatch(text) and text.isprintable() else json.dumps(text, ensure_ascii=not text.isprintable())

@@ -1,0 +1,67 @@
+"""Which of very many equal log lines are written: the core, without a clock.
+
+Every key (a line's event, and the peer it is about) may write a few lines at once and then a few per second. What is
+left out is counted, and a summary follows when the key has been quiet about it for long enough.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Key = tuple[str, str]  # (event, host of the peer or "")
+
+LINES_AT_ONCE = 100
+LINES_PER_S = 10.0
+SUMMARY_S = 10.0
+KEYS_MAX = 4096  # the longest unused one is forgotten first
+
+
+@dataclass(slots=True)
+class _Bucket:
+    lines: float
+    at_s: float
+    left_out: int = 0
+    since_s: float = 0.0  # when the first of those was left out
+
+
+class LineLimit:
+    """A bucket of lines for each key."""
+
+    def __init__(self) -> None:
+        self.left_out = 0  # in all
+        self._buckets: dict[Key, _Bucket] = {}  # the longest unused first
+        self._owing: dict[Key, None] = {}  # keys with lines that no summary has named yet
+
+    def admit(self, key: Key, now_s: float) -> bool:
+        """Whether one more line of `key` is written."""
+        bucket = self._buckets.pop(key, None)
+        if bucket is None:
+            bucket = _Bucket(LINES_AT_ONCE, now_s)
+            if len(self._buckets) >= KEYS_MAX:
+                oldest = next(iter(self._buckets))
+                del self._buckets[oldest]
+                self._owing.pop(oldest, None)
+        self._buckets[key] = bucket
+        bucket.lines = min(LINES_AT_ONCE, bucket.lines + (now_s - bucket.at_s) * LINES_PER_S)
+        bucket.at_s = now_s
+        if bucket.lines >= 1:
+            bucket.lines -= 1
+            return True
+        if not bucket.left_out:
+            bucket.since_s = now_s
+            self._owing[key] = None
+        bucket.left_out += 1
+        self.left_out += 1
+        return False
+
+    def take_summaries(self, now_s: float) -> list[tuple[Key, int]]:
+        """(key, lines left out) of those whose first one is SUMMARY_S ago; each count is given once."""
+        if not self._owing:
+            return []
+        due = [key for key in self._owing if now_s - self._buckets[key].since_s >= SUMMARY_S]
+        found = []
+        for key in due:
+            del self._owing[key]
+            found.append((key, self._buckets[key].left_out))
+            self._buckets[key].left_out = 0
+        return found
