@@ -14,6 +14,11 @@ SOURCE = pathlib.Path(twinlog.__file__).parent
 OWN_KEYS = {
     "metricsPort",
     "maxTopicQueueNums",
+    "maxAutoCreatedTopics",
+    "maxAutoCreatedGroups",
+    "maxClientIdLength",
+    "maxGroupsPerClient",
+    "maxSubscriptionsPerGroup",
     "haCopyWholeHistory",
     "haReseedAllowed",
     "haBusyWaitMicros",

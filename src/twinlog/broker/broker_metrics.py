@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from twinlog.telemetry.log import lines_left_out
+
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
     from twinlog.net.server import Server
@@ -23,6 +25,8 @@ def watch_broker(metrics: Metrics, ctx: BrokerContext, servers: list[Server]) ->
         "master": ("1 on a master, 0 on a replica", lambda: float(ctx.is_master)),
         "topics": ("Topics", lambda: len(ctx.topics)),
         "subscription_groups": ("Subscription groups", lambda: len(ctx.groups)),
+        "topics_auto_created": ("Topics that sends created since the start", lambda: len(ctx.auto_topics)),
+        "groups_auto_created": ("Groups that clients created since the start", lambda: len(ctx.auto_groups)),
         "connections": ("Open client connections", lambda: sum(len(server.connections) for server in servers)),
         "consumer_groups_online": ("Consumer groups with a live client", lambda: len(ctx.clients.consumers)),
         "producer_groups_online": ("Producer groups with a live client", lambda: len(ctx.clients.producers)),
@@ -37,6 +41,7 @@ def watch_broker(metrics: Metrics, ctx: BrokerContext, servers: list[Server]) ->
         "sends_failed": ("Sends that were refused", lambda: stats.failed_puts),
         "pulls_found": ("Pulls that returned messages", lambda: stats.pulls_found),
         "pulls_missed": ("Pulls that returned none", lambda: stats.pulls_missed),
+        "log_lines_left_out": ("Log lines that repeated themselves and were not written", lines_left_out),
     }
     for name, (text, read) in counters.items():
         metrics.watch(f"twinlog_broker_{name}", text, read, kind="counter")

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterable
 from typing import cast
 
+from twinlog.broker.client_limits import check_heartbeat
 from twinlog.broker.clients import Client, Notice
 from twinlog.broker.context import BrokerContext
 from twinlog.broker.filters.sql92 import FilterSyntaxError, compile_sql92
@@ -44,13 +45,20 @@ class ClientHandlers:
     def heartbeat(self, request: Request) -> Command:
         """Register what the client says it is. Notices leave before the answer, as Java's do."""
         data = decode_body(HeartbeatData, request.body)
+        check_heartbeat(self._ctx, request.connection, data)
         now_ms = self._ctx.clock_ms()
         client = Client(request.connection, data.client_id, request.language or "OTHER", request.version)
         sub_changed = data.heartbeat_fingerprint == 0  # heartbeat V1 always says so
+        refused: RequestRefused | None = None
         for consumer in data.consumer_data_set:
-            sub_changed |= self._consumer(client, consumer, data, now_ms)
+            try:
+                sub_changed |= self._consumer(client, consumer, data, now_ms)
+            except RequestRefused as refusal:  # one group too many; the client's others are served
+                refused = refusal
         for producer in data.producer_data_set:
             self._ctx.clients.register_producer(client, producer.group_name, now_ms)
+        if refused is not None:
+            raise refused
         fields = {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true" if sub_changed else "false"}
         return request.reply(fields=fields)
 
@@ -59,7 +67,12 @@ class ClientHandlers:
         ctx, name = self._ctx, consumer.group_name
         group = ctx.ensure_group(name)
         if group is None:
-            log.warning("heartbeat for a group that may not exist", group=name, client=client.client_id)
+            log.warning(
+                "heartbeat for a group that may not exist",
+                group=name,
+                client=client.client_id,
+                peer=client.connection.peer_text,
+            )
             return False
         ordered = any(ctx.topics.is_order_topic(sub.topic) for sub in consumer.subscription_data_set)
         sys_flag = UNIT_SUBSCRIPTION_FLAG if consumer.unit_mode else 0

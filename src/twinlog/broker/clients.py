@@ -191,6 +191,13 @@ class ClientRegistry:
         """Online groups that subscribe to the topic."""
         return set(self._groups_by_topic.get(topic, ()))
 
+    def groups_with(self, connection: Peer, consumers: set[str], producers: set[str]) -> int:
+        """In how many groups a connection would be if it joined these too."""
+        known = self._members.get(connection)
+        if known is None:
+            return len(consumers) + len(producers)
+        return len(known.consumer_groups | consumers) + len(known.producer_groups | producers)
+
     def connections(self) -> Iterator[Peer]:
         yield from self._members
 

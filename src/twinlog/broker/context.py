@@ -12,11 +12,13 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from twinlog.broker.auto_created import AutoCreated
 from twinlog.broker.names import group_name_problem
 from twinlog.net.limits import Limits
 from twinlog.settings.broker import TOPIC_QUEUES_MAX
 from twinlog.store.append import Appended, Draft
 from twinlog.wire.bodies import SubscriptionGroupConfig, TopicConfig
+from twinlog.wire.codes import ResponseCode
 from twinlog.wire.message_id import UniqueIds
 from twinlog.wire.properties import decode_properties, encode_properties
 
@@ -78,6 +80,11 @@ class BrokerContext:
     change_role: Callable[[str, int | None], Awaitable[object]] | None = None  # see ReplicationService
     master_address: str | None = None  # a replica's master, from the name server's last answer
     master_ha_address: str | None = None
+    auto_topics: AutoCreated = field(init=False)
+    auto_groups: AutoCreated = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.auto_topics, self.auto_groups = AutoCreated(self.tables.topics), AutoCreated(self.tables.groups)
 
     @property
     def settings(self) -> BrokerSettings:
@@ -168,11 +175,20 @@ class BrokerContext:
         return config
 
     def ensure_group(self, name: str) -> SubscriptionGroupConfig | None:
-        """The group's configuration; None when there is none and it may not be created."""
+        """The group's configuration; None when there is none and it may not be created.
+
+        RequestRefused when clients have created as many as they may.
+        """
         config = self.groups.get(name)
         if config is None and self.settings.groups_auto_created and group_name_problem(name) is None:
+            most = self.settings.auto_groups_max
+            if not self.auto_groups.has_room(most):
+                what, advice = f"group {name} does not exist and is not created", "create it with updateSubGroup"
+                code = ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+                raise self.limits.refuse(code, what, "maxAutoCreatedGroups", most, f"{advice}, or raise it", {})
             config = SubscriptionGroupConfig(group_name=name)
             self.groups.put(name, config, self.clock_ms())
+            self.auto_groups.add(name)
         return config
 
     def notify_topic_changed(self, names: Iterable[str]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from twinlog.broker import names
 from twinlog.broker.topic_limits import check_queues
 from twinlog.wire.bodies import SubscriptionGroupConfig, TopicConfig
+from twinlog.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
@@ -56,13 +57,23 @@ def create_for_send(
         return config
     is_retry = topic.startswith(names.RETRY_PREFIX)
     config = _inherited(ctx, topic, template, queues, _unit_flags(unit_mode, is_retry))
-    if config is not None:
-        ctx.topics.put(topic, config, ctx.clock_ms())
-        ctx.notify_topic_changed((topic,))
-        return config
-    if is_retry:
+    if config is None and not is_retry:
+        return None
+    if not is_retry or topic[len(names.RETRY_PREFIX) :] not in ctx.groups:  # a group has its own limit
+        _check_room(ctx, topic)
+        ctx.auto_topics.add(topic)
+    if config is None:
         return ctx.ensure_topic(topic, 1, READ_WRITE, UNIT_SUB_FLAG if unit_mode else 0)
-    return None
+    ctx.topics.put(topic, config, ctx.clock_ms())
+    ctx.notify_topic_changed((topic,))
+    return config
+
+
+def _check_room(ctx: BrokerContext, topic: str) -> None:
+    most = ctx.settings.auto_topics_max
+    if not ctx.auto_topics.has_room(most):
+        what, advice = f"topic {topic} does not exist and is not created", "create it with updateTopic, or raise it"
+        raise ctx.limits.refuse(ResponseCode.TOPIC_NOT_EXIST, what, "maxAutoCreatedTopics", most, advice)
 
 
 def _inherited(

@@ -54,6 +54,11 @@ class BrokerSettings:
 
     # Limits; the keys are Twinlog's own. What is refused says which key did it, and twinlog_broker_refused counts it.
     topic_queues_max: int = conf("maxTopicQueueNums", 16_384, minimum=1, maximum=TOPIC_QUEUES_MAX, updatable=True)
+    auto_topics_max: int = conf("maxAutoCreatedTopics", 10_000, minimum=0, updatable=True)  # since the start
+    auto_groups_max: int = conf("maxAutoCreatedGroups", 10_000, minimum=0, updatable=True)  # since the start
+    client_id_length_max: int = conf("maxClientIdLength", 1_024, minimum=64, updatable=True)
+    client_groups_max: int = conf("maxGroupsPerClient", 4_096, minimum=1, updatable=True)  # on one connection
+    group_subscriptions_max: int = conf("maxSubscriptionsPerGroup", 10_000, minimum=1, updatable=True)
 
     # Sending
     send_accepted_from_ms: int = conf("startAcceptSendRequestTimeStamp", 0, bits=64, updatable=True)
