@@ -16,6 +16,7 @@ from twinlog.client.signing import Credentials
 from twinlog.spark.errors import BadOption
 from twinlog.spark.offsets import EARLIEST, LATEST, Offsets, parse_assignment, parse_queue_numbers
 from twinlog.spark.option_values import OptionValues
+from twinlog.spark.paths import local_path
 from twinlog.wire.bodies import MessageQueue
 
 CLUSTER_OPTIONS = (
@@ -183,8 +184,13 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         trigger_rows_min=rows_min,
         trigger_delay_ms_max=values.duration_ms("maxTriggerDelay", 900_000),
         commits_to_group=commits,
-        initial_offsets_location=values.text("initialOffsetsLocation") if streaming else None,
+        initial_offsets_location=_local(values, "initialOffsetsLocation") if streaming else None,
     )
+
+
+def _local(values: OptionValues, name: str) -> str | None:
+    text = values.text(name)
+    return None if text is None else str(local_path(text, name))
 
 
 def cluster_options(values: OptionValues) -> ClusterOptions:

@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -113,11 +112,11 @@ def compact(
         from twinlog.spark.jobs import compact as jobs
         from twinlog.spark.jobs.archive_layout import existing_header
 
-        found = existing_header(Path(target))
-    with spark_job("compact", master, conf, archive_format=found.format) as (spark, report):
         job = jobs.CompactJob(
             target=target, before=day, file_bytes=size << 20, topics=words(topic), compression=compression
         )
+        found = existing_header(job.root)
+    with spark_job("compact", master, conf, archive_format=found.format) as (spark, report):
         summary = jobs.compact(spark, job, report)
     _tell_compaction(summary, as_json)
 

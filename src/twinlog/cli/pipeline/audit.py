@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from twinlog.cli.pipeline.running import AsJson, SparkConf, SparkMaster, spark_job
-from twinlog.cli.pipeline.sides import NameServer, Tls, TlsInsecure, cluster_options, seconds
+from twinlog.cli.pipeline.sides import NameServer, Tls, TlsInsecure, check_table, cluster_options, seconds
 from twinlog.cli.running import fail
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ def audit(
     """
     try:
         settle_s = seconds(settle, "--settle")
+        check_table(to)
         pairs = _pairs(sides, cluster_options(name_servers, tls=tls, tls_insecure=tls_insecure))
         with spark_job("twinlog audit", master, conf) as (spark, report):
             from twinlog.spark.jobs.audit.job import AuditJob

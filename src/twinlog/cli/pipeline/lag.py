@@ -9,8 +9,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from twinlog.cli.pipeline.running import AsJson, SparkConf, SparkMaster, spark_job
-from twinlog.cli.pipeline.sides import NameServer, Tls, TlsInsecure, cluster_options, seconds
+from twinlog.cli.pipeline.running import AsJson, SparkConf, SparkMaster, failures_told, spark_job
+from twinlog.cli.pipeline.sides import NameServer, Tls, TlsInsecure, check_table, cluster_options, seconds
 from twinlog.cli.running import fail
 
 if TYPE_CHECKING:
@@ -47,14 +47,18 @@ def lag(
     every_s = seconds(every, "--every")
     for_s = 0.0 if once else None if for_ is None else seconds(for_, "--for")
     options = cluster_options(name_servers, tls=tls, tls_insecure=tls_insecure)
+    check_table(to)
+    if plot is not None:
+        with failures_told():
+            from twinlog.spark.jobs.lag.charts import check_plot
+
+            check_plot(plot)
     with spark_job("twinlog lag", master, conf) as (spark, report):
-        from twinlog.spark.jobs.lag.charts import check_plot, write_plot
+        from twinlog.spark.jobs.lag.charts import write_plot
         from twinlog.spark.jobs.lag.job import LagJob
         from twinlog.spark.jobs.lag.job import lag as run
 
         summary, moments = None, None
-        if plot is not None:
-            check_plot(plot)
         if not replot:
             job = LagJob(cluster=options, to=to, groups=tuple(group or ()), every_s=every_s, for_s=for_s)
             summary = run(spark, job, report)

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from twinlog.cli.pipeline.running import AsJson, SparkConf, SparkMaster, spark_job
-from twinlog.cli.pipeline.sides import Tls, TlsInsecure, cluster_options
+from twinlog.cli.pipeline.sides import Tls, TlsInsecure, check_table, cluster_options
 from twinlog.cli.running import fail
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ def _run(
     for name in kind or ():
         if name not in KINDS:
             fail(f"--kind {name!r}: {nearest(name, KINDS)}")
+    check_table(to)
     if broker is not None and history is None:
         fail("--broker chooses from a history: give --history too")
     try:

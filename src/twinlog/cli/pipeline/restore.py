@@ -6,7 +6,6 @@ import json
 import sys
 from dataclasses import asdict
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -92,7 +91,7 @@ def restore(
             options=parse_source_options(options, access_key, secret_key),
         )
         check_restore(job)
-        format = existing_header(Path(archive)).format if archive else "parquet"
+        format = existing_header(job.archive_root).format if job.archive_root else "parquet"
     with spark_job("restore", master, conf, archive_format=format) as (spark, report):
         summary = jobs.restore(spark, job, report)
     _tell(summary, as_json)

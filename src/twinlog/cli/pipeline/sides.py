@@ -41,6 +41,18 @@ def cluster_options(name_servers: str | None, *, tls: bool = False, tls_insecure
     )
 
 
+def check_table(to: str | None) -> None:
+    """End the command if no table can be at `to`; what Spark says about it would come after all the work."""
+    from twinlog.spark.errors import BadOption
+    from twinlog.spark.paths import table_location
+
+    try:
+        if to is not None:
+            table_location(to, "--to")
+    except BadOption as problem:
+        fail(problem)
+
+
 def seconds(text: str, option: str) -> float:
     """`90`, `90s`, `10m`, `2h` or `1d` as seconds."""
     units = {"s": 1, "m": 60, "h": 3600, "d": 86400}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import threading
 from dataclasses import asdict
@@ -72,7 +71,7 @@ def sync(
     try:  # before Spark takes its time to start
         job = check_job(
             SyncJob(
-                to=os.path.abspath(to),
+                to=to,
                 cluster=_cluster(name_server if not address else None, access_key, secret_key, tls, tls_insecure),
                 brokers=tuple(broker or ()),
                 addresses=tuple(address or ()),
@@ -80,8 +79,8 @@ def sync(
                 stores=parse_stores(store or ()),
                 every_ms=parse_duration_ms(every),
                 once=once,
-                history=os.path.abspath(history) if history else None,
-                checkpoint=os.path.abspath(checkpoint) if checkpoint else None,
+                history=history,
+                checkpoint=checkpoint,
             )
         )
     except (SparkSourceError, ClientError) as problem:

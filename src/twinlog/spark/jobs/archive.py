@@ -40,6 +40,7 @@ from twinlog.spark.jobs.archive_source import ArchiveSource, ArchiveSpec
 from twinlog.spark.jobs.delta import delta_added, delta_version
 from twinlog.spark.jobs.progress import Progress, Report, quiet
 from twinlog.spark.options import read_options
+from twinlog.spark.paths import local_path
 from twinlog.spark.reading.positions import find_queues
 from twinlog.spark.reading.store_options import store_options
 from twinlog.spark.schema import MESSAGE_COLUMNS, ddl
@@ -79,6 +80,10 @@ class ArchiveJob:
     bytes_max: str | None = None  # per batch, from stores
     options: Mapping[str, str] = field(default_factory=dict)  # more options of the source: credentials, readFrom, …
 
+    @property
+    def root(self) -> Path:
+        return local_path(self.target, "archive")
+
     def header(self) -> Header:
         return Header(self.format, "brokers" if self.name_server else "stores", chosen(self.columns))
 
@@ -94,7 +99,7 @@ class ArchiveJob:
             **wanted,
             "startingOffsets": "earliest",
             # Spark asks a Python source again where its first batch began.
-            "initialOffsetsLocation": str(Path(self.target).absolute() / CHECKPOINT / "initial"),
+            "initialOffsetsLocation": str(self.root / CHECKPOINT / "initial"),
             **limit,
             **self.options,
         }
@@ -118,7 +123,7 @@ def archive(
     spark: SparkSession, job: ArchiveJob, report: Report = quiet, *, is_over: Callable[[], bool] = lambda: False
 ) -> ArchiveSummary:
     """Add what is new to the archive. A run with `every` goes on until `is_over` says so."""
-    root = Path(job.target).absolute()
+    root = job.root
     report(Progress("looking at the source"))
     look_first(job)
     _prepare(root, job)
@@ -142,7 +147,7 @@ def archive(
 
 def read_archive(spark: SparkSession, target: str | Path) -> DataFrame:
     """The archive as a table: the columns of messages in their order, and `day`."""
-    root = Path(target).absolute()
+    root = local_path(target, "archive")
     header = existing_header(root)
     if header.format == "delta":
         frame = spark.read.format("delta").load(str(root))
@@ -155,9 +160,9 @@ def read_archive(spark: SparkSession, target: str | Path) -> DataFrame:
 def look_first(job: ArchiveJob) -> None:
     """Raise what would keep the job from starting; needs no Spark and writes nothing."""
     check_job(job)
-    found = load_header(Path(job.target).absolute())
+    found = load_header(job.root)
     if found is not None:
-        check_fits(Path(job.target), found, job.header())
+        check_fits(job.root, found, job.header())
     _check_source(job)
 
 
@@ -175,8 +180,7 @@ def check_job(job: ArchiveJob) -> None:
         raise BadOption("rows per batch are counted for brokers only: limit the bytes per batch of stores")
     if job.bytes_max is not None and job.name_server:
         raise BadOption("bytes per batch are counted for stores only: limit the rows per batch of brokers")
-    if "://" in str(job.target):
-        raise BadOption(f"archive {str(job.target)!r} is no path: mount it where the driver and all workers see it")
+    local_path(job.target, "archive")
     job.header()
 
 
@@ -277,14 +281,14 @@ def _follow(query: StreamingQuery, job: ArchiveJob, run: str, report: Report, is
             rows[progress["batchId"]] = progress.numInputRows  # the key is empty under Spark Connect
             done = sum(rows.values()) if job.format == "delta" else _run_total(job, run).rows
             left = rows_left(progress["sources"][0]) if job.name_server else None
-            what = f"archiving to {Path(job.target).name}"
+            what = f"archiving to {job.root.name}"
             report(Progress(what, done, None if left is None else done + left, "messages"))
         if ended or is_over():
             return sum(1 for count in rows.values() if count)
 
 
 def _run_total(job: ArchiveJob, run: str) -> Totals:
-    commit = load_commit(Path(job.target))
+    commit = load_commit(job.root)
     return sum(commit.topics.values(), Totals()) if commit.run == run else Totals()
 
 

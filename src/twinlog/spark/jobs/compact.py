@@ -33,6 +33,7 @@ from twinlog.spark.jobs.archive_layout import (
     topic_of,
 )
 from twinlog.spark.jobs.progress import Progress, Report, quiet
+from twinlog.spark.paths import local_path
 from twinlog.spark.schema import ddl
 
 if TYPE_CHECKING:
@@ -53,6 +54,10 @@ class CompactJob:
     files_min: int = 2  # a partition with fewer is left alone
     topics: tuple[str, ...] = ()  # all when empty
     compression: str = "snappy"
+
+    @property
+    def root(self) -> Path:
+        return local_path(self.target, "archive")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +84,7 @@ class CompactSummary:
 
 def compact(spark: SparkSession, job: CompactJob, report: Report = quiet) -> CompactSummary:
     """Rewrite the closed partitions that have many files."""
-    root = Path(job.target).absolute()
+    root = job.root
     header = existing_header(root)
     if header.format == "delta":
         return _optimize(spark, job, root, report)

@@ -43,6 +43,7 @@ from twinlog.spark.jobs.restore_send import SENT_COLUMNS, SendQueues
 from twinlog.spark.offsets import queue_text, where
 from twinlog.spark.option_values import OptionValues
 from twinlog.spark.options import CLUSTER_OPTIONS, ClusterOptions, cluster_options
+from twinlog.spark.paths import local_path
 from twinlog.spark.schema import MESSAGE_COLUMNS, ddl
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import MessageQueue, TopicConfig
@@ -117,7 +118,7 @@ def restore(spark: SparkSession, job: RestoreJob, report: Report = quiet) -> Res
     if job.groups:
         report(Progress("placing groups"))
         groups = place_groups(spark, job, Cluster(cluster), stood)
-    return RestoreSummary(queues, str(Path(job.map_path).absolute()), rows, copies, groups)
+    return RestoreSummary(queues, str(job.map_root), rows, copies, groups)
 
 
 def target_cluster(job: RestoreJob) -> ClusterOptions:
@@ -137,8 +138,8 @@ def admin_of(cluster: ClusterOptions) -> Admin:
 
 def _source(spark: SparkSession, job: RestoreJob) -> DataFrame:
     """All messages of the topics, with the columns that a restore needs."""
-    if job.archive is not None:
-        frame = read_archive(spark, job.archive)
+    if job.archive_root is not None:
+        frame = read_archive(spark, job.archive_root)
         missing = [name for name in _COLUMNS if name not in frame.columns]
         if "body" in missing:
             raise BadArchive(f"the archive {job.archive} keeps no bodies: archive with all columns to restore from it")
@@ -260,7 +261,7 @@ def _send(
 
 def read_map(spark: SparkSession, path: str | Path) -> DataFrame:
     """Old and new place of every message that was restored."""
-    return spark.read.parquet(str(Path(path).absolute()))
+    return spark.read.parquet(str(local_path(path, "map")))
 
 
 def _write_map(spark: SparkSession, job: RestoreJob) -> tuple[int, int]:
@@ -286,7 +287,7 @@ def _write_map(spark: SparkSession, job: RestoreJob) -> tuple[int, int]:
     table = old.groupBy(*_QUEUE, "oldOffset", *places).agg(
         _expr("min(newOffset) as newOffset"), _expr("count(*) as copies")
     )
-    path = Path(job.map_path).absolute()
+    path = job.map_root
     aside = path.with_name(f"{path.name}.new")
     table.sortWithinPartitions(*_QUEUE, "oldOffset").write.mode("overwrite").parquet(str(aside))
     told = spark.read.parquet(str(aside)).agg(_expr("count(*) as n"), _expr("sum(copies - 1) as more")).first()

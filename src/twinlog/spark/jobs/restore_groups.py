@@ -17,6 +17,7 @@ from twinlog.spark.jobs.restore_plan import RestoreJob
 from twinlog.spark.offsets import Offsets
 from twinlog.spark.option_values import OptionValues
 from twinlog.spark.options import CLUSTER_OPTIONS, cluster_options
+from twinlog.spark.paths import local_text
 from twinlog.wire.bodies import MessageQueue, SubscriptionGroupConfig
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def new_places(spark: SparkSession, job: RestoreJob, committed: Committed) -> tu
     stood = spark.createDataFrame(
         rows, "consumerGroup string, topic string, brokerName string, queueId int, committed bigint"
     )
-    table = spark.read.parquet(str(Path(job.map_path).absolute()))
+    table = spark.read.parquet(str(job.map_root))
     keys = ("consumerGroup", "topic", "brokerName", "queueId", "committed", "newTopic", "newBrokerName", "newQueueId")
     first = "coalesce(min(case when oldOffset >= committed then newOffset end), max(newOffset) + 1) as place"
     found = stood.join(table, ["topic", "brokerName", "queueId"]).groupBy(*keys).agg(expr(first)).collect()
@@ -90,6 +91,7 @@ def committed_offsets(spark: SparkSession, job: RestoreJob, queues: Mapping[Mess
     """Where the groups stood, from a store's consumerOffset.json or from a live cluster."""
     text = job.group_offsets or ""
     name, _, directory = text.rpartition("=")
+    directory = local_text(directory, "--group-offsets")
     if Path(directory).is_dir():
         found = _from_store(spark, name, directory)
         known = {key: at for key, at in found.items() if key[1] in queues}

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from twinlog.spark.errors import BadOption, SparkSourceError
 from twinlog.spark.offsets import queue_text, where
+from twinlog.spark.paths import local_path, local_text
 from twinlog.wire import properties as names
 from twinlog.wire.batch import BatchElement
 from twinlog.wire.bodies import MessageQueue
@@ -84,6 +85,14 @@ class RestoreJob:
     batch: int = BATCH_COUNT_MAX  # messages per request, at most
     options: Mapping[str, str] = field(default_factory=dict)  # of the cluster: credentials, TLS, time limits
 
+    @property
+    def archive_root(self) -> Path | None:
+        return None if self.archive is None else local_path(self.archive, "--archive")
+
+    @property
+    def map_root(self) -> Path:
+        return local_path(self.map_path, "--map")
+
     def new_topic(self, topic: str) -> str:
         return self.renames.get(topic, topic)
 
@@ -110,6 +119,15 @@ def check_restore(job: RestoreJob) -> None:
         raise BadOption("where did the groups stand? give --group-offsets with a store directory or a name server")
     if job.group_offsets and not job.groups:
         raise BadOption("--group-offsets without --groups places nobody: name the groups")
+    _check_paths(job)
+
+
+def _check_paths(job: RestoreJob) -> None:
+    _ = job.archive_root, job.map_root
+    for store in job.stores:
+        local_text(store, "--store")
+    if job.group_offsets:
+        local_text(job.group_offsets.rpartition("=")[2], "--group-offsets")  # host:port passes as well
 
 
 def selection(job: RestoreJob) -> str:

@@ -20,6 +20,7 @@ from twinlog.net.errors import NetError
 from twinlog.replication.digests import ByteRange
 from twinlog.spark.errors import BadOption
 from twinlog.spark.options import ClusterOptions
+from twinlog.spark.paths import local_path, local_text
 from twinlog.spark.remoting import Answer, connection_to, forget_connection
 from twinlog.wire.bodies import KVTable, decode_body
 from twinlog.wire.codes import RequestCode, ResponseCode
@@ -56,10 +57,11 @@ def parse_side(text: str, options: ClusterOptions | None = None) -> Side:
     When storePathCommitLog is elsewhere: `STORE@DIR`, or `STORE@DIR,DIR`.
     """
     options = options or ClusterOptions(name_servers=())
-    root, _, logs = text.partition("@") if "@" in text and not Path(text).is_dir() else (text, "", "")
+    plain = local_text(text, "store")
+    root, _, logs = plain.partition("@") if "@" in plain and not Path(plain).is_dir() else (plain, "", "")
     path = Path(root).absolute()
     if path.is_dir() or ("/" in root and not _ADDRESS.fullmatch(text)):
-        directories = tuple(Path(part).absolute() for part in logs.split(",") if part)
+        directories = tuple(local_path(part, "store") for part in logs.split(",") if part)
         return Side(str(path), path, directories or (path / "commitlog",), options)
     if _ADDRESS.fullmatch(text):
         return Side(text, None, (), options)

@@ -15,8 +15,9 @@ import json
 import os
 from pathlib import Path
 
-from twinlog.spark.errors import BadOption, SparkSourceError
+from twinlog.spark.errors import SparkSourceError
 from twinlog.spark.options import ReadOptions
+from twinlog.spark.paths import is_local, local_path
 
 FILE_NAME = "initial-offsets.json"
 _DEFAULT_DIRECTORY = "_twinlog_initial_offsets"
@@ -63,13 +64,11 @@ def place_for(options: ReadOptions, default_checkpoints: str | None) -> InitialO
     """Where this query's initial offsets belong; None when nobody said."""
     given = options.initial_offsets_location
     if given is not None:
-        path = _local(given)
-        if path is None:
-            raise BadOption(f"initialOffsetsLocation {given!r} is no local path: give one that the driver can write")
+        path = Path(given)
         return InitialOffsets(path if path.suffix == ".json" else path / FILE_NAME)
-    root = _local(default_checkpoints) if default_checkpoints else None
-    if root is None:
+    if not default_checkpoints or not is_local(default_checkpoints):
         return None
+    root = local_path(default_checkpoints, "spark.sql.streaming.checkpointLocation")
     source = repr((options.cluster.name_servers, options.topics, options.pattern, options.assigned, options.starting))
     name = hashlib.sha256(source.encode()).hexdigest()[:16]
     return InitialOffsets(root / _DEFAULT_DIRECTORY / f"{name}.json", root)
@@ -82,8 +81,3 @@ def has_unfinished_first_batch(checkpoints: Path) -> bool:
     return any(
         (query / "offsets" / "0").exists() and not (query / "commits" / "0").exists() for query in checkpoints.iterdir()
     )
-
-
-def _local(text: str) -> Path | None:
-    path = text.removeprefix("file://") if text.startswith("file:///") else text.removeprefix("file:")
-    return None if "://" in path else Path(path)

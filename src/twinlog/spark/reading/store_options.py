@@ -10,6 +10,7 @@ from pathlib import Path
 
 from twinlog.spark.errors import BadOption
 from twinlog.spark.option_values import OptionValues
+from twinlog.spark.paths import local_path, local_text
 
 KINDS = ("messages", "consume_queue", "index", "consumer_offsets", "topic_configs")
 _KNOWN = (
@@ -81,7 +82,11 @@ def _stores(values: OptionValues) -> tuple[StoreDirectory, ...]:
     names = [name.strip() for name in (values.text("brokerName") or "").split(",") if name.strip()]
     if names and len(names) != len(roots):
         raise BadOption(f"brokerName names {len(names)} brokers for {len(roots)} stores: give one for each, in order")
-    logs = [Path(part.strip()) for part in (values.text("commitLogDirs") or "").split(",") if part.strip()]
+    logs = [
+        local_path(part.strip(), "commitLogDirs")
+        for part in (values.text("commitLogDirs") or "").split(",")
+        if part.strip()
+    ]
     if logs and len(roots) > 1:
         raise BadOption("commitLogDirs belongs to one store: read the stores one by one and union them")
     return tuple(
@@ -106,11 +111,7 @@ def _paths(values: OptionValues) -> list[str]:
 
 def _directories(text: str) -> list[Path]:
     """The directories that `text`, which may hold * and ?, stands for."""
-    path = text.removeprefix("file://") if text.startswith("file:///") else text.removeprefix("file:")
-    if "://" in path:
-        raise BadOption(
-            f"store {text!r} is no local path: stores are memory-mapped, so mount it where all workers see it"
-        )
+    path = local_text(text, "store")
     found = [path]
     if any(letter in path for letter in "*?["):  # as Spark does, without what is not data: _history beside replicas
         found = [one for one in sorted(glob.glob(path)) if not Path(one).name.startswith("_")]

@@ -24,6 +24,7 @@ from twinlog.spark.jobs.audit.queues import compare_queues
 from twinlog.spark.jobs.metadata_diff.snapshot import is_java
 from twinlog.spark.jobs.progress import Progress, Report, quiet, task_progress
 from twinlog.spark.jobs.side import Side
+from twinlog.spark.paths import table_location
 from twinlog.store.errors import StoreError
 from twinlog.wire.errors import WireError
 
@@ -89,6 +90,8 @@ def audit(spark: SparkSession, job: AuditJob, report: Report = quiet) -> AuditSu
     """Compare every pair; differences are findings, not errors."""
     if not job.pairs:
         raise BadOption("there is nothing to audit: give a master and its replica")
+    if job.to is not None:
+        table_location(job.to, "--to")
     began, now = time.monotonic(), datetime.now(UTC)
     audit_id = f"{now:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
     report(Progress("looking at both sides"))

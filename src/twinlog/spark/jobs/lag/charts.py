@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.lag.plot import Chart, page
+from twinlog.spark.paths import is_local, local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,8 +20,9 @@ def check_plot(path: str) -> None:
     """BadOption for a file that no plot can be written to, before any sample is taken."""
     if not path.lower().endswith(SUFFIXES):
         raise BadOption(f"--plot {path!r}: plots are HTML files with the pictures inside; write for example lag.html")
-    if not Path(path).absolute().parent.is_dir():
-        raise BadOption(f"--plot {path!r}: there is no directory {Path(path).absolute().parent}; make it first")
+    parent = local_path(path, "--plot").parent
+    if not parent.is_dir():
+        raise BadOption(f"--plot {path!r}: there is no directory {parent}; make it first")
 
 
 def write_plot(spark: SparkSession, table: str, path: str, *, may_be_missing: bool = False) -> int:
@@ -30,11 +31,12 @@ def write_plot(spark: SparkSession, table: str, path: str, *, may_be_missing: bo
     from pyspark.sql import functions as F
 
     check_plot(path)
+    file = local_path(path, "--plot")
     try:
         samples = spark.read.parquet(table)
     except AnalysisException as error:
-        if may_be_missing and not Path(table).exists():
-            Path(path).write_text(page("Lag", ()))
+        if may_be_missing and not (is_local(table) and local_path(table, "--to").exists()):
+            file.write_text(page("Lag", ()))
             return 0
         raise BadOption(
             f"{table} is no table of samples: take some first, `twinlog pipeline lag --to {table}`"
@@ -55,7 +57,7 @@ def write_plot(spark: SparkSession, table: str, path: str, *, may_be_missing: bo
     moments = sorted({row["minute"].timestamp() for row in found})
     every = min((b - a for a, b in itertools.pairwise(moments)), default=60.0)
     text = page("Lag", charts_of(found), every_s=every, notes=notes)
-    Path(path).write_text(text)
+    file.write_text(text)
     return len(moments)
 
 

@@ -24,6 +24,7 @@ from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.lag.sample import BrokerGroup, LagRow, sample_brokers
 from twinlog.spark.jobs.progress import Progress, Report, quiet
 from twinlog.spark.options import ClusterOptions
+from twinlog.spark.paths import table_location
 from twinlog.wire.bodies import ClusterInfo
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ def lag(
     """Take samples until the time is over; Ctrl-C ends it early and keeps what was written."""
     if not job.cluster.name_servers:
         raise BadOption("lag needs a name server: give --nameServer host:port")
+    table_location(job.to, "--to")
     if job.every_s < 1:
         raise BadOption(f"a sample every {job.every_s:g} s is too often: Spark itself needs about one")
     samples = rows = errors = missed = 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,6 +14,7 @@ from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.metadata_diff.snapshot import KINDS, DiffRow, Snapshot, diff, read_snapshot, row_fields
 from twinlog.spark.jobs.progress import Progress, Report, quiet
 from twinlog.spark.jobs.side import Side
+from twinlog.spark.paths import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -115,8 +115,9 @@ def parse_moment(text: str, history: str, broker: str | None) -> Moment:
         when = datetime.fromisoformat(text)
     except ValueError:
         raise BadOption(f"{text!r} is no moment: write for example 2026-11-15T12:00 (UTC) or with +01:00") from None
-    if not Path(history).is_dir():
+    place = local_path(history, "--history")
+    if not place.is_dir():
         raise BadOption(
             f"there is no directory {history}: give the one that `twinlog pipeline sync` keeps its history in"
         )
-    return Moment(history, broker, when if when.tzinfo is not None else when.replace(tzinfo=UTC))
+    return Moment(str(place), broker, when if when.tzinfo is not None else when.replace(tzinfo=UTC))

@@ -30,6 +30,7 @@ from twinlog.spark.errors import SparkSourceError
 from twinlog.spark.jobs.archive_files import exchange
 from twinlog.spark.jobs.archive_layout import BadArchive
 from twinlog.spark.jobs.sync.broker_service import BrokerReport, Drained
+from twinlog.spark.paths import local_path
 from twinlog.telemetry.log import get_logger
 
 if TYPE_CHECKING:
@@ -81,7 +82,9 @@ def metadata_at(
     """The metadata as it was at a moment: broker, kind, key, value (JSON), version, and since when it was so."""
     from pyspark.sql import functions as F
 
-    seen = spark.read.parquet(str(Path(history) / CHANGES)).where(F.col("seenAt") <= F.lit(when))
+    seen = spark.read.parquet(str(local_path(os.fspath(history), "history") / CHANGES)).where(
+        F.col("seenAt") <= F.lit(when)
+    )
     for name, wanted in (("broker", broker), ("kind", kind), ("key", key)):
         if wanted is not None:
             seen = seen.where(F.col(name) == wanted)

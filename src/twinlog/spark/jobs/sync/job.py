@@ -86,7 +86,8 @@ def sync(
     spark: SparkSession, job: SyncJob, report: Report = quiet, *, stop: threading.Event | None = None
 ) -> SyncSummary:
     """Synchronise until `stop` is set or the query is interrupted; with `job.once`, until all are caught up."""
-    with only_writer(Path(check_job(job).to), job.history_path):
+    job = check_job(job)
+    with only_writer(Path(job.to), job.history_path):
         return _sync(spark, job, report, stop)
 
 
@@ -189,7 +190,7 @@ class SyncRun:
         """Let the tasks work on these brokers once; what they tell is in the tables when this returns."""
         job = self._job
         work = TickWork(
-            to=os.path.abspath(job.to),
+            to=job.to,
             cluster=job.cluster,
             groups=share_out(targets, self._cores),
             drained=self._tables.drained,

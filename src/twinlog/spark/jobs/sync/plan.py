@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from twinlog.spark.errors import BadOption
 from twinlog.spark.options import ClusterOptions
+from twinlog.spark.paths import local_path
 from twinlog.wire.bodies import ClusterInfo
 
 MASTER_ID = "0"
@@ -59,9 +59,16 @@ class SyncJob:
 
 
 def check_job(job: SyncJob) -> SyncJob:
-    """`job` itself; BadOption when it cannot be done."""
+    """`job` with plain local paths; BadOption when it cannot be done."""
     if not job.to:
         raise BadOption("a synchronisation needs a directory for its replicas: --to DIR")
+    job = replace(
+        job,
+        to=str(local_path(job.to, "--to")),
+        history=str(local_path(job.history, "--history")) if job.history else None,
+        checkpoint=str(local_path(job.checkpoint, "--checkpoint")) if job.checkpoint else None,
+        stores={name: str(local_path(store, "--store")) for name, store in job.stores.items()},
+    )
     if not job.addresses and not job.cluster.name_servers:
         raise BadOption(
             "nobody said which masters are copied: give a name server (-n host:port) or --address host:port"
@@ -95,7 +102,7 @@ def parse_stores(words: Sequence[str]) -> dict[str, str]:
         name, equals, directory = word.partition("=")
         if not equals or not name or not directory:
             raise BadOption(f"--store {word!r} is not BROKER=DIRECTORY, for example broker-a=/data/broker-a/store")
-        found[name] = os.path.abspath(directory)
+        found[name] = directory
     return found
 
 

@@ -1,0 +1,59 @@
+"""What a path means to a job, a source or an option: the one place that knows.
+
+    /data/a   data/a   file:/data/a   file:///data/a     local; driver and workers see it under the same name
+    s3a://bucket/a   hdfs://host/a   dbfs:/a             refused, except for tables that Spark alone writes
+
+Stores are mapped, archives and replicas are renamed and locked: that needs a real file system. Without the check such
+an address would be the name of a local directory, and what is written there would be taken for safe.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from twinlog.spark.errors import BadOption
+
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
+_FILE = re.compile(r"file:(?://(?:localhost)?)?(?=/[^/]|/$)", re.IGNORECASE)
+
+
+def local_path(given: str | Path, what: str) -> Path:
+    """The absolute local path; BadOption, which names `what` was given, for anything else."""
+    return Path(local_text(given, what)).absolute()
+
+
+def local_text(given: str | Path, what: str) -> str:
+    """The same as written, without file:, for what may be relative or hold * and ?."""
+    text = str(given)
+    if not text.strip():
+        raise BadOption(f"{what} {text!r}: the path is empty; give a directory")
+    if is_file_address(text):
+        rest = _FILE.sub("", text, count=1)
+        if rest == text:
+            raise BadOption(f"{what} {text!r}: this is not a local path; give /a/b or file:///a/b")
+        return rest
+    if found := _ADDRESS.match(text):
+        hint = "mount it where the driver and all workers see it, and give that path"
+        raise BadOption(f"{what} {text!r}: only local paths are supported, not {found[1]}; {hint}")
+    return text
+
+
+def table_location(given: str, what: str) -> str:
+    """Where Spark alone writes and reads a table: any address that Spark knows, or a local path; as it was given."""
+    if not _ADDRESS.match(given) or is_file_address(given):
+        local_text(given, what)
+    return given
+
+
+def is_file_address(text: str) -> bool:
+    return text[:5].lower() == "file:"
+
+
+def is_local(text: str) -> bool:
+    """Whether a place that somebody else named, such as Spark's settings, is a local path."""
+    try:
+        local_text(text, "path")
+    except BadOption:
+        return False
+    return True
