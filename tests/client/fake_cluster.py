@@ -208,8 +208,8 @@ class FakeBroker:
         self.sent_back.append(decode_fields(SendBackHeader, request.fields))
         return request.reply()
 
-    def _end_transaction(self, request: Request) -> None:
-        return None
+    def _end_transaction(self, request: Request) -> Command:
+        return request.reply()
 
     def _check_client_config(self, request: Request) -> Command:
         return request.reply()

@@ -1,3 +1,5 @@
+import asyncio
+
 import pytest
 from tests.client.fake_cluster import FakeCluster, until
 
@@ -7,6 +9,7 @@ from twinlog.client import (
     ClientClosed,
     ClientOptions,
     Credentials,
+    NoRoute,
     Outcome,
     Outgoing,
     Producer,
@@ -18,7 +21,7 @@ from twinlog.client.signing import signature
 from twinlog.net.connection import Request
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.fields import decode_fields, encode_fields
-from twinlog.wire.headers import CheckTransactionHeader, EndTransactionHeader
+from twinlog.wire.headers import CheckTransactionHeader, EndTransactionHeader, SendHeaderV2
 from twinlog.wire.message import Message, encode_message
 
 
@@ -71,11 +74,52 @@ async def test_a_refused_send_goes_to_another_broker(code):
 
 
 async def test_a_message_that_no_broker_takes_fails_with_every_reason(cluster):
-    cluster.broker.script(RequestCode.SEND_MESSAGE_V2, 2, 2, 14)
+    cluster.broker.script(RequestCode.SEND_MESSAGE_V2, 1, 1, 17)
     async with Producer(cluster.address, "g") as producer:
-        with pytest.raises(SendFailed, match=r"after 3 attempts.*SYSTEM_BUSY.*SERVICE_NOT_AVAILABLE") as failed:
+        with pytest.raises(SendFailed, match=r"after 3 attempts.*SYSTEM_ERROR.*\(2 times\).*TOPIC_NOT_EXIST") as failed:
             await producer.send(Outgoing("T", "x"))
     assert len(failed.value.attempts) == 3
+
+
+@pytest.mark.parametrize("code", [2, 11, 14, 1500])
+async def test_a_broker_that_stored_nothing_is_asked_again_while_there_is_time(cluster, code):
+    if code != ResponseCode.SLAVE_NOT_AVAILABLE:  # to a send it means: stored
+        cluster.broker.script(RequestCode.SEND_MESSAGE_V2, *[code] * 4)
+    cluster.broker.script(RequestCode.END_TRANSACTION, *[code] * 4)
+    options = ProducerOptions(retries=0, send_timeout_ms=15_000)
+    async with Producer(cluster.address, "g", producer_options=options) as producer:
+        await producer.send_in_transaction(Outgoing("T", "x"), lambda _: Outcome.COMMIT)
+    assert len(cluster.broker.requests(RequestCode.END_TRANSACTION)) == 5
+
+
+async def test_many_sends_that_fail_together_are_few_questions_to_the_name_server(cluster):
+    cluster.create("T")
+    options = ProducerOptions(send_timeout_ms=1_000)
+    async with Producer(cluster.address, "g", producer_options=options) as producer:
+        await producer.send(Outgoing("T", "x"))
+        await cluster.broker.server.stop()
+        asked = len(cluster.requests)
+        results = await asyncio.gather(*(producer.send(Outgoing("T", "x")) for _ in range(200)), return_exceptions=True)
+    assert all(isinstance(result, SendFailed) for result in results)
+    assert len(cluster.requests) - asked <= 8, "at 0, 100, 300, 700 ms, and a little for other doubts"
+
+
+async def test_a_send_waits_for_a_master_that_is_not_registered_yet(cluster):
+    cluster.create("T")
+    cluster.masters_known = False
+    async with Producer(cluster.address, "g", producer_options=ProducerOptions(send_timeout_ms=15_000)) as producer:
+        sends = [
+            asyncio.create_task(producer.send(Outgoing("T", "x"))),
+            asyncio.create_task(producer.send(Outgoing("T", "x", sharding_key="k"))),
+            asyncio.create_task(producer.send_oneway(Outgoing("T", "x"))),
+        ]
+        await until(lambda: len(cluster.requests) >= 3)
+        cluster.masters_known = True
+        await asyncio.gather(*sends)
+        cluster.masters_known = False
+        await producer.session.renewed_route("T", 15_000)
+        with pytest.raises(NoRoute, match="broker 'broker-a' of topic 'T' has no master"):
+            await producer.send(Outgoing("T", "x"), timeout_ms=50)
 
 
 async def test_a_refusal_that_another_broker_would_repeat_is_raised_at_once(cluster):
@@ -88,10 +132,14 @@ async def test_a_refusal_that_another_broker_would_repeat_is_raised_at_once(clus
 
 
 async def test_an_ordered_send_is_never_moved_to_another_queue(cluster):
-    cluster.broker.script(RequestCode.SEND_MESSAGE_V2, ResponseCode.SYSTEM_BUSY)
+    cluster.broker.script(RequestCode.SEND_MESSAGE_V2, ResponseCode.SYSTEM_BUSY, 0, ResponseCode.SYSTEM_ERROR)
+    cluster.broker.scripted[RequestCode.SEND_MESSAGE_V2][1] = cluster.broker._send_message_v2
     async with Producer(cluster.address, "g") as producer:
-        with pytest.raises(BrokerRefused):
+        sent = await producer.send(Outgoing("T", "x", sharding_key="k"))
+        with pytest.raises(BrokerRefused, match="SYSTEM_ERROR"):
             await producer.send(Outgoing("T", "x", sharding_key="k"))
+    asked = [decode_fields(SendHeaderV2, r.fields) for r in cluster.broker.requests(RequestCode.SEND_MESSAGE_V2)]
+    assert [header.queue_id for header in asked] == [sent.queue.queue_id] * 3
 
 
 async def test_stored_but_not_replicated_is_a_status_and_not_an_error(cluster):

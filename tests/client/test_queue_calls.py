@@ -1,7 +1,6 @@
 """Commits of a group against an offset table that loses concurrent first commits, as Java's does."""
 
 import asyncio
-from types import SimpleNamespace
 
 import pytest
 
@@ -18,10 +17,7 @@ class RacingSession:
         self.failures = 0
         self.in_flight = self.in_flight_max = 0
 
-    async def route(self, topic):
-        return SimpleNamespace(address_of=lambda *_: "b:1")
-
-    async def ask(self, address, code, header):
+    async def ask_broker(self, queue, code, header):
         self.in_flight += 1
         self.in_flight_max = max(self.in_flight_max, self.in_flight)
         key = f"{header.topic}@{header.consumer_group}"

@@ -107,8 +107,6 @@ async def test_pulls_go_to_the_replica_that_the_master_suggests_and_back_when_it
             cluster.broker.suggested = 1
             await reader.pull(cluster.queue("T"), 0)
             cluster.replica.script(RequestCode.PULL_MESSAGE, ResponseCode.SYSTEM_BUSY)
-            with pytest.raises(Exception, match="SYSTEM_BUSY"):
-                await reader.pull(cluster.queue("T"), 0)
             await reader.pull(cluster.queue("T"), 0)
         counts = [len(b.requests(RequestCode.PULL_MESSAGE)) for b in (cluster.broker, cluster.replica)]
         assert counts == [2, 1]

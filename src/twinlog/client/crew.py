@@ -3,7 +3,6 @@
 import asyncio
 from typing import TYPE_CHECKING
 
-from twinlog.client.errors import NoRoute
 from twinlog.client.listener import Listener
 from twinlog.client.session import Failures, Session
 from twinlog.client.tasks import TaskSet
@@ -54,10 +53,6 @@ class ConsumeCrew:
 
     async def give_back(self, queue: MessageQueue, message: Message, delay_level: int) -> None:
         """Ask the queue's broker to deliver `message` again later (or, below 0, to dead-letter it)."""
-        route = self._session.known_route(queue.topic)
-        address = route.master_of(queue.broker_name) if route is not None else None
-        if address is None:
-            raise NoRoute(queue.topic, ";".join(self._session.name_servers), f"master of {queue.broker_name!r}")
         header = SendBackHeader(
             offset=message.physical_offset,
             group=self._group,
@@ -66,7 +61,7 @@ class ConsumeCrew:
             origin_topic=message.topic,
             max_reconsume_times=self._retries_max,
         )
-        await self._session.ask(address, RequestCode.CONSUMER_SEND_MSG_BACK, header)
+        await self._session.ask_broker(queue, RequestCode.CONSUMER_SEND_MSG_BACK, header)
 
     async def _consume(self) -> None:
         while True:

@@ -1,5 +1,7 @@
 """What can go wrong for a user of the client; every error says what to do next."""
 
+import itertools
+
 from twinlog.wire.codes import RequestCode, ResponseCode
 
 _HINTS = {
@@ -53,6 +55,18 @@ class BadRoute(ClientError):
         self.topic = topic
 
 
+class NoMaster(NoRoute):
+    """A topic whose broker has no master at the moment: it is away, or roles are being switched."""
+
+    def __init__(self, topic: str, broker_name: str) -> None:
+        ClientError.__init__(
+            self,
+            f"broker {broker_name!r} of topic {topic!r} has no master at the name server, so nothing can be written; "
+            "start it, or make a replica master with `twinlog replication change-role`",
+        )
+        self.topic = topic
+
+
 class NoNameServer(ClientError):
     """None of the configured name servers answers."""
 
@@ -64,7 +78,8 @@ class SendFailed(ClientError):
     """All attempts to send a message failed; `attempts` tells each of them."""
 
     def __init__(self, topic: str, attempts: list[str]) -> None:
-        told = "; ".join(f"{i}. {text}" for i, text in enumerate(attempts, 1))
+        runs = [(text, len(list(same))) for text, same in itertools.groupby(attempts)]
+        told = "; ".join(f"{i}. {text}" + (f" ({n} times)" if n > 1 else "") for i, (text, n) in enumerate(runs, 1))
         super().__init__(f"message for {topic!r} was not stored after {len(attempts)} attempts: {told}")
         self.topic, self.attempts = topic, attempts
 

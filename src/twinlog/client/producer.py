@@ -5,7 +5,15 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from twinlog.client.errors import BadArgument, BadMessage, BrokerRefused, NoRoute, SendFailed
+from twinlog.client.errors import (
+    BadArgument,
+    BadMessage,
+    BrokerRefused,
+    ClientError,
+    NoMaster,
+    NoRoute,
+    SendFailed,
+)
 from twinlog.client.options import ClientOptions
 from twinlog.client.outgoing import (
     STORED_CODES,
@@ -23,6 +31,7 @@ from twinlog.client.outgoing import (
 )
 from twinlog.client.queue_choice import QueueChoice
 from twinlog.client.replies import REPLY, Replies
+from twinlog.client.retry_plan import RetryPlan, Step, avoid_ms
 from twinlog.client.routes import TopicRoute
 from twinlog.client.session import Session
 from twinlog.client.session_owner import SessionOwner
@@ -32,32 +41,19 @@ from twinlog.telemetry.log import get_logger
 from twinlog.wire import properties as names
 from twinlog.wire import sys_flag
 from twinlog.wire.bodies import HeartbeatData, MessageQueue, ProducerData
-from twinlog.wire.codes import RequestCode, ResponseCode
+from twinlog.wire.codes import RequestCode
 from twinlog.wire.headers import SendHeaderV2
 from twinlog.wire.message import Message
 from twinlog.wire.message_id import UniqueIds
 
 log = get_logger(__name__)
 Selector = Callable[[Sequence[MessageQueue]], MessageQueue]
-# What another broker may do better; all other codes would be the same there.
-RETRY_CODES = frozenset(
-    {
-        ResponseCode.SYSTEM_ERROR,
-        ResponseCode.SYSTEM_BUSY,
-        ResponseCode.SERVICE_NOT_AVAILABLE,
-        ResponseCode.NO_PERMISSION,
-        ResponseCode.TOPIC_NOT_EXIST,
-        ResponseCode.NO_BUYER_ID,
-        ResponseCode.NOT_IN_CURRENT_UNIT,
-        ResponseCode.GO_AWAY,  # a 5.x broker that is shutting down
-    }
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerOptions:
     send_timeout_ms: int = 3_000  # of one send with all its retries
-    retries: int = 2
+    retries: int = 2  # after failures that may have stored the message; others are repeated within the time
     new_topic_queues: int = 4  # when the first message creates its topic
     compress_above_bytes: int = 4096  # 0 never compresses
     compression: str = "zlib"  # or lz4, zstd, which only 5.x clients read
@@ -98,7 +94,7 @@ class Producer(SessionOwner):
         self._replies = Replies()
         handlers = {**self._check_back.handlers(), **self._replies.handlers()}
         self.session = Session(name_servers, options, handlers=handlers, heartbeat=self._heartbeat)
-        self._choice = QueueChoice(self._settings.avoid_ms)
+        self._choice = QueueChoice()
         self._ids = UniqueIds(self.session.client_id.partition("@")[0])
 
     async def close(self) -> None:
@@ -128,8 +124,9 @@ class Producer(SessionOwner):
 
         is_reply = properties.get(names.MSG_TYPE) == REPLY
         code = RequestCode.SEND_REPLY_MESSAGE_V2 if is_reply else RequestCode.SEND_MESSAGE_V2
-        fixed = await self._fixed_queue(message, queue, selector)
-        return await self._store(message.topic, code, build, message_id, fixed, timeout_ms)
+        deadline_ms = self._deadline_ms(timeout_ms)
+        fixed = await self._fixed_queue(message, queue, selector, deadline_ms)
+        return await self._store(message.topic, code, build, message_id, fixed, deadline_ms)
 
     async def send_batch(
         self, messages: Sequence[Outgoing], *, queue: MessageQueue | None = None, timeout_ms: int | None = None
@@ -142,9 +139,10 @@ class Producer(SessionOwner):
         def build(chosen: MessageQueue) -> tuple[SendHeaderV2, bytes]:
             return encode_send_batch(messages, ids, chosen, self._context, now_ms)
 
-        fixed = await self._fixed_queue(messages[0], queue, None)
+        deadline_ms = self._deadline_ms(timeout_ms)
+        fixed = await self._fixed_queue(messages[0], queue, None, deadline_ms)
         code = RequestCode.SEND_BATCH_MESSAGE
-        return await self._store(messages[0].topic, code, build, ",".join(ids), fixed, timeout_ms)
+        return await self._store(messages[0].topic, code, build, ",".join(ids), fixed, deadline_ms)
 
     async def send_oneway(
         self, message: Outgoing, *, queue: MessageQueue | None = None, selector: Selector | None = None
@@ -152,9 +150,10 @@ class Producer(SessionOwner):
         """Send without waiting for an answer: fast, and lost without notice when the broker fails. Its id."""
         check_message(message, self._settings.message_bytes_max)
         now_ms = _now_ms()
-        route = await self._route(message.topic)
-        chosen = await self._fixed_queue(message, queue, selector)
-        chosen = chosen or self._choice.choose(message.topic, route.writable, now_ms)
+        deadline_ms = self._deadline_ms(None)
+        chosen = await self._fixed_queue(message, queue, selector, deadline_ms)
+        route = await self._route(message.topic, deadline_ms)
+        chosen = chosen or self._choice.choose(route, _steady_ms())
         properties = message.wire_properties()
         message_id = properties.setdefault(names.UNIQ_KEY, self._ids.next(now_ms))
         header, body = encode_send(message, chosen, properties, self._context, now_ms)
@@ -163,7 +162,7 @@ class Producer(SessionOwner):
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """The queues that a message for `topic` may go to."""
-        return (await self._route(topic)).writable
+        return (await self._route(topic, self._deadline_ms(None))).writable
 
     # -- transactions --------------------------------------------------------------------------
 
@@ -186,8 +185,9 @@ class Producer(SessionOwner):
         def build(chosen: MessageQueue) -> tuple[SendHeaderV2, bytes]:
             return encode_send(message, chosen, properties, self._context, now_ms, sys_flag=prepared)
 
-        fixed = await self._fixed_queue(message, None, None)
-        sent = await self._store(message.topic, RequestCode.SEND_MESSAGE_V2, build, message_id, fixed, None)
+        deadline_ms = self._deadline_ms(None)
+        fixed = await self._fixed_queue(message, None, None, deadline_ms)
+        sent = await self._store(message.topic, RequestCode.SEND_MESSAGE_V2, build, message_id, fixed, deadline_ms)
         outcome = Outcome.ROLLBACK
         try:
             if sent.status is SendStatus.OK:  # as in Java: a half message that may be lost is dropped
@@ -202,11 +202,19 @@ class Producer(SessionOwner):
         if outcome is Outcome.UNKNOWN:
             return
         header = end_transaction_header(self.group, sent, outcome)
-        route = await self._route(sent.queue.topic)
-        try:
-            await self.session.tell(_master(route, sent.queue), RequestCode.END_TRANSACTION, header)
-        except NetError as error:
-            log.warning("a transaction's end was not told; the broker will ask", id=sent.message_id, error=str(error))
+        topic, plan = sent.queue.topic, RetryPlan(self._deadline_ms(None), retries=0, fixed=True)
+        while True:
+            try:
+                address = _master(await self.session.route(topic), sent.queue)
+                left_ms = max(1, plan.left_ms(_steady_ms()))
+                await self.session.ask(address, RequestCode.END_TRANSACTION, header, timeout_ms=left_ms)
+                return
+            except (NetError, ClientError) as error:
+                if plan.after(error, sent.queue.broker_name, (), _steady_ms()) is not Step.NEW_ROUTE:
+                    text = "the end of a transaction was not accepted; the broker will ask for it"
+                    log.warning(text, id=sent.message_id, error=str(error))
+                    return
+                await self.session.renewed_route(topic, max(1, plan.left_ms(_steady_ms())))
 
     # -- request and reply ---------------------------------------------------------------------
 
@@ -217,7 +225,7 @@ class Producer(SessionOwner):
             asked.properties = {**message.properties, **expected.properties}
             if self.session.known_route(message.topic) is None:
                 # Replies come over a connection that the broker knows by its heartbeat.
-                await self._route(message.topic)
+                await self._route(message.topic, self._deadline_ms(timeout_ms))
                 await self.session.send_heartbeats()
             await self.send(asked, timeout_ms=timeout_ms)
             try:
@@ -235,54 +243,66 @@ class Producer(SessionOwner):
         build: Callable[[MessageQueue], tuple[SendHeaderV2, bytes]],
         message_id: str,
         fixed: MessageQueue | None,
-        timeout_ms: int | None,
+        deadline_ms: int,
     ) -> SendResult:
         """Send what `build` makes for a queue until a broker has stored it."""
-        deadline = time.monotonic() + (timeout_ms or self._settings.send_timeout_ms) / 1000
-        tried: list[str] = []
-        failures: list[str] = []
-        for _ in range(1 if fixed is not None else 1 + self._settings.retries):
-            left_ms = int((deadline - time.monotonic()) * 1000)
-            if left_ms <= 0:
-                break
-            route = await self._route(topic)
-            queue = fixed or self._choice.choose(topic, route.writable, _now_ms(), tried=tried)
-            header, body = build(queue)
-            address = _master(route, queue)
+        plan = RetryPlan(deadline_ms, retries=self._settings.retries, fixed=fixed is not None)
+        while True:
+            route = await self._route(topic, deadline_ms)
+            queue = fixed or self._choice.choose(route, _steady_ms(), tried=plan.tried)
             try:
+                address = _master(route, queue)
+                header, body = build(queue)
+                left_ms = max(1, plan.left_ms(_steady_ms()))
                 answer = await self.session.ask(address, code, header, body, timeout_ms=left_ms, accept=STORED_CODES)
-            except NetError as error:
-                failures.append(str(error))
-                self._choice.failed(queue.broker_name, _now_ms())
-                self.session.doubt(topic)
-            except BrokerRefused as error:
-                if error.code not in RETRY_CODES or fixed is not None:
+            except (NetError, BrokerRefused, NoMaster) as error:
+                step = self._after_failure(plan, error, route, queue)
+                if step is Step.RAISE:
                     raise
-                failures.append(str(error))
-            else:
-                self._choice.worked(queue.broker_name)
-                return read_send_answer(answer.code, answer.fields, queue, message_id)
-            tried.append(queue.broker_name)
-        raise SendFailed(topic, failures or [f"no time was left of {timeout_ms or self._settings.send_timeout_ms} ms"])
+                if step is Step.GIVE_UP:
+                    raise SendFailed(topic, plan.failures) from error
+                if step is Step.NEW_ROUTE:
+                    await self.session.renewed_route(topic, max(1, plan.left_ms(_steady_ms())))
+                continue
+            self._choice.worked(address)
+            return read_send_answer(answer.code, answer.fields, queue, message_id)
+
+    def _after_failure(self, plan: RetryPlan, error: Exception, route: TopicRoute, queue: MessageQueue) -> Step:
+        now_ms = _steady_ms()
+        address, pause_ms = route.master_of(queue.broker_name), avoid_ms(error, self._settings.avoid_ms)
+        if address is not None and pause_ms:
+            self._choice.failed(address, now_ms + pause_ms)
+        return plan.after(error, queue.broker_name, {each.broker_name for each in route.writable}, now_ms)
 
     async def _fixed_queue(
-        self, message: Outgoing, queue: MessageQueue | None, selector: Selector | None
+        self, message: Outgoing, queue: MessageQueue | None, selector: Selector | None, deadline_ms: int
     ) -> MessageQueue | None:
         if queue is not None:
             if queue.topic != message.topic:
                 raise BadArgument(f"queue {queue} is not one of topic {message.topic!r}")
             return queue
         if selector is not None:
-            return selector((await self._route(message.topic)).writable)
+            return selector((await self._route(message.topic, deadline_ms)).writable)
         if message.sharding_key:
-            return queue_for_key(message.sharding_key, (await self._route(message.topic)).writable)
+            return queue_for_key(message.sharding_key, (await self._route(message.topic, deadline_ms)).writable)
         return None
 
-    async def _route(self, topic: str) -> TopicRoute:
+    async def _route(self, topic: str, deadline_ms: int) -> TopicRoute:
+        """A route with queues to write. While its brokers have no master, one is waited for until the deadline."""
         route = await self.session.route(topic, create_queues=self._settings.new_topic_queues)
-        if not route.writable:
-            raise NoRoute(topic, ";".join(self.session.name_servers), "writable queue")
+        asked = False
+        while not route.writable:
+            left_ms = deadline_ms - _steady_ms()
+            if asked and not route.masterless:
+                raise NoRoute(topic, ";".join(self.session.name_servers), "writable queue")
+            if left_ms <= 0:
+                raise NoMaster(topic, ", ".join(route.masterless))
+            route = await self.session.renewed_route(topic, left_ms)
+            asked = True
         return route
+
+    def _deadline_ms(self, timeout_ms: int | None) -> int:
+        return _steady_ms() + (timeout_ms or self._settings.send_timeout_ms)
 
     def _check_batch(self, messages: Sequence[Outgoing]) -> None:
         if not messages:
@@ -305,9 +325,15 @@ class Producer(SessionOwner):
 def _master(route: TopicRoute, queue: MessageQueue) -> str:
     address = route.master_of(queue.broker_name)
     if address is None:
-        raise NoRoute(queue.topic, "in use", f"master of broker {queue.broker_name!r}")
+        raise NoMaster(queue.topic, queue.broker_name)
     return address
 
 
 def _now_ms() -> int:
+    """The time of day, for what a message says of itself."""
     return int(time.time() * 1000)
+
+
+def _steady_ms() -> int:
+    """For deadlines and pauses."""
+    return int(time.monotonic() * 1000)

@@ -26,6 +26,7 @@ from twinlog.client.routes import TopicRoute
 from twinlog.client.session import Failures, Session
 from twinlog.client.session_owner import SessionOwner
 from twinlog.client.tasks import TaskSet, wait_for_event
+from twinlog.net.errors import NetError
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import (
     CheckClientBody,
@@ -107,7 +108,7 @@ class PushConsumer(SessionOwner):
             options,
             handlers=self._requests.handlers(),
             heartbeat=self._heartbeat,
-            on_route_change=lambda topic: self.rebalance_soon(),
+            on_route_change=self._route_changed,
         )
         self.calls = QueueCalls(self.session)
         self.crew = ConsumeCrew(group, self.session, self.listener, settings.retries_max, settings.broadcasting)
@@ -124,9 +125,10 @@ class PushConsumer(SessionOwner):
             settings.limits,
         )
         self._rebalance_wanted = asyncio.Event()
+        self._renewal_wanted = asyncio.Event()
         self._tasks = TaskSet()
         self._running = False
-        self._lock_missing = False
+        self._unsettled = False  # a queue of ours has no worker yet: its lock or its broker was missing
 
     def subscribe(self, topic: str, expression: str = "*", expression_type: str = TAG) -> None:
         """Receive messages of `topic` that match tags (`a || b`) or an SQL92 expression over properties."""
@@ -197,23 +199,28 @@ class PushConsumer(SessionOwner):
     def rebalance_soon(self) -> None:
         self._rebalance_wanted.set()
 
+    def _route_changed(self, topic: str) -> None:
+        self.rebalance_soon()
+        self._renewal_wanted.set()  # a new master has no locks yet: ours must be there before another member's
+
     # -- sharing the queues --------------------------------------------------------------------
 
     async def _rebalance_for_ever(self) -> None:
         while True:
-            unsettled = self._lock_missing or any(self.session.known_route(t) is None for t in self.subscriptions)
+            unsettled = self._unsettled or any(self.session.known_route(t) is None for t in self.subscriptions)
             await wait_for_event(self._rebalance_wanted, _UNSETTLED_MS if unsettled else _REBALANCE_MS)
             await self.commit()  # a member that takes over a queue now starts after what is done
             await self._rebalance()
 
     async def _rebalance(self) -> None:
-        self._lock_missing = False
+        self._unsettled = False
         for topic in list(self.subscriptions):
             try:
                 route = await self._known(topic)
                 if route is not None:
                     await self._move(topic, await self._my_queues(route))
             except Failures as error:
+                self._unsettled = True
                 log.warning("a topic could not be rebalanced", topic=topic, error=str(error))
         gone = [queue for queue in self.workers if queue.topic not in self.subscriptions]
         await self._release(gone)
@@ -227,7 +234,7 @@ class PushConsumer(SessionOwner):
         """The client ids of the group, as any of the topic's brokers knows them."""
         names = list(route.brokers)
         random.shuffle(names)
-        last: BrokerRefused | None = None
+        last: Exception | None = None
         for name in names:
             address = route.address_of(name)
             if address is None:
@@ -236,7 +243,7 @@ class PushConsumer(SessionOwner):
                 answer = await self.session.ask(
                     address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": self.group}
                 )
-            except BrokerRefused as error:
+            except (BrokerRefused, NetError) as error:
                 last = error
                 continue
             return decode_body(ConsumerIdList, answer.body).consumer_id_list
@@ -249,7 +256,7 @@ class PushConsumer(SessionOwner):
         if self._worker_settings.needs_lock and take:
             wanted = len(take)
             take = sorted(await self._locks.acquire(take))
-            self._lock_missing |= len(take) < wanted
+            self._unsettled |= len(take) < wanted
         for queue in take:
             offset, committed = await self._first_offset(queue)
             self._start_worker(queue, offset, committed)
@@ -331,11 +338,14 @@ class PushConsumer(SessionOwner):
             await self.commit()
 
     async def _renew_locks(self) -> None:
+        renewed = set(self.workers)
         while True:
-            await asyncio.sleep(_REBALANCE_MS / 1000)
+            missing = any(queue not in renewed for queue in self.workers)
+            await wait_for_event(self._renewal_wanted, _UNSETTLED_MS if missing else _REBALANCE_MS)
             try:
-                await self._locks.acquire(list(self.workers))
+                renewed = await self._locks.acquire(list(self.workers))
             except Failures as error:
+                renewed = set()
                 log.warning("queue locks could not be renewed", group=self.group, error=str(error))
             for queue, worker in self.workers.items():
                 worker.lock_until(self._locks.until(queue))

@@ -3,7 +3,6 @@
 import asyncio
 
 from twinlog.client.answers import number
-from twinlog.client.errors import NoRoute
 from twinlog.client.pulling import PULL_CODES, PullResult, pull_header, read_pull_answer
 from twinlog.client.session import Session
 from twinlog.wire.bodies import MessageQueue, SubscriptionData
@@ -22,13 +21,6 @@ class QueueCalls:
         self._suggested: dict[MessageQueue, int] = {}  # broker id to pull from, as the last answer said
         self._begun: set[tuple[str, str, str]] = set()  # group, topic, broker with an acknowledged commit
         self._first_commits: dict[tuple[str, str, str], asyncio.Lock] = {}
-
-    async def address_of(self, queue: MessageQueue, broker_id: int = 0) -> str:
-        route = await self._session.route(queue.topic)
-        address = route.address_of(queue.broker_name, broker_id)
-        if address is None:
-            raise NoRoute(queue.topic, ";".join(self._session.name_servers), f"broker {queue.broker_name!r}")
-        return address
 
     async def pull(
         self,
@@ -51,11 +43,11 @@ class QueueCalls:
             wait_ms=wait_ms,
             send_subscription=send_subscription,
         )
-        address = await self.address_of(queue, self._suggested.get(queue, 0))
+        broker_id = self._suggested.get(queue, 0)
         timeout_ms = max(wait_ms + PULL_GRACE_MS, self._session.options.request_timeout_ms)
         try:
-            answer = await self._session.ask(
-                address, RequestCode.PULL_MESSAGE, header, timeout_ms=timeout_ms, accept=PULL_CODES
+            answer = await self._session.ask_broker(
+                queue, RequestCode.PULL_MESSAGE, header, broker_id=broker_id, timeout_ms=timeout_ms, accept=PULL_CODES
             )
         except Exception:
             self._suggested.pop(queue, None)  # the master decides afresh
@@ -80,7 +72,7 @@ class QueueCalls:
             timestamp=timestamp_ms,
             boundary_type="UPPER" if upper else "LOWER",
         )
-        answer = await self._session.ask(await self.address_of(queue), RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+        answer = await self._session.ask_broker(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
         return _offset(answer)
 
     async def earliest_time_ms(self, queue: MessageQueue) -> int:
@@ -101,9 +93,7 @@ class QueueCalls:
             set_zero_if_not_found=False if exact else None,
         )
         accept = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
-        answer = await self._session.ask(
-            await self.address_of(queue), RequestCode.QUERY_CONSUMER_OFFSET, header, accept=accept
-        )
+        answer = await self._session.ask_broker(queue, RequestCode.QUERY_CONSUMER_OFFSET, header, accept=accept)
         return _offset(answer) if answer.code == ResponseCode.SUCCESS else None
 
     async def commit(self, group: str, queue: MessageQueue, offset: int) -> None:
@@ -117,15 +107,15 @@ class QueueCalls:
         )
         key = (group, queue.topic, queue.broker_name)
         if key in self._begun:
-            await self._session.ask(await self.address_of(queue), RequestCode.UPDATE_CONSUMER_OFFSET, header)
+            await self._session.ask_broker(queue, RequestCode.UPDATE_CONSUMER_OFFSET, header)
             return
         async with self._first_commits.setdefault(key, asyncio.Lock()):
-            await self._session.ask(await self.address_of(queue), RequestCode.UPDATE_CONSUMER_OFFSET, header)
+            await self._session.ask_broker(queue, RequestCode.UPDATE_CONSUMER_OFFSET, header)
             self._begun.add(key)
 
     async def _ask(self, queue: MessageQueue, code: int) -> Command:
         header = QueueHeader(topic=queue.topic, queue_id=queue.queue_id)
-        return await self._session.ask(await self.address_of(queue), code, header)
+        return await self._session.ask_broker(queue, code, header)
 
 
 def _offset(answer: Command) -> int:

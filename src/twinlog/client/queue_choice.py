@@ -4,38 +4,43 @@ import itertools
 import random
 from collections.abc import Sequence
 
+from twinlog.client.routes import TopicRoute
 from twinlog.wire.bodies import MessageQueue
 
 
 class QueueChoice:
-    """Remembers, for one producer, where it was in each topic and which brokers to leave alone."""
+    """Remembers, for one producer, where it was in each topic and which brokers to leave alone.
 
-    def __init__(self, avoid_ms: int = 10_000, *, seed: int | None = None) -> None:
-        self._avoid_ms = avoid_ms
+    A failure belongs to an address: when a broker name gets another master, its queues are chosen again at once.
+    """
+
+    def __init__(self, *, seed: int | None = None) -> None:
         self._random = random.Random(seed)
         self._next: dict[str, itertools.count[int]] = {}
         self._avoided_until: dict[str, int] = {}
 
-    def failed(self, broker_name: str, now_ms: int) -> None:
-        self._avoided_until[broker_name] = now_ms + self._avoid_ms
+    def failed(self, address: str, until_ms: int) -> None:
+        """Prefer brokers at other addresses until then."""
+        self._avoided_until[address] = until_ms
 
-    def worked(self, broker_name: str) -> None:
-        self._avoided_until.pop(broker_name, None)
+    def worked(self, address: str) -> None:
+        self._avoided_until.pop(address, None)
 
-    def choose(
-        self, topic: str, queues: Sequence[MessageQueue], now_ms: int, *, tried: Sequence[str] = ()
-    ) -> MessageQueue:
+    def choose(self, route: TopicRoute, now_ms: int, *, tried: Sequence[str] = ()) -> MessageQueue:
         """The next queue; brokers in `tried` and avoided ones only when there is no other."""
-        counter = self._next.get(topic)
+        queues = route.writable
+        counter = self._next.get(route.topic)
         if counter is None:
             # A random start spreads many short-lived producers over the queues.
-            counter = self._next[topic] = itertools.count(self._random.randrange(1 << 16))
+            counter = self._next[route.topic] = itertools.count(self._random.randrange(1 << 16))
         at = next(counter)
-        for unwanted in (set(tried) | self._avoided(now_ms), set(tried)):
-            wanted = [queue for queue in queues if queue.broker_name not in unwanted]
-            if wanted:
-                return wanted[at % len(wanted)]
+        if tried or self._avoided_until:
+            for unwanted in (set(tried) | self._avoided(route, now_ms), set(tried)):
+                wanted = [queue for queue in queues if queue.broker_name not in unwanted]
+                if wanted:
+                    return wanted[at % len(wanted)]
         return queues[at % len(queues)]
 
-    def _avoided(self, now_ms: int) -> set[str]:
-        return {name for name, until in self._avoided_until.items() if until > now_ms}
+    def _avoided(self, route: TopicRoute, now_ms: int) -> set[str]:
+        self._avoided_until = {at: until for at, until in self._avoided_until.items() if until > now_ms}
+        return {name for name in route.brokers if route.master_of(name) in self._avoided_until}

@@ -25,6 +25,8 @@ from twinlog.wire.message import Message
 
 log = get_logger(__name__)
 LOCK_MS_MAX = 30_000  # we stop trusting a lock earlier than the broker does (60 s)
+_INTRODUCED_MS = 200  # after a heartbeat, before the next pull
+_FAILED_PULL_MS = 1_000  # before the next pull by the same route
 # The broker has lost or not yet got this client's subscription: introduce ourselves again.
 _INTRODUCE_CODES = frozenset(
     {
@@ -181,15 +183,16 @@ class QueueWorker:
         """One line, then what makes the next attempt likelier to work."""
         if self.stopped:
             return
-        known = isinstance(error, BrokerRefused) and error.code in _INTRODUCE_CODES
-        if known:
-            assert isinstance(error, BrokerRefused)
+        if isinstance(error, BrokerRefused) and error.code in _INTRODUCE_CODES:
             await self._session.send_heartbeats([error.address])
+            pause_ms = _INTRODUCED_MS
         else:
             log.warning("a pull failed", topic=self.queue.topic, queue=self.queue.queue_id, error=str(error))
-            self._session.doubt(self.queue.topic)
+            route = self._session.known_route(self.queue.topic)
+            renewed = await self._session.renewed_route(self.queue.topic, _FAILED_PULL_MS)
+            pause_ms = _FAILED_PULL_MS if renewed == route else 0
         self._changed.clear()
-        await self._pause(200 if known else 1_000)
+        await self._pause(pause_ms)
 
     async def _pause(self, ms: float) -> None:
         try:

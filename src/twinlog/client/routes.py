@@ -1,7 +1,7 @@
 """What a route means to a client: which queues to write, which to read, and at which address."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from twinlog.client.errors import BadRoute
 from twinlog.settings.addresses import is_address
@@ -23,6 +23,7 @@ class TopicRoute:
     brokers: dict[str, dict[int, str]] = field(default_factory=dict)
     clusters: dict[str, str] = field(default_factory=dict)  # broker name -> cluster name
     borrowed_queues: int = 0  # above 0: borrowed from TBW102, the topic does not exist yet
+    masterless: tuple[str, ...] = ()  # brokers with queues to write, and no master at the moment
 
     @property
     def is_default(self) -> bool:
@@ -40,7 +41,7 @@ class TopicRoute:
 def read_route(topic: str, route: TopicRouteData) -> TopicRoute:
     """`route` as the name server told it, in the order in which all clients see the queues."""
     brokers = {broker.broker_name: _usable_first(broker.broker_addrs) for broker in route.broker_datas}
-    writable, unusable, readable = [], [], []
+    writable, unusable, readable, masterless = [], [], [], []
     for queues in route.queue_datas:
         _check_count(topic, queues.broker_name, max(queues.write_queue_nums, queues.read_queue_nums))
         # Producers need a master; consumers are content with any replica.
@@ -48,6 +49,8 @@ def read_route(topic: str, route: TopicRouteData) -> TopicRoute:
             usable = is_address(brokers[queues.broker_name][MASTER_ID])
             listed = writable if usable else unusable
             listed += [MessageQueue(topic, queues.broker_name, i) for i in range(queues.write_queue_nums)]
+        elif queues.perm & WRITE and queues.write_queue_nums > 0:
+            masterless.append(queues.broker_name)
         if queues.perm & READ and brokers.get(queues.broker_name):
             readable += [MessageQueue(topic, queues.broker_name, i) for i in range(queues.read_queue_nums)]
     ordered = ordered_queues(topic, route.order_topic_conf)
@@ -57,6 +60,7 @@ def read_route(topic: str, route: TopicRouteData) -> TopicRoute:
         tuple(sorted(readable)),
         brokers,
         {broker.broker_name: broker.cluster for broker in route.broker_datas},
+        masterless=tuple(sorted(masterless)),
     )
 
 
@@ -81,8 +85,7 @@ def borrowed_route(topic: str, template: TopicRouteData, queues_max: int) -> Top
     for queues in template.queue_datas:
         count = min(queues_max, queues.read_queue_nums)
         queues.read_queue_nums = queues.write_queue_nums = count
-    route = read_route(topic, template)
-    return TopicRoute(topic, route.writable, route.readable, route.brokers, route.clusters, borrowed_queues=queues_max)
+    return replace(read_route(topic, template), borrowed_queues=queues_max)
 
 
 def broker_addresses(brokers: list[BrokerData] | None = None, *, routes: list[TopicRoute] | None = None) -> set[str]:

@@ -1,8 +1,8 @@
 """A running client's connections: name servers, cached routes, heartbeats.
 
 Producers, consumers and admins each own one session. It keeps three promises: routes in use are
-asked for again every 30 s, every broker in them hears the heartbeat every 30 s and again as soon as
-a connection was lost, and all of its tasks end with `close`.
+asked for again every 30 s and as soon as something at their end fails, every broker in them hears the
+heartbeat every 30 s and again as soon as a connection was lost, and all of its tasks end with `close`.
 """
 
 import asyncio
@@ -13,9 +13,11 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from twinlog.client.errors import BadArgument, BrokerRefused, ClientClosed, ClientError, NoNameServer, NoRoute
+from twinlog.client.errors import BadArgument, BrokerRefused, ClientClosed, ClientError, NoMaster, NoNameServer
 from twinlog.client.options import ClientOptions
-from twinlog.client.routes import DEFAULT_TOPIC, TopicRoute, borrowed_route, broker_addresses, read_route
+from twinlog.client.retry_plan import doubts_route
+from twinlog.client.route_cache import RouteCache
+from twinlog.client.routes import MASTER_ID, TopicRoute
 from twinlog.client.signing import sign
 from twinlog.client.tasks import TaskSet, wait_for_event
 from twinlog.net.connecting import below, connecting_to
@@ -24,7 +26,7 @@ from twinlog.net.errors import ConnectFailed, NetError
 from twinlog.net.pool import ConnectionPool
 from twinlog.settings.addresses import AddressError, parse_address
 from twinlog.telemetry.log import get_logger
-from twinlog.wire.bodies import HeartbeatData, TopicRouteData, decode_body, encode_body
+from twinlog.wire.bodies import HeartbeatData, MessageQueue, TopicRouteData, decode_body, encode_body
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.command import Command
 from twinlog.wire.errors import WireError
@@ -37,7 +39,6 @@ _instances = itertools.count(1)
 _NOT_ON_VIP_PORT = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 _VIP_PORT_BELOW = 2
 _LOST_HEARTBEAT_MS = 2_000
-_DOUBT_MS_MIN = 1_000
 
 
 class Session:
@@ -60,10 +61,8 @@ class Session:
         self._on_route_change = on_route_change
         self._pool: ConnectionPool | None = None
         self._tasks = TaskSet()
-        self._routes: dict[str, TopicRoute] = {}
-        self._asked: set[str] = set()  # topics whose route is kept fresh
+        self._routes = RouteCache(";".join(self.name_servers), self._fetch_route, self._route_changed, self._tasks)
         self._heartbeat_wanted = asyncio.Event()
-        self._refresh_wanted = asyncio.Event()
         self._name_server_at = 0
         self._closing = False
 
@@ -100,17 +99,56 @@ class Session:
         timeout_ms: int | None = None,
         accept: Iterable[int] = (ResponseCode.SUCCESS,),
     ) -> Command:
-        """The answer of the server at `address`; BrokerRefused unless its code is one of `accept`."""
+        """The answer of the server at `address`; BrokerRefused unless its code is one of `accept`.
+
+        A failure that a new master would explain has the routes to `address` asked for again.
+        """
         timeout_ms = timeout_ms or self.options.request_timeout_ms
-        connection = await self._connection(self._port(address, code), timeout_ms)
-        answer = await connection.request(code, _fields(header), body, timeout_ms)
-        if answer.code not in accept:
-            raise BrokerRefused(code, answer.code, answer.remark, address)
+        try:
+            connection = await self._connection(self._port(address, code), timeout_ms)
+            answer = await connection.request(code, _fields(header), body, timeout_ms)
+            if answer.code not in accept:
+                raise BrokerRefused(code, answer.code, answer.remark, address)
+        except (NetError, BrokerRefused) as error:
+            if doubts_route(error):
+                self._routes.doubt_address(address)
+            raise
         return answer
+
+    async def ask_broker(
+        self,
+        queue: MessageQueue,
+        code: int,
+        header: object = None,
+        *,
+        broker_id: int = MASTER_ID,
+        timeout_ms: int | None = None,
+        accept: Iterable[int] = (ResponseCode.SUCCESS,),
+    ) -> Command:
+        """The answer of the broker that holds `queue`, preferably the one with `broker_id`.
+
+        When it fails as a broker does that is no longer the master, the name server is asked, and a broker that it
+        names now is asked too. For requests that may arrive twice.
+        """
+        address = _address_in(await self.route(queue.topic), queue, broker_id)
+        try:
+            return await self.ask(address, code, header, timeout_ms=timeout_ms, accept=accept)
+        except (NetError, BrokerRefused) as error:
+            if not doubts_route(error):
+                raise
+            route = await self.renewed_route(queue.topic, self.options.request_timeout_ms)
+            renewed = route.address_of(queue.broker_name)
+            if renewed is None or renewed == address:
+                raise
+        return await self.ask(renewed, code, header, timeout_ms=timeout_ms, accept=accept)
 
     async def tell(self, address: str, code: int, header: object = None, body: bytes | None = None) -> None:
         """Send a request that is not answered."""
-        await self._open_pool().oneway(self._port(address, code), code, _fields(header), body)
+        try:
+            await self._open_pool().oneway(self._port(address, code), code, _fields(header), body)
+        except NetError:
+            self._routes.doubt_address(address)
+            raise
 
     async def ask_name_server(self, code: int, header: object = None, body: bytes | None = None) -> Command:
         """The answer of the first name server that can be reached; the list is walked from the last good one."""
@@ -160,71 +198,37 @@ class Session:
 
     async def route(self, topic: str, *, create_queues: int = 0) -> TopicRoute:
         """The topic's route, cached. With `create_queues` an unknown topic borrows that of TBW102."""
-        route = self._routes.get(topic)
-        if route is None or (route.is_default and not create_queues):
-            route = await self._ask_route(topic, create_queues)
-            self._keep(route)
-        return route
+        return await self._routes.get(topic, create_queues)
 
     def known_route(self, topic: str) -> TopicRoute | None:
-        return self._routes.get(topic)
-
-    async def fresh_route(self, topic: str, *, create_queues: int = 0) -> TopicRoute:
-        """The topic's route as the name server knows it now."""
-        route = await self._ask_route(topic, create_queues)
-        self._keep(route)
-        return route
+        return self._routes.known(topic)
 
     def doubt(self, topic: str) -> None:
         """Have the route of `topic` asked for again soon: something at its end did not answer."""
-        self._asked.add(topic)
-        self._refresh_wanted.set()
+        self._routes.doubt(topic)
 
-    async def _ask_route(self, topic: str, create_queues: int) -> TopicRoute:
-        self._asked.add(topic)
-        try:
-            return read_route(topic, await self._fetch_route(topic))
-        except BrokerRefused as error:
-            if error.code != ResponseCode.TOPIC_NOT_EXIST:
-                raise
-        if create_queues:
-            with contextlib.suppress(BrokerRefused):
-                return borrowed_route(topic, await self._fetch_route(DEFAULT_TOPIC), create_queues)
-        raise NoRoute(topic, ";".join(self.name_servers))
+    async def renewed_route(self, topic: str, timeout_ms: int) -> TopicRoute:
+        """The route after the name server was asked again; the last one known when that takes too long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._routes.renew(topic)
+        return self._routes.known(topic) or await self._routes.get(topic)
 
     async def _fetch_route(self, topic: str) -> TopicRouteData:
         fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
         answer = await self.ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, fields)
         return decode_body(TopicRouteData, answer.body)
 
-    def _keep(self, route: TopicRoute) -> None:
-        before = self._routes.get(route.topic)
-        if before == route:
-            return
-        new_brokers = broker_addresses(routes=[route]) - self._addresses()
-        self._routes[route.topic] = route
-        if new_brokers:
+    def _route_changed(self, topic: str, new_addresses: bool, first: bool) -> None:
+        if new_addresses:
             self._heartbeat_wanted.set()
-        if before is not None and self._on_route_change is not None:
-            self._on_route_change(route.topic)
+        if not first and self._on_route_change is not None:
+            self._on_route_change(topic)
 
     async def _refresh_routes(self) -> None:
         while True:
-            if await wait_for_event(self._refresh_wanted, self.options.route_refresh_ms):
-                await asyncio.sleep(_DOUBT_MS_MIN / 1000)  # many doubts, one question
-                self._refresh_wanted.clear()
-            for topic in list(self._asked):
-                known = self._routes.get(topic)
-                # A topic that is gone keeps its last route: more often the name server has just restarted.
-                queues = known.borrowed_queues if known is not None else 0
-                try:
-                    route = await self._ask_route(topic, queues)
-                except NoRoute:
-                    continue
-                except Failures as error:
-                    log.warning("a route could not be refreshed", topic=topic, error=str(error))
-                else:
-                    self._keep(route)
+            await asyncio.sleep(self.options.route_refresh_ms / 1000)
+            await self._routes.refresh_all()
 
     # -- heartbeats ----------------------------------------------------------------------------
 
@@ -259,7 +263,7 @@ class Session:
         await asyncio.gather(*asked, return_exceptions=True)  # a broker that is gone need not be told
 
     def _addresses(self) -> set[str]:
-        return broker_addresses(routes=list(self._routes.values()))
+        return self._routes.addresses()
 
     async def _beat(self) -> None:
         pause_ms = self.options.heartbeat_ms
@@ -272,6 +276,9 @@ class Session:
         # Brokers know a client by its connection: a new one must introduce itself at once.
         if not self._closing:
             self._heartbeat_wanted.set()
+            address = self._pool.address_of(connection) if self._pool is not None else None
+            if address is not None:
+                self._routes.doubt_address(address)
 
 
 def parse_name_servers(text: str) -> list[str]:
@@ -301,6 +308,13 @@ def local_ip(towards: str) -> str:
             probe.connect(info[4])
             return str(probe.getsockname()[0]).partition("%")[0]
     return "127.0.0.1"
+
+
+def _address_in(route: TopicRoute, queue: MessageQueue, broker_id: int) -> str:
+    address = route.address_of(queue.broker_name, broker_id)
+    if address is None:
+        raise NoMaster(queue.topic, queue.broker_name)
+    return address
 
 
 def _fields(header: object) -> dict[str, str] | None:

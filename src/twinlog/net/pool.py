@@ -67,6 +67,10 @@ class ConnectionPool:
         """The connections that are open now, by address."""
         return {address: found for address, found in self._connections.items() if not found.closed}
 
+    def address_of(self, connection: Connection) -> str | None:
+        """The address that `connection` was opened for; None once another has taken its place."""
+        return next((address for address, one in self._connections.items() if one is connection), None)
+
     def drop(self, address: str) -> None:
         """Close the connection to `address`, if there is one."""
         connection = self._connections.pop(address, None)
