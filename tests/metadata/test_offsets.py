@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from twinlog.metadata.atomic_file import AtomicFile
 from twinlog.metadata.delay_offsets import DelayOffsetTable
 from twinlog.metadata.errors import BrokenSnapshot
-from twinlog.metadata.json_file import quote_bare_keys
 from twinlog.metadata.offsets import OffsetTable
 from twinlog.wire.bodies import DataVersion
+from twinlog.wire.dialect import quote_bare_keys
 from twinlog.wire.fastjson import loads
 
 VECTORS = Path(__file__).parents[1] / "vectors"

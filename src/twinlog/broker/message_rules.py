@@ -103,7 +103,7 @@ def move(draft: Draft, pairs: dict[str, str], topic: str, queue_id: int) -> None
 def real_place(message: Message) -> tuple[str, int] | None:
     """Where a parked message belongs; None when its properties do not say, or name a queue that parks too."""
     topic, queue = message.properties.get(names.REAL_TOPIC), message.properties.get(names.REAL_QID, "")
-    if not topic or topic in (HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC) or not queue.isdecimal():
+    if not topic or topic in (HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC) or not (queue.isdecimal() and len(queue) < 10):
         return None
     return topic, int(queue)
 

@@ -7,7 +7,7 @@ through all checks again, since the world may have changed, and is answered what
 from __future__ import annotations
 
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,6 +19,7 @@ from twinlog.store.read import ReadStatus
 from twinlog.wire.codes import VERSION, RequestCode, ResponseCode
 from twinlog.wire.command import RESPONSE_FLAG
 from twinlog.wire.frame import encode_prefix
+from twinlog.wire.numbers import Int, Long
 from twinlog.wire.sys_flag import PULL_COMMIT_OFFSET, PULL_SUSPEND
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from twinlog.net.connection import Answer, Handler, Request
     from twinlog.store.read import ReadResult
 
-Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
-Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 OFFSET_RESET = "OFFSET_RESET"
 
 _CODES = {
@@ -47,14 +46,14 @@ class PullFields(msgspec.Struct, rename="camel", gc=False):
 
     consumer_group: str
     topic: str
-    queue_id: Int32
-    queue_offset: Int64
-    max_msg_nums: Int32
-    sys_flag: Int32 = 0
-    commit_offset: Int64 = 0
-    suspend_timeout_millis: Int64 = 0
+    queue_id: Int
+    queue_offset: Long
+    max_msg_nums: Int
+    sys_flag: Int = 0
+    commit_offset: Long = 0
+    suspend_timeout_millis: Long = 0
     subscription: str | None = None
-    sub_version: Int64 = 0
+    sub_version: Long = 0
     expression_type: str | None = None
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from twinlog.broker.replication_status import ReplicationReport
+from twinlog.metadata.offsets import Offsets
 from twinlog.net.connection import Connection, Handler, Request
 from twinlog.net.errors import RequestRefused
 from twinlog.replication.digests import parse_ranges, range_digest
@@ -89,8 +90,8 @@ class ReplicationHandlers:
         """A replica tells how far consumers came there while this master was away."""
         self._must_be_master("takes no offsets from a replica")
         try:
-            rows = msgspec.json.decode(request.body or b"", type=dict[str, dict[int, int]])
-        except msgspec.DecodeError as error:
+            rows = msgspec.json.decode(request.body or b"", type=dict[str, Offsets])
+        except (ValueError, RecursionError) as error:
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"no offsets: {error}") from error
         raised = self._ctx.offsets.raise_to(rows, self._ctx.clock_ms())
         return request.reply(fields={"raised": str(raised)})
@@ -98,7 +99,7 @@ class ReplicationHandlers:
     async def change_role(self, request: Request) -> Command:
         fields = request.fields or {}
         broker_id = fields.get("brokerId", "")
-        if broker_id and not (broker_id.isascii() and broker_id.isdigit()):
+        if broker_id and not (broker_id.isascii() and broker_id.isdigit() and len(broker_id) < 19):
             remark = f"brokerId={broker_id} is no id; give a number above 0, or none to take a free one"
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, remark)
         try:

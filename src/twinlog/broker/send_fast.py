@@ -15,7 +15,7 @@ from __future__ import annotations
 import struct
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -30,6 +30,7 @@ from twinlog.wire.codes import VERSION
 from twinlog.wire.fastjson import dumps
 from twinlog.wire.java_text import tags_code
 from twinlog.wire.message_id import offset_message_id
+from twinlog.wire.numbers import Int, Long
 from twinlog.wire.properties import decode_properties, encode_properties
 from twinlog.wire.sys_flag import TRANSACTION_MASK
 
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from twinlog.settings.broker_conf import BrokerConf
     from twinlog.store.append_run import Row
 
-Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 _PREFIX = struct.Struct(">iI")
 _unpack = _PREFIX.unpack_from
 _UNIQ_KEY = names.UNIQ_KEY + names.NAME_END
@@ -70,21 +70,21 @@ class _Fields(msgspec.Struct, gc=False):
     a: str
     b: str  # topic
     c: str
-    d: Int32
-    e: int  # queue id
-    f: int  # system flag
-    g: int  # born timestamp
-    h: int  # flag
+    d: Int
+    e: Int  # queue id
+    f: Int  # system flag
+    g: Long  # born timestamp
+    h: Int  # flag
     i: str  # properties
-    j: int = 0  # reconsume times
-    l: Int32 = 0  # noqa: E741
+    j: Int = 0  # reconsume times
+    l: Int = 0  # noqa: E741
     m: bool = False  # batch
 
 
 class _Header(msgspec.Struct, gc=False):
-    opaque: Int32
+    opaque: Int
     extFields: _Fields
-    flag: int = 0
+    flag: Int = 0
 
 
 _decode_header = msgspec.json.Decoder(_Header, strict=False).decode
@@ -314,7 +314,7 @@ class FastSend:
         """The same for a header that fits no template; None when `send` must look at it."""
         try:
             command = _decode_header(header)
-        except (msgspec.DecodeError, ValueError):
+        except (ValueError, RecursionError):  # msgspec's errors are values too
             return None
         fields = command.extFields
         if command.flag or fields.m or fields.f & TRANSACTION_MASK:

@@ -12,6 +12,7 @@ from twinlog.metadata.errors import BrokenSnapshot
 from twinlog.metadata.json_file import decode_json
 from twinlog.metadata.persisted import SteppedTable, encode_object
 from twinlog.wire.bodies import DataVersion
+from twinlog.wire.numbers import Int, Long
 
 FILE_NAME = "delayOffset.json"
 VERSION_STEP = 200  # updates per data version, as Java's delayOffsetUpdateVersionStep
@@ -19,7 +20,7 @@ VERSION_STEP = 200  # updates per data version, as Java's delayOffsetUpdateVersi
 
 class DelayOffsetsFile(msgspec.Struct, rename="camel"):
     data_version: DataVersion | None = None
-    offset_table: dict[int, int] | None = None
+    offset_table: dict[Int, Long] | None = None
 
 
 class DelayOffsetTable(SteppedTable):

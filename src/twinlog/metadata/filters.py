@@ -13,6 +13,7 @@ import msgspec
 from twinlog.metadata.atomic_file import AtomicFile
 from twinlog.metadata.json_file import decode_json
 from twinlog.metadata.persisted import PersistedTable, encode_object, encode_rows
+from twinlog.wire.numbers import Int, Long
 
 FILE_NAME = "consumerFilter.json"
 
@@ -20,8 +21,8 @@ FILE_NAME = "consumerFilter.json"
 class BloomData(msgspec.Struct, rename="camel", frozen=True):
     """The bits that stand for one filter in a message's bitmap of `bit_num` bits."""
 
-    bit_pos: tuple[int, ...] = ()
-    bit_num: int = 0
+    bit_pos: tuple[Int, ...] = ()
+    bit_num: Int = 0
 
 
 class ConsumerFilter(msgspec.Struct, rename="camel", frozen=True):
@@ -31,10 +32,10 @@ class ConsumerFilter(msgspec.Struct, rename="camel", frozen=True):
     topic: str
     expression: str
     expression_type: str = "SQL92"
-    born_time: int = 0
-    dead_time: int = 0
+    born_time: Long = 0
+    dead_time: Long = 0
     bloom_filter_data: BloomData | None = None
-    client_version: int = 0
+    client_version: Long = 0
 
     @property
     def is_dead(self) -> bool:

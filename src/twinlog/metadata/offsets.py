@@ -22,11 +22,12 @@ from twinlog.metadata.json_file import decode_json
 from twinlog.metadata.persisted import SteppedTable, encode_object, encode_rows
 from twinlog.metadata.table import Changes
 from twinlog.wire.bodies import DataVersion
+from twinlog.wire.numbers import Int, Long
 
 FILE_NAME = "consumerOffset.json"
 VERSION_STEP = 500  # commits per data version, as Java's consumerOffsetUpdateVersionStep
 
-Offsets = dict[int, int]  # queue id -> offset
+Offsets = dict[Int, Long]  # queue id -> offset
 _NO_OFFSETS: Mapping[int, int] = MappingProxyType({})
 
 
@@ -35,7 +36,7 @@ class OffsetsFile(msgspec.Struct, rename="camel"):
 
     data_version: DataVersion | None = None
     offset_table: dict[str, Offsets] | None = None
-    ahead_of_master: dict[str, dict[int, tuple[int, int]]] | None = None
+    ahead_of_master: dict[str, dict[Int, tuple[Long, Long]]] | None = None
     master_life: str = ""
 
 

@@ -46,13 +46,17 @@ def parse_ranges(text: str | None) -> list[ByteRange]:
     ranges = []
     for part in (text or "").split(","):
         begin, separator, end = part.partition("-")
-        if not separator or not begin.isdigit() or not end.isdigit() or int(begin) >= int(end):
-            raise ValueError(f"{part!r} is no byte range; write begin-end with begin below end")
+        if not separator or not _is_offset(begin) or not _is_offset(end) or int(begin) >= int(end):
+            raise ValueError(f"{part[:80]!r} is not a byte range; write begin-end with begin below end")
         ranges.append(ByteRange(int(begin), int(end)))
     total = sum(one.end - one.begin for one in ranges)
     if total > RANGE_BYTES_MAX:
         raise ValueError(f"ranges of {total} bytes in one request; ask for at most {RANGE_BYTES_MAX} at a time")
     return ranges
+
+
+def _is_offset(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 19
 
 
 def tail_search(begin: int, end: int) -> Generator[ByteRange, bool, int | None]:

@@ -16,18 +16,20 @@ from typing import Any
 import msgspec
 
 from twinlog.metadata.groups import GroupTable
+from twinlog.metadata.offsets import Offsets
 from twinlog.metadata.persisted import PersistedTable
 from twinlog.metadata.table import Changes
 from twinlog.metadata.tables import MetadataTables
 from twinlog.wire.bodies import DataVersion, MessageRequestMode, SubscriptionGroupConfig, TopicConfig
 from twinlog.wire.errors import BodyError
+from twinlog.wire.numbers import Int, Long
 
 ROWS_MAX = 10_000  # of one page, over all kinds: about 2 MiB of topics
 PAGE_BYTES_MAX = 3 * 1024 * 1024  # of one kind, so that five kinds fit a frame: a row of offsets may have many queues
 ROW_TYPES: dict[str, Any] = {
     "topics": TopicConfig,
-    "offsets": dict[int, int],
-    "delayOffsets": int,
+    "offsets": Offsets,
+    "delayOffsets": Long,
     "groups": SubscriptionGroupConfig,
     "requestModes": dict[str, MessageRequestMode],
 }
@@ -40,13 +42,13 @@ class Delta(msgspec.Struct, rename="camel", omit_defaults=True):
     """One page of one kind."""
 
     epoch: str
-    revision: int
+    revision: Long
     data_version: DataVersion
     whole: bool = False
     more: bool = False
     changed: dict[str, msgspec.Raw] = {}
     removed: list[str] = []
-    forbidden: dict[str, dict[str, int]] | None = None  # groups only, and only when it changed
+    forbidden: dict[str, dict[str, Int]] | None = None  # groups only, and only when it changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class Held:
 def parse_held(text: str) -> Held:
     epoch, _, rest = text.partition(":")
     revision, _, whole = rest.partition(":")
-    if not revision.isdigit():
+    if not (revision.isascii() and revision.isdigit() and len(revision) < 19):
         raise BodyError(f"{text!r} does not say which revision is held; write epoch:revision")
     return Held(epoch, int(revision), whole == "whole")
 

@@ -1,11 +1,15 @@
 """Bodies of requests and answers, typed. Names in Python style; RocketMQ's camelCase on the wire."""
 
+import contextlib
 from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
+from twinlog.wire.budget import ANSWER, PEER, check_size
+from twinlog.wire.dialect import quote_bare_keys
 from twinlog.wire.errors import BodyError
 from twinlog.wire.fastjson import IntKeys, dumps, loads
+from twinlog.wire.numbers import Int, Long, OpenObject
 
 S = TypeVar("S", bound="Body")
 
@@ -19,15 +23,15 @@ class Body(msgspec.Struct, rename="camel", kw_only=True):
 class MessageQueue(msgspec.Struct, rename="camel", frozen=True, order=True):
     topic: str
     broker_name: str
-    queue_id: int
+    queue_id: Int
 
 
 class DataVersion(msgspec.Struct, rename="camel", frozen=True):
     """When a table last changed; equal versions mean equal tables."""
 
-    state_version: int = 0
-    timestamp: int = 0
-    counter: int = 0
+    state_version: Long = 0
+    timestamp: Long = 0
+    counter: Long = 0
 
     def next(self, now_ms: int, state_version: int = 0) -> "DataVersion":
         return DataVersion(state_version, now_ms, self.counter + 1)
@@ -35,11 +39,11 @@ class DataVersion(msgspec.Struct, rename="camel", frozen=True):
 
 class TopicConfig(Body):
     topic_name: str
-    read_queue_nums: int = 16
-    write_queue_nums: int = 16
-    perm: int = 6
+    read_queue_nums: Int = 16
+    write_queue_nums: Int = 16
+    perm: Int = 6
     topic_filter_type: str = "SINGLE_TAG"
-    topic_sys_flag: int = 0
+    topic_sys_flag: Int = 0
     order: bool = False
     attributes: dict[str, str] = {}
 
@@ -48,8 +52,8 @@ class SubscriptionData(Body):
     topic: str = ""
     sub_string: str = "*"
     tags_set: list[str] = []
-    code_set: list[int] = []
-    sub_version: int = 0
+    code_set: list[Int] = []
+    sub_version: Long = 0
     expression_type: str = "TAG"
     class_filter_mode: bool = False
 
@@ -58,7 +62,7 @@ class SimpleSubscriptionData(Body):
     topic: str = ""
     expression_type: str = "TAG"
     expression: str = "*"
-    version: int = 0
+    version: Long = 0
 
 
 class SubscriptionGroupConfig(Body):
@@ -67,23 +71,23 @@ class SubscriptionGroupConfig(Body):
     consume_from_min_enable: bool = True
     consume_broadcast_enable: bool = True
     consume_message_orderly: bool = False
-    retry_queue_nums: int = 1
-    retry_max_times: int = 16
-    group_retry_policy: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "CUSTOMIZED"})
-    broker_id: int = 0
-    which_broker_when_consume_slowly: int = 1
+    retry_queue_nums: Int = 1
+    retry_max_times: Int = 16
+    group_retry_policy: OpenObject = msgspec.field(default_factory=lambda: {"type": "CUSTOMIZED"})
+    broker_id: Long = 0
+    which_broker_when_consume_slowly: Long = 1
     notify_consumer_ids_changed_enable: bool = True
-    group_sys_flag: int = 0
-    consume_timeout_minute: int = 15
+    group_sys_flag: Int = 0
+    consume_timeout_minute: Int = 15
     subscription_data_set: list[SimpleSubscriptionData] | None = None
     attributes: dict[str, str] = {}
 
 
 class ConsumerData(Body):
     group_name: str
-    consume_type: str | int = "CONSUME_PASSIVELY"
-    message_model: str | int = "CLUSTERING"
-    consume_from_where: str | int = "CONSUME_FROM_LAST_OFFSET"
+    consume_type: str | Int = "CONSUME_PASSIVELY"
+    message_model: str | Int = "CLUSTERING"
+    consume_from_where: str | Int = "CONSUME_FROM_LAST_OFFSET"
     subscription_data_set: list[SubscriptionData] = []
     unit_mode: bool = False
 
@@ -96,7 +100,7 @@ class HeartbeatData(Body):
     client_id: str = msgspec.field(name="clientID")
     producer_data_set: list[ProducerData] = []
     consumer_data_set: list[ConsumerData] = []
-    heartbeat_fingerprint: int = 0
+    heartbeat_fingerprint: Int = 0
     without_sub: bool = False
 
 
@@ -109,16 +113,16 @@ class CheckClientBody(Body):
 
 class QueueData(Body):
     broker_name: str
-    read_queue_nums: int = 0
-    write_queue_nums: int = 0
-    perm: int = 0
-    topic_sys_flag: int = 0
+    read_queue_nums: Int = 0
+    write_queue_nums: Int = 0
+    perm: Int = 0
+    topic_sys_flag: Int = 0
 
 
 class BrokerData(Body):
     cluster: str
     broker_name: str
-    broker_addrs: dict[int, str] = {}
+    broker_addrs: dict[Long, str] = {}
     enable_acting_master: bool = False
     zone_name: str | None = None
 
@@ -128,7 +132,7 @@ class TopicRouteData(Body):
     broker_datas: list[BrokerData] = []
     filter_server_table: dict[str, list[str]] = {}
     order_topic_conf: str | None = None
-    topic_queue_mapping_by_broker: dict[str, Any] | None = None
+    topic_queue_mapping_by_broker: OpenObject | None = None
 
 
 class ClusterInfo(Body):
@@ -142,8 +146,8 @@ class TopicConfigTable(Body):
     topic_config_table: dict[str, TopicConfig] = {}
     data_version: DataVersion = DataVersion()
     mapping_data_version: DataVersion | None = None
-    topic_queue_mapping_info_map: dict[str, Any] | None = None
-    topic_queue_mapping_detail_map: dict[str, Any] | None = None
+    topic_queue_mapping_info_map: OpenObject | None = None
+    topic_queue_mapping_detail_map: OpenObject | None = None
 
 
 class RegisterBrokerBody(Body):
@@ -153,17 +157,17 @@ class RegisterBrokerBody(Body):
 
 class SubscriptionGroupTable(Body):
     subscription_group_table: dict[str, SubscriptionGroupConfig] = {}
-    forbidden_table: dict[str, dict[str, int]] = {}
+    forbidden_table: dict[str, dict[str, Int]] = {}
     data_version: DataVersion = DataVersion()
 
 
 class ConsumerOffsetTable(Body):
-    offset_table: dict[str, dict[int, int]] = {}
+    offset_table: dict[str, dict[Int, Long]] = {}
     data_version: DataVersion | None = None
 
 
 class DelayOffsetTable(Body):
-    offset_table: dict[int, int] = {}
+    offset_table: dict[Int, Long] = {}
     data_version: DataVersion | None = None
 
 
@@ -171,7 +175,7 @@ class MessageRequestMode(Body):
     topic: str = ""
     consumer_group: str = ""
     mode: str = "PULL"
-    pop_share_queue_num: int = 0
+    pop_share_queue_num: Int = 0
 
 
 class MessageRequestModeTable(Body):
@@ -215,9 +219,9 @@ class GroupConfigList(Body):
 
 
 class TopicOffset(Body):
-    min_offset: int = 0
-    max_offset: int = 0
-    last_update_timestamp: int = 0
+    min_offset: Long = 0
+    max_offset: Long = 0
+    last_update_timestamp: Long = 0
 
 
 class TopicStats(Body):
@@ -227,10 +231,10 @@ class TopicStats(Body):
 
 
 class OffsetWrapper(Body):
-    broker_offset: int = 0
-    consumer_offset: int = 0
-    pull_offset: int = 0
-    last_timestamp: int = 0
+    broker_offset: Long = 0
+    consumer_offset: Long = 0
+    pull_offset: Long = 0
+    last_timestamp: Long = 0
 
 
 class ConsumeStats(Body):
@@ -240,15 +244,15 @@ class ConsumeStats(Body):
 
 
 class ResetOffsetBody(Body):
-    object_maps = {"offset_table": int}
-    offset_table: dict[MessageQueue, int] = {}
+    object_maps = {"offset_table": Long}
+    offset_table: dict[MessageQueue, Long] = {}
 
 
 class ConsumerStatus(Body):
     """Queues that consumers hold and how far they are: one consumer's own, or by client id."""
 
-    object_maps = {"message_queue_table": int}
-    message_queue_table: dict[MessageQueue, int] = {}
+    object_maps = {"message_queue_table": Long}
+    message_queue_table: dict[MessageQueue, Long] = {}
     consumer_table: dict[str, Any] = {}
 
 
@@ -256,7 +260,7 @@ class ConnectionInfo(Body):
     client_id: str = ""
     client_addr: str = ""
     language: str | None = "JAVA"
-    version: int = 0
+    version: Int = 0
 
 
 class ConsumerConnection(Body):
@@ -274,7 +278,7 @@ class ProducerConnection(Body):
 class BrokerMemberGroup(Body):
     cluster: str
     broker_name: str
-    broker_addrs: dict[int, str] = {}
+    broker_addrs: dict[Long, str] = {}
 
 
 class BrokerMemberGroupBody(Body):
@@ -283,26 +287,26 @@ class BrokerMemberGroupBody(Body):
 
 class HaConnectionInfo(Body):
     addr: str = ""
-    slave_ack_offset: int = 0
-    diff: int = 0
+    slave_ack_offset: Long = 0
+    diff: Long = 0
     in_sync: bool = False
-    transferred_byte_in_second: int = 0
-    transfer_from_where: int = 0
+    transferred_byte_in_second: Long = 0
+    transfer_from_where: Long = 0
 
 
 class HaClientInfo(Body):
     master_addr: str | None = None
-    transferred_byte_in_second: int = 0
-    max_offset: int = 0
-    last_read_timestamp: int = 0
-    last_write_timestamp: int = 0
-    master_flush_offset: int = 0
+    transferred_byte_in_second: Long = 0
+    max_offset: Long = 0
+    last_read_timestamp: Long = 0
+    last_write_timestamp: Long = 0
+    master_flush_offset: Long = 0
 
 
 class HaRuntimeInfo(Body):
     master: bool = True
-    master_commit_log_max_offset: int = 0
-    in_sync_slave_nums: int = 0
+    master_commit_log_max_offset: Long = 0
+    in_sync_slave_nums: Int = 0
     ha_connection_info: list[HaConnectionInfo] = []
     ha_client_runtime_info: HaClientInfo = msgspec.field(default_factory=HaClientInfo)
 
@@ -317,12 +321,16 @@ def decode_body(cls: type[S], data: bytes | None) -> S:
     if not data:
         raise BodyError(f"{cls.__name__} expected, the body is empty")
     if not cls.object_maps and b"$ref" not in data:
+        check_size(data, PEER.typed_values_max)
         try:
             return msgspec.json.decode(data, type=cls, strict=False)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            pass  # not standard JSON, or not this shape: the tolerant way finds out which
-    value = loads(bytes(data))
-    return convert_body(cls, value)
+        except msgspec.ValidationError:
+            pass  # not this shape: the tolerant way finds out which it is, or accepts it
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            # Not standard JSON. Mostly these are Java's bare keys, and there may be very many of them.
+            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                return msgspec.json.decode(quote_bare_keys(data), type=cls, strict=False)
+    return convert_body(cls, loads(bytes(data), ANSWER if cls.object_maps else PEER))
 
 
 def convert_body(cls: type[S], value: Any) -> S:

@@ -17,13 +17,14 @@ from twinlog.wire.codes import LANGUAGE_CODES, LANGUAGE_NAMES, VERSION, Response
 from twinlog.wire.errors import HeaderError, WireError
 from twinlog.wire.fastjson import dumps, loads
 from twinlog.wire.frame import BINARY, JSON, Frame, encode_frame
+from twinlog.wire.numbers import INT_MAX, INT_MIN, Int
 
 RESPONSE_FLAG = 1
 ONEWAY_FLAG = 2
 _BINARY_HEAD = struct.Struct(">hBhiii")
 _KEY_LENGTH = struct.Struct(">h")
 _INT = struct.Struct(">i")
-_INT_RANGE = range(-(2**31), 2**31)
+FIELDS_MAX = 1024  # in a header; Java has no limit, and its largest header has some twenty
 
 
 @dataclass(slots=True)
@@ -86,11 +87,11 @@ def decode_header(header: bytes, header_type: int, make: type[C] = Command) -> C
 class _JsonHeader(msgspec.Struct):
     """The shape that Java, Go and Twinlog write; anything else takes the tolerant path."""
 
-    code: int
-    opaque: int
-    flag: int = 0
+    code: Int
+    opaque: Int
+    flag: Int = 0
     language: str | None = None
-    version: int = 0
+    version: Int = 0
     remark: str | None = None
     extFields: dict[str, str] | None = None
 
@@ -117,10 +118,10 @@ def _encode_json(command: Command) -> bytes:
 def _decode_json(header: bytes, make: type[C]) -> C:
     try:
         strict = _decode_strict(header)
-    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, ValueError):
+    except (ValueError, RecursionError):  # msgspec's errors are values too
         return _decode_tolerant(header, make)
-    if strict.opaque not in _INT_RANGE or strict.code not in _INT_RANGE:
-        raise HeaderError(f"opaque {strict.opaque} or code {strict.code} is not a 32-bit number")
+    if strict.extFields is not None and len(strict.extFields) > FIELDS_MAX:
+        raise _too_many_fields()
     language = "JAVA" if strict.language is None else strict.language
     return make(
         strict.code,
@@ -144,6 +145,8 @@ def _decode_tolerant(header: bytes, make: type[C]) -> C:
     fields = value.get("extFields")
     if fields is not None and not isinstance(fields, dict):
         raise HeaderError(f"extFields is a JSON {type(fields).__name__}, not an object")
+    if fields is not None and len(fields) > FIELDS_MAX:
+        raise _too_many_fields()
     language = value.get("language", "JAVA")
     remark = value.get("remark")
     return make(
@@ -164,10 +167,14 @@ def _integer(value: dict, name: str) -> int:
     try:
         number = int(found)
     except (TypeError, ValueError):
-        raise HeaderError(f"{name}={found!r} is not a number") from None
-    if number not in _INT_RANGE:
-        raise HeaderError(f"{name}={number} is not a 32-bit number")
+        raise HeaderError(f"{name}={str(found)[:40]!r} is not a number") from None
+    if not INT_MIN <= number <= INT_MAX:
+        raise HeaderError(f"{name}={str(found)[:40]} is not a number of 32 bits")
     return number
+
+
+def _too_many_fields() -> HeaderError:
+    return HeaderError(f"header with more than {FIELDS_MAX} fields: not a RocketMQ peer?")
 
 
 def _text(value: object) -> str:
@@ -218,6 +225,7 @@ def _decode_binary(header: bytes, make: type[C]) -> C:
 
 def _decode_binary_fields(header: bytes, at: int, end: int) -> dict[str, str]:
     fields: dict[str, str] = {}
+    count = 0
     while at < end:
         (key_length,) = _KEY_LENGTH.unpack_from(header, at)
         value_at = at + 2 + key_length
@@ -227,6 +235,9 @@ def _decode_binary_fields(header: bytes, at: int, end: int) -> dict[str, str]:
         next_at = value_at + 4 + value_length
         if value_length < 0 or next_at > end:
             raise HeaderError(f"field value of {value_length} bytes runs over the header's end")
+        count += 1
+        if count > FIELDS_MAX:
+            raise _too_many_fields()
         if key_length and value_length:  # Java reads a zero length as null
             fields[header[at + 2 : value_at].decode()] = header[value_at + 4 : next_at].decode()
         at = next_at

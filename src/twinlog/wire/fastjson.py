@@ -10,28 +10,32 @@ from typing import Any, Literal
 
 import msgspec
 
+from twinlog.wire.budget import DEPTH_MAX, PEER, Budget, check_size, too_deep
+from twinlog.wire.dialect import read_dialect
 from twinlog.wire.errors import BodyError
+from twinlog.wire.numbers import LONG_MAX, LONG_MIN
+from twinlog.wire.references import resolve
 
-DEPTH_MAX = 64
 IntKeys = Literal["bare", "quoted"]
 
 _decode = msgspec.json.Decoder().decode
 _ESCAPED = re.compile(r'[\x00-\x1f"\\\x7f-\x9f\u2028\u2029]')
 _SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
-_LONG = re.compile(r"-?\d+$")
-_SPACE = re.compile(r"[ \t\r\n\f\b]*")
-_BARE = re.compile(r"[^\s:,{}\[\]\"']+")
-_REF_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
+_LONG_DIGITS = len(str(LONG_MAX))  # a shorter text holds no larger number
 
 
-def loads(data: bytes | str) -> Any:
+def loads(data: bytes | str, budget: Budget = PEER) -> Any:
     """The value in `data`. Object keys become tuples of sorted (name, value) pairs; other keys stay text."""
+    count = check_size(data, budget.values_max)
     try:
         value = _decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        value = _Reader(_as_text(data)).whole()
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        value = read_dialect(_as_text(data), budget.slow_values_max)
+    if count > DEPTH_MAX or len(data) >= _LONG_DIGITS:
+        _check([value])
     has_references = "$ref" in data if isinstance(data, str) else b"$ref" in data
-    return _resolve(value, value, 0) if has_references else value
+    # What was written may double by its references, so that the work stays in proportion to the text.
+    return resolve(value, max(budget.slow_values_max, 2 * count)) if has_references else value
 
 
 def dumps(value: Any, *, int_keys: IntKeys = "bare") -> bytes:
@@ -112,6 +116,22 @@ def _key(key: Any, bare: bool) -> str:
     return "".join(out)
 
 
+def _check(value: Any) -> None:
+    """Raise BodyError for an integer beyond 64 bits, and for nesting that recursive code would not survive."""
+    level = [value]
+    for _ in range(DEPTH_MAX + 2):
+        inner: list = []
+        for one in level:
+            inner += one.values() if isinstance(one, dict) else one
+        for one in inner:
+            if isinstance(one, int) and not LONG_MIN <= one <= LONG_MAX:
+                raise BodyError(f"JSON holds {str(one)[:40]}, which is not a number of 64 bits")
+        level = [one for one in inner if isinstance(one, dict | list)]
+        if not level:
+            return
+    raise too_deep()
+
+
 def _as_text(data: bytes | str) -> str:
     if isinstance(data, str):
         return data
@@ -119,151 +139,3 @@ def _as_text(data: bytes | str) -> str:
         return bytes(data).decode()
     except UnicodeDecodeError as error:
         raise BodyError(f"JSON text is not UTF-8 at byte {error.start}") from error
-
-
-def _resolve(value: Any, root: Any, depth: int) -> Any:
-    """`value` with every `{"$ref": path}` replaced by what the path names."""
-    if depth > DEPTH_MAX:
-        raise BodyError(f"JSON is nested deeper than {DEPTH_MAX}")
-    if isinstance(value, list):
-        return [_resolve(item, root, depth + 1) for item in value]
-    if not isinstance(value, dict):
-        return value
-    reference = value.get("$ref")
-    if len(value) == 1 and isinstance(reference, str):
-        target = root
-        for name, index in _REF_STEP.findall(reference):
-            try:
-                target = target[int(index)] if index else target[name]
-            except (KeyError, IndexError, TypeError, ValueError):
-                raise BodyError(f"JSON reference {reference!r} leads nowhere") from None
-        if isinstance(target, dict) and "$ref" in target:
-            raise BodyError(f"JSON reference {reference!r} leads to another reference")
-        return target
-    return {key: _resolve(item, root, depth + 1) for key, item in value.items()}
-
-
-class _Reader:
-    """A small tolerant reader for what a standard parser refuses."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._at = 0
-
-    def whole(self) -> Any:
-        value = self._value(0)
-        self._skip()
-        if self._at != len(self._text):
-            raise self._error("text after the end of the value")
-        return value
-
-    def _value(self, depth: int) -> Any:
-        if depth > DEPTH_MAX:
-            raise BodyError(f"JSON is nested deeper than {DEPTH_MAX}")
-        start = self._peek()
-        if start == "{":
-            return self._object(depth)
-        if start == "[":
-            return self._array(depth)
-        if start in "\"'":
-            return self._string()
-        return self._scalar()
-
-    def _object(self, depth: int) -> dict:
-        result: dict = {}
-        self._at += 1
-        while True:
-            start = self._peek()
-            if start == "}":
-                self._at += 1
-                return result
-            if start == ",":
-                self._at += 1
-                continue
-            key = self._object_key(start, depth)
-            if self._peek() != ":":
-                raise self._error("':' expected after a member name")
-            self._at += 1
-            result[key] = self._value(depth + 1)
-            if self._peek() not in ",}":
-                raise self._error("',' or '}' expected after a member")
-
-    def _object_key(self, start: str, depth: int) -> Any:
-        if start == "{":
-            if depth >= DEPTH_MAX:
-                raise BodyError(f"JSON is nested deeper than {DEPTH_MAX}")
-            key = self._object(depth + 1)
-            try:
-                return tuple(sorted(key.items()))
-            except TypeError:
-                raise self._error("a map key with members that do not sort") from None
-        if start in "\"'":
-            return self._string()
-        match = _BARE.match(self._text, self._at)
-        if match is None:
-            raise self._error("a member name expected")
-        self._at = match.end()
-        return match[0]
-
-    def _array(self, depth: int) -> list:
-        result = []
-        self._at += 1
-        while True:
-            start = self._peek()
-            if start == "]":
-                self._at += 1
-                return result
-            if start == ",":
-                self._at += 1
-                continue
-            result.append(self._value(depth + 1))
-            if self._peek() not in ",]":
-                raise self._error("',' or ']' expected after an element")
-
-    def _string(self) -> str:
-        text, mark = self._text, self._text[self._at]
-        end = self._at + 1
-        while True:
-            if end >= len(text):
-                raise self._error("a string without end")
-            if text[end] == mark:
-                break
-            end += 2 if text[end] == "\\" else 1
-        raw, self._at = text[self._at + 1 : end], end + 1
-        if mark == "'":
-            raw = raw.replace("\\'", "'").replace('"', '\\"')
-        if "\\" not in raw:
-            return raw
-        try:
-            return _decode(f'"{raw}"')
-        except msgspec.DecodeError as error:
-            raise self._error(f"a string with a bad escape ({error})") from error
-
-    def _scalar(self) -> Any:
-        match = _BARE.match(self._text, self._at)
-        if match is None:
-            raise self._error("a value expected")
-        word = match[0]
-        self._at = match.end()
-        if _LONG.match(word):
-            return int(word)
-        constant = {"true": True, "false": False, "null": None, "NaN": None}.get(word, word)
-        if constant is not word:
-            return constant
-        try:
-            return float(word)
-        except ValueError:
-            raise self._error(f"{word!r} is no value") from None
-
-    def _peek(self) -> str:
-        self._skip()
-        if self._at >= len(self._text):
-            raise self._error("the text ends too early")
-        return self._text[self._at]
-
-    def _skip(self) -> None:
-        match = _SPACE.match(self._text, self._at)
-        self._at = match.end() if match else self._at
-
-    def _error(self, what: str) -> BodyError:
-        return BodyError(f"JSON is broken at character {self._at}: {what}")

@@ -1,15 +1,19 @@
 """Custom headers: dataclasses to and from the text map that a command carries.
 
 A field's name on the wire is its Python name in camelCase, or `wire("name")`. Reading is as lenient
-as Java's: a missing or unparseable value is None (or the field's default), never an error here.
+as Java's: a missing or unparseable value (a number too large for its type, too) is None or the field's default,
+never an error here.
 """
 
 import dataclasses
 import functools
+import math
 import types
 import typing
 from collections.abc import Callable
 from typing import Any
+
+from twinlog.wire.numbers import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN, Int, Long
 
 T = typing.TypeVar("T")
 
@@ -49,18 +53,28 @@ def camel(name: str) -> str:
     return head + "".join(part.title() for part in rest)
 
 
-def _integer(text: str) -> int | None:
+def _int(text: str) -> int | None:
     try:
-        return int(text)
+        number = int(text)
     except ValueError:
         return None
+    return number if INT_MIN <= number <= INT_MAX else None
+
+
+def _long(text: str) -> int | None:
+    try:
+        number = int(text)
+    except ValueError:
+        return None
+    return number if LONG_MIN <= number <= LONG_MAX else None
 
 
 def _number(text: str) -> float | None:
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
         return None
+    return number if math.isfinite(number) else None
 
 
 def _boolean(text: str) -> bool:
@@ -71,18 +85,25 @@ def _text(value: object) -> str:
     return str(value)
 
 
-_READERS: dict[type, Callable[[str], Any]] = {int: _integer, float: _number, bool: _boolean, str: str}
+_READERS: dict[Any, Callable[[str], Any]] = {
+    Int: _int,
+    Long: _long,
+    int: _long,
+    float: _number,
+    bool: _boolean,
+    str: str,
+}
 _WRITERS: dict[type, Callable[[Any], str]] = {bool: lambda value: "true" if value else "false"}
 
 
 @functools.cache
 def _plan(cls: type) -> tuple[tuple[str, str, Callable[[str], Any], Callable[[Any], str]], ...]:
-    hints = typing.get_type_hints(cls)
+    hints = typing.get_type_hints(cls, include_extras=True)
     plan = []
     for field in dataclasses.fields(cls):
         kind = hints[field.name]
-        if isinstance(kind, types.UnionType):
-            kind = next(arg for arg in kind.__args__ if arg is not type(None))
+        if typing.get_origin(kind) in (typing.Union, types.UnionType):
+            kind = next(arg for arg in typing.get_args(kind) if arg is not type(None))
         name = field.metadata.get("wire") or camel(field.name)
         plan.append((field.name, name, _READERS[kind], _WRITERS.get(kind, _text)))
     return tuple(plan)

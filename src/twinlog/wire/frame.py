@@ -13,6 +13,8 @@ from twinlog.wire.errors import FrameError
 
 _PREFIX = struct.Struct(">iI")
 FRAME_BYTES_MAX = 16 * 1024 * 1024  # the Java peer drops the connection above this, its own length field included
+# Java has no limit of its own for headers. The largest real one carries 32 KiB of properties, escaped sixfold at worst.
+HEADER_BYTES_MAX = 2 * 1024 * 1024
 JSON = 0
 BINARY = 1
 
@@ -44,11 +46,14 @@ def frame_span(buffer: bytes | bytearray | memoryview, at: int, end: int) -> tup
         return None
     length, packed = _PREFIX.unpack_from(buffer, at)
     _check_length(length)
-    header_type, header_end, frame_end = packed >> 24, at + _PREFIX.size + (packed & 0xFFFFFF), at + 4 + length
+    header_length = packed & 0xFFFFFF
+    header_type, header_end, frame_end = packed >> 24, at + _PREFIX.size + header_length, at + 4 + length
     if header_end > frame_end:
         raise FrameError(
             f"header ends at byte {header_end - at} of a frame of {4 + length} bytes: not a remoting peer?"
         )
+    if header_length > HEADER_BYTES_MAX:
+        raise FrameError(f"header of {header_length} bytes, at most {HEADER_BYTES_MAX} are read: not a RocketMQ peer?")
     if header_type not in (JSON, BINARY):
         raise FrameError(f"header type {header_type} is neither 0 (JSON) nor 1 (binary): not a remoting peer?")
     return (header_type, header_end, frame_end) if frame_end <= end else None

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from twinlog.wire.fields import wire
+from twinlog.wire.numbers import Int, Long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,15 +13,15 @@ class SendHeader:
     producer_group: str | None = None
     topic: str | None = None
     default_topic: str | None = None
-    default_topic_queue_nums: int | None = None
-    queue_id: int | None = None
-    sys_flag: int | None = None
-    born_timestamp: int | None = None
-    flag: int | None = None
+    default_topic_queue_nums: Int | None = None
+    queue_id: Int | None = None
+    sys_flag: Int | None = None
+    born_timestamp: Long | None = None
+    flag: Int | None = None
     properties: str | None = None
-    reconsume_times: int | None = None
+    reconsume_times: Int | None = None
     unit_mode: bool | None = None
-    max_reconsume_times: int | None = None
+    max_reconsume_times: Int | None = None
     batch: bool | None = None
     broker_name: str | None = wire("bname", None)
 
@@ -32,15 +33,15 @@ class SendHeaderV2:
     producer_group: str | None = wire("a", None)
     topic: str | None = wire("b", None)
     default_topic: str | None = wire("c", None)
-    default_topic_queue_nums: int | None = wire("d", None)
-    queue_id: int | None = wire("e", None)
-    sys_flag: int | None = wire("f", None)
-    born_timestamp: int | None = wire("g", None)
-    flag: int | None = wire("h", None)
+    default_topic_queue_nums: Int | None = wire("d", None)
+    queue_id: Int | None = wire("e", None)
+    sys_flag: Int | None = wire("f", None)
+    born_timestamp: Long | None = wire("g", None)
+    flag: Int | None = wire("h", None)
     properties: str | None = wire("i", None)
-    reconsume_times: int | None = wire("j", None)
+    reconsume_times: Int | None = wire("j", None)
     unit_mode: bool | None = wire("k", None)
-    max_reconsume_times: int | None = wire("l", None)
+    max_reconsume_times: Int | None = wire("l", None)
     batch: bool | None = wire("m", None)
     broker_name: str | None = wire("n", None)
 
@@ -48,8 +49,8 @@ class SendHeaderV2:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendResponseHeader:
     msg_id: str | None = None
-    queue_id: int | None = None
-    queue_offset: int | None = None
+    queue_id: Int | None = None
+    queue_offset: Long | None = None
     transaction_id: str | None = None
     batch_uniq_id: str | None = None
     recall_handle: str | None = None
@@ -59,47 +60,47 @@ class SendResponseHeader:
 class PullHeader:
     consumer_group: str | None = None
     topic: str | None = None
-    queue_id: int | None = None
-    queue_offset: int | None = None
-    max_msg_nums: int | None = None
-    sys_flag: int | None = None
-    commit_offset: int | None = None
-    suspend_timeout_millis: int | None = None
+    queue_id: Int | None = None
+    queue_offset: Long | None = None
+    max_msg_nums: Int | None = None
+    sys_flag: Int | None = None
+    commit_offset: Long | None = None
+    suspend_timeout_millis: Long | None = None
     subscription: str | None = None
-    sub_version: int | None = None
+    sub_version: Long | None = None
     expression_type: str | None = None
-    max_msg_bytes: int | None = None
+    max_msg_bytes: Int | None = None
     broker_name: str | None = wire("bname", None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullResponseHeader:
-    suggest_which_broker_id: int | None = None
-    next_begin_offset: int | None = None
-    min_offset: int | None = None
-    max_offset: int | None = None
-    topic_sys_flag: int | None = None
-    group_sys_flag: int | None = None
-    offset_delta: int | None = None
-    forbidden_type: int | None = None
+    suggest_which_broker_id: Long | None = None
+    next_begin_offset: Long | None = None
+    min_offset: Long | None = None
+    max_offset: Long | None = None
+    topic_sys_flag: Int | None = None
+    group_sys_flag: Int | None = None
+    offset_delta: Long | None = None
+    forbidden_type: Int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendBackHeader:
-    offset: int | None = None
+    offset: Long | None = None
     group: str | None = None
-    delay_level: int | None = None
+    delay_level: Int | None = None
     origin_msg_id: str | None = None
     origin_topic: str | None = None
     unit_mode: bool = False
-    max_reconsume_times: int | None = None
+    max_reconsume_times: Int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryOffsetHeader:
     consumer_group: str | None = None
     topic: str | None = None
-    queue_id: int | None = None
+    queue_id: Int | None = None
     set_zero_if_not_found: bool | None = None
 
 
@@ -107,8 +108,8 @@ class QueryOffsetHeader:
 class UpdateOffsetHeader:
     consumer_group: str | None = None
     topic: str | None = None
-    queue_id: int | None = None
-    commit_offset: int | None = None
+    queue_id: Int | None = None
+    commit_offset: Long | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,15 +117,15 @@ class QueueHeader:
     """Codes 30, 31, 32: a topic and one of its queues."""
 
     topic: str | None = None
-    queue_id: int | None = None
+    queue_id: Int | None = None
     committed: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchOffsetHeader:
     topic: str | None = None
-    queue_id: int | None = None
-    timestamp: int | None = None
+    queue_id: Int | None = None
+    timestamp: Long | None = None
     boundary_type: str | None = None
 
 
@@ -138,9 +139,9 @@ class UnregisterClientHeader:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTransactionHeader:
     producer_group: str | None = None
-    tran_state_table_offset: int | None = None
-    commit_log_offset: int | None = None
-    commit_or_rollback: int | None = None
+    tran_state_table_offset: Long | None = None
+    commit_log_offset: Long | None = None
+    commit_or_rollback: Int | None = None
     from_transaction_check: bool = False
     msg_id: str | None = None
     transaction_id: str | None = None
@@ -151,8 +152,8 @@ class EndTransactionHeader:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckTransactionHeader:
     topic: str | None = None
-    tran_state_table_offset: int | None = None
-    commit_log_offset: int | None = None
+    tran_state_table_offset: Long | None = None
+    commit_log_offset: Long | None = None
     msg_id: str | None = None
     transaction_id: str | None = None
     offset_msg_id: str | None = None
@@ -163,14 +164,14 @@ class CheckTransactionHeader:
 class QueryMessageHeader:
     topic: str | None = None
     key: str | None = None
-    max_num: int | None = None
-    begin_timestamp: int | None = None
-    end_timestamp: int | None = None
+    max_num: Int | None = None
+    begin_timestamp: Long | None = None
+    end_timestamp: Long | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewMessageHeader:
-    offset: int | None = None
+    offset: Long | None = None
     topic: str | None = None
 
 
@@ -178,11 +179,11 @@ class ViewMessageHeader:
 class CreateTopicHeader:
     topic: str | None = None
     default_topic: str | None = None
-    read_queue_nums: int | None = None
-    write_queue_nums: int | None = None
-    perm: int | None = None
+    read_queue_nums: Int | None = None
+    write_queue_nums: Int | None = None
+    perm: Int | None = None
     topic_filter_type: str | None = None
-    topic_sys_flag: int | None = None
+    topic_sys_flag: Int | None = None
     order: bool = False
     attributes: str | None = None
     force: bool | None = None
@@ -223,10 +224,10 @@ class GroupForbiddenHeader:
 class ResetOffsetHeader:
     topic: str | None = None
     group: str | None = None
-    timestamp: int | None = None
+    timestamp: Long | None = None
     is_force: bool = False
-    queue_id: int = -1
-    offset: int | None = None
+    queue_id: Int = -1
+    offset: Long | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,11 +236,11 @@ class RegisterBrokerHeader:
     broker_addr: str | None = None
     cluster_name: str | None = None
     ha_server_addr: str | None = None
-    broker_id: int | None = None
-    heartbeat_timeout_millis: int | None = None
+    broker_id: Long | None = None
+    heartbeat_timeout_millis: Long | None = None
     enable_acting_master: bool | None = None
     compressed: bool = False
-    body_crc32: int = 0
+    body_crc32: Int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +250,7 @@ class BrokerIdentityHeader:
     broker_name: str | None = None
     broker_addr: str | None = None
     cluster_name: str | None = None
-    broker_id: int | None = None
+    broker_id: Long | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,9 +275,9 @@ class RouteHeader:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumeQueueHeader:
     topic: str | None = None
-    queue_id: int | None = None
-    index: int | None = None
-    count: int | None = None
+    queue_id: Int | None = None
+    index: Long | None = None
+    count: Int | None = None
     consumer_group: str | None = None
 
 

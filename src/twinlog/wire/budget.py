@@ -1,0 +1,47 @@
+"""What the JSON of a peer may become before it is refused; every decoder of bodies keeps to it.
+
+Text grows: a value of two characters takes some ten times that in memory, a reference stands for all that it names,
+and reading Java's dialect costs a hundred times what plain JSON costs. So the limits count values, not bytes.
+"""
+
+from dataclasses import dataclass
+
+from twinlog.wire.errors import BodyError
+
+DEPTH_MAX = 64  # of arrays and objects; the deepest real body has eight
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How many values one body may hold."""
+
+    typed_values_max: int  # in plain JSON of a known shape, which is read at once
+    values_max: int  # in plain JSON of any shape, which is walked after that
+    slow_values_max: int  # in Java's dialect, or made by references
+
+
+# A registration of 100,000 topics counts a million, all typed. Requests of real peers that need more than that (null
+# members, bare names) are heartbeats and the like, and small.
+PEER = Budget(4_000_000, 500_000, 200_000)
+# Statistics of many queues are written in Java's dialect; they come to clients, which ask for them.
+ANSWER = Budget(4_000_000, 2_000_000, 2_000_000)
+FILE = Budget(100_000_000, 100_000_000, 2_000_000)  # of this machine, and what a master answers for them
+
+
+def check_size(data: bytes | str, values_max: int) -> int:
+    """The most values that `data` can hold, judged by its separators; BodyError when that is above the limit."""
+    if isinstance(data, str):
+        count = data.count(",") + data.count("[") + data.count("{") + 1
+    else:
+        count = data.count(b",") + data.count(b"[") + data.count(b"{") + 1
+    if count > values_max:
+        raise too_many(values_max)
+    return count
+
+
+def too_many(values_max: int) -> BodyError:
+    return BodyError(f"JSON holds or refers to more than {values_max} values; send it in parts")
+
+
+def too_deep() -> BodyError:
+    return BodyError(f"JSON is nested deeper than {DEPTH_MAX}")
