@@ -23,6 +23,7 @@ from twinlog.broker.context import BrokerContext
 from twinlog.broker.message_services import MessageServices
 from twinlog.broker.stats_handlers import java_date
 from twinlog.net.errors import RequestTimeout
+from twinlog.settings.broker_conf import load_broker_conf
 from twinlog.wire.bodies import ConsumerData, SubscriptionData
 from twinlog.wire.command import Command
 from twinlog.wire.fastjson import loads
@@ -347,6 +348,19 @@ def test_an_update_counts_even_when_the_operators_file_is_gone(tmp_path: Path, c
         assert ask(config_handlers.handlers(ctx), 25, body=b"maxMessageSize=1024").code == 0
         assert ctx.conf.store.message_bytes_max == 1024
     assert "gone.conf" in caplog.text and "write them into the file by hand" in caplog.text
+
+
+@pytest.mark.parametrize("text", ["haMasterAddress=", "haMasterAddress=h:1"])
+def test_a_master_address_is_taken_away_for_good_by_an_empty_or_short_one(tmp_path: Path, caplog, text: str):
+    file = tmp_path / "broker.conf"
+    file.write_text("haMasterAddress=192.0.2.1:10912\n")
+    with stored_context(tmp_path, haMasterAddress="192.0.2.1:10912") as ctx:
+        ctx.conf = dataclasses.replace(ctx.conf, path=str(file))
+        assert ask(config_handlers.handlers(ctx), 25, body=text.encode()).code == 0
+        assert ctx.conf.replication.master_address is None
+    conf = load_broker_conf(file)
+    assert (conf.replication.master_address, conf.warnings) == (None, ())
+    assert caplog.text.count("counts as not given") == (text != "haMasterAddress=")
 
 
 # -- operations ----------------------------------------------------------------------------------------

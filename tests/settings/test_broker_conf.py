@@ -93,6 +93,32 @@ def test_text_with_a_form_is_checked(line):
         load(line)
 
 
+def test_a_short_master_address_counts_as_not_given_as_in_java():
+    assert load("haMasterAddress=192.0.2.1:10912").replication.master_address == "192.0.2.1:10912"
+    assert load("haMasterAddress=ab:123").replication.master_address == "ab:123"  # Java: six characters count
+    for empty in ("haMasterAddress=", "haMasterAddress=   ", "haMasterAddress"):
+        conf = load(empty)
+        assert (conf.replication.master_address, conf.warnings) == (None, ())
+    conf = load("brokerName=b\nhaMasterAddress=h:123")
+    assert conf.replication.master_address is None
+    (warning,) = conf.warnings
+    text = "haMasterAddress=h:123 counts as not given, as in Java: it has fewer than 6 characters"
+    assert str(warning) == f"broker.conf:2: {text}"
+
+
+def test_an_update_takes_the_master_address_away_and_the_file_forgets_it():
+    conf = load("haMasterAddress=192.0.2.1:10912")
+    update = plan_broker_update(conf, "haMasterAddress=\n")
+    assert update.settings.replication.master_address is None
+    assert (update.changed, update.warnings) == ({"haMasterAddress": ""}, ())
+    update = plan_broker_update(conf, "haMasterAddress=none\n")
+    assert (update.settings.replication.master_address, update.changed) == (None, {"haMasterAddress": ""})
+    assert update.warnings == (
+        "update:1: haMasterAddress=none counts as not given, as in Java: it has fewer than 6 characters",
+    )
+    assert plan_broker_update(update.settings, "haMasterAddress=\n").changed == {}
+
+
 def test_the_command_line_wins_over_the_file_and_the_file_over_the_environment():
     environment = {"NAMESRV_ADDR": "e:1"}
     assert load_broker_conf(text="", environment=environment).broker.namesrv_addr == "e:1"

@@ -47,6 +47,8 @@ class ConfService:
                 plan = plan_broker_update(ctx.conf, rest)  # the role is part of the settings
             if plan.ignored:
                 log.warning("an update names keys that nothing reads", keys=plan.ignored_text)
+            for warning in plan.warnings:
+                log.warning(warning, peer=peer)
             if plan.changed:
                 self._apply(plan.settings, plan.changed)
                 log.info("settings changed", peer=peer, **plan.changed)

@@ -39,6 +39,7 @@ class Key:
     bits: int = 32
     updatable: bool = False  # request 25 may change it while the broker runs
     check: Callable[[str], str | None] | None = None  # the problem with a text, or None
+    length_min: int = 0  # a shorter text means that the value is not given
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -68,9 +69,10 @@ def conf(
     bits: int = 32,
     updatable: bool = False,
     check: Callable[[str], str | None] | None = None,
+    length_min: int = 0,
 ) -> Any:
     """A dataclass field that the file calls `name`."""
-    metadata = {"key": Key(name, tuple(old), minimum, maximum, bits, updatable, check)}
+    metadata = {"key": Key(name, tuple(old), minimum, maximum, bits, updatable, check, length_min)}
     if factory is not None:
         return dataclasses.field(default_factory=factory, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
@@ -109,16 +111,30 @@ def load_together(
                 text = f"{entry.key}={entry.value} replaces {earlier.key}={earlier.value} of line {earlier.line}"
                 warnings.append(SettingsWarning(source, entry.line, entry.key, text))
             values[name] = entry
-    loaded = [_load(cls, values, problems, source, (base or {}).get(cls)) for cls in classes]
+    loaded = [_load(cls, values, (warnings, problems), source, (base or {}).get(cls)) for cls in classes]
     if problems:
         raise SettingsError(*(text for _, text in sorted(problems)))
     return tuple(loaded), warnings
 
 
-def _load(cls: type, values: Mapping[str, Entry], problems: list[tuple[int, str]], source: str, base: Any) -> Any:
+def _load(
+    cls: type,
+    values: Mapping[str, Entry],
+    remarks: tuple[list[SettingsWarning], list[tuple[int, str]]],
+    source: str,
+    base: Any,
+) -> Any:
+    warnings, problems = remarks
     read: dict[str, Any] = {}
     for field, key, kind in keyed_fields(cls):
         if (entry := values.get(key.name)) is None:
+            continue
+        if len(text := entry.value.strip()) < key.length_min:
+            read[field] = None
+            if text:
+                why = f"as in Java: it has fewer than {key.length_min} characters"
+                shown = f"{entry.key}={text} counts as not given, {why}"
+                warnings.append(SettingsWarning(source, entry.line, entry.key, shown))
             continue
         try:
             read[field] = read_value(key, kind, entry)

@@ -15,7 +15,7 @@ class ReplicationSettings:
     """How commit-log bytes and metadata travel from master to replica."""
 
     listen_port: int = conf("haListenPort", 10912, minimum=0, maximum=65535)  # 0 in a file: listenPort + 1
-    master_address: str | None = conf("haMasterAddress", None, check=check_address, updatable=True)
+    master_address: str | None = conf("haMasterAddress", None, check=check_address, updatable=True, length_min=6)
     heartbeat_ms: int = conf("haSendHeartbeatInterval", 5_000, minimum=1, updatable=True)
     silence_ms_max: int = conf("haHousekeepingInterval", 20_000, minimum=1, updatable=True)
     # Java: 32 KiB, and one report for each. A Java replica reads into a buffer of 4 MiB, so this is safe for it too;

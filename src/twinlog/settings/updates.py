@@ -34,6 +34,7 @@ class Update(Generic[T]):
     settings: T
     changed: Mapping[str, str]  # key -> new value, only where the value differs
     ignored: tuple[str, ...]  # keys that nothing reads
+    warnings: tuple[str, ...] = ()  # what is odd about keys that are read, one a key
 
     @property
     def ignored_text(self) -> str:
@@ -48,14 +49,14 @@ def plan_broker_update(conf: BrokerConf, text: str) -> Update[BrokerConf]:
     parts = (conf.broker, conf.store, conf.replication, conf.net, conf.net.tls)
     entries = _read(text, _BROKER_BLACK_LIST)
     base = dict(zip(PARTS, parts, strict=True))
-    (broker, store, replication, net, tls), ignored = _apply(PARTS, base, entries)
+    (broker, store, replication, net, tls), ignored, warnings = _apply(PARTS, base, entries)
     given = frozenset(effective_properties(*parts))  # all are settled already; only roles and ids can clash anew
     broker, store, replication = settle(broker, store, replication, given, source=_SOURCE)
     tls, _ = load_tls_file(tls)
     settings = dataclasses.replace(
         conf, broker=broker, store=store, replication=replication, net=dataclasses.replace(net, tls=tls)
     )
-    return Update(settings, _changes(conf.properties(), settings.properties()), ignored)
+    return Update(settings, _changes(conf.properties(), settings.properties()), ignored, warnings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +85,9 @@ def split_role(text: str, conf: BrokerConf) -> tuple[RoleWanted | None, str]:
 def plan_nameserver_update(settings: NameServerSettings, text: str) -> Update[NameServerSettings]:
     """As for a broker, with the black list of the name server."""
     entries = _read(text, settings.refused_keys)
-    (updated,), ignored = _apply((NameServerSettings,), {NameServerSettings: settings}, entries)
-    return Update(updated, _changes(effective_properties(settings), effective_properties(updated)), ignored)
+    (updated,), ignored, warnings = _apply((NameServerSettings,), {NameServerSettings: settings}, entries)
+    changed = _changes(effective_properties(settings), effective_properties(updated))
+    return Update(updated, changed, ignored, warnings)
 
 
 def updatable_keys(*classes: type) -> frozenset[str]:
@@ -108,7 +110,8 @@ def _read(text: str, black_list: Iterable[str]) -> list[Entry]:
 
 def _apply(
     classes: tuple[type, ...], base: dict[type, Any], entries: list[Entry]
-) -> tuple[tuple[Any, ...], tuple[str, ...]]:
+) -> tuple[tuple[Any, ...], tuple[str, ...], tuple[str, ...]]:
+    """The settings, the keys that nothing reads, and the warnings about others."""
     # Looking for what an unknown key was meant to be takes milliseconds, and a request may hold very many.
     loaded, warnings = load_together(classes, entries, source=_SOURCE, base=base, explain=lambda key, _: key)
     names = {spelling: name for cls in classes for spelling, name in spellings(cls).items()}
@@ -116,8 +119,12 @@ def _apply(
     if fixed := sorted(changed.keys() - updatable_keys(*classes)):
         listed = ", ".join(f"{key}={changed[key]}" for key in fixed)
         raise UpdateRefused(f"{listed}: only a restart changes this; write it into the configuration file")
-    return loaded, tuple(warning.key for warning in warnings if warning.key not in names)
+    ignored = tuple(warning.key for warning in warnings if warning.key not in names)
+    odd = {warning.key: str(warning) for warning in warnings if warning.key in names}
+    return loaded, ignored, tuple(odd.values())
 
 
 def _changes(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in after.items() if before.get(key) != value}
+    """The values that differ; empty where one is no longer given."""
+    gone = dict.fromkeys(before.keys() - after.keys(), "")
+    return gone | {key: value for key, value in after.items() if before.get(key) != value}
