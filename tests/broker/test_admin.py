@@ -372,7 +372,7 @@ def test_operators_chores_are_done(tmp_path: Path):
         put(ctx, topic="Gone")
         assert "Gone" in ctx.store.queues.topics()
         put(ctx)
-        for code in (306, 316, 329, 905, 908):
+        for code in (306, 316, 329, 905):
             assert ask(handlers, code).code == 0
         assert "Gone" not in ctx.store.queues.topics()
         assert ctx.store.max_offset("T", 0) == 1
@@ -390,7 +390,14 @@ def test_features_that_are_not_there_answer_as_the_real_broker_without_them(tmp_
         assert ask(handlers, 355).remark == "export done."
         assert body_of(ask(handlers, 2003))["globalColdReadThreshold"] == 104_857_600
         assert all(ask(handlers, code).code == 1 for code in range(3001, 3011))
-        assert all(ask(handlers, code).code == 0 for code in (2001, 2002, 2004))
+
+
+@pytest.mark.parametrize("code", [908, 2001, 2002, 2004])
+def test_a_request_that_would_change_nothing_is_refused_with_the_reason(tmp_path: Path, code: int):
+    with stored_context(tmp_path) as ctx:
+        answer = ask(operation_handlers.handlers(ctx), code)
+        assert answer.code == 3
+        assert answer.remark.startswith(f"request {code} would have no effect: ")
 
 
 # -- runtime -------------------------------------------------------------------------------------------

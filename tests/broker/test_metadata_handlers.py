@@ -163,12 +163,38 @@ def test_a_foreign_store_without_delay_offsets_is_named_as_the_reason(tmp_path):
     assert (answer.code, answer.remark) == (1, "Delay offset not supported in this messagetore")
 
 
+def set_mode(handlers, topic: str = "T", group: str = "G", mode: str = "PULL"):
+    body = encode_body(MessageRequestMode(topic=topic, consumer_group=group, mode=mode, pop_share_queue_num=2))
+    answer = ask(handlers, 401, body=body)
+    return answer.code, answer.remark
+
+
 def test_a_request_mode_is_set_and_shown(ctx, handlers):
-    mode = MessageRequestMode(topic="T", consumer_group="G", mode="POP", pop_share_queue_num=2)
-    assert ask(handlers, 401, body=encode_body(mode)).code == 0
+    assert set_mode(handlers) == (0, None)
     assert json.loads(ask(handlers, 402).body)["messageRequestModeMap"]["T"]["G"]["popShareQueueNum"] == 2
     assert not ctx.request_modes.dirty
-    assert ask(handlers, 401, body=encode_body(MessageRequestMode(topic="T", mode="PUSH"))).code == 1
+    assert set_mode(handlers, group="NEW") == (0, None)
+    assert "NEW" in ctx.groups  # as in Java, where groups create themselves
+
+
+@pytest.mark.parametrize(
+    ("asked", "code", "remark"),
+    [
+        ({"topic": "%RETRY%G"}, 16, "retry topic is not allowed to set mode"),
+        ({"topic": "NONE"}, 17, "topic[NONE] not exist"),
+        ({"topic": "NONE", "mode": "POP"}, 17, "topic[NONE] not exist"),
+        ({"group": "no such"}, 26, "subscription group does not exist"),
+        ({"mode": "PUSH"}, 1, "mode 'PUSH' is neither PULL nor POP; set one of them"),
+        ({"mode": "POP", "group": "NEW"}, 29, "mode POP would have no effect: consumers of this broker pull; set PULL"),
+    ],
+)
+def test_a_request_mode_without_effect_is_refused(ctx, handlers, asked, code, remark):
+    assert set_mode(handlers, **asked) == (code, remark)
+    assert not ctx.request_modes.rows
+    assert "NEW" not in ctx.groups
+
+
+def test_a_request_mode_needs_a_body(handlers):
     assert ask(handlers, 401).code == 1
 
 

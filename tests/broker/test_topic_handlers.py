@@ -87,6 +87,8 @@ def test_a_topic_may_have_no_queues_to_read_and_a_permission_of_5_x(ctx, handler
         ({"attributes": "-message.type"}, 1, "only add attribute is supported while creating topic. key: message.type"),
         ({"attributes": "+message.type=LOUD"}, 1, "value is not in set"),
         ({"attributes": "+reserve.time=-2"}, 1, "value is not in range(-1, 9223372036854775807)"),
+        ({"attributes": "+cleanup.policy=COMPACTION"}, 1, "cleanup.policy=COMPACTION would have no effect"),
+        ({"attributes": "+reserve.time=3600000"}, 1, "reserve.time=3600000 would have no effect"),
         ({"attributes": "+reserve.time=soon"}, 1, 'For input string: "soon"'),
         ({"attributes": "message.type=FIFO"}, 1, "add/alter attribute format is wrong: message.type"),
         ({"attributes": "+message.type"}, 1, "delete attribute format is wrong: +message.type"),
@@ -110,6 +112,20 @@ def test_attributes_are_kept_under_plain_keys_and_some_never_change(ctx, handler
     assert create(handlers, attributes="-message.type")[0] == 0
     assert ctx.topics.get("NEW").attributes == {"queue.type": "BatchCQ"}
     assert create(handlers, attributes="-message.type") == (1, "attempt to delete a nonexistent key: message.type")
+
+
+def test_attributes_that_ask_for_what_happens_anyway_are_accepted(ctx, handlers):
+    assert create(handlers, attributes="+cleanup.policy=DELETE,+reserve.time=-1")[0] == 0
+    assert ctx.topics.get("NEW").attributes == {"cleanup.policy": "DELETE", "reserve.time": "-1"}
+
+
+def test_attributes_that_came_from_a_java_master_stay_and_may_go(ctx, handlers):
+    attributes = {"cleanup.policy": "COMPACTION", "reserve.time": "5"}
+    ctx.topics.put("NEW", TopicConfig(topic_name="NEW", attributes=attributes), 1)
+    assert create(handlers, writeQueueNums="3")[0] == 0
+    assert ctx.topics.get("NEW").attributes == attributes
+    assert create(handlers, attributes="-reserve.time")[0] == 0
+    assert ctx.topics.get("NEW").attributes == {"cleanup.policy": "COMPACTION"}
 
 
 def test_a_list_of_topics_is_created_whole_or_not_at_all(ctx, handlers):

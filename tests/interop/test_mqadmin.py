@@ -210,6 +210,24 @@ def test_mqadmin_prints_the_same_for_both(command: Command, sessions: tuple[Admi
     assert ours == java, "\n".join(difflib.unified_diff(java, ours, "java", "twinlog", lineterm="", n=0))
 
 
+# Java accepts all of these; some of them count only with a store or a mode that we do not have.
+WITHOUT_EFFECT = [
+    "updateTopic -b {broker} -t AdminCompact -a +cleanup.policy=COMPACTION",
+    "updateTopic -b {broker} -t AdminReserve -a +reserve.time=60000",
+    "setConsumeMode -b {broker} -t T_Admin -g AdminPop -m POP -q 0",
+    "resetMasterFlushOffset -b {broker} -o 0",
+]
+
+
+@pytest.mark.parametrize("line", WITHOUT_EFFECT)
+def test_mqadmin_shows_why_a_request_without_effect_is_refused(line: str, sessions: tuple[AdminSession, AdminSession]):
+    if server_names()[0] != "twinlog":
+        pytest.skip("Java accepts it")
+    output = sessions[1].run(line.split(" "))
+    assert re.search(r"CODE: \d+ +DESC: .* would have no effect: ", output), output
+    assert "success" not in output
+
+
 @pytest.mark.parametrize("line", ["getBrokerConfig -b {broker}", "getNamesrvConfig"])
 def test_settings_have_the_names_and_values_that_java_shows(line: str, sessions: tuple[AdminSession, AdminSession]):
     java, ours = (settings(session.run(line.split(" "))) for session in sessions)

@@ -11,6 +11,7 @@ from typing import Protocol
 import msgspec
 
 from twinlog.broker.context import BrokerContext
+from twinlog.broker.names import RETRY_PREFIX
 from twinlog.metadata.json_file import decode_json
 from twinlog.metadata.persisted import encode_object, encode_rows
 from twinlog.metadata.table import Table
@@ -113,12 +114,21 @@ class MetadataHandlers:
         return request.reply(body=b"".join(self._ctx.request_modes.encode_file()))
 
     async def set_request_mode(self, request: Request) -> Command:
-        mode = decode_body(MessageRequestMode, request.body)
+        ctx, mode = self._ctx, decode_body(MessageRequestMode, request.body)
+        if mode.topic.startswith(RETRY_PREFIX):
+            raise RequestRefused(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
+        if mode.topic not in ctx.topics:
+            raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{mode.topic}] not exist")
         if mode.mode not in ("PULL", "POP"):
             remark = f"mode {mode.mode!r} is neither PULL nor POP; set one of them"
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
-        self._ctx.request_modes.set_mode(mode, self._ctx.clock_ms())
-        await self._ctx.request_modes.saved()
+        if mode.mode == "POP":  # a Java master's modes are adopted as they are, this one would only be kept
+            remark = "mode POP would have no effect: consumers of this broker pull; set PULL"
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, remark)
+        if ctx.ensure_group(mode.consumer_group) is None:
+            raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "subscription group does not exist")
+        ctx.request_modes.set_mode(mode, ctx.clock_ms())
+        await ctx.request_modes.saved()
         return request.reply()
 
     def timer_checkpoint(self, request: Request) -> Command:

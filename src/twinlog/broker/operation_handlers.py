@@ -1,4 +1,6 @@
-"""Cleaning up on request, and codes whose feature this broker does not have but whose answer mqadmin expects.
+"""Cleaning up on request, and codes whose feature this broker does not have.
+
+A question about such a feature is answered as by a Java broker that does not use it; a change of one is refused.
 
 305, 306, 316, 329; 905, 908; 1007, 354, 355, 2001 to 2004, 3001 to 3010.
 """
@@ -28,7 +30,12 @@ NO_COLD_DATA = {
     "globalAcc": 0,
 }
 AUTH_CODES = range(RequestCode.AUTH_CREATE_USER, RequestCode.AUTH_LIST_ACL + 1)
-WITHOUT_EFFECT = "accepted without effect: this broker leaves caching to the operating system"
+WITHOUT_EFFECT = {
+    RequestCode.RESET_MASTER_FLUSH_OFFSET: "a replica here asks its master how far it may go and keeps no such offset",
+    RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG: "this broker does not slow down readers of cold data",
+    RequestCode.REMOVE_COLD_DATA_FLOW_CTR_CONFIG: "this broker does not slow down readers of cold data",
+    RequestCode.SET_COMMITLOG_READ_MODE: "this broker leaves reading ahead to the operating system",
+}
 
 
 def handlers(ctx: BrokerContext) -> dict[int, Handler]:
@@ -39,14 +46,11 @@ def handlers(ctx: BrokerContext) -> dict[int, Handler]:
         RequestCode.CLEAN_UNUSED_TOPIC: operations.clean_topics,
         RequestCode.DELETE_EXPIRED_COMMITLOG: operations.delete_expired,
         RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: _done,
-        RequestCode.RESET_MASTER_FLUSH_OFFSET: _done,
         RequestCode.GET_BROKER_EPOCH_CACHE: _no_controller,
         RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: _rocksdb_progress,
         RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON: _rocksdb_export,
-        RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG: _without_effect,
-        RequestCode.REMOVE_COLD_DATA_FLOW_CTR_CONFIG: _without_effect,
-        RequestCode.SET_COMMITLOG_READ_MODE: _without_effect,
         RequestCode.GET_COLD_DATA_FLOW_CTR_INFO: _cold_data,
+        **dict.fromkeys(WITHOUT_EFFECT, _without_effect),
         **dict.fromkeys(AUTH_CODES, _no_access_control),
     }
 
@@ -99,7 +103,8 @@ def _done(request: Request) -> Command:
 
 
 def _without_effect(request: Request) -> Command:
-    return request.reply(remark=WITHOUT_EFFECT)
+    remark = f"request {request.code} would have no effect: {WITHOUT_EFFECT[RequestCode(request.code)]}"
+    raise RequestRefused(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
 
 
 def _cold_data(request: Request) -> Command:

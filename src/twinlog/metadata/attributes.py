@@ -92,10 +92,30 @@ def _at_least(low: int) -> Callable[[str], None]:
     return check
 
 
+def _effective(check: Callable[[str], None], key: str, effective: str, why: str) -> Callable[[str], None]:
+    """Takes what `check` takes, but refuses what this broker would keep and not act on.
+
+    Values of a Java master do not come this way: its tables are adopted as they are.
+    """
+
+    def check_effect(value: str) -> None:
+        check(value)
+        if value != effective:
+            raise AttributeRejected(f"{key}={value} would have no effect: {why}; leave it out")
+
+    return check_effect
+
+
 TOPIC_ATTRIBUTES: Mapping[str, Attribute] = {
     "queue.type": Attribute(False, _one_of("BatchCQ", "SimpleCQ")),
-    "cleanup.policy": Attribute(False, _one_of("DELETE", "COMPACTION")),
+    "cleanup.policy": Attribute(
+        False,
+        _effective(_one_of("DELETE", "COMPACTION"), "cleanup.policy", "DELETE", "this broker deletes whole segments"),
+    ),
     MESSAGE_TYPE: Attribute(True, _one_of(*MESSAGE_TYPES)),
-    "reserve.time": Attribute(True, _at_least(-1)),
+    "reserve.time": Attribute(
+        True,
+        _effective(_at_least(-1), "reserve.time", "-1", "fileReservedTime counts for all topics"),
+    ),
 }
 GROUP_ATTRIBUTES: Mapping[str, Attribute] = {}
