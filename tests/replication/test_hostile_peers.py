@@ -55,7 +55,7 @@ async def test_a_replica_outlives_addresses_that_no_resolver_takes(tmp_path):
         assert asked and (await status(broker))["following"]["state"] == "waiting"
 
 
-@pytest.mark.parametrize("line", ["namesrvAddr=..:5", "namesrvAddr=127.0.0.1:1;..:5", "haMasterAddress=..:5"])
+@pytest.mark.parametrize("line", ["namesrvAddr=..:5", "namesrvAddr=127.0.0.1:1;..:5", "haMasterAddress=a..b:5"])
 async def test_a_bad_address_is_refused_before_it_is_written(tmp_path, line):
     conf_file = tmp_path / "broker.conf"
     conf_file.write_text("brokerName=broker-a\n")

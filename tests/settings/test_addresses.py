@@ -64,7 +64,7 @@ def test_the_port_below_the_first_is_an_error():
     [
         ("namesrvAddr=..:5", "namesrvAddr=..:5"),
         ("namesrvAddr=127.0.0.1:9876;..:5", "..:5"),
-        ("haMasterAddress=..:5", "haMasterAddress=..:5"),
+        ("haMasterAddress=a..b:5", "haMasterAddress=a..b:5"),  # shorter than 6 characters: not given, as in Java
         ("brokerIP1=..", "brokerIP1=.."),
         ("brokerIP2=a b", "brokerIP2=a b"),
         ("bindAddress=..", "bindAddress=.."),
