@@ -1,15 +1,20 @@
 import asyncio
 import contextlib
+import struct
+import threading
+import zlib
 from types import SimpleNamespace
 
 import pytest
 
+from twinlog.nameserver import handlers
 from twinlog.nameserver.nameserver_service import NameServerService
+from twinlog.nameserver.registration import decode_registration
 from twinlog.net.pool import ConnectionPool
 from twinlog.net.server import Server
 from twinlog.settings.nameserver_conf import load_nameserver_conf
 from twinlog.telemetry.metrics import Metrics
-from twinlog.wire.codes import RequestCode
+from twinlog.wire.codes import RequestCode, ResponseCode
 
 MASTER = {"brokerName": "b", "brokerAddr": "127.0.0.1:1", "clusterName": "C", "brokerId": "0", "haServerAddr": "h:2"}
 TOPICS = b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"T":{"topicName":"T"},"U":{"topicName":"U"}}}}'
@@ -150,3 +155,54 @@ async def test_a_port_in_use_is_named(tmp_path):
         )
         with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{it.service.port}"):
             await NameServerService(conf).run()
+
+
+def inflating() -> bytes:
+    """A compressed registration of two topics."""
+    texts = ("{}", None, "T 4 4 6 SINGLE_TAG", "U 4 4 6 SINGLE_TAG", "[]")
+    parts = (struct.pack(">i", 2) if text is None else struct.pack(">i", len(text)) + text.encode() for text in texts)
+    return zlib.compress(b"".join(parts) + struct.pack(">i", 0))
+
+
+LARGE = TOPICS.replace(b'"U"', b'"%b"' % (b"U" * 2_000_000))
+
+
+@pytest.mark.parametrize(
+    ("fields", "body"), [({**MASTER, "compressed": "true"}, inflating()), (MASTER, LARGE)], ids=["compressed", "large"]
+)
+async def test_others_are_answered_while_a_large_registration_is_read(tmp_path, monkeypatch, fields, body):
+    go_on = threading.Event()
+
+    def slowly(*args, **more):
+        assert go_on.wait(10)
+        return decode_registration(*args, **more)
+
+    monkeypatch.setattr(handlers, "decode_registration", slowly)
+    async with running(tmp_path) as it:
+        registering = asyncio.create_task(it.pool.request(it.address, RequestCode.REGISTER_BROKER, fields, body))
+        route = await it.pool.request(it.address, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"})
+        assert route.code == ResponseCode.TOPIC_NOT_EXIST and not registering.done()
+        go_on.set()
+        assert (await registering).code == 0
+        route = await it.pool.request(it.address, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"})
+        assert b'"brokerAddrs":{"0":"127.0.0.1:1"}' in route.body
+
+
+async def test_a_broker_that_leaves_while_its_registration_is_read_is_not_registered(tmp_path, monkeypatch):
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slowly(*args, **more):
+        begun.set()
+        assert go_on.wait(10)
+        return decode_registration(*args, **more)
+
+    monkeypatch.setattr(handlers, "decode_registration", slowly)
+    async with running(tmp_path) as it:
+        await it.pool.oneway(it.address, RequestCode.REGISTER_BROKER, {**MASTER, "compressed": "true"}, inflating())
+        await until(begun.is_set)
+        it.pool.drop(it.address)
+        await until(lambda: not it.service.server.connections)
+        go_on.set()
+        await asyncio.to_thread(lambda: it.service._reader.submit(int).result())  # after the one before it
+        await asyncio.sleep(0)
+        assert not it.service.handlers.table.live

@@ -92,6 +92,43 @@ def test_a_compressed_body_cannot_grow_without_limit(monkeypatch):
         decode_registration(zlib.compress(b"0" * 100_000), version=479, compressed=True)
 
 
+def test_a_compressed_body_of_100_000_topics_is_read_and_one_of_a_million_refused(monkeypatch):
+    many = compressed(*(f"topic-{n:06d} 8 8 6 SINGLE_TAG {{}}" for n in range(100_000)))
+    wrapper = decode_registration(many, version=479, compressed=True).topic_config_serialize_wrapper
+    assert len(wrapper.topic_config_table) == 100_000
+    read = []
+    monkeypatch.setattr(registration, "_topic", read.append)
+    with pytest.raises(BodyError, match="a registration of 1000000 topics, at most 500000"):
+        decode_registration(compressed(*["A 1 1 6 S"] * 1_000_000), version=479, compressed=True)
+    assert not read
+
+
+def test_the_json_form_has_the_same_limit_of_topics(monkeypatch):
+    monkeypatch.setattr(registration, "TOPICS_MAX", 2)
+    topics = b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"A":{},"B":{},"C":{}}}}'
+    with pytest.raises(BodyError, match="of 3 topics"):
+        decode_registration(topics, version=479, compressed=False)
+    with pytest.raises(BodyError, match="of 3 topics"):
+        decode_registration(topics[len(b'{"topicConfigSerializeWrapper":') : -1], version=36, compressed=False)
+
+
+def test_the_mappings_of_a_compressed_body_share_one_budget():
+    one = '{"topic":"A","x":[' + ",".join(["1"] * 190_000) + "]}"
+    assert decode_registration(compressed(mappings=[one] * 2), version=479, compressed=True)
+    with pytest.raises(BodyError, match="more than 4000000 values"):
+        decode_registration(compressed(mappings=[one] * 25), version=479, compressed=True)
+
+
+@pytest.mark.parametrize("number", ["2147483648", "-2147483649", "9" * 30, "9" * 5000])
+def test_numbers_of_a_topic_have_32_bits(number):
+    with pytest.raises(BodyError) as caught:
+        decode_registration(compressed(f"A 1 {number} 6 SINGLE_TAG"), version=479, compressed=True)
+    assert len(str(caught.value)) < 300
+    body = f'{{"topicConfigSerializeWrapper":{{"topicConfigTable":{{"A":{{"perm":{number}}}}}}}}}'
+    with pytest.raises(BodyError):
+        decode_registration(body.encode(), version=479, compressed=False)
+
+
 @given(st.binary(), st.booleans(), st.sampled_from([0, 400, 479]))
 def test_garbage_is_a_wire_error_and_nothing_else(data, is_compressed, version):
     with contextlib.suppress(WireError):

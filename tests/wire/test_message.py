@@ -6,7 +6,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.wire import sys_flag
+from twinlog.wire import compression, sys_flag
 from twinlog.wire.batch import BatchElement, decode_batch, encode_batch
 from twinlog.wire.compression import compress, decompress
 from twinlog.wire.errors import BodyError, CompressionError, PropertiesError, RecordError, WireError
@@ -140,6 +140,14 @@ def test_a_zstd_stream_without_a_content_size_is_whole_only_with_its_last_byte(b
     for size in (0, 1, 5, 9, len(packed) // 2, len(packed) - 4, len(packed) - 1):
         with pytest.raises(CompressionError):
             decompress(packed[:size], FLAGS_ZSTD)
+
+
+def test_a_zstd_body_of_empty_blocks_is_refused_after_a_limited_number_of_them(monkeypatch):
+    frame = b"\x28\xb5\x2f\xfd\x00\x58"  # magic, no options, a window of 2 MiB
+    assert decompress(frame + b"\x00\x00\x00" * 1000 + b"\x01\x00\x00", FLAGS_ZSTD) == b""
+    monkeypatch.setattr(compression, "_ZSTD_BLOCKS_MAX", 1000)
+    with pytest.raises(CompressionError, match="ends before its stream"):
+        decompress(frame + b"\x00\x00\x00" * 1000 + b"\x01\x00\x00", FLAGS_ZSTD)
 
 
 def test_old_clients_mean_zlib_when_they_name_no_compression():

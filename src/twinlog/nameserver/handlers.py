@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -55,7 +56,9 @@ from twinlog.wire.headers import (
 )
 
 log = get_logger(__name__)
+Beside = Callable[[Callable[[], Any]], Awaitable[Any]]
 QUEUES_KEY = "maxTopicQueueNums"
+_LARGE_BYTES = 1024 * 1024  # of a registration: some 6,000 topics
 _FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 
 
@@ -69,13 +72,16 @@ class NameServerHandlers:
         *,
         clock_ms: Callable[[], int],
         notify: Callable[[MinBrokerIdNotice], None],
+        beside: Beside | None = None,
     ) -> None:
+        """`beside` runs what would hold up other requests for long; without it, they are held up."""
         self.conf = conf
         self.table = RouteTable()
         self.kv = kv
         self.limits = Limits()
         self._clock_ms = clock_ms
         self._notify = notify
+        self._beside = beside
         self._started_ms = clock_ms()
 
     def handlers(self) -> dict[int, Handler]:
@@ -108,7 +114,7 @@ class NameServerHandlers:
 
     # -- brokers -------------------------------------------------------------------------------
 
-    def register_broker(self, request: Request) -> Command:
+    def register_broker(self, request: Request) -> Command | Awaitable[Command]:
         header = decode_fields(RegisterBrokerHeader, request.fields)
         name = _required(header.broker_name, "brokerName")
         address = _address(_required(header.broker_addr, "brokerAddr"), "brokerAddr")
@@ -118,9 +124,6 @@ class NameServerHandlers:
         if header.body_crc32 and header.body_crc32 != body_crc32(request.body):
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "crc32 not match")
         digest = hashlib.blake2b(request.body or b"", digest_size=16).digest()
-        is_known = self.table.holds(cluster, name, address, broker_id, digest)
-        body = RegistrationBody() if is_known else _decode_registration(request, header.compressed)
-        wrapper = body.topic_config_serialize_wrapper
         said = Registration(
             cluster=cluster,
             broker_name=name,
@@ -130,17 +133,45 @@ class NameServerHandlers:
             silence_ms_max=header.heartbeat_timeout_millis,
             acting_master=header.enable_acting_master,
             zone=(request.fields or {}).get("__ZONE_NAME"),
-            topics=None if is_known else wrapper.topic_config_table,
-            without_route=self._without_route(name, wrapper.topic_config_table),
-            version=wrapper.data_version,
-            mappings=wrapper.topic_queue_mapping_info_map or {},
-            filter_servers=body.filter_server_list,
+            topics=None,
             connection=request.connection,
             digest=digest,
         )
+        if self.table.holds(cluster, name, address, broker_id, digest):
+            return self._register(request, said)
+        decode = partial(_decode_registration, request, header.compressed)
+        # A few bytes may inflate to very many topics.
+        if self._beside is not None and (header.compressed or len(request.body or b"") > _LARGE_BYTES):
+            return self._register_later(request, said, self._beside(decode))
+        return self._register(request, self._with_topics(said, decode()))
+
+    async def _register_later(self, request: Request, said: Registration, body: Awaitable[RegistrationBody]) -> Command:
+        said = self._with_topics(said, await body)
+        if request.connection.closed:  # and with it the broker would have left
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "the connection closed before the registration was read")
+        return self._register(request, said)
+
+    def _with_topics(self, said: Registration, body: RegistrationBody) -> Registration:
+        wrapper = body.topic_config_serialize_wrapper
+        return dataclasses.replace(
+            said,
+            topics=wrapper.topic_config_table,
+            without_route=self._without_route(said.broker_name, wrapper.topic_config_table),
+            version=wrapper.data_version,
+            mappings=wrapper.topic_queue_mapping_info_map or {},
+            filter_servers=body.filter_server_list,
+        )
+
+    def _register(self, request: Request, said: Registration) -> Command:
         settings = self.conf.nameserver
-        if (cluster, address) not in self.table.live:
-            log.info("a broker registers", broker=name, id=broker_id, address=address, cluster=cluster)
+        if (said.cluster, said.address) not in self.table.live:
+            log.info(
+                "a broker registers",
+                broker=said.broker_name,
+                id=said.broker_id,
+                address=said.address,
+                cluster=said.cluster,
+            )
         try:
             known = self.table.register(said, self._clock_ms(), complete=settings.registrations_are_complete)
         except RegistrationRefused as refusal:

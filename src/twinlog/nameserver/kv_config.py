@@ -17,6 +17,7 @@ from twinlog.nameserver.errors import NameServerError
 from twinlog.settings.durable_names import sync_directory
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import Body
+from twinlog.wire.budget import FILE
 from twinlog.wire.errors import BodyError
 from twinlog.wire.fastjson import dumps, loads
 
@@ -80,7 +81,7 @@ def load_table(path: pathlib.Path) -> dict[str, dict[str, str]]:
 def _read(path: pathlib.Path) -> dict[str, dict[str, str]] | None:
     try:
         data = path.read_bytes()
-        return msgspec.convert(loads(data), _Content, strict=False).config_table
+        return msgspec.convert(loads(data, FILE), _Content, strict=False).config_table
     except FileNotFoundError:
         return None
     except (BodyError, msgspec.ValidationError, OSError) as error:

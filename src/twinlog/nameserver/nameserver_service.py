@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from twinlog.nameserver.handlers import NameServerHandlers
 from twinlog.nameserver.kv_config import KvConfig
@@ -43,7 +45,11 @@ class NameServerService:
         self._on_ready = on_ready
         self._notices: asyncio.Queue[MinBrokerIdNotice] = asyncio.Queue()
         kv = KvConfig(conf.nameserver.kv_path)
-        self.handlers = NameServerHandlers(conf, kv, clock_ms=clock_ms, notify=self._notices.put_nowait)
+        # One registration at a time, so that large ones take turns and not memory.
+        self._reader = ThreadPoolExecutor(1, "registrations")
+        self.handlers = NameServerHandlers(
+            conf, kv, clock_ms=clock_ms, notify=self._notices.put_nowait, beside=self._beside
+        )
         self._metrics = metrics
         self._tls = ServerTls(conf.net.tls)
         self.server: Server | None = None
@@ -75,6 +81,10 @@ class NameServerService:
                 tasks.create_task(self._send_notices(), name="notices")
         finally:
             await server.stop()
+            self._reader.shutdown(wait=False, cancel_futures=True)
+
+    def _beside(self, work: Callable[[], Any]) -> Awaitable[Any]:
+        return asyncio.get_running_loop().run_in_executor(self._reader, work)
 
     async def _scan_for_silent_brokers(self) -> None:
         while True:

@@ -21,28 +21,31 @@ from typing import Any
 import msgspec
 
 from twinlog.wire.bodies import Body, DataVersion, decode_body
+from twinlog.wire.budget import PEER, check_size
 from twinlog.wire.errors import BodyError, WireError
-from twinlog.wire.fastjson import loads
+from twinlog.wire.fastjson import dumps, loads
+from twinlog.wire.numbers import INT_MAX, INT_MIN, Int, OpenObject
 
 VERSION_WITH_FILTER_SERVERS = 37
 VERSION_WITH_MAPPINGS = 413
-INFLATED_BYTES_MAX = 128 * 1024 * 1024
+INFLATED_BYTES_MAX = 64 * 1024 * 1024  # 100,000 topics have some six
+TOPICS_MAX = 500_000  # of one broker; five times what brokers are made for
 _INT = struct.Struct(">i")
 
 
 class RegisteredTopic(msgspec.Struct, rename="camel", gc=False):
     """The part of a topic that routes need. Leaving the rest unread makes 100,000 topics four times as fast."""
 
-    read_queue_nums: int = 16
-    write_queue_nums: int = 16
-    perm: int = 6
-    topic_sys_flag: int = 0
+    read_queue_nums: Int = 16
+    write_queue_nums: Int = 16
+    perm: Int = 6
+    topic_sys_flag: Int = 0
 
 
 class RegisteredTable(Body):
     topic_config_table: dict[str, RegisteredTopic] = msgspec.field(default_factory=dict)
     data_version: DataVersion = DataVersion()
-    topic_queue_mapping_info_map: dict[str, Any] | None = None
+    topic_queue_mapping_info_map: OpenObject | None = None
 
 
 class RegistrationBody(Body):
@@ -55,10 +58,18 @@ def decode_registration(body: bytes | None, *, version: int, compressed: bool) -
     if not body:
         return RegistrationBody()
     if version < VERSION_WITH_FILTER_SERVERS:
-        return RegistrationBody(topic_config_serialize_wrapper=decode_body(RegisteredTable, body))
-    if compressed:
+        found = RegistrationBody(topic_config_serialize_wrapper=decode_body(RegisteredTable, body))
+    elif compressed:
         return _decode_compressed(body, version)
-    return decode_body(RegistrationBody, body)
+    else:
+        found = decode_body(RegistrationBody, body)
+    _check_count(len(found.topic_config_serialize_wrapper.topic_config_table))
+    return found
+
+
+def _check_count(topics: int) -> None:
+    if topics > TOPICS_MAX:
+        raise BodyError(f"a registration of {topics} topics, at most {TOPICS_MAX} are taken of one broker")
 
 
 def body_crc32(body: bytes | None) -> int:
@@ -66,22 +77,22 @@ def body_crc32(body: bytes | None) -> int:
 
 
 def _decode_compressed(body: bytes, version: int) -> RegistrationBody:
-    parts = _Parts(_inflate(body))
+    data = _inflate(body)
+    check_size(data, PEER.typed_values_max)  # the JSON in it has many parts, and one budget
+    parts = _Parts(data)
     table = RegisteredTable(data_version=_data_version(parts.take_text()))
-    for _ in range(parts.take_count()):
+    count = parts.take_count()
+    _check_count(count)
+    for _ in range(count):
         name, topic = _topic(parts.take_text())
         table.topic_config_table[name] = topic
     filter_servers = loads(parts.take_text())
     if not isinstance(filter_servers, list) or not all(isinstance(one, str) for one in filter_servers):
-        raise BodyError(f"filter servers {str(filter_servers)[:80]!r} are not a list of addresses")
+        raise BodyError(f"filter servers {dumps(filter_servers)[:80]!r} are not a list of addresses")
     if version >= VERSION_WITH_MAPPINGS:
-        mappings: dict[str, Any] = {}
-        for _ in range(parts.take_count()):
-            mapping = loads(parts.take_text())
-            if not isinstance(mapping, dict) or not isinstance(mapping.get("topic"), str):
-                raise BodyError(f"queue mapping {str(mapping)[:80]!r} names no topic")
-            mappings[mapping["topic"]] = mapping
-        table.topic_queue_mapping_info_map = mappings
+        count = parts.take_count()
+        _check_count(count)
+        table.topic_queue_mapping_info_map = dict(_mapping(parts.take_text()) for _ in range(count))
     return RegistrationBody(topic_config_serialize_wrapper=table, filter_server_list=filter_servers)
 
 
@@ -106,10 +117,22 @@ def _data_version(text: str) -> DataVersion:
 
 def _topic(text: str) -> tuple[str, RegisteredTopic]:
     try:
-        name, read, write, perm, _, *_ = text.split(" ")
-        return name, RegisteredTopic(int(read), int(write), int(perm))
+        name, read, write, perm, _, *_ = text.split(" ", 5)
+        numbers = int(read), int(write), int(perm)
     except ValueError as error:
-        raise BodyError(f"topic text {text[:80]!r} is not `name read write perm filter attributes`: {error}") from error
+        layout = "name read write perm filter attributes"
+        raise BodyError(f"topic text {text[:80]!r} is not `{layout}`: {str(error)[:80]}") from error
+    if not INT_MIN <= min(numbers) <= max(numbers) <= INT_MAX:
+        raise BodyError(f"topic text {text[:80]!r} has a number of more than 32 bits")
+    return name, RegisteredTopic(*numbers)
+
+
+def _mapping(text: str) -> tuple[str, dict[str, Any]]:
+    """The topic that a queue mapping is about, and the mapping."""
+    mapping = loads(text)
+    if not isinstance(mapping, dict) or not isinstance(mapping.get("topic"), str):
+        raise BodyError(f"queue mapping {text[:80]!r} names no topic")
+    return mapping["topic"], mapping
 
 
 class _Parts:

@@ -6,6 +6,7 @@ from twinlog.wire import sys_flag
 from twinlog.wire.errors import CompressionError
 
 BODY_BYTES_MAX = 64 * 1024 * 1024  # what an inflated body may hold before we call it a bomb
+_ZSTD_BLOCKS_MAX = 100_000  # a block holds 128 KiB, or what its writer flushed
 _ZSTD_RLE = 1  # one byte, repeated as often as the size says
 KINDS = {"zlib": sys_flag.COMPRESSION_ZLIB, "lz4": sys_flag.COMPRESSION_LZ4, "zstd": sys_flag.COMPRESSION_ZSTD}
 
@@ -93,7 +94,9 @@ def _zstd_is_whole(body: bytes) -> bool:
         closing = 4 if zstandard.get_frame_parameters(body).has_checksum else 0
     except zstandard.ZstdError:
         return False
-    while at + 3 <= len(body):
+    for _ in range(_ZSTD_BLOCKS_MAX):
+        if at + 3 > len(body):
+            return False
         head = int.from_bytes(body[at : at + 3], "little")
         at += 3 + (1 if head >> 1 & 3 == _ZSTD_RLE else head >> 3)
         if head & 1:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from twinlog.cli.admin.report import Report
 from twinlog.client import Admin, BadArgument
 from twinlog.wire.bodies import Body, convert_body
+from twinlog.wire.budget import FILE
 from twinlog.wire.fastjson import loads
 
 Run = Callable[[Admin, Namespace], Awaitable[Report]]
@@ -97,7 +98,7 @@ async def masters(admin: Admin, args: Namespace) -> list[str]:
 
 def config_list(path: Path, kind: type[B], what: str) -> list[B]:
     """The configurations that a JSON file lists."""
-    found = loads(path.read_bytes())
+    found = loads(path.read_bytes(), FILE)
     if not isinstance(found, list):
         raise BadArgument(f"{path} holds a JSON {type(found).__name__}, not a list of {what} configurations")
     return [convert_body(kind, value) for value in found]
