@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from tests.broker.running import broker_conf, connected, pull, running_broker, send
 
-from twinlog.broker.ack_desk import Demand
+from twinlog.broker.ack_desk import Demand, NoReplicas
 from twinlog.broker.broker import Broker, wall_clock_ms
 from twinlog.metadata.errors import NotSaved
 from twinlog.store.errors import FlushFailed
@@ -92,7 +92,7 @@ async def test_a_synchronous_master_answers_when_its_replica_has_the_message(tmp
     async with running_broker(broker_conf(tmp_path, brokerRole="SYNC_MASTER")) as broker, connected(broker) as client:
         acks, asked = broker.context.acks, asyncio.Event()
 
-        class KeepsUp:
+        class KeepsUp(NoReplicas):
             def demand(self, end: int) -> Demand:
                 asked.set()
                 return Demand.WAIT
@@ -110,7 +110,7 @@ async def test_a_replica_that_is_too_slow_is_told(tmp_path):
     conf = broker_conf(tmp_path, brokerRole="SYNC_MASTER", slaveTimeout=1)
     async with running_broker(conf) as broker, connected(broker) as client:
 
-        class Slow:
+        class Slow(NoReplicas):
             def demand(self, end: int) -> Demand:
                 return Demand.WAIT
 
@@ -155,7 +155,7 @@ async def test_metadata_that_cannot_be_saved_at_the_end_is_told(tmp_path, monkey
 
 
 async def test_a_clock_that_is_set_back_keeps_no_answer_waiting(tmp_path):
-    class Waiting:
+    class Waiting(NoReplicas):
         def demand(self, end):
             return Demand.WAIT
 

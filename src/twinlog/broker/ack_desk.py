@@ -44,12 +44,16 @@ class Replicas(Protocol):
 
     def demand(self, end: int) -> Demand: ...
 
+    def missed(self, end: int) -> None: ...
+
 
 class NoReplicas:
     """A broker that nobody follows."""
 
     def demand(self, end: int) -> Demand:
         return Demand.UNAVAILABLE
+
+    def missed(self, end: int) -> None: ...
 
 
 class AckDesk:
@@ -135,8 +139,12 @@ class AckDesk:
         self._send(self._gate.replicated(end))
 
     def expire(self) -> None:
-        """Answer what has waited too long."""
-        self._send(self._gate.expire(self._clock_ms()))
+        """Answer what has waited too long; replicas that kept it waiting are known as late from then on."""
+        now_ms = self._clock_ms()
+        missed = self._gate.replica_missed(now_ms)
+        self._send(self._gate.expire(now_ms))
+        if missed is not None:
+            self.replicas.missed(missed)
 
     def give_up(self) -> None:
         """Answer everything that waits as if its patience were over."""

@@ -58,6 +58,10 @@ class _Line(Generic[A]):
             settled += self._settle(late=True)
         return settled
 
+    def first_overdue(self, now_ms: int) -> int | None:
+        """The end that whoever is longest overdue waits for."""
+        return self._queue[0][0].end if self._queue and self._queue[0][1] <= now_ms else None
+
     @property
     def deadline_ms(self) -> int | None:
         return self._queue[0][1] if self._queue else None
@@ -109,6 +113,10 @@ class AckGate(Generic[A]):
     def expire(self, now_ms: int) -> list[Settled[A]]:
         """What has waited long enough."""
         return self._flush.expire(now_ms) + self._replica.expire(now_ms)
+
+    def replica_missed(self, now_ms: int) -> int | None:
+        """The first end that replicas should have reached by now; `expire` forgets it."""
+        return self._replica.first_overdue(now_ms)
 
     @property
     def deadline_ms(self) -> int | None:

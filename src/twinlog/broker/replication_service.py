@@ -127,6 +127,10 @@ class ReplicationService:
         near = self.master.acks.in_sync(end, settings.gap_bytes_max)
         return Demand.WAIT if near >= needed else Demand.UNAVAILABLE
 
+    def missed(self, end: int) -> None:
+        """A send gave up waiting for `end`."""
+        self.master.missed(end)
+
     def _acknowledged(self) -> None:
         ctx = self._ctx
         self._reported.set()

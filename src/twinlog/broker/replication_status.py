@@ -81,7 +81,7 @@ class ReplicationReport:
 
     def is_in_sync(self, view: ReplicaView) -> bool:
         behind = self._ctx.store.log_end - view.acked
-        return view.state == "sending" and 0 <= behind < self._ctx.conf.replication.gap_bytes_max
+        return view.state == "sending" and not view.late and 0 <= behind < self._ctx.conf.replication.gap_bytes_max
 
     def replicas(self) -> Iterator[ReplicaView]:
         """Connections of replicas; observers look on and are none."""

@@ -3,6 +3,10 @@
 A Twinlog replica has an identity and counts once however often it connects. A Java replica has none:
 each of its connections counts as one, but never more of them than replicas are registered for this
 broker that have not made themselves known. Observers are listed and never count.
+
+A replica that let a send wait until its time was over is late: it may be connected and silent. What it reported before
+still counts, but it is not in sync, so that new sends do not wait for it one after the other. It is in sync again with
+the first report of something new. Nothing is acknowledged as replicated that no report covers.
 """
 
 from dataclasses import dataclass
@@ -17,6 +21,13 @@ class ReplicaAck:
     observer: bool = False
     acked: int = 0
     usable: bool = False  # it has reported, and the bytes it needs are here
+    late: bool = False  # a send waited for it in vain, and it has acknowledged nothing since
+
+    def report(self, acked: int, *, usable: bool) -> None:
+        """Take in what the connection's replica holds now."""
+        if acked > self.acked:
+            self.late = False
+        self.acked, self.usable = acked, usable
 
 
 class AckTable:
@@ -35,12 +46,22 @@ class AckTable:
     def rows(self) -> list[ReplicaAck]:
         return list(self._rows.values())
 
+    def missed(self, end: int) -> list[ReplicaAck]:
+        """A send that needed the log before `end` waited too long; the replicas that are late because of it."""
+        late = [row for row in self._rows.values() if row.usable and not row.late and row.acked < end]
+        for row in late:
+            row.late = True
+        return late
+
     def acks(self) -> list[int]:
         """The acknowledged ends that count, one per replica, highest first."""
+        return self._counted(late_too=True)
+
+    def _counted(self, *, late_too: bool) -> list[int]:
         known: dict[str, int] = {}
         unknown: list[int] = []
         for row in self._rows.values():
-            if row.observer or not row.usable:
+            if row.observer or not row.usable or (row.late and not late_too):
                 continue
             if row.identity is None:
                 unknown.append(row.acked)
@@ -59,8 +80,8 @@ class AckTable:
         return min(acks[replicas - 1], log_end) if len(acks) >= replicas else 0
 
     def in_sync(self, log_end: int, gap_bytes_max: int) -> int:
-        """How many replicas are close enough behind `log_end` to be called in sync."""
-        return sum(0 <= log_end - acked < gap_bytes_max for acked in self.acks())
+        """How many replicas are close enough behind `log_end`, and not late, to be called in sync."""
+        return sum(0 <= log_end - acked < gap_bytes_max for acked in self._counted(late_too=False))
 
 
 def replicas_needed(role: str, in_sync_replicas: int | None) -> int:

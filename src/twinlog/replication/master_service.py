@@ -48,6 +48,7 @@ class ReplicaView:
     acked: int
     next_offset: int
     bytes_per_second: int
+    late: bool = False  # see AckTable
 
 
 class MasterService:
@@ -140,6 +141,12 @@ class MasterService:
         for link in list(self._links.values()):
             link.close(reason)
 
+    def missed(self, end: int) -> None:
+        """A send waited too long for the log before `end` to be on its replicas."""
+        for row in self.acks.missed(end):
+            text = "a replica is late; sends do not wait for it until it acknowledges again"
+            log.warning(text, peer=row.peer, acked=row.acked, wanted=end)
+
     def views(self) -> list[ReplicaView]:
         return [link.view() for link in self._links.values()]
 
@@ -199,6 +206,7 @@ class _Link:
             row.acked,
             link.next_offset,
             self._rate,
+            row.late,
         )
 
     def close(self, reason: object) -> None:
@@ -325,8 +333,11 @@ class _Link:
             self._link.receive(b"", self._view(), self._clock_ms())
 
     def _update_row(self) -> None:
-        self._row.acked = self._link.acked
-        self._row.usable = self._link.state is State.SENDING
+        row = self._row
+        was_late = row.late
+        row.report(self._link.acked, usable=self._link.state is State.SENDING)
+        if was_late and not row.late:
+            log.info("a late replica acknowledges again", peer=row.peer, acked=row.acked)
 
     def _view(self) -> LogView:
         commit_log = self._service._log

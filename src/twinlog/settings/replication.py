@@ -26,7 +26,9 @@ class ReplicationSettings:
 
     # Acknowledgement
     gap_bytes_max: int = conf("haMaxGapNotInSync", 256 * MIB, old=["haSlaveFallbehindMax"], minimum=0, updatable=True)
-    ack_timeout_ms: int = conf("slaveTimeout", 3_000, minimum=1, updatable=True)
+    # Java: 3000, which is also the clients' usual patience, so its answer FLUSH_SLAVE_TIMEOUT comes too late for them.
+    # After one such wait the replica is late: sends get SLAVE_NOT_AVAILABLE at once until it acknowledges again.
+    ack_timeout_ms: int = conf("slaveTimeout", 2_500, minimum=1, updatable=True)
     # None: not set, so SYNC_MASTER waits for one replica. Java's default of 1 counts the master and waits for nobody.
     in_sync_replicas: int | None = conf("inSyncReplicas", None, minimum=1, updatable=True)
     # Twinlog's own: so long a SYNC master and its replica look for each other's next word before they sleep

@@ -1,0 +1,111 @@
+"""A replica that is connected and says nothing: sends wait for it once, and not again until it reports."""
+
+import asyncio
+import socket
+from dataclasses import replace
+
+import pytest
+from tests.broker.running import broker_conf, connected, running_broker, send
+from tests.replication.cluster import until
+
+from twinlog.client import ProducerOptions
+from twinlog.replication.acks import AckTable, ReplicaAck
+from twinlog.settings.replication import ReplicationSettings
+
+OK, NOT_AVAILABLE, TIMEOUT = 0, 11, 12
+
+
+def table(**acked):
+    acks = AckTable()
+    for link, (identity, end) in enumerate(acked.items()):
+        acks.join(link, ReplicaAck(f"peer{link}", identity, acked=end, usable=True))
+    return acks
+
+
+def test_the_answer_to_a_send_that_waited_leaves_before_its_client_gives_up():
+    assert ReplicationSettings().ack_timeout_ms <= ProducerOptions().send_timeout_ms - 500
+
+
+def test_a_replica_that_missed_a_deadline_is_not_in_sync_until_it_reports_more():
+    acks = table(one=100)
+    assert [row.peer for row in acks.missed(150)] == ["peer0"]
+    assert acks.missed(150) == [], "that is news once"
+    assert (acks.in_sync(150, 1000), acks.safe_end(1, 150)) == (0, 100), "what it has, it has"
+    (row,) = acks.rows()
+    row.report(100, usable=True)
+    assert acks.in_sync(150, 1000) == 0, "a report of nothing new is a sign of life, but no acknowledgement"
+    row.report(120, usable=True)
+    assert acks.in_sync(150, 1000) == 1
+
+
+def test_only_the_replica_that_is_behind_the_deadline_is_late():
+    acks = table(one=100, two=200)
+    assert [row.peer for row in acks.missed(150)] == ["peer0"]
+    assert acks.in_sync(200, 1000) == 1
+
+
+def test_a_replica_with_two_connections_is_in_sync_by_the_one_that_reports():
+    acks = AckTable()
+    acks.join(1, ReplicaAck("old", "one", acked=100, usable=True))
+    acks.missed(150)
+    acks.join(2, ReplicaAck("new", "one", acked=120, usable=True))
+    assert (acks.in_sync(150, 1000), acks.acks()) == (1, [120])
+
+
+@pytest.fixture
+async def master(tmp_path):
+    conf = broker_conf(tmp_path, brokerRole="SYNC_MASTER")
+    async with running_broker(conf) as broker:
+        yield broker
+
+
+class Replica:
+    """A Java replica in a few lines, which reports when the test says so."""
+
+    def __init__(self, master, connection):
+        self._master, self._socket = master, connection
+
+    async def report(self):
+        end = self._master.context.store.log_end
+        views = self._master.replication.master.views
+        await until(lambda: views()[0].next_offset == end, "the master has sent everything")
+        self._socket.sendall(end.to_bytes(8, "big"))
+        await until(lambda: self._master.replication.master.acks.acks() == [end], "the report has arrived")
+
+
+async def test_one_send_waits_for_a_silent_replica_and_the_next_ones_are_answered_at_once(master):
+    waits: list[int] = []
+    hold = master.context.acks._gate.add
+
+    def counted(end, *args, **more):
+        waits.append(end)
+        hold(end, *args, **more)
+
+    master.context.acks._gate.add = counted
+    with socket.create_connection(("127.0.0.1", master.replication.master.port)) as connection:
+        connection.sendall(bytes(8))
+        replica = Replica(master, connection)
+        await until(lambda: any(row.usable for row in master.replication.master.acks.rows()), "it has reported")
+        async with connected(master) as client:
+
+            async def acknowledged(body):
+                be_patient(master, 60_000)
+                answer = asyncio.create_task(send(client, body))
+                await until(lambda: master.context.acks.waits_for_replicas, "the send waits")
+                await replica.report()
+                return (await answer).code
+
+            assert await acknowledged(b"replicated") == OK
+            be_patient(master, 200)
+            assert (await send(client, b"nobody reports")).code == TIMEOUT
+            before = len(waits)
+            assert [(await send(client, b"at once")).code for _ in range(5)] == [NOT_AVAILABLE] * 5
+            assert len(waits) == before, "none of them waited"
+            await replica.report()
+            assert await acknowledged(b"it is back") == OK
+            assert len(waits) == before + 1, "sends wait for it again"
+
+
+def be_patient(master, ack_timeout_ms):
+    ctx = master.context
+    ctx.conf = replace(ctx.conf, replication=replace(ctx.conf.replication, ack_timeout_ms=ack_timeout_ms))
