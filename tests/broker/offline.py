@@ -27,6 +27,7 @@ class Wire:
 
     def __init__(self, name: str = "client") -> None:
         self.peer_text = f"{name}:1"
+        self.peer = (name, 1)
         self.sent: list[tuple[int, dict[str, str] | None]] = []
         self.close_reason: object = None
 

@@ -6,16 +6,17 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.broker.offline import Clock, ask
+from tests.broker.offline import Clock, Wire, ask
 from tests.broker.stored import NOW, bodies, messages, put, stored_context
 
 from twinlog.broker import send_back
+from twinlog.broker.copy_budget import BURST_S, HOSTS_MAX, CopyBudget
 from twinlog.broker.message_services import MessageServices
 
 
-def sent_back(ctx, appended, **fields: str):
+def sent_back(ctx, appended, wire=None, **fields: str):
     values = {"offset": str(appended.physical_offset), "group": "G", "delayLevel": "0"}
-    return ask(send_back.handlers(ctx), 36, {**values, **fields})
+    return ask(send_back.handlers(ctx), 36, {**values, **fields}, wire=wire)
 
 
 def test_a_message_comes_again_after_ten_seconds_and_remembers_where_it_was(tmp_path: Path):
@@ -91,3 +92,41 @@ def test_a_broker_without_write_permission_and_a_replica_refuse(tmp_path: Path):
         assert sent_back(ctx, put(ctx)).code == 16
     with stored_context(tmp_path, brokerRole="SLAVE", brokerId=1) as ctx:
         assert ask(send_back.handlers(ctx), 36, {"group": "G"}).code == 2
+
+
+def test_sixty_requests_do_not_copy_one_large_message_sixty_times(tmp_path: Path):
+    clock = Clock(NOW)
+    with stored_context(tmp_path, clock, maxSendBackBytesPerSecond=1_000_000) as ctx:
+        MessageServices(ctx)
+        first = put(ctx, b"x" * 1_000_000)
+        begin = ctx.store.log_end
+        codes = [sent_back(ctx, first).code for _ in range(60)]
+        assert codes == [0] * BURST_S + [2] * (60 - BURST_S)  # a few at once, the rest is refused
+        assert ctx.store.log_end - begin < (BURST_S + 1) * 1_100_000
+        assert sent_back(ctx, first).remark == (
+            "another message that group G sends back for client: maxSendBackBytesPerSecond is 1000000; "
+            "try again in a moment"
+        )
+        assert ctx.limits.refused == {"maxSendBackBytesPerSecond": 61 - BURST_S}
+        assert sent_back(ctx, first, wire=Wire("other")).code == 0  # another host has its own account
+        clock.now_ms += 1_000
+        assert [sent_back(ctx, first).code for _ in range(2)] == [0, 2]
+
+
+def test_small_messages_are_sent_back_as_fast_as_a_consumer_fails(tmp_path: Path):
+    with stored_context(tmp_path) as ctx:
+        MessageServices(ctx)
+        first = put(ctx, b"x" * 1_000)
+        assert {sent_back(ctx, first).code for _ in range(3_000)} == {0}
+
+
+def test_a_budget_survives_a_clock_that_goes_back_and_very_many_hosts():
+    budget = CopyBudget()
+    assert budget.is_open("h", 10, 1_000)
+    budget.pay("h", 45)
+    assert not budget.is_open("h", 10, 500)
+    assert budget.is_open("h", 10, 1_100)
+    assert budget.is_open("h", 0, 0)
+    for number in range(HOSTS_MAX + 5):
+        budget.is_open(str(number), 10, 0)
+    assert len(budget._accounts) == HOSTS_MAX

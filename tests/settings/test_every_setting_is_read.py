@@ -14,6 +14,7 @@ SOURCE = pathlib.Path(twinlog.__file__).parent
 OWN_KEYS = {
     "metricsPort",
     "maxTopicQueueNums",
+    "maxSendBackBytesPerSecond",
     "maxAutoCreatedTopics",
     "maxAutoCreatedGroups",
     "maxClientIdLength",

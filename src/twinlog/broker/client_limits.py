@@ -16,20 +16,16 @@ if TYPE_CHECKING:
 def check_heartbeat(ctx: BrokerContext, connection: Connection, data: HeartbeatData) -> None:
     """Refuse a heartbeat that would register too much, before any of it is registered."""
     settings, limits, code = ctx.settings, ctx.limits, ResponseCode.INVALID_PARAMETER
-    length = utf16_length(data.client_id)
-    if length > settings.client_id_length_max:
+    length, most = utf16_length(data.client_id), settings.client_id_length_max
+    if length > most:
         what = f"a client id of {length} characters ({data.client_id[:40]}...)"
-        raise limits.refuse(
-            code, what, "maxClientIdLength", settings.client_id_length_max, "use a shorter instanceName"
-        )
+        raise limits.refuse(code, what, "maxClientIdLength", most, "use a shorter instanceName")
     consumers = {one.group_name for one in data.consumer_data_set}
     producers = {one.group_name for one in data.producer_data_set}
-    count = ctx.clients.groups_with(connection, consumers, producers)
-    if count > settings.client_groups_max:
+    count, most = ctx.clients.groups_with(connection, consumers, producers), settings.client_groups_max
+    if count > most:
         what = f"client {data.client_id} in {count} groups on one connection"
-        raise limits.refuse(
-            code, what, "maxGroupsPerClient", settings.client_groups_max, "use more clients, or raise it"
-        )
+        raise limits.refuse(code, what, "maxGroupsPerClient", most, "use more clients, or raise it")
     for consumer in data.consumer_data_set:
         count, most = len(consumer.subscription_data_set), settings.group_subscriptions_max
         if count > most:

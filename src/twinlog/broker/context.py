@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from twinlog.broker.auto_created import AutoCreated
+from twinlog.broker.copy_budget import CopyBudget
 from twinlog.broker.names import group_name_problem
 from twinlog.net.limits import Limits
 from twinlog.settings.broker import TOPIC_QUEUES_MAX
@@ -68,6 +69,7 @@ class BrokerContext:
     stats: BrokerStats
     consumer_filters: ConsumerFilters
     limits: Limits = field(default_factory=Limits)
+    copies: CopyBudget = field(default_factory=CopyBudget)
     clock_ms: Callable[[], int] = _wall_clock_ms
     started_ms: int = 0
     unique_ids: UniqueIds = field(default_factory=UniqueIds)

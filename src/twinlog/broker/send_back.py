@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
+from twinlog.broker.copy_budget import check_copy
 from twinlog.broker.message_rules import redelivery
 from twinlog.broker.names import dlq_topic, retry_topic
 from twinlog.broker.send_checks import BUSY, FAQ
@@ -58,6 +59,7 @@ class SendBackHandler:
         if not retry.perm & WRITE:
             remark = f"the topic[{retry.topic_name}] sending message is forbidden"
             raise RequestRefused(ResponseCode.NO_PERMISSION, remark)
+        check_copy(ctx, request.connection, f"another message that group {name} sends back")
         offset = header.offset
         message = ctx.store.message_at(offset) if offset is not None and offset >= 0 else None
         if message is None:
@@ -75,6 +77,7 @@ class SendBackHandler:
         stored = ctx.put(draft)
         if not stored.ok:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, stored.status.name)
+        ctx.copies.pay(request.connection.peer[0], message.store_size)
         tally = ctx.stats.send_backs(source, name)
         tally.count += 1
         return request.reply()

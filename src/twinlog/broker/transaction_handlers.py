@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from twinlog.broker import half
+from twinlog.broker.copy_budget import check_copy
 from twinlog.broker.message_rules import real_place
 from twinlog.net.errors import RequestRefused
 from twinlog.store.append import PutStatus
@@ -72,12 +73,14 @@ class TransactionHandlers:
             offset = parse_offset_message_id(text)[2]
         except WireError as error:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        check_copy(self._ctx, request.connection, "another half message that is taken back")
         message = self._ctx.store.message_at(offset) if offset >= 0 else None
         if message is None or real_place(message) is None:
             remark = f"no half message with the id {text}; give the offsetMsgId of a message that was given up"
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
         if not self._transactions.resume(message):
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed.")
+        self._ctx.copies.pay(request.connection.peer[0], message.store_size)
         return request.reply()
 
 
