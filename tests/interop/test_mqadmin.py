@@ -160,6 +160,8 @@ OWN_SETTINGS = {
     "maxAutoCreatedTopics": "Java has no limit: one client fills memory and files with topics",
     "maxClientIdLength": "Java has no limit",
     "maxGroupsPerClient": "Java has no limit",
+    "maxHeldPulls": "Java has no limit",
+    "maxHeldPullsPerConnection": "Java has no limit",
     "maxSendBackBytesPerSecond": "Java copies a message for every request that names it",
     "maxSubscriptionsPerGroup": "Java has no limit",
     "maxTopicQueueNums": "Java takes any number of queues, and its clients run out of memory over them",

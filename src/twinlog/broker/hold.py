@@ -3,6 +3,9 @@
 A held pull leaves the table when a message that its filter accepts arrives, when its time is up, or when
 its connection closes. Messages that the filter refuses do not wake it; a check every few seconds lets it
 move past them.
+
+Very many pulls may wait for one queue. Arrivals are only noted (`arrived`), so that a send does not pay for them; the
+pulls are looked at in slices (`take_woken`), round by round: messages that come meanwhile share the queue's next round.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
     from twinlog.store.dispatch import DispatchRequest
 
 CHECK_INTERVAL_MS = 5_000
-HOLDS_PER_CONNECTION_MAX = 32_768  # each takes about 2 KB; a consumer has one for every queue it reads
+MESSAGES_PER_ROUND = 64  # shown to a filter; a pull that more of them passed is woken to look for itself
 K = TypeVar("K")
 
 Wakes = Callable[["DispatchRequest"], bool]
@@ -35,6 +38,23 @@ class Hold:
     wakes: Wakes | None = None  # None: any message does
 
 
+@dataclass(slots=True)
+class _Round:
+    """The pulls of one queue that are shown some messages, as far as they were not yet."""
+
+    holds: Iterator[Hold]
+    messages: list[DispatchRequest]
+
+    def wakes(self, hold: Hold) -> bool:
+        messages = self.messages
+        last = messages[-1]
+        if last.queue_offset + last.batch_size <= hold.queue_offset:
+            return False
+        if hold.wakes is None or len(messages) > MESSAGES_PER_ROUND:
+            return True
+        return any(one.queue_offset + one.batch_size > hold.queue_offset and hold.wakes(one) for one in messages)
+
+
 class HoldTable:
     """Held pulls by topic and queue."""
 
@@ -42,6 +62,8 @@ class HoldTable:
         self._holds: dict[Hold, None] = {}  # dictionaries as ordered sets: who waits longest is served first
         self._queues: dict[tuple[str, int], dict[Hold, None]] = {}
         self._connections: dict[Connection, dict[Hold, None]] = {}
+        self._arrivals: dict[tuple[str, int], list[DispatchRequest]] = {}  # not shown to any pull yet
+        self._round: _Round | None = None
 
     def __len__(self) -> int:
         return len(self._holds)
@@ -49,33 +71,68 @@ class HoldTable:
     def __iter__(self) -> Iterator[Hold]:
         return iter(list(self._holds))
 
-    def has_room(self, connection: Connection) -> bool:
-        """Whether one more pull of this peer may wait."""
-        return len(self._connections.get(connection, ())) < HOLDS_PER_CONNECTION_MAX
+    def count_of(self, connection: Connection) -> int:
+        """How many pulls of this peer wait."""
+        return len(self._connections.get(connection, ()))
 
     def hold(self, hold: Hold) -> None:
         self._holds[hold] = None
         self._queues.setdefault((hold.topic, hold.queue_id), {})[hold] = None
         self._connections.setdefault(hold.request.connection, {})[hold] = None
 
-    def arrived(self, batch: Iterable[DispatchRequest]) -> list[Hold]:
-        """Take out the pulls that one of these messages satisfies."""
-        if not self._queues:
-            return []
+    def arrived(self, batch: Iterable[DispatchRequest]) -> bool:
+        """Note messages that pulls may wait for; whether `take_woken` has something to do."""
+        queues, arrivals = self._queues, self._arrivals
+        if queues:
+            for message in batch:
+                key = (message.topic, message.queue_id)
+                if key not in queues:
+                    continue
+                messages = arrivals.get(key)
+                if messages is None:
+                    arrivals[key] = [message]
+                elif len(messages) <= MESSAGES_PER_ROUND:
+                    messages.append(message)
+                else:
+                    messages[-1] = message
+        return self.has_arrivals
+
+    @property
+    def has_arrivals(self) -> bool:
+        return self._round is not None or bool(self._arrivals)
+
+    def take_woken(self, woken_max: int, looks_max: int) -> list[Hold]:
+        """Take out pulls that arrived messages satisfy: at most so many, after a look at so many."""
         woken: list[Hold] = []
-        queues = self._queues
-        for message in batch:
-            holds = queues.get((message.topic, message.queue_id))
-            if holds is None:
-                continue
-            end = message.queue_offset + message.batch_size
-            for hold in list(holds):
-                if end > hold.queue_offset and (hold.wakes is None or hold.wakes(message)):
-                    self._remove(hold)
-                    woken.append(hold)
-            if not queues:
+        while len(woken) < woken_max and looks_max > 0:
+            if self._round is None and not self._begin_round():
                 break
+            looks_max -= self._go_on(woken, woken_max, looks_max)
         return woken
+
+    def _begin_round(self) -> bool:
+        while self._arrivals:
+            key = next(iter(self._arrivals))
+            messages, holds = self._arrivals.pop(key), self._queues.get(key)
+            if holds:
+                self._round = _Round(iter(list(holds)), messages)
+                return True
+        return False
+
+    def _go_on(self, woken: list[Hold], woken_max: int, looks_max: int) -> int:
+        """Continue the round; how many pulls were looked at."""
+        looks, current = 0, self._round
+        assert current is not None
+        while looks < looks_max and len(woken) < woken_max:
+            hold = next(current.holds, None)
+            if hold is None:
+                self._round = None
+                break
+            looks += 1
+            if hold in self._holds and current.wakes(hold):
+                self._remove(hold)
+                woken.append(hold)
+        return looks
 
     def due(self, now_ms: int, max_offset: Callable[[str, int], int]) -> list[Hold]:
         """Take out the pulls whose time is up, and those that messages they do not want have passed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -13,40 +14,55 @@ if TYPE_CHECKING:
     from twinlog.store.dispatch import DispatchRequest
 
 TICK_S = 0.5  # how late a timeout may be answered; Java looks every 5 s
+ANSWERS_PER_TURN = 64  # each reads from the store and takes some 50 microseconds
+LOOKS_PER_TURN = 2_000
 
 
 class HoldService:
-    """Owns the moment at which a held pull is answered."""
+    """Owns the moment at which a held pull is answered: a few of them in each turn of the loop."""
 
     def __init__(self, ctx: BrokerContext, pulls: PullHandler) -> None:
         self._ctx = ctx
         self._pulls = pulls
-        self._woken: list[Hold] = []
+        self._ended: deque[Hold] = deque()  # their time is up, or their topic is gone
+        self._scheduled = False
         ctx.store.on_arrival.append(self._arrived)
         ctx.topic_listeners.append(self._topics_changed)
 
     async def run(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
-            for hold in self._ctx.holds.due(self._ctx.clock_ms(), self._ctx.store.max_offset):
-                self._pulls.finish(hold)
+            self._end(self._ctx.holds.due(self._ctx.clock_ms(), self._ctx.store.max_offset))
 
     def _arrived(self, batch: Sequence[DispatchRequest]) -> None:
-        self._finish_soon(self._ctx.holds.arrived(batch))
+        if self._ctx.holds.arrived(batch):
+            self._soon()
 
     def _topics_changed(self, names: tuple[str, ...]) -> None:
         """Pulls of a topic that is gone are told so."""
         for name in names:
             if name not in self._ctx.topics:
-                self._finish_soon(self._ctx.holds.take_topic(name))
+                self._end(self._ctx.holds.take_topic(name))
 
-    def _finish_soon(self, woken: list[Hold]) -> None:
-        if woken and not self._woken:
+    def _end(self, holds: list[Hold]) -> None:
+        self._ended += holds
+        if holds:
+            self._soon()
+
+    def _soon(self) -> None:
+        if not self._scheduled:
             # After this turn of the loop: the producer's answers leave first, and later batches share the pull.
-            asyncio.get_running_loop().call_soon(self._finish)
-        self._woken += woken
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._turn)
 
-    def _finish(self) -> None:
-        woken, self._woken = self._woken, []
+    def _turn(self) -> None:
+        self._scheduled = False
+        holds = self._ctx.holds
+        woken = holds.take_woken(ANSWERS_PER_TURN, LOOKS_PER_TURN)
+        while self._ended and len(woken) < ANSWERS_PER_TURN:
+            woken.append(self._ended.popleft())
         for hold in woken:
-            self._pulls.finish(hold)
+            if not hold.request.connection.closed:
+                self._pulls.finish(hold)
+        if self._ended or holds.has_arrivals:
+            self._soon()

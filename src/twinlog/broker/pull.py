@@ -15,6 +15,7 @@ from twinlog.broker.hold import Hold
 from twinlog.broker.pull_checks import PullRefused, check_pull
 from twinlog.broker.send_checks import BUSY
 from twinlog.net.errors import RequestRefused
+from twinlog.net.limits import limit_text
 from twinlog.store.read import ReadStatus
 from twinlog.wire.codes import VERSION, RequestCode, ResponseCode
 from twinlog.wire.command import RESPONSE_FLAG
@@ -120,10 +121,27 @@ class PullHandler:
             ctx.offsets.commit(group, topic, queue_id, pull.commit_offset, ctx.clock_ms())
         code = self._code(found.status, pull.queue_offset)
         wants_to_wait = code == ResponseCode.PULL_NOT_FOUND and may_hold and pull.sys_flag & PULL_SUSPEND
-        if wants_to_wait and ctx.holds.has_room(request.connection):
-            self._hold(request, pull, plan)
+        if not wants_to_wait:
+            return self._found(request, pull, plan, found, code)
+        limit = self._limit_reached(request)
+        if limit is not None:
+            return self._found(request, pull, plan, found, code, limit)
+        self._hold(request, pull, plan)
+        return None
+
+    def _limit_reached(self, request: Request) -> str | None:
+        """Why one more pull of this peer may not wait: it is answered at once, with this remark."""
+        ctx, settings = self._ctx, self._ctx.settings
+        held, own = len(ctx.holds), ctx.holds.count_of(request.connection)
+        if own >= settings.holds_per_connection_max:
+            what, key = f"{own} pulls of this peer", "maxHeldPullsPerConnection"
+            limit = settings.holds_per_connection_max
+        elif held >= settings.holds_max:
+            what, key, limit = f"{held} pulls", "maxHeldPulls", settings.holds_max
+        else:
             return None
-        return self._found(request, pull, plan, found, code)
+        ctx.limits.count(key)
+        return limit_text(f"{what} wait already", key, limit, "raise it")
 
     def _code(self, status: ReadStatus, queue_offset: int) -> int:
         code = _CODES.get(status)
@@ -142,7 +160,15 @@ class PullHandler:
             Hold(request, pull.topic, pull.queue_id, pull.queue_offset, now_ms + patience_ms, now_ms, plan.wakes)
         )
 
-    def _found(self, request: Request, pull: PullFields, plan: PullPlan, found: ReadResult, code: int) -> Answer:
+    def _found(
+        self,
+        request: Request,
+        pull: PullFields,
+        plan: PullPlan,
+        found: ReadResult,
+        code: int,
+        remark: str | None = None,
+    ) -> Answer:
         ctx = self._ctx
         suggested = 0
         if ctx.settings.replica_reads:
@@ -154,7 +180,7 @@ class PullHandler:
             tally.bytes += found.size
         else:
             ctx.stats.pulls_missed += 1
-        remark, at = found.status.value, found.next_offset
+        remark, at = remark or found.status.value, found.next_offset
         answer = self._reply(request, plan, code, remark, at, found.min_offset, found.max_offset, suggested, found.size)
         return answer + found.buffers if code == ResponseCode.SUCCESS else answer
 

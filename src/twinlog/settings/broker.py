@@ -62,6 +62,8 @@ class BrokerSettings:
     send_back_bytes_per_s: int = conf(
         "maxSendBackBytesPerSecond", 8 << 20, minimum=0, updatable=True
     )  # per host; 0: any
+    holds_per_connection_max: int = conf("maxHeldPullsPerConnection", 16_384, minimum=0, updatable=True)
+    holds_max: int = conf("maxHeldPulls", 65_536, minimum=0, updatable=True)  # each takes about 2 KB
 
     # Sending
     send_accepted_from_ms: int = conf("startAcceptSendRequestTimeStamp", 0, bits=64, updatable=True)
