@@ -11,6 +11,7 @@ from tests.wire.vectors import VECTORS
 from twinlog.metadata.tables import MetadataTables, open_tables
 from twinlog.net.pool import ConnectionPool
 from twinlog.net.server import Server
+from twinlog.replication import metadata_delta
 from twinlog.replication.metadata_delta import Follower, Held, decode_changes, decode_delta, encode_changes, table_of
 from twinlog.replication.metadata_sync import reason_to_skip
 from twinlog.replication.metadata_sync_service import MetadataSyncService
@@ -242,7 +243,8 @@ class BadMaster:
 
     def answer(self, request):
         self.asked += 1
-        body = encode_changes(self.tables, {kind: text for kind, text in request.fields.items() if kind in KINDS})
+        held = {kind: text for kind, text in request.fields.items() if kind in KINDS}
+        body = encode_changes(self.tables, held, metadata_delta.ROWS_MAX)
         return request.reply(body=json.dumps({**json.loads(body or b"{}"), **self.spoilt}).encode())
 
 
@@ -291,6 +293,48 @@ async def test_a_kind_that_a_twinlog_master_spoils_is_counted_and_the_others_go_
     bad.spoilt = {}
     assert await bad.sync.sync() and status[kind].error == ""
     assert bad.replica.topics.rows == bad.tables.topics.rows and bad.replica.groups.rows == bad.tables.groups.rows
+
+
+def lines_of_changes(caplog) -> list[str]:
+    """The lines about changes since the last call."""
+    lines = [record.getMessage() for record in caplog.records if record.levelname == "INFO"]
+    caplog.clear()
+    return [line for line in lines if line.startswith("metadata changed")]
+
+
+async def test_a_round_that_changed_something_is_one_line_a_kind_with_both_versions(bad, caplog):
+    caplog.set_level("INFO")
+    bad.tables.topics.put("B", topic("B"), 3)
+    await bad.sync.sync()
+    master = f"master={bad.sync._master}"
+    assert lines_of_changes(caplog) == [
+        f"metadata changed kind=topics {master} before=0:5:0 now=0:3:2",
+        f"metadata changed kind=offsets {master} before=0:5:0 now=0:1:0",
+        f"metadata changed kind=delayOffsets {master} before=0:5:0 now=0:1:0",
+        f"metadata changed kind=groups {master} before=0:5:0 now=0:2:1",
+        f"metadata changed kind=requestModes {master} before=0:5:0 now=0:1:0",
+    ]
+    await bad.sync.sync()
+    assert lines_of_changes(caplog) == []
+    bad.tables.groups.put("H", SubscriptionGroupConfig(group_name="H"), 8)
+    bad.tables.offsets.commit("G", "A", 0, 7, 8)  # rows move, and the version only once in 500 of them
+    await bad.sync.sync()
+    assert lines_of_changes(caplog) == [
+        f"metadata changed kind=offsets {master} before=0:1:0 now=0:1:0",
+        f"metadata changed kind=groups {master} before=0:2:1 now=0:8:2",
+    ]
+
+
+async def test_a_table_that_comes_in_pages_is_one_line(bad, caplog, monkeypatch):
+    caplog.set_level("INFO")
+    monkeypatch.setattr("twinlog.replication.metadata_delta.ROWS_MAX", 10)
+    await bad.sync.sync()
+    lines_of_changes(caplog)
+    bad.tables.topics.put_all({f"T{n}": topic(f"T{n}") for n in range(35)}, 9)
+    asked = bad.asked
+    await bad.sync.sync()
+    assert bad.asked > asked + 2
+    assert [line.split()[2] for line in lines_of_changes(caplog)] == ["kind=topics"]
 
 
 def test_a_master_that_is_this_broker_is_not_asked():
@@ -380,6 +424,19 @@ async def test_an_unchanged_java_master_costs_no_write(java, tmp_path):
     before = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
     await java.sync.sync()
     assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
+
+
+async def test_changes_of_a_java_master_are_lines_and_an_idle_round_is_none(java, caplog):
+    caplog.set_level("INFO")
+    await java.sync.sync()
+    assert lines_of_changes(caplog)[0].split()[2] == "kind=topics"
+    await java.sync.sync()
+    assert lines_of_changes(caplog) == []
+    before = java.tables.groups.version
+    java.bodies[201] = b'{"dataVersion":{"counter":9,"timestamp":7},"subscriptionGroupTable":{"G":{"groupName":"G"}}}'
+    await java.sync.sync()
+    (line,) = lines_of_changes(caplog)
+    assert line.endswith(f"before=0:{before.timestamp}:{before.counter} now=0:7:9") and "kind=groups" in line
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b'{"offsetTable":[]}', b'{"topicConfigTable":{}}', b"null"])

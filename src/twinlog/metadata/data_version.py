@@ -24,3 +24,8 @@ def same_version(a: DataVersion, b: DataVersion) -> bool:
 def version_order(version: DataVersion) -> tuple[int, int, int]:
     """Sorts versions from old to new."""
     return version.state_version, version.counter, version.timestamp
+
+
+def version_text(version: DataVersion) -> str:
+    """state:timestamp:counter, for log lines."""
+    return f"{version.state_version}:{version.timestamp}:{version.counter}"

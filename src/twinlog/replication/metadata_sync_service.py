@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from twinlog.metadata.data_version import version_text
 from twinlog.metadata.errors import BrokenSnapshot, MetadataError
 from twinlog.metadata.persisted import PersistedTable
 from twinlog.metadata.tables import MetadataTables
@@ -26,6 +27,7 @@ from twinlog.replication.metadata_delta import ROW_TYPES, Follower, decode_chang
 from twinlog.replication.metadata_sync import KINDS, KindOfMetadata, MasterRefused, SyncStatus, reason_to_skip
 from twinlog.settings.replication import ReplicationSettings
 from twinlog.telemetry.log import get_logger
+from twinlog.wire.bodies import DataVersion
 from twinlog.wire.codes import ResponseCode
 from twinlog.wire.errors import WireError
 from twinlog.wire.twinlog_codes import TwinlogCode
@@ -75,6 +77,7 @@ class MetadataSyncService:
         self._wake = asyncio.Event()
         self._followers = {kind: Follower(kind) for kind in ROW_TYPES}
         self._settled: set[str] = set()  # kinds whose success or failure in this round is known
+        self._changed: set[str] = set()  # kinds that this round changed
         self.status = SyncStatus()
 
     def master_is_at(self, address: str | None) -> None:
@@ -126,7 +129,8 @@ class MetadataSyncService:
             return True
         self.status.rounds += 1
         self.status.skipped = ""
-        self._settled = set()
+        self._settled, self._changed = set(), set()
+        before = {kind: table_of(self._tables, kind).version for kind in ROW_TYPES}
         try:
             connection = await self._pool.get(master)
             if not await self._sync_with_twinlog(connection):
@@ -140,7 +144,22 @@ class MetadataSyncService:
             for status in missed:
                 status.failed(self._clock_ms(), error)
             return False
+        finally:
+            self._log_changes(master, before)
         return True
+
+    def _log_changes(self, master: str, before: Mapping[str, DataVersion]) -> None:
+        """One line for each kind that a round changed, however many pages it came in; an idle round logs nothing."""
+        for kind, version in before.items():
+            if kind in self._changed:
+                now = table_of(self._tables, kind).version
+                log.info(
+                    "metadata changed",
+                    kind=kind,
+                    master=master,
+                    before=version_text(version),
+                    now=version_text(now),
+                )
 
     # -- a Twinlog master --------------------------------------------------------------------------
 
@@ -266,6 +285,7 @@ class MetadataSyncService:
     async def _taken(self, kind: str, changed: bool, size: int) -> None:
         table = table_of(self._tables, kind)
         if changed:
+            self._changed.add(kind)
             await table.saved()
             self._on_changed(kind)
         self._settled.add(kind)
