@@ -1,9 +1,11 @@
 """`twinlog admin` against a real Twinlog broker: mqadmin's commands, flag by flag."""
 
 import json
+import os
 
 import pytest
 
+from twinlog.cli.admin import exports
 from twinlog.cli.admin.app import COMMANDS, find, load_commands, overview, parser_of, run
 from twinlog.client import Outgoing
 
@@ -300,6 +302,26 @@ def test_metadata_configuration_and_metrics_are_exported(admin, topic, tmp_path)
     assert topic in json.loads((tmp_path / "metadata.json").read_text())["topicConfigTable"]
     assert admin("exportConfigs", "-c", CLUSTER, "-f", str(tmp_path))["clusterScale"]["masterBrokerSize"] == 1
     assert "broker-dev" in admin("exportMetrics", "-c", CLUSTER, "-f", str(tmp_path))["evaluateReport"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory to another user")
+def test_the_default_folder_is_not_used_when_another_user_made_it(admin, tmp_path, monkeypatch):
+    folder = tmp_path / "rocketmq" / "export"
+    folder.mkdir(parents=True)
+    os.chown(folder.parent, 65534, 65534)
+    monkeypatch.setattr(exports, "DEFAULT_FOLDER", folder)
+    refused = admin("exportConfigs", "-c", CLUSTER, "-f", str(folder), code=1)
+    assert f"{folder.parent} belongs to user 65534: give a folder of your own with -f" in refused
+    assert not list(folder.iterdir())
+
+
+def test_an_export_leaves_the_target_of_a_planted_link_alone(admin, tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / "configs.json").symlink_to(victim)
+    (tmp_path / "configs.json.tmp").symlink_to(victim)
+    admin("exportConfigs", "-c", CLUSTER, "-f", str(tmp_path))
+    assert victim.read_text() == "precious"
 
 
 def test_many_topics_and_groups_come_from_a_file(admin, tmp_path):

@@ -28,6 +28,8 @@ OWN_KEYS = {
     "slaveMetadataSyncInterval",
     "slaveMetadataSyncFirstDelay",
     "slaveMetadataPush",
+    "storeDirectoryMode",
+    "storeFileMode",
 }
 FIELDS = [(cls, field, key) for cls in (*PARTS, NameServerSettings) for field, key, _ in keyed_fields(cls)]
 

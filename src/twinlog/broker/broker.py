@@ -194,6 +194,7 @@ class Broker:
             self._clock_ms(),
             offset_version_step=settings.offset_version_step,
             delay_version_step=settings.delay_offset_version_step,
+            modes=self.conf.store.modes,
         )
         seed_tables(tables.topics, tables.groups, settings, self.conf.store)
         with system_errors_as(StoreUnusable, Path(root)):

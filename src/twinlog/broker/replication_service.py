@@ -21,6 +21,9 @@ from twinlog.replication.master_service import MasterService
 from twinlog.replication.metadata_sync_service import ExtraKind, MetadataSyncService
 from twinlog.replication.replica_service import MasterAddresses, ReplicaIdentity, ReplicaService, monotonic_ms
 from twinlog.replication.role_plan import Step, plan_role_change
+from twinlog.settings.file_modes import Modes
+from twinlog.settings.safe_files import read_file, replace_file
+from twinlog.store.errors import StoreUnusable, system_errors_as
 from twinlog.telemetry.log import get_logger
 
 if TYPE_CHECKING:
@@ -68,7 +71,7 @@ class ReplicationService:
             on_join=self._look_for_members,
             on_acks=self._acknowledged,
         )
-        self.instance = _instance(Path(ctx.conf.store.root_dir))
+        self.instance = _instance(Path(ctx.conf.store.root_dir), ctx.conf.store.modes)
         identity = ReplicaIdentity(settings.cluster_name, settings.broker_name, settings.broker_id, self.instance)
         self.replica = ReplicaService(lambda: ctx.conf.replication, ctx.store, identity, pool, clock_ms=ctx.clock_ms)
         self.sync = MetadataSyncService(
@@ -388,14 +391,14 @@ class ReplicationService:
         self._ctx.tables.offsets.follows_master = True
 
 
-def _instance(root: Path) -> str:
+def _instance(root: Path, modes: Modes) -> str:
     """An id of this store directory, made once: by it a master knows its replica again."""
     path = root / "config" / "twinlogInstance"
-    with contextlib.suppress(FileNotFoundError):
-        text = path.read_text().strip()
-        if text:
-            return text
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = secrets.token_hex(16)
-    path.write_text(text + "\n")
+    with system_errors_as(StoreUnusable, root):
+        with contextlib.suppress(FileNotFoundError):
+            text = read_file(path).decode().strip()
+            if text:
+                return text
+        text = secrets.token_hex(16)
+        replace_file(path, [f"{text}\n".encode()], modes)
     return text

@@ -109,7 +109,7 @@ def forget_java_state(store_root: Path) -> None:
     """Remove what Java derived from the wheel queue; with our timercheck in place it derives it anew."""
     for name in _JAVA_FILES:
         path = store_root / name
-        if path.is_dir():
+        if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)

@@ -54,7 +54,7 @@ class TimerService:
         self._alarm = Alarm(ctx.clock_ms)
         self._table: TimerTable | None = None
         root = Path(ctx.conf.store.root_dir)
-        self._file = AtomicFile(root / "config" / FILE_NAME)
+        self._file = AtomicFile(root / "config" / FILE_NAME, ctx.conf.store.modes)
         self._java_files_gone = False
         self._saved = TimerProgress()
         self._saved_mark: tuple[int, int, int] | None = None

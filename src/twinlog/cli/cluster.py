@@ -22,6 +22,7 @@ from twinlog.cli.running import LogJson, LogLevel, fail, ready, run_service, sta
 from twinlog.settings.broker_conf import load_broker_conf
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.nameserver_conf import load_nameserver_conf
+from twinlog.settings.safe_files import make_directory
 
 NAME_SERVER_FILE = "namesrv.conf"
 _STOP_S_MAX = 30.0
@@ -52,7 +53,7 @@ def cluster(
     where = (data or Path.home() / "twinlog" / folder.resolve().name).absolute()
     try:
         servers = plan_servers(folder.absolute(), ("--log-level", log_level, *(("--log-json",) if log_json else ())))
-        where.mkdir(parents=True, exist_ok=True)
+        make_directory(where)
     except (SettingsError, ClusterFailed, OSError) as problem:
         fail(problem)
     run_service(lambda metrics: ClusterService(servers, where), expected=(ClusterFailed,))

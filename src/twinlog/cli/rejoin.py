@@ -82,7 +82,7 @@ def plan_cut(settings: StoreSettings, cut: int) -> tuple[int, int]:
 def cut_tail(settings: StoreSettings, cut: int) -> Path:
     """Recover the store, keep its tail in a file and cut it off; returns the file."""
     now_ms = time.time_ns() // 1_000_000
-    tables = open_tables(str(Path(settings.root_dir) / "config"), now_ms)
+    tables = open_tables(str(Path(settings.root_dir) / "config"), now_ms, modes=settings.modes)
     tables.load()
 
     def topic_kind(topic: str) -> str:

@@ -1,12 +1,12 @@
 """Where a push consumer's progress is kept: at the broker, or in a file for broadcasting."""
 
 import contextlib
-import os
 from pathlib import Path
 from typing import Protocol
 
 from twinlog.client.errors import ClientError
 from twinlog.client.queue_calls import QueueCalls
+from twinlog.settings.safe_files import replace_file
 from twinlog.wire.bodies import MessageQueue, ResetOffsetBody, decode_body, encode_body
 from twinlog.wire.errors import WireError
 
@@ -42,13 +42,7 @@ class LocalOffsets:
     async def save(self, queue: MessageQueue, offset: int) -> None:
         table = self._table()
         table[queue] = offset
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self._file.with_suffix(".tmp")
-        with temporary.open("wb") as out:
-            out.write(encode_body(ResetOffsetBody(offset_table=table)))
-            out.flush()
-            os.fsync(out.fileno())
-        temporary.replace(self._file)
+        replace_file(self._file, [encode_body(ResetOffsetBody(offset_table=table))])
 
     def _table(self) -> dict[MessageQueue, int]:
         if self._offsets is None:

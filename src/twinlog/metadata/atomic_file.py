@@ -8,13 +8,14 @@ save after such a load moves it to `<file>.broken-<n>` rather than over it.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
 from twinlog.metadata.errors import BrokenFile
 from twinlog.settings.durable_names import sync_directory
+from twinlog.settings.file_modes import PRIVATE, Modes
+from twinlog.settings.safe_files import keep_backup, read_file, refuse_links, sibling, write_beside
 from twinlog.wire.errors import WireError
 
 T = TypeVar("T")
@@ -25,19 +26,21 @@ class AtomicFile:
     and `from_backup` whether the backup stood in for it.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], modes: Modes = PRIVATE) -> None:
         self.path = Path(path)
+        self._modes = modes
         self.problem: str | None = None
         self.from_backup = False
 
     def load(self, parse: Callable[[bytes], T]) -> T | None:
         """What `parse` makes of the file or of its backup; None when neither holds anything."""
         self.problem, self.from_backup = None, False
+        refuse_links(self.path)
         value, why = _read(self.path, parse)
         if value is not None:
             return value
         self.problem = why
-        backup, backup_why = _read(self._sibling("bak"), parse)
+        backup, backup_why = _read(sibling(self.path, "bak"), parse)
         if backup is None and why and backup_why:
             raise BrokenFile(str(self.path), why, backup_why)
         # Java: a broken file without a backup starts from the defaults; ours stays on disk beside the new one.
@@ -46,45 +49,27 @@ class AtomicFile:
 
     def save(self, chunks: Iterable[bytes]) -> None:
         """Replace the content; after this returns it survives a crash of the machine."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self._sibling("tmp")
-        with open(temporary, "wb") as out:
-            out.writelines(chunks)
-            out.flush()
-            os.fsync(out.fileno())
+        temporary = write_beside(self.path, chunks, self._modes)
         if self.problem is not None:
             self._set_aside()
-        elif self.path.exists() and self.path.stat().st_size:
-            self._keep_backup()
+        else:
+            keep_backup(self.path)
         os.replace(temporary, self.path)
         sync_directory(self.path.parent)
 
-    def _keep_backup(self) -> None:
-        """Give the old content its second name before the first one moves on: both stay readable throughout."""
-        spare = self._sibling("bak.tmp")
-        spare.unlink(missing_ok=True)
-        try:
-            os.link(self.path, spare)
-        except OSError:  # a file system without hard links
-            shutil.copyfile(self.path, spare)
-        os.replace(spare, self._sibling("bak"))
-
     def _set_aside(self) -> None:
         number = 1
-        while (aside := self._sibling(f"broken-{number}")).exists():
+        while (aside := sibling(self.path, f"broken-{number}")).exists():
             number += 1
         if self.path.exists():
             os.replace(self.path, aside)
         self.problem = None
 
-    def _sibling(self, suffix: str) -> Path:
-        return self.path.with_name(f"{self.path.name}.{suffix}")
-
 
 def _read(path: Path, parse: Callable[[bytes], T]) -> tuple[T | None, str | None]:
     """The parsed value, or why the file cannot be read; neither for a missing or blank file."""
     try:
-        data = path.read_bytes()
+        data = read_file(path)
     except FileNotFoundError:
         return None, None
     if not data.strip(b" \t\r\n\0"):

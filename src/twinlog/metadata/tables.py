@@ -19,6 +19,7 @@ from twinlog.metadata.offsets import OffsetTable
 from twinlog.metadata.persisted import PersistedTable
 from twinlog.metadata.request_modes import RequestModeTable
 from twinlog.metadata.topics import TopicTable
+from twinlog.settings.file_modes import PRIVATE, Modes
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +61,12 @@ def open_tables(
     *,
     offset_version_step: int = offsets.VERSION_STEP,
     delay_version_step: int = delay_offsets.VERSION_STEP,
+    modes: Modes = PRIVATE,
 ) -> MetadataTables:
     """Empty tables over `directory`; seed what every broker has, then `load`. Without a directory nothing persists."""
 
     def file(name: str) -> AtomicFile | None:
-        return None if directory is None else AtomicFile(Path(directory) / name)
+        return None if directory is None else AtomicFile(Path(directory) / name, modes)
 
     return MetadataTables(
         TopicTable(file(topics.FILE_NAME), now_ms),

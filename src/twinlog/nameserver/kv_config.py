@@ -14,7 +14,7 @@ import pathlib
 import msgspec
 
 from twinlog.nameserver.errors import NameServerError
-from twinlog.settings.durable_names import sync_directory
+from twinlog.settings.safe_files import UnsafeFile, read_file, refuse_links, replace_file
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import Body
 from twinlog.wire.budget import FILE
@@ -59,11 +59,15 @@ class KvConfig:
 
     def _save(self, table: dict[str, dict[str, str]]) -> None:
         if self._path is not None:
-            replace_file(self._path, dumps({"configTable": table}))
+            replace_file(self._path, [dumps({"configTable": table})], backup=True)
 
 
 def load_table(path: pathlib.Path) -> dict[str, dict[str, str]]:
     """What the file holds; its backup if the file is broken; nothing if there is neither."""
+    try:
+        refuse_links(path)
+    except UnsafeFile as error:
+        raise NameServerError(str(error)) from error
     try:
         return _read(path) or {}
     except NameServerError as broken:
@@ -74,31 +78,15 @@ def load_table(path: pathlib.Path) -> dict[str, dict[str, str]]:
         aside = path.with_name(path.name + ".broken")
         os.replace(path, aside)
         log.error("a broken KV config file was set aside, its backup is used", error=str(broken), aside=str(aside))
-        replace_file(path, dumps({"configTable": table}))
+        replace_file(path, [dumps({"configTable": table})], backup=True)
         return table
 
 
 def _read(path: pathlib.Path) -> dict[str, dict[str, str]] | None:
     try:
-        data = path.read_bytes()
+        data = read_file(path)
         return msgspec.convert(loads(data, FILE), _Content, strict=False).config_table
     except FileNotFoundError:
         return None
     except (BodyError, msgspec.ValidationError, OSError) as error:
         raise NameServerError(f"{path}: {error}") from error
-
-
-def replace_file(path: pathlib.Path, data: bytes) -> None:
-    """Put `data` in place of the file, whole or not at all, keeping the former content as `.bak`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary, spare = path.with_name(path.name + ".tmp"), path.with_name(path.name + ".bak.tmp")
-    with open(temporary, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    if path.exists():
-        spare.unlink(missing_ok=True)
-        os.link(path, spare)
-        os.replace(spare, path.with_name(path.name + ".bak"))
-    os.replace(temporary, path)
-    sync_directory(path.parent)

@@ -8,6 +8,7 @@ from typing import Literal
 
 from twinlog.settings.conf import conf
 from twinlog.settings.durations import check_delay_levels, check_hours
+from twinlog.settings.file_modes import Modes, check_directory_mode, check_file_mode, parse_modes
 
 MIB = 1024 * 1024
 _QUEUE_UNIT_BYTES = 20
@@ -32,6 +33,8 @@ class StoreSettings:
     index_safe: bool = conf("messageIndexSafe", False)
     index_slots: int = conf("maxHashSlotNum", 5_000_000, minimum=1)
     index_entries: int = conf("maxIndexNum", 20_000_000, minimum=2)
+    directory_mode: str = conf("storeDirectoryMode", "0700", check=check_directory_mode)  # of new directories
+    file_mode: str = conf("storeFileMode", "0600", check=check_file_mode)  # of new files, whatever the umask
     plugins: str = conf("messageStorePlugIn", "")  # module:factory, comma-separated
 
     # Writing
@@ -90,6 +93,11 @@ class StoreSettings:
     def read_only_dirs(self) -> tuple[str, ...]:
         """Where no new segment may be made."""
         return _split(self.read_only_dirs_given or "")
+
+    @property
+    def modes(self) -> Modes:
+        """Of what the store makes; what is there keeps its own."""
+        return parse_modes(self.file_mode, self.directory_mode)
 
     @property
     def queue_file_bytes(self) -> int:

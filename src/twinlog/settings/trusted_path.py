@@ -8,39 +8,37 @@ sticky bit, such as /tmp, may be written to by all on the way to the last part: 
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 _LINKS_MAX = 40  # as many as the kernel follows
-_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
-def why_untrusted(path: str | os.PathLike[str]) -> str | None:
-    """What is wrong with the first part that is not safe; None when only root and this user can change `path`."""
-    here, left, links = Path("/"), list(Path(path).absolute().parts[1:]), 0
-    while True:
-        if problem := _why_directory(here, is_last=not left):
+def why_untrusted(path: str | os.PathLike[str], *, trust_groups: bool = False) -> str | None:
+    """What is wrong with the first part that is not safe; None when only root and this user can change `path`.
+
+    With `trust_groups`, users whom a directory's group lets write count as this user.
+    """
+    others = stat.S_IWOTH if trust_groups else stat.S_IWOTH | stat.S_IWGRP
+    parts = list(walk_path(path))
+    for number, (part, found) in enumerate(parts, 1):
+        if problem := why_foreign(part, found):
             return problem
-        if not left:
-            return None
-        name = left.pop(0)
-        if name == "..":
-            here = here.parent
-            continue
-        entry = here / name
-        found = os.lstat(entry)
-        if not stat.S_ISLNK(found.st_mode):
-            here = entry
-            continue
-        links += 1
-        if links > _LINKS_MAX:
-            return f"{entry} leads through more than {_LINKS_MAX} links"
-        if problem := why_foreign(entry, found):
+        is_shared = not stat.S_ISLNK(found.st_mode) and found.st_mode & others
+        if is_shared and (number == len(parts) or not found.st_mode & stat.S_ISVTX):
+            return f"others may write to {part} (mode {stat.S_IMODE(found.st_mode):04o})"
+    return None
+
+
+def foreign_link(path: str | os.PathLike[str]) -> str | None:
+    """The first link on the way to `path` that another user made, in words; None when there is none."""
+    for part, found in walk_path(path):
+        if stat.S_ISLNK(found.st_mode) and (problem := why_foreign(part, found)):
             return problem
-        target = Path(os.readlink(entry))
-        here = Path("/") if target.is_absolute() else here
-        left = [*(target.parts[1:] if target.is_absolute() else target.parts), *left]
+    return None
 
 
 def why_foreign(path: Path, found: os.stat_result) -> str | None:
@@ -50,11 +48,26 @@ def why_foreign(path: Path, found: os.stat_result) -> str | None:
     return f"{path} belongs to user {found.st_uid}"
 
 
-def _why_directory(path: Path, *, is_last: bool) -> str | None:
-    found = os.lstat(path)
-    if problem := why_foreign(path, found):
-        return problem
-    shared = found.st_mode & _OTHERS_WRITE
-    if shared and (is_last or not found.st_mode & stat.S_ISVTX):
-        return f"others may write to {path} (mode {stat.S_IMODE(found.st_mode):04o})"
-    return None
+def walk_path(path: str | os.PathLike[str]) -> Iterator[tuple[Path, os.stat_result]]:
+    """Every directory and link that the kernel passes on its way to `path`, and what `os.lstat` says of it."""
+    here, left, links = Path("/"), list(Path(path).absolute().parts[1:]), 0
+    yield here, os.lstat(here)
+    while left:
+        name = left.pop(0)
+        if name == "..":
+            here = here.parent
+            continue
+        entry = here / name
+        found = os.lstat(entry)
+        yield entry, found
+        if not stat.S_ISLNK(found.st_mode):
+            here = entry
+            continue
+        links += 1
+        if links > _LINKS_MAX:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(entry))
+        target = Path(os.readlink(entry))
+        if target.is_absolute():
+            here, left = Path("/"), [*target.parts[1:], *left]
+        else:
+            left = [*target.parts, *left]

@@ -16,6 +16,7 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
+from twinlog.settings.safe_files import read_file
 from twinlog.store.file_ops import FILE_OPS, FileOps
 
 CHECKPOINT_BYTES = 4096
@@ -58,14 +59,14 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
 
 def load_checkpoint(path: Path) -> Checkpoint:
     try:
-        return decode_checkpoint(path.read_bytes())
+        return decode_checkpoint(read_file(path))
     except FileNotFoundError:
         return Checkpoint()
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint, ops: FileOps = FILE_OPS) -> None:
     """Overwrite the file in place, as Java maps it; a torn write can only lose it, which is safe."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = ops.open(path, os.O_RDWR | os.O_CREAT)
     try:
         ops.write(descriptor, encode_checkpoint(checkpoint), 0)
         ops.flush(descriptor)

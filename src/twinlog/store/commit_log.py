@@ -87,17 +87,22 @@ class CommitLog:
     def load(self) -> None:
         """Open every segment file; until recovery says otherwise, all of them count as full."""
         paths = sorted(_segment_paths(self.directories), key=lambda path: path.name)
-        if paths and paths[-1].stat().st_size == 0:  # a file whose allocation never happened
+        if paths and os.lstat(paths[-1]).st_size == 0:  # a file whose allocation never happened
             empty = paths.pop()
             if self.writable:
                 self._ops.remove(empty)
         for path in paths:
-            writable = self.writable and (path.parent not in self._read_only_directories or os.access(path, os.W_OK))
-            segment = Segment.open(path, self.segment_size, writable=writable, ops=self._ops)
+            segment = Segment.open(path, self.segment_size, writable=self._may_write(path), ops=self._ops)
             if self.segments and self.segments[-1].end != segment.base:
                 raise SegmentGap(ends=self.segments[-1].end, next_begins=segment.base)
             self._add(segment)
         self.log_end = self.flushed_end = self.segments[-1].end if self.segments else 0
+
+    def _may_write(self, path: Path) -> bool:
+        """Whether a segment is opened for writing: in a read-only directory only if it can be, and no link."""
+        if not self.writable or path.parent not in self._read_only_directories:
+            return self.writable
+        return os.access(path, os.W_OK) and not path.is_symlink()
 
     def check_end(self) -> None:
         """Refuse a log that ends in a file which cannot be written: every send would fail."""

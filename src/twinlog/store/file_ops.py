@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from twinlog.settings.durable_names import sync_directory
+from twinlog.settings.file_modes import PRIVATE, Modes
+from twinlog.settings.safe_files import make_directory, open_file
 
 _PARTS_MAX = 512  # Linux takes 1024 at a time
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -23,9 +25,22 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 class FileOps:
     """Plain system calls; tests derive from it."""
 
+    modes = PRIVATE  # of new files and directories
+
+    def __init__(self, modes: Modes = PRIVATE) -> None:
+        self.modes = modes
+
+    def open(self, path: str | os.PathLike[str], flags: int) -> int:
+        """A descriptor of a file of the store, never through a link in its place."""
+        return open_file(path, flags, self.modes)
+
+    def make_directory(self, path: str | os.PathLike[str]) -> None:
+        """Make a directory of the store with all above it; one that is there is fine."""
+        make_directory(path, self.modes)
+
     def allocate(self, path: Path, size: int) -> int:
         """Create `path` with all its blocks and return its descriptor; nothing stays behind on failure."""
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        descriptor = self.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         try:
             os.posix_fallocate(descriptor, 0, size)
         except BaseException:

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from twinlog.settings.safe_files import refuse_link
 from twinlog.store.column_batch import ColumnBatch
 from twinlog.store.dispatch import ROLLBACK, TRANSACTION_BITS, DispatchRequest
 from twinlog.store.errors import SegmentSizeMismatch
@@ -263,7 +264,10 @@ class Index:
         for entry in sorted(os.scandir(self._directory), key=lambda entry: entry.name):
             if not (len(entry.name) == 17 and entry.name.isdigit()):
                 log.warning("not an index file path=%s: left alone", entry.path)
-            elif (size := entry.stat().st_size) == 0:  # a crash while it was made
+                continue
+            if entry.is_symlink():
+                refuse_link(entry.path)
+            if (size := entry.stat().st_size) == 0:  # a crash while it was made
                 self._io.remove(entry.path)
             elif size != expected:
                 setting = "maxHashSlotNum and maxIndexNum"

@@ -31,6 +31,7 @@ from twinlog.store.append_run import Row, append_run
 from twinlog.store.checkpoint import load_checkpoint, save_checkpoint
 from twinlog.store.commit_log import RawRoom
 from twinlog.store.delay import DelayLevels
+from twinlog.store.directory_check import check_directories
 from twinlog.store.dispatch import Dispatcher, DispatchRequest
 from twinlog.store.errors import (
     AllocationFailed,
@@ -40,7 +41,7 @@ from twinlog.store.errors import (
     StoreUnusable,
     system_errors_as,
 )
-from twinlog.store.file_ops import FILE_OPS, FileOps
+from twinlog.store.file_ops import FileOps
 from twinlog.store.quarantine import Damage
 from twinlog.store.recovery import Recovery, RecoveryReport
 from twinlog.store.replica_tail import ReplicaTail
@@ -76,8 +77,9 @@ class MessageStore(StoreReader):
         early_dispatchers: Sequence[Dispatcher] = (),
         on_damage: Callable[[Damage], None] | None = None,
         stopped: Callable[[], bool] = lambda: False,  # whether recovery shall end early
-        ops: FileOps = FILE_OPS,
+        ops: FileOps | None = None,
     ) -> None:
+        ops = ops or FileOps(settings.modes)
         super().__init__(settings, topic_kind=topic_kind, clock_ms=clock_ms, ops=ops)
         self.role = role
         self.flags = RunFlags()
@@ -114,8 +116,9 @@ class MessageStore(StoreReader):
         """Lock, load and recover the store in `settings.root_dir`; options as in the constructor."""
         root = Path(settings.root_dir)
         with system_errors_as(StoreUnusable, root), contextlib.ExitStack() as undo:
-            lock = StoreLock.acquire(root)
+            lock = StoreLock.acquire(root, FileOps(settings.modes))
             undo.callback(lock.release)
+            check_directories(root, settings.commit_log_dirs)
             store = cls(settings, **options)  # type: ignore[arg-type]
             undo.callback(store.commit_log.close)
             store._recover()

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from twinlog.settings.safe_files import replace_file
 from twinlog.store.batch_consume_queue import BatchConsumeQueue
 from twinlog.store.commit_log import BLANK, BLANK_BYTES, CommitLog
 from twinlog.store.consume_queue import FILL_SIZE, pack_unit
@@ -93,9 +94,9 @@ def encode_filler(physical_offset: int, size: int, store_timestamp: int) -> byte
 def save_bytes(root: Path, commit_log: CommitLog, damage: Damage, ops: FileOps = FILE_OPS) -> str:
     """Copy the range into the quarantine directory, durably; returns the file's path."""
     directory = root / "quarantine"
-    directory.mkdir(exist_ok=True)
+    ops.make_directory(directory)
     path = directory / f"{damage.begin:020d}-{damage.end:020d}.bytes"
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    descriptor = ops.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
     try:
         for segment, first, last in commit_log.ranges(damage.begin, damage.end):
             for at in range(first, last, _CHUNK):
@@ -111,7 +112,7 @@ def save_bytes(root: Path, commit_log: CommitLog, damage: Damage, ops: FileOps =
         "reason": damage.reason,
         "action": "cut off: no valid record follows" if damage.torn_tail else "replaced by filler records",
     }
-    path.with_suffix(".json").write_text(json.dumps(note, indent=2) + "\n")
+    replace_file(path.with_suffix(".json"), [f"{json.dumps(note, indent=2)}\n".encode()], ops.modes)
     ops.flush_directory(directory)
     return str(path)
 

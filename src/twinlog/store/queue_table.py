@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from twinlog.settings.safe_files import refuse_foreign_link
 from twinlog.store.batch_consume_queue import BatchConsumeQueue
 from twinlog.store.column_batch import ColumnBatch, Columns
 from twinlog.store.consume_queue import ConsumeQueue, pack_unit
@@ -274,8 +275,12 @@ def _queue_directories(base: str) -> Iterator[tuple[str, int]]:
     for topic in os.scandir(base):
         if not topic.is_dir():
             continue
+        if topic.is_symlink():
+            refuse_foreign_link(topic.path)
         for queue in os.scandir(topic.path):
             if queue.name.isdigit() and queue.is_dir():
+                if queue.is_symlink():
+                    refuse_foreign_link(queue.path)
                 yield topic.name, int(queue.name)
             else:
                 log.warning("not a queue directory path=%s: left alone", queue.path)

@@ -16,6 +16,7 @@ import os
 import re
 from pathlib import Path
 
+from twinlog.settings.safe_files import refuse_link
 from twinlog.store.errors import AllocationFailed, FlushFailed, ForeignFile, ReadOnlySegment, SegmentSizeMismatch
 from twinlog.store.file_ops import FILE_OPS, FileOps
 
@@ -53,7 +54,8 @@ class Segment:
         """A new segment of zeros, with every block allocated."""
         path = directory / segment_name(base)
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            ops.make_directory(directory)
+            refuse_link(path)
             if path.exists():  # left over by a crash, beyond the log's end: its bytes mean nothing
                 ops.remove(path)
             segment = cls(path, base, size, ops.allocate(path, size), writable=True, ops=ops)
@@ -72,7 +74,7 @@ class Segment:
         """An existing segment; its size must be `size`."""
         if not SEGMENT_NAME.match(path.name):
             raise ForeignFile(path)
-        descriptor = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
+        descriptor = ops.open(path, os.O_RDWR) if writable else os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         found = os.fstat(descriptor).st_size
         if found != size:
             os.close(descriptor)

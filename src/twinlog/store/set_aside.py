@@ -7,9 +7,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
+from twinlog.settings.safe_files import copy_file
 from twinlog.store.commit_log import CommitLog
 from twinlog.store.file_ops import FileOps
 
@@ -19,13 +19,13 @@ DIRECTORY = "set-aside"
 def keep_segments(root: Path, commit_log: CommitLog, now_ms: int, ops: FileOps) -> Path:
     """Give every segment a second name outside the log; returns their directory."""
     target = root / DIRECTORY / str(now_ms) / "commitlog"
-    target.mkdir(parents=True)
+    ops.make_directory(target)
     for segment in commit_log.segments:
         segment.flush()
         try:
             os.link(segment.path, target / segment.path.name)
         except OSError:  # another file system
-            shutil.copyfile(segment.path, target / segment.path.name)
+            copy_file(segment.path, target / segment.path.name, ops.modes)
     ops.flush_directory(target)
     return target
 
@@ -33,8 +33,8 @@ def keep_segments(root: Path, commit_log: CommitLog, now_ms: int, ops: FileOps) 
 def keep_range(root: Path, commit_log: CommitLog, begin: int, end: int, now_ms: int, ops: FileOps) -> Path:
     """Copy the bytes from `begin` to `end` into a file of their own, durably; returns its path."""
     target = root / DIRECTORY / str(now_ms) / f"tail-{begin}-{end}"
-    target.parent.mkdir(parents=True)
-    with target.open("xb") as file:
+    ops.make_directory(target.parent)
+    with open(ops.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
         for segment, first, last in commit_log.ranges(begin, end):
             file.write(segment.view(first, last - first))
         file.flush()

@@ -14,6 +14,7 @@ import os
 import struct
 from pathlib import Path
 
+from twinlog.settings.safe_files import refuse_link
 from twinlog.store.errors import StoreLocked
 from twinlog.store.file_ops import FILE_OPS, FileOps
 
@@ -27,11 +28,11 @@ class StoreLock:
         self._descriptor = descriptor
 
     @classmethod
-    def acquire(cls, root: Path) -> StoreLock:
+    def acquire(cls, root: Path, ops: FileOps = FILE_OPS) -> StoreLock:
         """Take the lock of the store in `root`; StoreLocked when another has it."""
-        root.mkdir(parents=True, exist_ok=True)
+        ops.make_directory(root)
         path = root / "lock"
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = ops.open(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
             os.pwrite(descriptor, b"lock", 0)
@@ -62,12 +63,14 @@ def is_locked(root: Path) -> bool:
 
 
 def has_abort_marker(root: Path) -> bool:
+    """Whether the last broker crashed, or one runs; UnsafeFile when the marker is a link."""
+    refuse_link(root / "abort")
     return (root / "abort").exists()
 
 
 def set_abort_marker(root: Path, ops: FileOps = FILE_OPS) -> None:
     """Say that a broker is running; durable before the first message is taken."""
-    descriptor = os.open(root / "abort", os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    descriptor = ops.open(root / "abort", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
     try:
         ops.write(descriptor, str(os.getpid()).encode(), 0)
         ops.flush(descriptor)

@@ -25,6 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
+from twinlog.settings.safe_files import refuse_link
 from twinlog.store.errors import ForeignFile, SegmentSizeMismatch
 from twinlog.store.file_ops import FILE_OPS, FileOps
 
@@ -52,7 +53,7 @@ class QueueFiles:
             descriptor = self._descriptors.get(path)
             if descriptor is None:
                 try:
-                    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                    descriptor = self.ops.open(path, os.O_RDONLY)
                 except FileNotFoundError:
                     return b""
                 self._descriptors[path] = descriptor
@@ -65,7 +66,7 @@ class QueueFiles:
     def read_written(self, path: str, zeros: memoryview, at: int) -> None:
         """Fill `zeros` with the bytes from `at` on, except where the file was never written: those stay untouched."""
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = self.ops.open(path, os.O_RDONLY)
         except FileNotFoundError:
             return
         try:
@@ -84,9 +85,9 @@ class QueueFiles:
     def write(self, path: str, data: bytes | bytearray | memoryview, at: int, file_bytes: int) -> None:
         """Write `data`; a new file gets its full size at once, as Java expects, and no blocks."""
         try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+            descriptor = self.ops.open(path, os.O_WRONLY)
         except FileNotFoundError:
-            descriptor = _create(path, file_bytes)
+            descriptor = _create(path, file_bytes, self.ops)
         try:
             self.ops.write(descriptor, data, at)
         finally:
@@ -151,12 +152,12 @@ def _one_of_each_disk(paths: list[str]) -> list[str]:
     return list(places.values())
 
 
-def _create(path: str, file_bytes: int) -> int:
+def _create(path: str, file_bytes: int, ops: FileOps) -> int:
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = ops.open(path, os.O_WRONLY | os.O_CREAT)
     except FileNotFoundError:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        ops.make_directory(os.path.dirname(path))
+        descriptor = ops.open(path, os.O_WRONLY | os.O_CREAT)
     try:
         os.ftruncate(descriptor, file_bytes)
     except BaseException:
@@ -314,6 +315,8 @@ class UnitQueue:
                 continue
             if not (len(entry.name) == 20 and entry.name.isdigit()):
                 raise ForeignFile(Path(entry.path))
+            if entry.is_symlink():
+                refuse_link(entry.path)
             found.append((int(entry.name), entry.path, entry.stat().st_size))
         found.sort()
         if found and found[-1][2] == 0:

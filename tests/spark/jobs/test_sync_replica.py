@@ -1,6 +1,7 @@
 """A replica directory: only whole records, only what is durable counts, and any failure can be taken up again."""
 
 import shutil
+import stat
 import zlib
 
 import pytest
@@ -13,10 +14,11 @@ from twinlog.metadata.tables import open_tables
 from twinlog.replication.errors import ReplicationError
 from twinlog.replication.join import LogRange
 from twinlog.replication.replica_link import Append
+from twinlog.settings.file_modes import Modes
 from twinlog.spark.jobs.sync import copy
 from twinlog.spark.jobs.sync.copy import Limits, copy_log
 from twinlog.spark.jobs.sync.metadata_changes import image_of
-from twinlog.spark.jobs.sync.replica import Replica, ReplicaInUse
+from twinlog.spark.jobs.sync.replica import Replica, ReplicaInUse, SparseFiles
 from twinlog.spark.jobs.sync.replica_state import Entry, SyncFolder
 from twinlog.spark.jobs.sync.whole_records import WholeRecords
 from twinlog.store.errors import DamagedTransfer, StoreError
@@ -254,6 +256,30 @@ def test_a_directory_in_use_by_a_broker_is_refused(tmp_path):
     with open_store(tmp_path), pytest.raises(ReplicaInUse, match="locked by a running broker"):
         Replica.open(tmp_path / "store")
     assert settings_at(tmp_path).root_dir == str(tmp_path / "store")
+
+
+@pytest.mark.parametrize("modes", [Modes(), Modes(0o640, 0o750)], ids=str)
+def test_a_replica_has_the_modes_it_was_given(tmp_path, master_log, modes):
+    root = tmp_path / "r"
+    copy_into(root, master_log, ops=SparseFiles(modes))
+    found = {path.is_dir(): set() for path in (root, root / "lock")}
+    for path in (root, *root.rglob("*")):
+        found[path.is_dir()].add(stat.S_IMODE(path.stat().st_mode))
+    assert found == {True: {modes.directory}, False: {modes.file}}
+
+
+def test_links_in_the_place_of_a_replicas_files_are_refused(tmp_path, master_log):
+    copy_into(tmp_path / "r", master_log, until=30_000)
+    for number, path in enumerate(sorted(one for one in (tmp_path / "r").rglob("*") if one.is_file())):
+        victim = tmp_path / f"victim-{number}"
+        path.rename(victim)
+        path.symlink_to(victim)
+        before = victim.read_bytes()
+        with pytest.raises(OSError, match=f"{path} is a symbolic link"):
+            copy_into(tmp_path / "r", master_log)
+        assert victim.read_bytes() == before
+        path.unlink()
+        victim.rename(path)
 
 
 # -- metadata --------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from argparse import Namespace
 from pathlib import Path
@@ -13,9 +12,12 @@ from twinlog.cli.admin.command import broker_or_cluster, command, flag, masters,
 from twinlog.cli.admin.groups import version_name
 from twinlog.cli.admin.report import Report, plain, says
 from twinlog.client import Admin, ClientError
+from twinlog.settings.safe_files import UnsafeFile, make_directory, replace_file
+from twinlog.settings.trusted_path import why_untrusted
 
 CLUSTER = need("c", "clusterName", "cluster")
-FOLDER = opt("f", "filePath", "folder to write to", kind=Path, default=Path("/tmp/rocketmq/export"))
+DEFAULT_FOLDER = Path("/tmp/rocketmq/export")  # mqadmin's
+FOLDER = opt("f", "filePath", "folder to write to", kind=Path, default=DEFAULT_FOLDER)
 CONFIG_KEYS = (
     *("brokerClusterName", "brokerId", "brokerName", "brokerRole", "fileReservedTime", "filterServerNums"),
     *("flushDiskType", "maxMessageSize", "messageDelayLevel", "msgTraceTopicName", "slaveReadEnable", "traceOn"),
@@ -137,8 +139,8 @@ def _merge(table: dict[str, Any], name: str, config: dict[str, Any], summed: tup
 
 
 def _written(file: Path, data: dict[str, Any]) -> Report:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    temporary = file.with_suffix(f".{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(data, indent=2, ensure_ascii=False))
-    temporary.replace(file)
+    make_directory(file.parent)
+    if file.parent == DEFAULT_FOLDER and (problem := why_untrusted(file.parent)):  # all users know its name
+        raise UnsafeFile(f"{file} is not written, as {problem}: give a folder of your own with -f")
+    replace_file(file, [json.dumps(data, indent=2, ensure_ascii=False).encode()])
     return says(f"export {file} success", data={"file": str(file), **data})

@@ -15,6 +15,7 @@ from twinlog.cli.pipeline.running import AsJson, SparkConf, SparkMaster, errors,
 from twinlog.cli.running import fail
 
 if TYPE_CHECKING:
+    from twinlog.settings.file_modes import Modes
     from twinlog.spark.jobs.sync.job import SyncSummary
     from twinlog.spark.jobs.sync.plan import SyncJob
 
@@ -51,6 +52,12 @@ def sync(
     checkpoint: Annotated[
         str | None, typer.Option("--checkpoint", metavar="DIR", help="Spark's own notes; default: TO/_checkpoint.")
     ] = None,
+    directory_mode: Annotated[
+        str, typer.Option("--directory-mode", metavar="MODE", help="Of new replica directories; 0750 lets a group in.")
+    ] = "0700",
+    file_mode: Annotated[
+        str, typer.Option("--file-mode", metavar="MODE", help="Of new files in them; 0640 lets a group read.")
+    ] = "0600",
     access_key: Annotated[str | None, typer.Option("--access-key", envvar="ROCKETMQ_ACCESS_KEY")] = None,
     secret_key: Annotated[str | None, typer.Option("--secret-key", envvar="ROCKETMQ_SECRET_KEY")] = None,
     tls: Annotated[bool, typer.Option("--tls", help="Connect with TLS; certificates are checked.")] = False,
@@ -81,6 +88,7 @@ def sync(
                 once=once,
                 history=history,
                 checkpoint=checkpoint,
+                modes=_modes(file_mode, directory_mode),
             )
         )
     except (SparkSourceError, ClientError) as problem:
@@ -115,6 +123,19 @@ def _cluster(name_server: str | None, access_key: str | None, secret_key: str | 
         tls=tls or tls_insecure,
         tls_verify=not tls_insecure,
     )
+
+
+def _modes(file: str, directory: str) -> Modes:
+    from twinlog.settings.file_modes import check_directory_mode, check_file_mode, parse_modes
+    from twinlog.spark.errors import BadOption
+
+    for option, text, check in (
+        ("--file-mode", file, check_file_mode),
+        ("--directory-mode", directory, check_directory_mode),
+    ):
+        if problem := check(text):
+            raise BadOption(f"{option} {text} {problem}")
+    return parse_modes(file, directory)
 
 
 def _stop_on_signal() -> threading.Event:

@@ -14,6 +14,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from twinlog.settings.safe_files import open_file
 from twinlog.spark.jobs.archive_layout import (
     STAGING,
     BadArchive,
@@ -87,7 +88,7 @@ def partitions(root: Path) -> list[str]:
 @contextlib.contextmanager
 def held(lock: Path, busy: str | None = None) -> Iterator[None]:
     """Hold a lock file; it is released with the process at the latest. With `busy`, do not wait: say that and fail."""
-    with open(lock, "w") as file:
+    with open(open_file(lock, os.O_RDWR | os.O_CREAT, None), "w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | (fcntl.LOCK_NB if busy else 0))
         except BlockingIOError:

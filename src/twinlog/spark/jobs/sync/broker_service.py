@@ -34,12 +34,13 @@ from twinlog.replication.join import Begin, LogRange, Refuse, decide_join
 from twinlog.replication.master_contact import MasterContact, MasterFacts
 from twinlog.replication.metadata_sync_service import MetadataSyncService
 from twinlog.settings.addresses import parse_address
+from twinlog.settings.file_modes import PRIVATE, Modes
 from twinlog.settings.replication import ReplicationSettings
 from twinlog.spark.errors import SparkSourceError
 from twinlog.spark.jobs.sync.copy import Limits, copy_log
 from twinlog.spark.jobs.sync.metadata_changes import image_of
 from twinlog.spark.jobs.sync.plan import COPIES_AT_ONCE, BrokerTarget, check_folder, copy_share_ms
-from twinlog.spark.jobs.sync.replica import Replica
+from twinlog.spark.jobs.sync.replica import Replica, SparseFiles
 from twinlog.spark.jobs.sync.replica_state import Entry, MasterConf, RangeDigest
 from twinlog.spark.jobs.sync.sources import HaSource, StoreSource
 from twinlog.spark.options import ClusterOptions
@@ -75,6 +76,7 @@ class TickWork:
     box_ms: int = 8_000
     range_bytes_max: int = 256 * 1024 * 1024
     lock_wait_s: float = 0.0
+    modes: Modes = PRIVATE
 
 
 class BrokerReport(msgspec.Struct):
@@ -134,7 +136,8 @@ class _Group:
             began = time.monotonic()
             try:
                 root = Path(self._work.to) / check_folder(target.name)
-                replica = await asyncio.to_thread(Replica.open, root, lock_wait_s=self._work.lock_wait_s)
+                ops = SparseFiles(self._work.modes)
+                replica = await asyncio.to_thread(Replica.open, root, lock_wait_s=self._work.lock_wait_s, ops=ops)
                 with contextlib.closing(replica):
                     try:
                         await _BrokerTick(self, pool, target, replica, report).run()

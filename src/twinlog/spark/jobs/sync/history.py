@@ -26,6 +26,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from twinlog.settings.durable_names import sync_directory
+from twinlog.settings.safe_files import open_file
 from twinlog.spark.errors import SparkSourceError
 from twinlog.spark.jobs.archive_files import exchange
 from twinlog.spark.jobs.archive_layout import BadArchive
@@ -117,7 +118,7 @@ def only_writer(*directories: Path) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for directory in dict.fromkeys(one.absolute() for one in directories):
             directory.mkdir(parents=True, exist_ok=True)
-            lock = stack.enter_context(open(directory / _LOCK, "w"))
+            lock = stack.enter_context(open(open_file(directory / _LOCK, os.O_RDWR | os.O_CREAT, None), "w"))
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

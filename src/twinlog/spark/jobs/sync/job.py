@@ -196,6 +196,7 @@ class SyncRun:
             drained=self._tables.drained,
             box_ms=int(job.every_ms * _BOX_SHARE),
             range_bytes_max=job.range_bytes_max,
+            modes=job.modes,
             lock_wait_s=0.0 if self._ticks else _FIRST_LOCK_WAIT_S,
         )
         numbers = spark.range(0, len(work.groups), 1, len(work.groups))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from twinlog.settings.file_modes import PRIVATE, Modes
 from twinlog.spark.errors import BadOption
 from twinlog.spark.options import ClusterOptions
 from twinlog.spark.paths import local_path
@@ -45,6 +46,7 @@ class SyncJob:
     checkpoint: str | None = None
     cores: int = 0  # 0: as many as Spark says it has
     range_bytes_max: int = 256 * 1024 * 1024
+    modes: Modes = PRIVATE  # of the replicas' files and directories
 
     @property
     def history_path(self) -> Path:

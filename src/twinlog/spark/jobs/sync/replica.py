@@ -10,6 +10,7 @@ index from the log, from the last place that its own checkpoint vouches for.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 import time
@@ -60,7 +61,7 @@ class SparseFiles(FileOps):
     """Segments take space as they are written: hundreds of idle replicas would otherwise fill a disk with zeros."""
 
     def allocate(self, path: Path, size: int) -> int:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        descriptor = self.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         try:
             os.ftruncate(descriptor, size)
         except BaseException:
@@ -83,7 +84,7 @@ class Replica:
         self.root = root
         self._lock = lock
         self._ops = ops
-        self._folder = SyncFolder(root)
+        self._folder = SyncFolder(root, ops.modes)
         self.state = self._folder.load()
         self._log: CommitLog | None = None
         self._segment_bytes = 0
@@ -96,13 +97,14 @@ class Replica:
     @classmethod
     def open(cls, root: Path, *, lock_wait_s: float = 0.0, ops: FileOps = SPARSE_FILES) -> Self:
         """Lock the directory, which is made if need be, and finish what an interrupted tick began."""
-        replica = cls(root, _acquire(root, lock_wait_s), ops)
-        try:
+        with contextlib.ExitStack() as undo:
+            lock = _acquire(root, lock_wait_s, ops)
+            undo.callback(lock.release)
+            replica = cls(root, lock, ops)
+            undo.callback(replica.close)
             replica._redo()
             replica._find_log()
-        except BaseException:
-            replica.close()
-            raise
+            undo.pop_all()
         return replica
 
     def close(self) -> None:
@@ -113,7 +115,7 @@ class Replica:
     # -- metadata ----------------------------------------------------------------------------------
 
     def tables(self, now_ms: int) -> MetadataTables:
-        tables = open_tables(self.root / "config", now_ms)
+        tables = open_tables(self.root / "config", now_ms, modes=self._ops.modes)
         tables.load()
         tables.offsets.follows_master = True
         return tables
@@ -346,12 +348,12 @@ class Replica:
         self.commit(begin, crc, self._unnoted, source="found", took_ms=lambda: 0, now_ms=now_ms)
 
 
-def _acquire(root: Path, wait_s: float) -> StoreLock:
+def _acquire(root: Path, wait_s: float, ops: FileOps) -> StoreLock:
     """The store's lock; a copy that was just killed may hold it for a moment longer."""
     deadline = time.monotonic() + wait_s
     while True:
         try:
-            return StoreLock.acquire(root)
+            return StoreLock.acquire(root, ops)
         except StoreLocked as error:
             if time.monotonic() >= deadline:
                 raise ReplicaInUse(root) from error

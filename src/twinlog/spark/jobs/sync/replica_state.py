@@ -20,6 +20,7 @@ import msgspec
 
 from twinlog.metadata.atomic_file import AtomicFile
 from twinlog.metadata.errors import MetadataError
+from twinlog.settings.file_modes import PRIVATE, Modes
 from twinlog.wire.bodies import DataVersion
 
 DIRECTORY = "twinlog-sync"
@@ -86,9 +87,10 @@ class ReplicaState(msgspec.Struct):
 class SyncFolder:
     """The files; all of them whole at any moment."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, modes: Modes = PRIVATE) -> None:
         self.path = root / DIRECTORY
-        self._state = AtomicFile(self.path / _STATE_FILE)
+        self._modes = modes
+        self._state = AtomicFile(self.path / _STATE_FILE, modes)
 
     def load(self) -> ReplicaState:
         """The state, or that of a replica nobody has synchronised yet."""
@@ -112,7 +114,7 @@ class SyncFolder:
             raise MetadataError(f"{path} is no entry of a journal ({error}): restore it, or move it away") from error
 
     def write(self, entry: Entry) -> None:
-        AtomicFile(self._entry_path(entry.sequence)).save([msgspec.json.encode(entry)])
+        AtomicFile(self._entry_path(entry.sequence), self._modes).save([msgspec.json.encode(entry)])
 
     def forget_entries(self, up_to: int) -> None:
         """Remove entries that are in the history table."""
