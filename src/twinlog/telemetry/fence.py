@@ -1,0 +1,137 @@
+"""Tasks whose failure must not end their process.
+
+A task that follows, registers, synchronises or counts handles the errors it expects by itself: one line, and a retry.
+Any other error is a mistake of ours, or an answer that nobody thought of. Here it is logged once with its traceback,
+counted, kept for the status, and the task runs again after a pause that grows, while everything else serves on.
+
+Tasks that hold acknowledged data (store, flush, acknowledgements) stay outside: going on could lose something.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from twinlog.telemetry.log import get_logger
+
+if TYPE_CHECKING:
+    from twinlog.telemetry.metrics import Metrics
+
+log = get_logger(__name__)
+PAUSE_S_MIN, PAUSE_S_MAX = 1.0, 60.0
+_ERROR_LENGTH_MAX = 300  # a peer may have chosen the words
+
+
+@dataclass(slots=True)
+class TaskHealth:
+    """How one fenced task fares."""
+
+    failures: int = 0  # unexpected errors
+    error: str = ""  # the last of them
+    failed_ms: int = 0
+    paused: bool = False  # it failed, and waits to be run again
+
+
+class Fence:
+    """Runs tasks again when they fail; `tasks` shows how they fare."""
+
+    def __init__(
+        self,
+        clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        *,
+        ticks_s: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._clock_ms = clock_ms
+        self._ticks_s = ticks_s
+        self._sleep = sleep
+        self._logged: dict[str, tuple[type[BaseException], str, int]] = {}
+        self.tasks: dict[str, TaskHealth] = {}
+
+    async def run(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Run `work` until it returns or is cancelled; after an unexpected error, again."""
+        health = self._health(name)
+        pause_s = PAUSE_S_MIN
+        while True:
+            began_s = self._ticks_s()
+            try:
+                return await work()
+            except Exception as error:
+                if self._ticks_s() - began_s >= PAUSE_S_MAX:
+                    pause_s = PAUSE_S_MIN  # it had recovered
+                self._failed(name, error, pause_s)
+            health.paused = True
+            try:
+                await self._sleep(pause_s)
+            finally:
+                health.paused = False
+            pause_s = min(pause_s * 2, PAUSE_S_MAX)
+
+    async def attempt(
+        self, name: str, work: Callable[[], Awaitable[Any]], *, raises: tuple[type[Exception], ...] = ()
+    ) -> None:
+        """Run `work` once, on behalf of the task `name`; an unexpected error, not one of `raises`, goes no further."""
+        try:
+            await work()
+        except raises:
+            raise
+        except Exception as error:
+            self._failed(name, error, None)
+
+    def failing(self) -> dict[str, TaskHealth]:
+        """The tasks that ever failed unexpectedly."""
+        return {name: health for name, health in self.tasks.items() if health.failures}
+
+    def watch(self, metrics: Metrics) -> None:
+        """Show failures and pauses, by task."""
+        metrics.watch(
+            "twinlog_task_failures",
+            "Unexpected errors of tasks that are run again",
+            lambda: {(name,): health.failures for name, health in self.tasks.items()},
+            kind="counter",
+            label_names=("task",),
+        )
+        metrics.watch(
+            "twinlog_task_paused",
+            "1 while a task that failed unexpectedly waits to be run again",
+            lambda: {(name,): float(health.paused) for name, health in self.tasks.items()},
+            label_names=("task",),
+        )
+
+    def _health(self, name: str) -> TaskHealth:
+        return self.tasks.setdefault(name, TaskHealth())
+
+    def _failed(self, name: str, error: Exception, pause_s: float | None) -> None:
+        health = self._health(name)
+        health.failures += 1
+        health.error = shown(error)
+        health.failed_ms = self._clock_ms()
+        place = (type(error), *_innermost(error.__traceback__))
+        if self._logged.get(name) == place:
+            return  # the same again: counted, and in the status
+        self._logged[name] = place
+        log.error(
+            "a task failed unexpectedly; all else goes on",
+            task=name,
+            error=health.error,
+            **({} if pause_s is None else {"again_in_s": pause_s}),
+            exc_info=error,
+        )
+
+
+def shown(error: BaseException) -> str:
+    """The error with its kind, in a line of bounded length."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:_ERROR_LENGTH_MAX]
+
+
+def _innermost(traceback: TracebackType | None) -> tuple[str, int]:
+    """File and line that raised."""
+    if traceback is None:
+        return "", 0
+    while traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    return traceback.tb_frame.f_code.co_filename, traceback.tb_lineno
