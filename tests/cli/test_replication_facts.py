@@ -122,3 +122,13 @@ async def test_a_name_without_addresses_has_no_members():
 
     (group,) = await gather_groups(Leaving({}, {}))  # type: ignore[arg-type]
     assert group.members == [] and "no master" in report_of([group]).tables[0].title
+
+
+async def test_tasks_that_failed_unexpectedly_are_shown_with_their_error():
+    failed = {"RegisterService": {"failures": 3, "error": "KeyError: 'x'", "failedMs": NOW, "paused": True}}
+    documents = {"master:1": twinlog("ASYNC_MASTER", SIZE, failedTasks=failed), "replica:1": twinlog("SLAVE", SIZE)}
+    (group,) = await gather_groups(FakeAdmin(documents, {}))  # type: ignore[arg-type]
+    (table,) = [table for table in report_of([group]).tables if "failed unexpectedly" in (table.title or "")]
+    assert table.title == "b: tasks of broker 0 that failed unexpectedly; see its log"
+    ((task, state, failures, _, error),) = table.rows
+    assert (task, state, failures, error) == ("RegisterService", "paused", 3, "KeyError: 'x'")

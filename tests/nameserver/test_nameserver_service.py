@@ -10,6 +10,7 @@ import pytest
 from twinlog.nameserver import handlers
 from twinlog.nameserver.nameserver_service import NameServerService
 from twinlog.nameserver.registration import decode_registration
+from twinlog.nameserver.route_table import RouteTable
 from twinlog.net.pool import ConnectionPool
 from twinlog.net.server import Server
 from twinlog.settings.nameserver_conf import load_nameserver_conf
@@ -206,3 +207,21 @@ async def test_a_broker_that_leaves_while_its_registration_is_read_is_not_regist
         await asyncio.to_thread(lambda: it.service._reader.submit(int).result())  # after the one before it
         await asyncio.sleep(0)
         assert not it.service.handlers.table.live
+
+
+async def test_an_unexpected_error_of_a_background_task_is_counted_and_routes_are_still_given(tmp_path, monkeypatch):
+    def fails(*_):
+        raise KeyError("nobody thought of this")
+
+    metrics = Metrics()
+    monkeypatch.setattr("twinlog.nameserver.nameserver_service.notice_fields", fails)
+    monkeypatch.setattr(RouteTable, "silent", fails)
+    text = "notifyMinBrokerIdChanged=true\nscanNotActiveBrokerInterval=10"
+    async with running(tmp_path, text, metrics=metrics) as it:
+        await it.pool.request(it.address, RequestCode.REGISTER_BROKER, {**MASTER, "brokerId": "1"}, TOPICS)
+        master = {**MASTER, "brokerAddr": "127.0.0.1:3"}
+        await it.pool.request(it.address, RequestCode.REGISTER_BROKER, master, TOPICS)
+        await until(lambda: len(it.service.fence.failing()) == 2)
+        route = await it.pool.request(it.address, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"})
+        assert route.code == 0 and not it.task.done()
+        assert 'twinlog_namesrv_task_failures_total{task="Notices"} 1.0' in metrics.exposition().decode()

@@ -8,12 +8,21 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 from tests.broker.running import broker_conf, connected, running_broker, send
-from tests.replication.cluster import QUICK, status
+from tests.replication.cluster import QUICK, end_of, running_cluster, send_all, status, twins, until
 
+from twinlog.broker.broker import Broker
+from twinlog.broker.flush_service import FlushService
+from twinlog.broker.member_group_service import MemberGroup
+from twinlog.broker.register_service import RegisterService
+from twinlog.broker.stats_service import StatsService
 from twinlog.net.connection import Request
 from twinlog.net.server import Server
+from twinlog.replication.metadata_delta import Follower
+from twinlog.replication.metadata_sync_service import MetadataSyncService
+from twinlog.replication.replica_service import MasterAddresses, ReplicaService
 from twinlog.wire.codes import RequestCode
 from twinlog.wire.command import Command
+from twinlog.wire.twinlog_codes import TwinlogCode
 
 REPLICA = {"brokerRole": "SLAVE", "brokerId": 1, **QUICK}
 
@@ -66,3 +75,139 @@ async def test_a_bad_address_is_refused_before_it_is_written(tmp_path, line):
         assert answer.code == 1 and line in (answer.remark or "") and "write for example" in (answer.remark or "")
         assert broker.context.conf.properties() == before
         assert (await send(connection)).code == 0
+
+
+def fake_master(**answers: Callable[[Request], Command | None]) -> dict[int, Callable[[Request], Command | None]]:
+    """A Twinlog master's remoting port that greets and gives no metadata, except for these answers."""
+    said = {"passNumber": "1", "logStart": "0", "logEnd": "0", "segmentBytes": str(4 * 1024 * 1024)}
+    table = {
+        TwinlogCode.REPLICA_HELLO: lambda request: request.reply(fields=said),
+        TwinlogCode.METADATA_CHANGES: lambda request: request.reply(body=b"{}"),
+        TwinlogCode.LOG_DIGESTS: lambda request: request.reply(body=b"[]"),
+    }
+    return {**table, **{TwinlogCode[name]: answer for name, answer in answers.items()}}
+
+
+@contextlib.asynccontextmanager
+async def replica_of(tmp_path, master_answers, **settings: object) -> AsyncIterator[Broker]:
+    """A replica whose name server names a master with these answers."""
+    async with playing(master_answers) as master, asyncio.timeout(30):
+        known = {"masterAddr": master, "haServerAddr": master}
+        names = {RequestCode.REGISTER_BROKER: lambda request: request.reply(fields=known)}
+        async with playing(names) as names_at:
+            conf = broker_conf(tmp_path, namesrvAddr=names_at, **{**REPLICA, **settings})
+            async with running_broker(conf) as broker:
+                yield broker
+
+
+def sync_of(broker: Broker) -> MetadataSyncService:
+    assert broker.replication is not None
+    return broker.replication.sync
+
+
+NOT_CHANGES = [b"not JSON", b"[]", b"7", b'{"topics":7}', b'{"topics":{"changed":[1]}}', b"\xff", b""]
+
+
+@pytest.mark.parametrize("body", NOT_CHANGES)
+async def test_a_metadata_answer_that_is_not_one_is_an_error_in_the_status_and_the_replica_goes_on(tmp_path, body):
+    answers = fake_master(METADATA_CHANGES=lambda request: request.reply(body=body))
+    async with replica_of(tmp_path, answers) as broker:
+        await until(lambda: sync_of(broker).status.rounds >= 2, "a second round")
+        kinds = (await status(broker))["metadata"]
+        assert body == b"" or any(kind["error"] for kind in kinds.values())
+        assert "failedTasks" not in await status(broker), "such an answer is expected of a strange master"
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"REPLICA_HELLO": lambda request: request.reply(fields={"passNumber": "x", "logEnd": "-1"})},
+        {"REPLICA_HELLO": lambda request: request.reply(fields={})},
+        {"REPLICA_HELLO": lambda request: request.reply(fields={"passNumber": "1", "logStart": "9", "logEnd": "1"})},
+    ],
+)
+async def test_a_greeting_that_makes_no_sense_is_told_in_the_status(tmp_path, answers):
+    async with replica_of(tmp_path, fake_master(**answers)) as broker:
+        assert broker.replication is not None
+        replica = broker.replication.replica.status
+        await until(lambda: replica.state in ("connecting", "refused") and "to 127" not in replica.reason, "an error")
+        assert (await status(broker))["following"]["reason"]
+
+
+@pytest.mark.parametrize("body", [b"not JSON", b"{}", b"[1,2,3]", b"\xff", b'["\\ud800"]'])
+async def test_checksums_that_are_none_are_told_in_the_status(tmp_path, body):
+    async with running_broker(broker_conf(tmp_path)) as master:
+        assert await send_all(master, [b"x"]) == [b"x"]
+        end = str(end_of(master))
+    said = {"passNumber": "1", "logStart": "0", "logEnd": end, "segmentBytes": str(4 * 1024 * 1024)}
+    answers = fake_master(
+        REPLICA_HELLO=lambda request: request.reply(fields=said),
+        LOG_DIGESTS=lambda request: request.reply(body=body),
+    )
+    async with replica_of(tmp_path, answers) as broker:
+        assert broker.replication is not None
+        replica = broker.replication.replica.status
+        await until(lambda: replica.state in ("connecting", "refused") and "to 127" not in replica.reason, "an error")
+        assert "failedTasks" not in await status(broker)
+
+
+async def fails(*args: object, **kwargs: object) -> None:
+    raise KeyError("nobody thought of this")
+
+
+@pytest.mark.parametrize(
+    ("task", "owner", "method"),
+    [
+        ("ReplicaService", ReplicaService, "_follow"),
+        ("MetadataSyncService", MetadataSyncService, "_sync_with_twinlog"),
+        ("RegisterService", RegisterService, "_register_with"),
+        ("MasterSearch", MemberGroup, "members"),
+        ("IdentityWatch", MemberGroup, "rival"),
+        ("StatsService", StatsService, "run"),
+    ],
+)
+async def test_an_unexpected_error_of_a_fenced_task_is_shown_while_the_broker_serves(
+    tmp_path, monkeypatch, caplog, task, owner, method
+):
+    monkeypatch.setattr(owner, method, fails)
+    async with replica_of(tmp_path, fake_master()) as broker:
+        assert broker.context is not None and broker.replication is not None
+        failing = broker.context.fence.failing
+        if task in ("ReplicaService", "MetadataSyncService"):
+            broker.replication.replica.master_is_at(MasterAddresses("127.0.0.1:1", "127.0.0.1:1"))
+        await until(lambda: task in failing(), f"{task} has failed")
+        shown = (await status(broker))["failedTasks"][task]
+        assert shown["error"] == "KeyError: 'nobody thought of this'" and shown["failures"] >= 1
+        async with connected(broker) as connection:
+            answer = await connection.request(RequestCode.GET_BROKER_RUNTIME_INFO)
+            assert f"twinlogFailedTask_{task}".encode() in (answer.body or b"")
+        errors = [r for r in caplog.records if r.exc_info and f"task={task} " in r.getMessage()]
+        assert len(errors) == 1, "logged once"
+
+
+async def test_one_kind_of_metadata_that_fails_unexpectedly_does_not_keep_the_others_away(tmp_path, monkeypatch):
+    taken = Follower.take
+
+    def take(self: Follower, *args):
+        if self.kind == "topics":
+            raise KeyError("nobody thought of this")
+        return taken(self, *args)
+
+    monkeypatch.setattr(Follower, "take", take)
+    async with running_cluster(tmp_path) as cluster:
+        master = await cluster.start("master")
+        assert await send_all(master, [b"x"]) == [b"x"]
+        replica = await cluster.start("replica", "SLAVE", 1)
+        assert replica.context is not None
+        fence = replica.context.fence
+        await until(lambda: "MetadataSyncService" in fence.failing(), "the round ended with the error")
+        kinds = (await status(replica))["metadata"]
+        assert kinds["topics"]["error"].startswith("KeyError") and kinds["groups"]["syncedMs"]
+        await twins(master, replica)
+
+
+async def test_an_unexpected_error_in_the_flush_ends_the_broker_loudly(tmp_path, monkeypatch):
+    monkeypatch.setattr(FlushService, "run", fails)
+    with pytest.raises(KeyError):
+        async with running_broker(broker_conf(tmp_path)):
+            await asyncio.sleep(1)

@@ -107,11 +107,11 @@ async def test_one_attempt_goes_no_further_except_for_errors_that_shall():
 
 async def test_failures_are_metrics():
     kept, metrics = Fence(), Metrics()
-    kept.watch(metrics)
+    kept.watch(metrics, "twinlog_broker")
 
     async def work() -> None:
         raise KeyError("x" * 5000)
 
     await kept.attempt("Start", work)
-    assert 'twinlog_task_failures_total{task="Start"} 1.0' in metrics.exposition().decode()
+    assert 'twinlog_broker_task_failures_total{task="Start"} 1.0' in metrics.exposition().decode()
     assert len(kept.tasks["Start"].error) == 300

@@ -67,6 +67,7 @@ from twinlog.replication.replica_service import monotonic_ms
 from twinlog.store.errors import RecoveryStopped, StoreUnusable, system_errors_as
 from twinlog.store.message_store import MessageStore
 from twinlog.store.plugins import open_store
+from twinlog.telemetry.fence import Fence
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.codes import RequestCode
 from twinlog.wire.message_id import UniqueIds
@@ -155,10 +156,11 @@ class Broker:
             if self._metrics is not None:
                 watch_replication(self._metrics, ctx, replication)
             from_masters[TwinlogCode.METADATA_CHANGED] = lambda request: replication.sync.wake()
-            services: list[Service] = [*self._services(ctx), *messages, replication, register]
+            services: list[Service] = [*self._services(ctx), *messages, replication]
+            fenced: list[Service] = [StatsService(ctx, ctx.stats), register]
             try:
                 with single_error():
-                    await self._serve(ctx, messages, services, register, started)
+                    await self._serve(ctx, messages, services, fenced, register, started)
             finally:
                 await pool.close()
 
@@ -167,22 +169,26 @@ class Broker:
         ctx: BrokerContext,
         messages: MessageServices,
         services: list[Service],
+        fenced: list[Service],
         register: RegisterService,
         started: float,
     ) -> None:
         async with asyncio.TaskGroup() as tasks, self._servers(ctx, messages):
             for service in services:
                 tasks.create_task(service.run(), name=type(service).__name__)
+            for service in fenced:
+                name = type(service).__name__
+                tasks.create_task(ctx.fence.run(name, service.run), name=name)
             assert self.replication is not None
             await self.replication.check_identity()
-            await self._announce(register)
+            await self._announce(ctx, register)
             log.info("ready", address=self.address, seconds=round(time.perf_counter() - started, 3))
             if self._on_ready is not None:
                 self._on_ready(self)
             try:
                 await asyncio.get_running_loop().create_future()
             finally:
-                await register.unregister()
+                await ctx.fence.attempt(type(register).__name__, register.unregister)
 
     # -- parts ---------------------------------------------------------------------------------
 
@@ -247,6 +253,7 @@ class Broker:
             holds=HoldTable(),
             acks=acks,
             stats=BrokerStats(self._clock_ms(), self.conf.broker.cluster_name),
+            fence=Fence(self._clock_ms),
             consumer_filters=filters,
             clock_ms=self._clock_ms,
             started_ms=self._clock_ms(),
@@ -266,7 +273,6 @@ class Broker:
         yield QueueFlushService(ctx)
         yield save_service(ctx)
         yield MaintenanceService(ctx)
-        yield StatsService(ctx, ctx.stats)
 
     @contextlib.asynccontextmanager
     async def _servers(self, ctx: BrokerContext, messages: MessageServices):
@@ -311,10 +317,10 @@ class Broker:
                 handlers = {code: handler for code, handler in handlers.items() if code not in NOT_ON_VIP_PORT}
             yield
 
-    async def _announce(self, register: RegisterService) -> None:
+    async def _announce(self, ctx: BrokerContext, register: RegisterService) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(REGISTRATION_S_MAX):
-                await register.register_first()
+                await ctx.fence.attempt(type(register).__name__, register.register_first)
 
     def _bloom(self) -> BloomFilter:
         settings = self.conf.broker

@@ -46,6 +46,7 @@ def watch_broker(metrics: Metrics, ctx: BrokerContext, servers: list[Server]) ->
     for name, (text, read) in counters.items():
         metrics.watch(f"twinlog_broker_{name}", text, read, kind="counter")
     ctx.limits.watch(metrics, "twinlog_broker_refused")
+    ctx.fence.watch(metrics, "twinlog_broker")
     metrics.watch(
         "twinlog_broker_topic_messages_in",
         "Messages stored, by topic",

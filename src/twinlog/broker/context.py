@@ -18,6 +18,7 @@ from twinlog.broker.names import group_name_problem
 from twinlog.net.limits import Limits
 from twinlog.settings.broker import TOPIC_QUEUES_MAX
 from twinlog.store.append import Appended, Draft
+from twinlog.telemetry.fence import Fence
 from twinlog.wire.bodies import SubscriptionGroupConfig, TopicConfig
 from twinlog.wire.codes import ResponseCode
 from twinlog.wire.message_id import UniqueIds
@@ -70,6 +71,7 @@ class BrokerContext:
     consumer_filters: ConsumerFilters
     limits: Limits = field(default_factory=Limits)
     copies: CopyBudget = field(default_factory=CopyBudget)
+    fence: Fence = field(default_factory=Fence)  # around tasks whose failure must not end the broker
     clock_ms: Callable[[], int] = _wall_clock_ms
     started_ms: int = 0
     unique_ids: UniqueIds = field(default_factory=UniqueIds)

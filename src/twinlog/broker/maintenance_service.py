@@ -28,7 +28,7 @@ class MaintenanceService:
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._scan_clients(), name="scan-clients")
+            tasks.create_task(self._ctx.fence.run("ClientScan", self._scan_clients), name="ClientScan")
             tasks.create_task(self._clean_files(), name="clean-files")
 
     async def _scan_clients(self) -> None:

@@ -107,13 +107,17 @@ class ReplicationService:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
                 tasks.create_task(self.master.run(), name="MasterService")
-                tasks.create_task(self._count_members(), name="MemberCount")
-                tasks.create_task(self._look_for_master(), name="MasterSearch")
-                tasks.create_task(self._watch_identity(), name="IdentityWatch")
+                self._start_fenced("MemberCount", self._count_members)
+                self._start_fenced("MasterSearch", self._look_for_master)
+                self._start_fenced("IdentityWatch", self._watch_identity)
                 if not self._ctx.is_master:
                     self._start_following()
         finally:
             await self._stop_following()
+
+    def _start_fenced(self, name: str, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+        assert self._tasks is not None, "tasks are started while the broker runs"
+        return self._tasks.create_task(self._ctx.fence.run(name, work), name=name)
 
     def _arrived(self, batch: Sequence[DispatchRequest]) -> None:
         self.master.wake()
@@ -190,7 +194,10 @@ class ReplicationService:
         self._acknowledged()
 
     async def check_identity(self) -> None:
-        """IdentityTaken when another broker serves under this name and id; an unreachable name server is no reason."""
+        """IdentityTaken when another broker serves under this name and id; nothing else is a reason not to start."""
+        await self._ctx.fence.attempt("IdentityWatch", self._check_identity, raises=(IdentityTaken,))
+
+    async def _check_identity(self) -> None:
         settings = self._ctx.settings
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_IDENTITY_S_MAX):
@@ -202,7 +209,7 @@ class ReplicationService:
         while True:
             await asyncio.sleep(_MEMBERS_PERIOD_S)
             try:
-                await self.check_identity()
+                await self._check_identity()
             except IdentityTaken as taken:
                 self.identity_conflicts += 1
                 log.error("two brokers have one identity", reason=str(taken))
@@ -234,9 +241,8 @@ class ReplicationService:
         self.sync.master_is_at(address)
 
     def _start_following(self) -> None:
-        assert self._tasks is not None, "a broker follows while it runs"
         for service in (self.replica, self.sync):
-            self._following.append(self._tasks.create_task(service.run(), name=type(service).__name__))
+            self._following.append(self._start_fenced(type(service).__name__, service.run))
         self._master_is_known()
 
     async def _stop_following(self) -> None:
@@ -325,7 +331,7 @@ class ReplicationService:
             await asyncio.gather(task, return_exceptions=True)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LAST_SYNC_S_MAX):
-                await self.sync.sync()
+                await self._ctx.fence.attempt(_SYNC_TASK, self.sync.sync)
         self._ctx.master_address = self._ctx.master_ha_address = None
         self.replica.forget_master()
         self.sync.master_is_at(None)

@@ -62,6 +62,8 @@ class ReplicationReport:
             "replicas": [self._replica(view) for view in replication.master.views()],
             "refusedConnections": replication.master.refused,
         }
+        if failing := ctx.fence.failing():
+            document["failedTasks"] = {name: _camel(msgspec.to_builtins(one)) for name, one in failing.items()}
         if not ctx.is_master:
             status, sync = replication.replica.status, replication.sync.status
             document["masterAddress"] = ctx.master_address

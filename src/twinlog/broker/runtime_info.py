@@ -47,6 +47,7 @@ def runtime_table(ctx: BrokerContext, timers: TimerService) -> dict[str, str]:
         **_disks(ctx),
         **_pools(),
         **_waiting(ctx, timers),
+        **_failed_tasks(ctx, now_ms),
     }
     return dict(sorted(table.items()))
 
@@ -147,6 +148,17 @@ def _waiting(ctx: BrokerContext, timers: TimerService) -> dict[str, str]:
         "timerCongestNum": str(timers.pending),
         "timerEnqueueTps": f"{timers.enqueued / seconds:.2f}",
         "timerDequeueTps": f"{timers.dequeued / seconds:.2f}",
+    }
+
+
+def _failed_tasks(ctx: BrokerContext, now_ms: int) -> dict[str, str]:
+    """Twinlog's own: tasks that failed unexpectedly and are run again; nothing while there are none."""
+    return {
+        f"twinlogFailedTask_{name}": (
+            f"{health.failures} times, {'paused' if health.paused else 'running again'}, "
+            f"last {max(now_ms - health.failed_ms, 0) // 1000} s ago: {health.error}"
+        )
+        for name, health in ctx.fence.failing().items()
     }
 
 

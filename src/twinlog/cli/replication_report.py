@@ -12,6 +12,7 @@ from twinlog.cli.replication_facts import Group, LagFacts, Member
 MIB = 1024 * 1024
 _BEHIND_BYTES_MIN = MIB  # below this a replica keeps up, and a bar would only flicker
 _COLUMNS = "BID,Addr,Kind,State,InSync,Lag,Messages,Seconds,MB/s,LogEnd,Reason".split(",")
+_TASK_COLUMNS = "Task,State,Failures,Last,Error".split(",")
 _METADATA_COLUMNS = "Kind,LastSync,Age(s),Version,Changes,Failures,Bytes,Error".split(",")
 
 
@@ -21,6 +22,10 @@ def report_of(groups: Sequence[Group]) -> Report:
     for group in groups:
         rows = [_row(replica, group.lags.get(replica.broker_id)) for replica in group.replicas]
         tables.append(Table(_COLUMNS, rows, _title(group)))
+        for member in group.members:
+            if failed := member.document.get("failedTasks"):
+                title = f"{group.name}: tasks of broker {member.broker_id} that failed unexpectedly; see its log"
+                tables.append(Table(_TASK_COLUMNS, _task_rows(failed), title))
         for replica in group.replicas:
             if replica.document.get("metadata"):
                 title = f"{group.name}: metadata of replica {replica.broker_id}"
@@ -82,6 +87,13 @@ def _metadata_rows(document: dict[str, Any]) -> list[Sequence[Any]]:
             )
         )
     return rows
+
+
+def _task_rows(failed: dict[str, Any]) -> list[Sequence[Any]]:
+    return [
+        (name, "paused" if one["paused"] else "running again", one["failures"], when(one["failedMs"]), one["error"])
+        for name, one in sorted(failed.items())
+    ]
 
 
 def _data(group: Group) -> dict[str, Any]:

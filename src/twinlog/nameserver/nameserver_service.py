@@ -18,6 +18,7 @@ from twinlog.net.pool import ConnectionPool
 from twinlog.net.server import Server
 from twinlog.net.tls import ServerTls, client_context
 from twinlog.settings.nameserver_conf import NameServerConf
+from twinlog.telemetry.fence import Fence
 from twinlog.telemetry.log import get_logger, lines_left_out
 from twinlog.telemetry.metrics import Metrics
 from twinlog.wire.codes import RequestCode
@@ -43,6 +44,7 @@ class NameServerService:
         self._conf = conf
         self._clock_ms = clock_ms
         self._on_ready = on_ready
+        self.fence = Fence(clock_ms)
         self._notices: asyncio.Queue[MinBrokerIdNotice] = asyncio.Queue()
         kv = KvConfig(conf.nameserver.kv_path)
         # One registration at a time, so that large ones take turns and not memory.
@@ -77,8 +79,8 @@ class NameServerService:
             if self._on_ready is not None:
                 self._on_ready(self)
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._scan_for_silent_brokers(), name="silent brokers")
-                tasks.create_task(self._send_notices(), name="notices")
+                for name, work in (("SilentBrokers", self._scan_for_silent_brokers), ("Notices", self._send_notices)):
+                    tasks.create_task(self.fence.run(name, work), name=name)
         finally:
             await server.stop()
             self._reader.shutdown(wait=False, cancel_futures=True)
@@ -135,6 +137,7 @@ class NameServerService:
             kind="counter",
         )
         self.handlers.limits.watch(metrics, "twinlog_namesrv_refused")
+        self.fence.watch(metrics, "twinlog_namesrv")
         requests = metrics.family("twinlog_namesrv_requests", "Requests by kind", ["request"])
 
         def counted(code: int, handler: Handler) -> Handler:

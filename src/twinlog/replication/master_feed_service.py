@@ -101,8 +101,9 @@ class MasterFeed:
                 return
             try:
                 self._report()
-            except OSError as error:
+            except Exception as error:
                 self.end(error)
+                return
 
     def _readable(self) -> None:
         self._attention.arrived()

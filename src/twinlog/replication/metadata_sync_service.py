@@ -26,6 +26,7 @@ from twinlog.net.pool import ConnectionPool
 from twinlog.replication.metadata_delta import ROW_TYPES, Follower, decode_changes, decode_delta, parse_held, table_of
 from twinlog.replication.metadata_sync import KINDS, KindOfMetadata, MasterRefused, SyncStatus, reason_to_skip
 from twinlog.settings.replication import ReplicationSettings
+from twinlog.telemetry.fence import shown
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import DataVersion
 from twinlog.wire.codes import ResponseCode
@@ -78,6 +79,7 @@ class MetadataSyncService:
         self._followers = {kind: Follower(kind) for kind in ROW_TYPES}
         self._settled: set[str] = set()  # kinds whose success or failure in this round is known
         self._changed: set[str] = set()  # kinds that this round changed
+        self._unexpected: Exception | None = None  # the first error of this round that is not one of _SyncErrors
         self.status = SyncStatus()
 
     def master_is_at(self, address: str | None) -> None:
@@ -123,7 +125,10 @@ class MetadataSyncService:
                     await self._wake.wait()
 
     async def sync(self) -> bool:
-        """One round over all kinds; failures are noted and logged, never raised. Whether the master was reached."""
+        """One round over all kinds; whether the master was reached. Failures are noted and logged.
+
+        An error that nobody expects is raised when every kind had its turn: one kind does not keep the others away.
+        """
         master = self._master
         if reason_to_skip(master, self._own_address) is not None or master is None:
             return True
@@ -131,6 +136,7 @@ class MetadataSyncService:
         self.status.skipped = ""
         self._settled, self._changed = set(), set()
         before = {kind: table_of(self._tables, kind).version for kind in ROW_TYPES}
+        self._unexpected = None
         try:
             connection = await self._pool.get(master)
             if not await self._sync_with_twinlog(connection):
@@ -146,6 +152,8 @@ class MetadataSyncService:
             return False
         finally:
             self._log_changes(master, before)
+        if self._unexpected is not None:
+            raise self._unexpected
         return True
 
     def _log_changes(self, master: str, before: Mapping[str, DataVersion]) -> None:
@@ -201,6 +209,10 @@ class MetadataSyncService:
                 follower.forget()
             self._failed(kind, error)
             return False
+        except Exception as error:
+            follower.forget()
+            self._failed_unexpectedly(kind, error)
+            return False
         return more
 
     async def _carry_back(self, connection: Connection) -> None:
@@ -234,6 +246,8 @@ class MetadataSyncService:
             if isinstance(error, MasterRefused) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 return  # a 4.9 master has no such kind
             self._failed(kind.name, error)
+        except Exception as error:
+            self._failed_unexpectedly(kind.name, error)
 
     async def _pages_from_java(
         self, kind: KindOfMetadata, connection: Connection, table: PersistedTable
@@ -281,6 +295,8 @@ class MetadataSyncService:
                 )
         except (*_SyncErrors, ValueError) as error:
             self._failed(extra.name, error)
+        except Exception as error:
+            self._failed_unexpectedly(extra.name, error)
 
     async def _taken(self, kind: str, changed: bool, size: int) -> None:
         table = table_of(self._tables, kind)
@@ -290,6 +306,12 @@ class MetadataSyncService:
             self._on_changed(kind)
         self._settled.add(kind)
         self.status.kind(kind).succeeded(self._clock_ms(), table.version, changed=changed, received=size)
+
+    def _failed_unexpectedly(self, kind: str, error: Exception) -> None:
+        """Count the failure and keep it for the end of the round; it is logged there, with its traceback."""
+        self._settled.add(kind)
+        self.status.kind(kind).failed(self._clock_ms(), shown(error))
+        self._unexpected = self._unexpected or error
 
     def _failed(self, kind: str, error: Exception) -> None:
         """Count the failure; say so when it is not the same as before."""

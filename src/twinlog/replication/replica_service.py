@@ -29,11 +29,14 @@ from twinlog.replication.transfer import encode_pass
 from twinlog.settings.replication import ReplicationSettings
 from twinlog.store.errors import DamagedTransfer, StoreError
 from twinlog.store.message_store import MessageStore
+from twinlog.telemetry.fence import shown
 from twinlog.telemetry.log import get_logger
+from twinlog.wire.errors import WireError
 
 log = get_logger(__name__)
 _RETRY_MS_MIN, _RETRY_MS_MAX, _REFUSED_RETRY_MS = 100, 5_000, 10_000
 _CONNECT_SECONDS = 5
+_LOST = (OSError, NetError, ReplicationError, StoreError, WireError)  # what a master, its network or a disk may do
 
 
 def monotonic_ms() -> int:
@@ -103,7 +106,8 @@ class ReplicaService:
         self._addresses = MasterAddresses()
 
     async def run(self) -> None:
-        self.master_is_at(MasterAddresses())  # haMasterAddress needs no name server
+        if self._addresses.ha is None:
+            self.master_is_at(MasterAddresses())  # haMasterAddress needs no name server
         retry_ms = _RETRY_MS_MIN
         while True:
             self._changed.clear()
@@ -121,12 +125,15 @@ class ReplicaService:
                     self.status.became("refused", str(error))
                     self.status.refusals += 1
                     wait_ms = _REFUSED_RETRY_MS
-                except (OSError, NetError, ReplicationError, StoreError) as error:
+                except _LOST as error:
                     log.warning("the master was lost", master=self._addresses.ha, reason=str(error))
                     self.status.damaged_transfers += isinstance(error, DamagedTransfer)
                     self.status.became("connecting", str(error))
                     retry_ms = _RETRY_MS_MIN if self._went_well(began, end) else min(retry_ms * 2, _RETRY_MS_MAX)
                     wait_ms = retry_ms
+                except Exception as error:
+                    self.status.became("connecting", shown(error))
+                    raise
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_ms / 1000):
                     await self._changed.wait()

@@ -86,17 +86,17 @@ class Fence:
         """The tasks that ever failed unexpectedly."""
         return {name: health for name, health in self.tasks.items() if health.failures}
 
-    def watch(self, metrics: Metrics) -> None:
-        """Show failures and pauses, by task."""
+    def watch(self, metrics: Metrics, prefix: str) -> None:
+        """Show failures and pauses, by task, in metrics that begin with `prefix`."""
         metrics.watch(
-            "twinlog_task_failures",
+            f"{prefix}_task_failures",
             "Unexpected errors of tasks that are run again",
             lambda: {(name,): health.failures for name, health in self.tasks.items()},
             kind="counter",
             label_names=("task",),
         )
         metrics.watch(
-            "twinlog_task_paused",
+            f"{prefix}_task_paused",
             "1 while a task that failed unexpectedly waits to be run again",
             lambda: {(name,): float(health.paused) for name, health in self.tasks.items()},
             label_names=("task",),
