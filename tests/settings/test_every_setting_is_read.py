@@ -13,6 +13,8 @@ SOURCE = pathlib.Path(twinlog.__file__).parent
 # Keys that Java does not have. Everything else must be spelled as Java spells it.
 OWN_KEYS = {
     "metricsPort",
+    "maxUnfinishedFrameBytes",
+    "frameProgressTimeoutSeconds",
     "maxTopicQueueNums",
     "maxHeldPulls",
     "maxHeldPullsPerConnection",

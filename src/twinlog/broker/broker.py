@@ -60,6 +60,7 @@ from twinlog.broker.task_errors import single_error
 from twinlog.broker.topic_creation import seed_tables
 from twinlog.metadata.errors import NotSaved
 from twinlog.metadata.tables import MetadataTables, open_tables
+from twinlog.net.inbound import Inbound
 from twinlog.net.pool import ConnectionPool
 from twinlog.net.server import Server
 from twinlog.net.tls import ServerTls, client_context
@@ -281,6 +282,9 @@ class Broker:
         tls = ServerTls(net.tls)
         replication = self.replication
         assert replication is not None
+        inbound = Inbound(net.unfinished_bytes_max, net.progress_seconds_max, ctx.limits)
+        if self._metrics is not None:
+            inbound.watch(self._metrics, "twinlog_broker")
         handlers = {
             **self._handlers(ctx),
             **messages.handlers(),
@@ -304,6 +308,7 @@ class Broker:
                     tls=tls.context,
                     tls_enforced=tls.enforced,
                     idle_ms_max=net.idle_seconds_max * 1000,
+                    inbound=inbound,
                     backlog=net.backlog,
                     send_buffer_bytes=net.send_buffer_bytes,
                     receive_buffer_bytes=net.receive_buffer_bytes,

@@ -14,6 +14,7 @@ from twinlog.nameserver.kv_config import KvConfig
 from twinlog.nameserver.route_table import MinBrokerIdNotice
 from twinlog.net.connection import Connection, Handler, Request
 from twinlog.net.errors import NetError
+from twinlog.net.inbound import Inbound
 from twinlog.net.pool import ConnectionPool
 from twinlog.net.server import Server
 from twinlog.net.tls import ServerTls, client_context
@@ -63,11 +64,15 @@ class NameServerService:
 
     async def run(self) -> None:
         settings, net = self._conf.nameserver, self._conf.net
+        inbound = Inbound(net.unfinished_bytes_max, net.progress_seconds_max, self.handlers.limits)
+        if self._metrics is not None:
+            inbound.watch(self._metrics, "twinlog_namesrv")
         server = Server(
             self._counted(self.handlers.handlers()),
             tls=self._tls.context,
             tls_enforced=self._tls.enforced,
             idle_ms_max=net.idle_seconds_max * 1000,
+            inbound=inbound,
             backlog=net.backlog,
             send_buffer_bytes=net.send_buffer_bytes,
             receive_buffer_bytes=net.receive_buffer_bytes,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from twinlog.net.errors import ConnectionLost, RequestRefused, RequestTimeout
+from twinlog.net.inbound import Inbound, UnfinishedFrame
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.command import ONEWAY_FLAG, RESPONSE_FLAG, Command, decode_header, encode_command
@@ -62,6 +63,7 @@ class ConnectionOptions:
     after_batch: Callable[[], object] | None = None
     fast: FastPath | None = None  # looks at every chunk first
     unread_bytes_max: int = 1 << 62  # a peer that leaves more of its answers unread is disconnected
+    inbound: Inbound = field(default_factory=lambda: Inbound(1 << 62))  # what all of them hold of unfinished requests
     before_request: Callable[[Command], None] | None = None  # signs outgoing requests
     on_connect: Callable[["Connection"], None] | None = None
     on_close: Callable[["Connection"], None] | None = None
@@ -78,8 +80,10 @@ class Connection(asyncio.Protocol):
         self._chunks: list[bytes | bytearray] = []
         self._chunk_bytes = 0
         self._need_bytes = 4
+        self._inbound = options.inbound
+        self._frame = UnfinishedFrame(self)
         self._waiting: dict[int, asyncio.Future[Command]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], int] = {}  # with the bytes of the body that each works on
         self._out: list[Buffer] | None = None
         self._out_bytes = 0
         self._stalled = False  # whole frames are kept: the peer does not read its answers, or waits for too many
@@ -207,10 +211,16 @@ class Connection(asyncio.Protocol):
                 self._chunks.append(bytearray(data))
             self._chunk_bytes += len(data)
             if self._stalled or self._chunk_bytes < self._need_bytes:
+                self._note_kept(len(data))
                 return
-            data = b"".join(self._chunks)
-            self._chunks.clear()
+            data = self._take_kept()
         self._process(data)
+
+    def _take_kept(self) -> bytes:
+        data = b"".join(self._chunks)
+        self._chunks.clear()
+        self._inbound.end(self._frame)
+        return data
 
     def _process(self, data: bytes) -> None:
         """Handle the whole frames in `data` and keep the rest."""
@@ -237,6 +247,26 @@ class Connection(asyncio.Protocol):
         self._chunks.append(rest)
         self._chunk_bytes = len(rest)
         self._need_bytes = 4 + _LENGTH.unpack_from(rest)[0] if len(rest) >= 4 else 4
+        self._note_kept(len(rest))
+
+    def _note_kept(self, count: int) -> None:
+        inbound = self._inbound
+        inbound.grow(self._frame, count, self.last_active)
+        if inbound.is_full:
+            self._stall()
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing is read from the peer until it has taken answers, or got some."""
+        return self._stalled or not self._writable.is_set()
+
+    def drop_frame(self, reason: str) -> None:
+        """Give up a frame that is not whole, and with it the connection."""
+        log.warning("closing a connection with an unfinished request", peer=self.peer_text, why=reason)
+        self._chunks.clear()
+        if self._close_reason is None:
+            self._close_reason = reason
+        self.abort()
 
     def _handle_frames(self, data: bytes) -> int:
         at, end = 0, len(data)
@@ -289,15 +319,22 @@ class Connection(asyncio.Protocol):
             self._answer(request, result)
         else:
             task = self._loop.create_task(self._answer_later(request, result))
-            self._tasks.add(task)
+            self._tasks[task] = size = len(request.body or b"")
+            self._inbound.take(size)
             task.add_done_callback(self._answered)
-            if len(self._tasks) >= _TASKS_MAX:
-                self._stalled = True
-                if self._transport is not None:
-                    self._transport.pause_reading()
+            if len(self._tasks) >= _TASKS_MAX or self._inbound.is_full:
+                self._stall()
+
+    def _stall(self) -> None:
+        """Read nothing more until some of the requests in work, of this peer or of all, are answered."""
+        self._stalled = True
+        if self._inbound.is_full:
+            self._inbound.wait(self._go_on)
+        if self._transport is not None:
+            self._transport.pause_reading()
 
     def _answered(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self._inbound.give_back(self._tasks.pop(task))
         if self._stalled and len(self._tasks) <= _TASKS_MAX // 2:
             self._go_on()
 
@@ -333,6 +370,7 @@ class Connection(asyncio.Protocol):
         self._socket_fd = -1
         self._writable.set()
         self._chunks.clear()
+        self._inbound.end(self._frame)
         lost = ConnectionLost(self.peer_text, self._close_reason or exc)
         for answer in self._waiting.values():
             if not answer.done():
@@ -356,12 +394,13 @@ class Connection(asyncio.Protocol):
         """Read again, and first handle what is kept, unless there still is a reason to wait."""
         if self._transport is None or self.closed or not self._writable.is_set() or len(self._tasks) >= _TASKS_MAX:
             return
+        if self._inbound.is_full:
+            self._stall()
+            return
         self._transport.resume_reading()
         if self._stalled:
             self._stalled = False
-            data = b"".join(self._chunks)
-            self._chunks.clear()
-            self._process(data)
+            self._process(self._take_kept())
 
 
 def answer_for_error(request: Request, error: Exception) -> Command:

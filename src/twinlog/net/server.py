@@ -15,6 +15,7 @@ from typing import Any
 
 from twinlog.net.connection import Connection, ConnectionOptions, FastPath, Handler
 from twinlog.net.errors import CannotListen
+from twinlog.net.inbound import Inbound
 from twinlog.net.proxy_protocol import PREAMBLE_BYTES_MAX, ProxyError, take_preamble
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.frame import JSON
@@ -36,6 +37,7 @@ class Server:
         tls: ssl.SSLContext | None = None,
         tls_enforced: bool = False,
         idle_ms_max: int = 120_000,
+        inbound: Inbound | None = None,
         backlog: int = 1024,
         send_buffer_bytes: int = 0,
         receive_buffer_bytes: int = 0,
@@ -45,8 +47,10 @@ class Server:
         on_connect: Callable[[Connection], None] | None = None,
         on_close: Callable[[Connection], None] | None = None,
     ) -> None:
+        self._inbound = inbound or Inbound()
         self._options = ConnectionOptions(
             handlers=handlers,
+            inbound=self._inbound,
             header_type=header_type,
             after_batch=after_batch,
             fast=fast,
@@ -85,6 +89,7 @@ class Server:
         self._listener, self.port = listener, listener.getsockname()[1]
         self._own(self._accept(listener))
         self._own(self._close_idle())
+        self._own(self._close_late())
 
     async def stop(self) -> None:
         """Stop listening and close every connection after what is already written."""
@@ -184,6 +189,12 @@ class Server:
                     connection.abort()
                 else:
                     connection.close(f"idle for {seconds:.0f} s")
+
+    async def _close_late(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(min(5.0, self._inbound.progress_s_max / 4))
+            self._inbound.drop_late(loop.time())
 
     def _connected(self, connection: Connection) -> None:
         self.connections.add(connection)

@@ -34,6 +34,9 @@ class NetSettings:
     """Limits of connections."""
 
     idle_seconds_max: int = conf("serverChannelMaxIdleTimeSeconds", 120, minimum=1)
+    # Twinlog's own: what all peers together may have begun and not finished, and how soon each must go on.
+    unfinished_bytes_max: int = conf("maxUnfinishedFrameBytes", 256 * 1024 * 1024, minimum=16 * 1024 * 1024, bits=64)
+    progress_seconds_max: int = conf("frameProgressTimeoutSeconds", 60, minimum=1)
     send_buffer_bytes: int = conf("serverSocketSndBufSize", 0, minimum=0)  # 0: the system's choice
     receive_buffer_bytes: int = conf("serverSocketRcvBufSize", 0, minimum=0)
     backlog: int = conf("serverSocketBacklog", 1024, minimum=1)
