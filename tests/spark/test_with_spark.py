@@ -91,7 +91,7 @@ def test_an_empty_topic_is_an_empty_table(spark, make_topic):
     assert read(spark, make_topic()).count() == 0
 
 
-def test_filters_are_pushed_down_and_applied_again(spark, make_topic):
+def test_filters_are_applied(spark, make_topic):
     topic = make_topic()
     topic.send_numbers(20, queue=0)
     topic.send_numbers(20, queue=1, start=20)
@@ -99,13 +99,21 @@ def test_filters_are_pushed_down_and_applied_again(spark, make_topic):
     assert bodies(frame) == numbers(5, 35)
 
 
-def test_a_session_that_was_told_nothing_finds_the_sources_and_does_without_the_push_down(spark, make_topic):
-    """A reader with pushFilters fails every query while the push-down is off, so the plain one is what Spark finds."""
+def test_a_session_that_was_told_nothing_finds_the_sources(spark, make_topic):
     other = spark.newSession()
-    assert other.conf.get("spark.sql.python.filterPushdown.enabled") == "false"
     topic = make_topic()
     topic.send_numbers(5)
     assert bodies(read(other, topic).where("queueOffset >= 3")) == ["3", "4"]
+
+
+def test_a_frame_keeps_the_end_of_its_first_query_and_a_new_load_sees_more(spark, make_topic):
+    topic = make_topic(queues=1)
+    topic.send_numbers(5)
+    frame, later = read(spark, topic), read(spark, topic)
+    assert frame.count() == 5
+    topic.send_numbers(3, start=5)
+    assert [frame.count(), frame.where("queueOffset >= 4").count(), frame.union(frame).count()] == [5, 1, 10]
+    assert [later.count(), read(spark, topic).count()] == [8, 8]
 
 
 def test_a_store_is_a_table_for_sql(spark, tmp_path):

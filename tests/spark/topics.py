@@ -7,7 +7,7 @@ from pyspark.sql.datasource import InputPartition
 from twinlog.client import Outgoing
 from twinlog.client.sync import Admin, Producer
 from twinlog.spark.options import read_options
-from twinlog.spark.reading.batch_reader import FilteringQueueReader, QueueReader
+from twinlog.spark.reading.batch_reader import QueueReader
 from twinlog.spark.reading.stream_reader import QueueStreamReader
 from twinlog.spark.schema import MESSAGE_COLUMNS
 from twinlog.wire.bodies import MessageQueue, SubscriptionGroupConfig, TopicConfig
@@ -67,13 +67,8 @@ class Topic:
             del given["topic"]
         return {name.replace("__", "."): str(value) for name, value in {**given, **more}.items()}
 
-    def reader(self, columns=MESSAGE_COLUMNS, kind=QueueReader, **more: object) -> QueueReader:
-        return kind(read_options(self.options(**more), streaming=False), columns)
-
-    def filtering_reader(self, filters, **more: object) -> QueueReader:
-        reader = self.reader(kind=FilteringQueueReader, **more)
-        assert list(reader.pushFilters(filters)) == filters
-        return reader
+    def reader(self, columns=MESSAGE_COLUMNS, **more: object) -> QueueReader:
+        return QueueReader(read_options(self.options(**more), streaming=False), columns)
 
     def stream(self, columns=MESSAGE_COLUMNS, checkpoints: str | None = None, **more: object) -> QueueStreamReader:
         return QueueStreamReader(read_options(self.options(**more), streaming=True), columns, checkpoints)

@@ -46,6 +46,14 @@ class OptionValues:
             raise BadOption(f"option {name} is missing: give it, for example {example}")
         return value
 
+    def names(self, name: str) -> tuple[str, ...]:
+        """Names with commas between them, sorted; BadOption when there is none."""
+        text = self.text(name) or ""
+        found = tuple(sorted({part.strip() for part in text.split(",") if part.strip()}))
+        if not found:
+            raise BadOption(f"option {name} is {text!r}: give topics with commas between them")
+        return found
+
     def integer(self, name: str, default: int, *, low: int = 0) -> int:
         value = self.optional_integer(name, low=low)
         return default if value is None else value

@@ -236,10 +236,7 @@ def _subscription(values: OptionValues) -> tuple[tuple[str, ...], str | None, tu
         except re.error as error:
             raise BadOption(f"subscribePattern {text!r} is no regular expression: {error}") from error
         return (), text, ()
-    topics = tuple(sorted({part.strip() for part in text.split(",") if part.strip()}))
-    if not topics:
-        raise BadOption(f"option {name} is {text!r}: give topics with commas between them")
-    return topics, None, ()
+    return values.names(name), None, ()
 
 
 def _starting(values: OptionValues, streaming: bool, group: str | None) -> Position:

@@ -5,8 +5,8 @@
     spark = start("orders report")
     spark.read.format("rocketmq_store").load("/data/broker-a/store").groupBy("topic").count().show()
 
-Nothing here is needed on a cluster that has its own way to start Spark: there, `register(spark)` switches the filter
-push-down on, and without it the sources are found all the same.
+Nothing here is needed on a cluster that has its own way to start Spark: there, `register(spark)` gives streams the
+default checkpoint location, and without it the sources are found all the same.
 """
 
 from __future__ import annotations
@@ -52,15 +52,14 @@ def start(name: str = "twinlog", *, master: str | None = None, conf: Mapping[str
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """Register both sources with filters pushed down, and tell them where checkpoints go by default."""
+    """Register both sources, and tell them where checkpoints go by default."""
     from twinlog.spark.source import RocketmqSource
     from twinlog.spark.store_source import RocketmqStoreSource
 
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     checkpoints = spark.conf.get("spark.sql.streaming.checkpointLocation", None)
     for source in (RocketmqSource, RocketmqStoreSource):
         # A class of this session alone: it travels to Spark's workers by value, with what this session told it.
-        members = {"__module__": "__main__", "pushes_filters": True, "default_checkpoints": checkpoints}
+        members = {"__module__": "__main__", "default_checkpoints": checkpoints}
         spark.dataSource.register(cast("type[DataSource]", type(source.__name__, (source,), members)))
     return spark
 

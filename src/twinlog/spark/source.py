@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 
 
 class RocketmqSource(DataSource):
-    """Reads and writes topics; `register` makes a variant that takes filters and knows the default checkpoints."""
+    """Reads and writes topics; `register` makes a variant that knows the default checkpoints."""
 
-    pushes_filters = False
     default_checkpoints: str | None = None
 
     @classmethod
@@ -36,13 +35,13 @@ class RocketmqSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from twinlog.spark.options import read_options
-        from twinlog.spark.reading.batch_reader import FilteringQueueReader, QueueReader
+        from twinlog.spark.reading.batch_reader import QueueReader
 
         options = read_options(self.options, streaming=False)
         columns = chosen_columns(
             schema, message_columns(MESSAGE_COLUMNS, include_properties=options.include_properties)
         )
-        return FilteringQueueReader(options, columns) if self.pushes_filters else QueueReader(options, columns)
+        return QueueReader(options, columns)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from twinlog.spark.options import read_options

@@ -1,6 +1,6 @@
 """`format("rocketmq_store")`: store directories as tables, Twinlog's or Java's, live or copied.
 
-    spark.read.format("rocketmq_store").load("/data/broker-a/store").where("topic = 'Orders'")
+    spark.read.format("rocketmq_store").option("topic", "Orders").load("/data/broker-a/store")
     spark.read.format("rocketmq_store").option("kind", "consumer_offsets").load("/data/*/store")
 
 Files are only read, never locked, so a broker may run on them. Every worker must see the same paths.
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
-from twinlog.spark.reading.store_options import StoreOptions, store_options
 from twinlog.spark.schema import (
     STORE_MESSAGE_COLUMNS,
     TABLE_COLUMNS,
@@ -25,31 +24,34 @@ from twinlog.spark.schema import (
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+    from twinlog.spark.reading.store_options import StoreOptions
     from twinlog.spark.reading.store_stream import StoreStreamReader
 
 
 class RocketmqStoreSource(DataSource):
-    """Reads stores; `register` makes a variant that takes filters."""
-
-    pushes_filters = False
+    """Reads stores."""
 
     @classmethod
     def name(cls) -> str:
         return "rocketmq_store"
 
     def schema(self) -> str:
+        from twinlog.spark.reading.store_options import store_options
+
         return ddl(_known(store_options(self._plain_options())))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from twinlog.spark.reading.store_reader import FilteringStoreReader, StoreReader, TableReader
+        from twinlog.spark.reading.store_options import store_options
+        from twinlog.spark.reading.store_reader import StoreReader, TableReader
 
         options = store_options(self.options)
         columns = chosen_columns(schema, _known(options))
         if options.kind != "messages":
             return TableReader(options, columns)
-        return FilteringStoreReader(options, columns) if self.pushes_filters else StoreReader(options, columns)
+        return StoreReader(options, columns)
 
     def streamReader(self, schema: StructType) -> StoreStreamReader:
+        from twinlog.spark.reading.store_options import store_options
         from twinlog.spark.reading.store_stream import StoreStreamReader
 
         options = store_options(self.options, streaming=True)

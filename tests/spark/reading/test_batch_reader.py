@@ -4,10 +4,9 @@ import socket
 import threading
 import time
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
-from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In, InputPartition, LessThan
+from pyspark.sql.datasource import InputPartition
 from tests.spark.topics import BROKER, bodies_of, numbers
 
 from twinlog.broker.embedded import EmbeddedBroker
@@ -167,24 +166,6 @@ def test_messages_of_batches_stored_whole_are_read_one_by_one(make_topic):
     assert topic.read() == numbers(20)
     assert topic.read(minPartitions=7, pullBatchSize=2) == numbers(20)
     assert topic.read(startingOffsets=topic.json(q0=3), endingOffsets=topic.json(q0=13)) == numbers(10, 3)
-
-
-def test_filters_reduce_what_is_planned(make_topic):
-    topic = make_topic()
-    topic.send_numbers(10, queue=0)
-    time.sleep(0.01)
-    middle = datetime.now(UTC)
-    time.sleep(0.01)
-    topic.send_numbers(10, queue=1, start=10)
-    one = topic.filtering_reader([EqualTo(("queueId",), 1), LessThan(("queueOffset",), 3)])
-    assert set(bodies_of(one)) >= {"10", "11", "12"}
-    assert sum(len(part.value) for part in one.partitions()) <= 4
-    late = topic.filtering_reader([GreaterThanOrEqual(("storeTimestamp",), middle)])
-    assert bodies_of(late) == numbers(10, 10)
-    early = topic.filtering_reader([LessThan(("storeTimestamp",), middle)])
-    assert bodies_of(early)[:10] == numbers(10)
-    assert len(bodies_of(early)) <= 11  # one more than wanted is allowed, Spark applies the filter again
-    assert topic.filtering_reader([In(("topic",), ("Other",))]).partitions() == []
 
 
 def test_credentials_sign_every_request(make_topic, monkeypatch):

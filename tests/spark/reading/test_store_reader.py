@@ -2,11 +2,10 @@
 
 import json
 import shutil
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In, InputPartition, LessThan
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 from tests.store import golden
 from tests.store.store_at import NOW, SEGMENT, draft, fill, kill, open_store, write_log
@@ -14,15 +13,15 @@ from tests.store.store_at import NOW, SEGMENT, draft, fill, kill, open_store, wr
 from twinlog.spark.errors import BadOption, BadRecord, DataLoss
 from twinlog.spark.reading.store_options import store_options
 from twinlog.spark.reading.store_plan import list_segments
-from twinlog.spark.reading.store_reader import FilteringStoreReader, StoreReader, TableReader
+from twinlog.spark.reading.store_reader import StoreReader, TableReader
 from twinlog.spark.reading.store_stream import StoreStreamReader, cap_bytes
 from twinlog.spark.schema import STORE_MESSAGE_COLUMNS, TABLE_COLUMNS
 from twinlog.store.errors import NotAStore
 
 
-def reader(path, kind=StoreReader, **more):
+def reader(path, **more):
     given = {"path": str(path), **{name: str(value) for name, value in more.items()}}
-    return kind(store_options(given), STORE_MESSAGE_COLUMNS)
+    return StoreReader(store_options(given), STORE_MESSAGE_COLUMNS)
 
 
 def rows(one):
@@ -191,37 +190,73 @@ def test_a_last_segment_that_was_copied_in_part_is_named(stored):
         reader(path).partitions()
 
 
-def test_a_filter_on_time_keeps_the_segment_before_one_whose_first_record_is_damaged(stored):
+def test_a_starting_time_keeps_the_segment_before_one_whose_first_record_is_damaged(stored):
     path, places = stored
     write_log(path.parent, SEGMENT + 4, b"\xff")
-    one = reader(path, FilteringStoreReader, failOnDataLoss="false")
-    one.pushFilters([GreaterThanOrEqual(("storeTimestamp",), datetime.fromtimestamp(NOW / 1000, UTC))])
+    one = reader(path, startingTimestamp=NOW, failOnDataLoss="false")
     assert offsets(one) == [place for place in places if place != SEGMENT]
 
 
-def test_filters_leave_out_ranges_topics_and_segments(tmp_path):
-    now = [NOW]
-    with open_store(tmp_path, clock_ms=lambda: now[0]) as store:
+@pytest.fixture
+def hours(tmp_path):
+    """A store of three segments, a message every two minutes, each fifth of topic B; their places and times."""
+    now, places = [NOW], []
+    with open_store(tmp_path / "broker-a", clock_ms=lambda: now[0]) as store:
         for number in range(250):
-            now[0] += 1000
-            store.append(draft(number, topic="A" if number % 5 else "B", queue_id=number % 2))
-    path = tmp_path / "store"
+            now[0] += 120_000
+            place = store.append(draft(number, topic="A" if number % 5 else "B", queue_id=number % 2))
+            places.append((place.physical_offset, now[0]))
+    return tmp_path / "broker-a" / "store", places
 
-    def pushed(*filters, split=SEGMENT):
-        one = reader(path, FilteringStoreReader, splitBytes=split)
-        assert list(one.pushFilters(list(filters))) == list(filters)
-        return one
 
-    assert len(rows(pushed(EqualTo(("topic",), "B")))) == 50
-    assert len(rows(pushed(In(("topic",), ("B", "C")), EqualTo(("queueId",), 1)))) == 25
-    assert rows(pushed(EqualTo(("brokerName",), "other"))) == []
-    late = pushed(GreaterThan(("commitLogOffset",), 2 * SEGMENT))
+def test_options_choose_topics_and_queues(hours):
+    path, places = hours
+    of_b = [place for place, _ in places[::5]]
+    assert offsets(reader(path, topic="B, C")) == offsets(reader(path, subscribe="B")) == of_b
+    assert offsets(reader(path, assign='{"B":{"broker-a":[1,7]},"C":{"broker-a":[0]}}')) == of_b[1::2]
+    twice = {"paths": json.dumps([str(path), str(path)]), "brokerName": "broker-a,broker-b"}
+    one = StoreReader(store_options({**twice, "assign": '{"B":{"broker-b":[0]}}'}), STORE_MESSAGE_COLUMNS)
+    assert {part.value.broker_name for part in one.partitions()} == {"broker-b"}
+    assert offsets(one) == of_b[::2]
+
+
+@pytest.mark.parametrize("split", [1024, SEGMENT])
+@pytest.mark.parametrize(("first", "last"), [(0, 1), (1, 40), (39, 200), (249, 250)])
+def test_options_choose_a_range_of_the_log_to_the_byte(hours, first, last, split):
+    path, places = hours
+    ends = [place for place, _ in places] + [places[-1][0] + 1]
+    for before in (0, 1):  # in the record before, the first that is wanted is the next one
+        begin = max(ends[first] - before, 0)
+        given = {"startingOffsets": {"broker-a": begin}, "endingOffsets": {"broker-a": ends[last]}}
+        one = reader(path, splitBytes=split, **{name: json.dumps(value) for name, value in given.items()})
+        assert offsets(one) == ends[first:last]
+        assert sum(part.value.end - part.value.begin for part in one.partitions()) <= ends[last] - begin
+
+
+@pytest.mark.parametrize(("first", "last"), [(0, 1), (1, 40), (39, 200), (249, 250), (0, 0)])
+def test_options_choose_a_range_of_time_to_the_millisecond(hours, first, last):
+    path, places = hours
+    times = [time for _, time in places] + [places[-1][1] + 1]
+    given = {"startingTimestamp": times[first - 1] + 1 if first else 0, "endingTimestamp": times[last]}
+    assert offsets(reader(path, **given)) == [place for place, _ in places[first:last]]
+
+
+def test_segments_that_are_hours_away_from_the_wanted_time_are_not_opened(hours):
+    path, places = hours
+    late = reader(path, startingTimestamp=places[-1][1])
     assert [part.value.segment.base for part in late.partitions()] == [2 * SEGMENT]
-    early = pushed(LessThan(("commitLogOffset",), 3000), split=1024)
-    assert len(early.partitions()) == 3
-    moment = datetime.fromtimestamp((NOW + 245_000) / 1000, UTC)
-    timed = pushed(GreaterThanOrEqual(("storeTimestamp",), moment))
-    assert [part.value.segment.base for part in timed.partitions()] == [2 * SEGMENT]
+    early = reader(path, endingTimestamp=places[0][1] + 1)
+    assert [part.value.segment.base for part in early.partitions()] == [0]
+    assert stream(path, startingTimestamp=places[-1][1]).initialOffset() == {str(path): 2 * SEGMENT}
+
+
+def test_a_stream_has_the_rows_that_options_choose(hours):
+    path, places = hours
+    one = stream(path, topic="B", startingTimestamp=places[100][1])
+    start = one.initialOffset()
+    end = one.latestOffset(start, ReadAllAvailable())
+    found = [row for part in one.partitions(start, end) for batch in one.read(part) for row in batch.to_pylist()]
+    assert [row["commitLogOffset"] for row in found] == [place for place, _ in places[100::5]]
 
 
 def test_consume_queues_are_a_table(stored):
@@ -281,6 +316,13 @@ def test_a_first_file_that_is_being_made_is_an_empty_store_and_several_empty_one
         ({"path": "hdfs://host/store"}, "mount it"),
         ({"path": ""}, "no store directory is given"),
         ({"brokerName": "a,b"}, "2 brokers for 1 stores"),
+        ({"topic": " , "}, "give topics with commas"),
+        ({"topic": "A", "assign": '{"A":{"b":[0]}}'}, "give one of topic, subscribe, assign"),
+        ({"brokerName": "a", "assign": '{"A":{"b":[0]}}'}, "no store is of broker 'b'; the stores are of a"),
+        ({"startingOffsets": "latest"}, "give earliest, or physical offsets by broker"),
+        ({"brokerName": "a", "startingOffsets": '{"b":0}'}, "no store is of broker 'b'"),
+        ({"brokerName": "a", "endingOffsets": '{"a":-1}'}, "broker a is set to -1"),
+        ({"kind": "topic_configs", "topic": "A"}, "filter its rows with where"),
     ],
 )
 def test_bad_options_say_what_to_write_instead(tmp_path, more, told):

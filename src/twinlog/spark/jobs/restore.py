@@ -149,7 +149,8 @@ def _source(spark: SparkSession, job: RestoreJob) -> DataFrame:
     else:
         columns = {name: MESSAGE_COLUMNS[name] for name in (*_COLUMNS, "sysFlag")}
         reader = spark.read.schema(ddl(columns)).format("rocketmq_store")
-        frame = reader.option("paths", json.dumps(list(job.stores))).load().where(IN_A_QUEUE)
+        reader = reader.option("paths", json.dumps(list(job.stores))).option("topic", ",".join(job.topics))
+        frame = reader.load().where(IN_A_QUEUE)
     return frame.where(f"topic in ({', '.join(map(sql_text, job.topics))})")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from twinlog.spark.errors import BadOption
 from twinlog.spark.option_values import OptionValues
 from twinlog.spark.paths import local_path, local_text
+from twinlog.spark.reading.store_selection import SELECTING, SELECTING_IN_BATCH, Selection, selection
 
 KINDS = ("messages", "consume_queue", "index", "consumer_offsets", "topic_configs")
 _KNOWN = (
@@ -26,6 +27,7 @@ _KNOWN = (
     "decompress",
     "maxHashSlotNum",
     "maxIndexNum",
+    *SELECTING,
 )
 _STREAM = ("startingOffsets", "maxBytesPerTrigger")
 _PARENTS_WITHOUT_NAME = ("store", "data", "")
@@ -43,6 +45,7 @@ class StoreDirectory:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
     stores: tuple[StoreDirectory, ...]
+    selection: Selection = field(default_factory=Selection)
     kind: str = "messages"
     split_bytes: int = 128 << 20
     check_crc: bool = True
@@ -56,14 +59,20 @@ class StoreOptions:
 
 
 def store_options(given: Mapping[str, str], *, streaming: bool = False) -> StoreOptions:
-    values = OptionValues(given, known=(*_KNOWN, *(_STREAM if streaming else ())), ignored=() if streaming else _STREAM)
+    used, unused = (_STREAM, SELECTING_IN_BATCH) if streaming else (SELECTING_IN_BATCH, _STREAM)
+    values = OptionValues(given, known=(*_KNOWN, *used), ignored=[name for name in unused if name not in used])
     kind = values.choice("kind", "messages", KINDS)
     if streaming and kind != "messages":
         raise BadOption(f"kind={kind} is a small table without a stream: read it with spark.read")
+    selecting = [name for name in (*SELECTING, *SELECTING_IN_BATCH) if name in values]
+    if selecting and kind != "messages":
+        raise BadOption(f"{selecting[0]} chooses messages, and kind={kind} has none: filter its rows with where()")
     split_bytes = values.size("splitBytes", 128 << 20, low=1024)
     assert split_bytes is not None
+    stores = _stores(values)
     return StoreOptions(
-        stores=_stores(values),
+        stores=stores,
+        selection=selection(values, [store.broker_name for store in stores], streaming=streaming),
         kind=kind,
         split_bytes=split_bytes,
         check_crc=values.flag("checkCrc", True),

@@ -122,15 +122,21 @@ def record_start(segments: Sequence[SegmentFile], place: int) -> int:
 
 
 def plan_ranges(
-    segments: Sequence[SegmentFile], split_bytes: int, *, store: str, broker_name: str, begin: int = 0
+    segments: Sequence[SegmentFile],
+    split_bytes: int,
+    *,
+    store: str,
+    broker_name: str,
+    begin: int = 0,
+    end: int | None = None,
 ) -> list[StoreRange]:
-    """The segments from physical offset `begin` on, in ranges of about `split_bytes`."""
+    """The segments between physical offsets `begin` and `end`, in ranges of about `split_bytes`."""
     ranges = []
     for segment in segments:
-        first = min(max(begin - segment.base, 0), segment.end)
-        for at in range(first, segment.end, split_bytes):
-            end = min(at + split_bytes, segment.end)
-            ranges.append(StoreRange(store, broker_name, segment, at, end))
+        first = max(begin - segment.base, 0)
+        last = segment.end if end is None else min(end - segment.base, segment.end)
+        for at in range(first, last, split_bytes):
+            ranges.append(StoreRange(store, broker_name, segment, at, min(at + split_bytes, last)))
     return ranges
 
 

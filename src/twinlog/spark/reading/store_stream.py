@@ -12,7 +12,6 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
 from twinlog.spark.reading.fetch import tell_loss
-from twinlog.spark.reading.filters import Limits
 from twinlog.spark.reading.store_options import StoreDirectory, StoreOptions
 from twinlog.spark.reading.store_plan import SegmentFile, StoreRange, list_segments, log_end, record_start
 from twinlog.spark.reading.store_reader import read_messages
@@ -34,7 +33,7 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.starts_at_end:
             log.warning("a store stream from latest keeps no starting point: a replayed first batch may lose records")
             return self._ends()
-        return {name: log[0].base if log else 0 for name, log in self._logs().items()}
+        return {name: self._first(log) for name, log in self._logs().items()}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         limit = self._options.trigger_bytes_max
@@ -72,7 +71,7 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is not None:
-            yield from read_messages(self._options, self._columns, partition.value, Limits())
+            yield from read_messages(self._options, self._columns, partition.value)
 
     def commit(self, end: dict) -> None:
         """Nothing to do: the checkpoint holds all there is to know."""
@@ -110,6 +109,11 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _tell_loss(self, name: str, what: str) -> None:
         tell_loss(self._options.fail_on_data_loss, f"store {name}", what)
+
+    def _first(self, log: list[SegmentFile]) -> int:
+        """Where the stream begins in a log: at its oldest segment that may hold what is wanted."""
+        wanted = self._options.selection.in_time(log)
+        return wanted[0].base if wanted else log_end(log)
 
     def _logs(self) -> dict[str, list[SegmentFile]]:
         return {str(store.root): list_segments(store.commit_log_dirs, store.root) for store in self._sorted_stores()}
