@@ -6,8 +6,11 @@ import pytest
 from tests.broker.running import connected, send
 from tests.replication.cluster import ask, end_of, read_all, running_cluster, send_all, status, twins, until
 
+from twinlog.broker.half import OpBuffer
+from twinlog.client import Outcome, Outgoing, Producer
 from twinlog.store.errors import FlushFailed
 from twinlog.wire.codes import RequestCode
+from twinlog.wire.message import decode_messages
 from twinlog.wire.twinlog_codes import TwinlogCode
 
 
@@ -225,3 +228,31 @@ async def test_a_delayed_message_is_delivered_by_the_replica_that_took_over(clus
     async with asyncio.timeout(15):
         while not await delivered():
             await asyncio.sleep(0.1)
+
+
+async def test_a_transaction_that_a_dead_master_committed_is_there_once_after_the_replica_took_over(cluster):
+    quickly = {"transactionTimeOut": 100, "transactionCheckInterval": 200}
+    one = await cluster.start("one", **quickly)
+    two = await cluster.start("two", "SLAVE", 1, **quickly)
+    await twins(one, two)
+    checks: list[bytes] = []
+
+    def check(message):
+        checks.append(bytes(message.body))
+        return Outcome.COMMIT
+
+    async with Producer(cluster.names, "PG", check_transaction=check) as producer:
+        await producer.send_in_transaction(Outgoing("T", "once"), lambda _: Outcome.COMMIT)
+        one.context.step_down_listeners[0].__self__._ops = OpBuffer()  # it dies before the op record is written
+        await twins(one, two)
+        await cluster.stop("one")
+        assert (await change_role(two, "ASYNC_MASTER")).code == 0
+        await producer.send_in_transaction(Outgoing("T", "asked"), lambda _: Outcome.UNKNOWN)
+
+        def found():
+            store = two.context.store
+            queues = [store.read("T", queue, 0, count_max=32).buffers for queue in range(8)]
+            return sorted(message.body for parts in queues for message in decode_messages(b"".join(parts)))
+
+        await until(lambda: b"asked" in found(), "checks run")
+        assert (found(), set(checks)) == ([b"asked", b"once"], {b"asked"})

@@ -4,6 +4,10 @@
     op queue      ... | "7,9," | ...           RMQ_SYS_TRANS_OP_HALF_TOPIC: these are finished
 
 A commit stores the message in its real queue, a rollback nothing; then an op record names the half message's offset.
+Op records name many and are written up to three seconds later, so a master that dies leaves commits without one. The
+committed record itself says which half message it shows: whoever goes on with the log finds these commits and writes
+their op records instead of asking again (`transaction_takeover`).
+
 Both queues are read as the consumer group CID_RMQ_SYS_TRANS, and its offsets say how far everything is settled. A half
 message that is still open after a while is written again at the end of the queue and its producer is asked, so the
 group's offset always moves on. The two queues are Java's, so either program settles what the other left behind.
@@ -68,6 +72,16 @@ def committed(message: Message, topic: str, queue_id: int) -> Draft:
     draft.sys_flag = draft.sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT
     draft.prepared_transaction_offset = message.physical_offset
     return draft
+
+
+def shows_commit(record: Message, message: Message) -> bool:
+    """Whether `record`, whose flag says that it was committed, is the half message `message` made visible."""
+    return (
+        message.topic == HALF_TOPIC
+        and record.prepared_transaction_offset == message.physical_offset
+        and record.properties.get(names.UNIQ_KEY) == message.properties.get(names.UNIQ_KEY)
+        and record.body == message.body
+    )
 
 
 # -- op records --------------------------------------------------------------------------------------

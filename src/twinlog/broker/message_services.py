@@ -26,6 +26,7 @@ class MessageServices:
         self.delays = DelayService(ctx)
         self.timers = TimerService(ctx)
         self.transactions = TransactionService(ctx)
+        ctx.step_down_listeners.append(self.transactions.step_down)
         message_rules.install(ctx, self._parked)
 
     def __iter__(self) -> Iterator[DelayService | TimerService | TransactionService]:

@@ -357,6 +357,11 @@ class ReplicationService:
 
     def _take_role(self, role: str, broker_id: int) -> None:
         ctx = self._ctx
+        if role == "SLAVE":
+            for listener in ctx.step_down_listeners:
+                listener()
+        elif not ctx.is_master:
+            ctx.reign += 1
         self._settling_role = ctx.settings.broker_role if role == "SLAVE" else None
         broker = dataclasses.replace(ctx.conf.broker, broker_role=role, broker_id=broker_id)  # type: ignore[arg-type]
         ctx.conf = dataclasses.replace(ctx.conf, broker=broker)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, cast
 
 from twinlog.broker import half
@@ -16,6 +17,7 @@ from twinlog.broker.durable import until_flushed
 from twinlog.broker.half import CheckRules, OpBuffer, OpTracker, Verdict
 from twinlog.broker.message_rules import real_place, redelivery
 from twinlog.broker.names import CHECK_MAX_TOPIC, HALF_TOPIC, OP_TOPIC
+from twinlog.broker.transaction_takeover import TakeOver, committed_halves
 from twinlog.net.connection import Connection
 from twinlog.net.errors import NetError
 from twinlog.store.append import Draft
@@ -46,6 +48,7 @@ class TransactionService:
         self._alarm = Alarm(ctx.clock_ms)
         self._trackers: dict[int, OpTracker] = {}
         self._progress: dict[int, int] = {}  # next half offset to look at, per queue
+        self._reign = TakeOver(ctx, self._take_over)
         self.commits = 0
         self.rollbacks = 0
 
@@ -55,22 +58,59 @@ class TransactionService:
                 tasks.create_task(self._write_ops(), name="write-op-records")
                 tasks.create_task(self._check_regularly(), name="check-transactions")
         finally:
+            self.step_down()
+
+    def step_down(self) -> None:
+        """Leave no finished half message without its op record: the next master may be a Java broker."""
+        if self._reign.begun:
             self.flush_ops(self._ops.queues())
+
+    # -- becoming master -----------------------------------------------------------------------
+
+    def _take_over(self) -> Iterator[None]:
+        """Learn which half messages are finished, slice by slice."""
+        self._trackers.clear()
+        self._progress.clear()
+        self._ops = OpBuffer()
+        store, oldest_open = self._ctx.store, []
+        for queue_id in self._half_queues():
+            tracker = self._tracker(queue_id)
+            yield from self._read_ops(queue_id, tracker)
+            at, end = self._half_progress(queue_id), store.max_offset(HALF_TOPIC, queue_id)
+            while at < end and tracker.is_finished(at, at):
+                at += 1
+            unit = store.unit(HALF_TOPIC, queue_id, at) if at < end else None
+            if unit is not None:
+                oldest_open.append(unit[0])
+        count = 0
+        for found in committed_halves(store, min(oldest_open, default=store.log_end)):
+            for message in found:
+                tracker = self._tracker(message.queue_id)
+                if not tracker.is_finished(message.queue_offset, half.identity(message)):
+                    self._note_end(message, tracker)
+                    count += 1
+            yield
+        if count:
+            log.info("transactions were committed whose op record was lost; it is written now", count=count)
 
     # -- ending --------------------------------------------------------------------------------
 
     def is_ended(self, message: Message) -> bool:
         """Whether this half message, or another copy of it, was committed or rolled back before."""
+        self._reign.take_all()
         return self._tracker(message.queue_id).is_finished(message.queue_offset, half.identity(message))
 
     def ended(self, message: Message, *, committed: bool) -> None:
         """This half message is done with; an op record will say so soon."""
-        now_ms = self._ctx.clock_ms()
         if committed:
             self.commits += 1
         else:
             self.rollbacks += 1
-        self._tracker(message.queue_id).end(half.identity(message))
+        self._note_end(message, self._tracker(message.queue_id))
+
+    def _note_end(self, message: Message, tracker: OpTracker) -> None:
+        now_ms = self._ctx.clock_ms()
+        tracker.end(half.identity(message))
         if self._ops.add(message.queue_id, message.queue_offset, now_ms):
             self.flush_ops([message.queue_id])
         else:
@@ -79,17 +119,19 @@ class TransactionService:
     @property
     def open_count(self) -> int:
         """Half messages that nobody has decided on, as far as the last check and the answers since then tell."""
-        store, config = self._ctx.store, self._ctx.topics.get(HALF_TOPIC)
-        count = 0
-        for queue_id in range(config.read_queue_nums if config is not None else 1):
+        store, count = self._ctx.store, 0
+        for queue_id in self._half_queues():
             waiting = store.max_offset(HALF_TOPIC, queue_id) - self._half_progress(queue_id)
             count += max(waiting - self._tracker(queue_id).finished_count - len(self._ops.offsets(queue_id)), 0)
         return count
 
     async def _write_ops(self) -> None:
         while True:
+            if self._ctx.is_master:
+                await self._reign.take_slowly()
             await self._alarm.wait()
-            self.flush_ops(self._ops.due(self._ctx.clock_ms()))
+            if self._ctx.is_master:
+                self.flush_ops(self._ops.due(self._ctx.clock_ms()))
 
     def flush_ops(self, queue_ids: list[int]) -> None:
         """Write the op records of these queues; what cannot be written now stays for the next time."""
@@ -119,23 +161,21 @@ class TransactionService:
     async def _check_regularly(self) -> None:
         while True:
             await asyncio.sleep(self._ctx.settings.transaction_check_interval_ms / 1000)
-            if not self._ctx.is_master:
-                self._trackers.clear()
-                self._progress.clear()
-                continue
-            await self.check()
+            if self._ctx.is_master:
+                await self.check()
 
     async def check(self) -> None:
         """One round over all half queues."""
-        config = self._ctx.topics.get(HALF_TOPIC)
-        for queue_id in range(config.read_queue_nums if config is not None else 1):
+        self._reign.take_all()
+        for queue_id in self._half_queues():
             await self._check_queue(queue_id, self._ctx.clock_ms())
 
     async def _check_queue(self, queue_id: int, started_ms: int) -> None:
         store, tracker = self._ctx.store, self._tracker(queue_id)
         op_before = tracker.settled_offset
         self.flush_ops([queue_id] if self._ops.offsets(queue_id) else [])
-        await self._read_ops(queue_id, tracker)
+        for _ in self._read_ops(queue_id, tracker):
+            await asyncio.sleep(0)
         at = before = self._half_progress(queue_id)
         end, looked = store.max_offset(HALF_TOPIC, queue_id), 0
         while at < end and self._look(queue_id, at, tracker, started_ms):
@@ -158,7 +198,7 @@ class TransactionService:
         if tracker.settled_offset != op_before:
             self._ctx.offsets.commit(GROUP, OP_TOPIC, queue_id, tracker.settled_offset, now_ms)
 
-    async def _read_ops(self, queue_id: int, tracker: OpTracker) -> None:
+    def _read_ops(self, queue_id: int, tracker: OpTracker) -> Iterator[None]:
         """Take in the op records written since the last round, by us or by whoever ran on this store before."""
         store, progress = self._ctx.store, self._half_progress(queue_id)
         end, read = store.max_offset(OP_TOPIC, queue_id), 0
@@ -169,7 +209,7 @@ class TransactionService:
             tracker.read(op_offset, finished, progress)
             read += 1
             if read % SLICE_MESSAGES == 0:
-                await asyncio.sleep(0)
+                yield
 
     def _look(self, queue_id: int, half_offset: int, tracker: OpTracker, started_ms: int) -> bool:
         """Deal with one half message; False when the round ends here."""
@@ -238,6 +278,10 @@ class TransactionService:
         return stored.ok
 
     # -- inside --------------------------------------------------------------------------------
+
+    def _half_queues(self) -> range:
+        config = self._ctx.topics.get(HALF_TOPIC)
+        return range(config.read_queue_nums if config is not None else 1)
 
     def _tracker(self, queue_id: int) -> OpTracker:
         tracker = self._trackers.get(queue_id)
