@@ -1,5 +1,7 @@
 """An archive's files without Spark: what a batch adds, and what a run killed after any step leaves behind."""
 
+import shutil
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +16,15 @@ from hypothesis import strategies as st
 
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.archive import ArchiveJob, archive, cause_of, check_job, rows_left
-from twinlog.spark.jobs.archive_files import Ops, commit_batch, exchange, finish_last_batch, held, partition_files
+from twinlog.spark.jobs.archive_files import (
+    Ops,
+    commit_batch,
+    exchange,
+    finish_last_batch,
+    held,
+    partition_files,
+    swap_place,
+)
 from twinlog.spark.jobs.archive_layout import (
     BadArchive,
     Commit,
@@ -29,7 +39,7 @@ from twinlog.spark.jobs.archive_layout import (
     topic_of,
 )
 from twinlog.spark.jobs.archive_source import ArchiveSpec, decode_spec, keep_messages
-from twinlog.spark.jobs.archive_write import CannotWrite, partition_name, split, write_files
+from twinlog.spark.jobs.archive_write import CannotWrite, FileWriter, partition_name, split, write_files
 from twinlog.spark.jobs.compact import CompactJob, compact_files, plan_compaction
 from twinlog.spark.schema import MESSAGE_COLUMNS, arrow_schema
 
@@ -95,6 +105,12 @@ def visible(root: Path) -> list[int]:
     return sorted(table["queueOffset"].to_pylist())
 
 
+def globbed(root: Path) -> list[int]:
+    """The offsets in all that **/*.parquet finds, hidden directories and those with an underscore included."""
+    found = [pq.ParquetFile(path).read(["queueOffset"])["queueOffset"].to_pylist() for path in root.rglob("*.parquet")]
+    return sorted(offset for offsets in found for offset in offsets)
+
+
 @pytest.mark.parametrize("steps", range(5))
 def test_a_batch_counts_once_wherever_its_run_was_killed(tmp_path, steps):
     commit_batch(tmp_path, 0, "q", "r", stage(tmp_path, batch_of(range(3))))
@@ -104,8 +120,9 @@ def test_a_batch_counts_once_wherever_its_run_was_killed(tmp_path, steps):
         commit_batch(tmp_path, 1, "q", "r", staged, ops)
     except Killed:
         assert steps < 3  # the commit and two moves
-    if steps == 0:
-        assert visible(tmp_path) == [0, 1, 2]
+    seen = {0: [0, 1, 2], 1: [0, 1, 2]}.get(steps)  # the commit is a decision, the moves come after it
+    assert visible(tmp_path) == globbed(tmp_path)
+    assert globbed(tmp_path) == seen or (seen is None and len(set(globbed(tmp_path))) == len(globbed(tmp_path)))
     last = finish_last_batch(tmp_path)
     assert not (tmp_path / "_staging").exists()
     if steps == 0:  # nothing was decided: the batch is repeated
@@ -113,7 +130,31 @@ def test_a_batch_counts_once_wherever_its_run_was_killed(tmp_path, steps):
         commit_batch(tmp_path, 1, "q", "r2", stage(tmp_path, batch_of(range(3, 9))))
     else:
         assert last.covers(1, "q")
-    assert visible(tmp_path) == list(range(9))
+    assert visible(tmp_path) == globbed(tmp_path) == list(range(9))
+
+
+def test_a_file_that_is_being_written_does_not_look_like_one_of_the_table(tmp_path):
+    writer = FileWriter(tmp_path / "_staging" / "run", MESSAGE_COLUMNS, "snappy")
+    writer.write(batch_of(range(5)))
+    assert (globbed(tmp_path), len(list(tmp_path.rglob("*.staged")))) == ([], 1)
+    assert [rows for _, _, rows, _ in writer.finish()] == [5]
+    assert globbed(tmp_path) == []
+
+
+def test_what_a_killed_run_of_an_older_version_left_is_finished_and_cleaned(tmp_path):
+    """There, staged files had the names of Parquet files."""
+    staged = stage(tmp_path, batch_of(range(5)))
+    for file in staged:
+        (tmp_path / file.path).rename((tmp_path / file.path).with_suffix(".parquet"))
+    staged = [replace(file, path=str(Path(file.path).with_suffix(".parquet"))) for file in staged]
+    with pytest.raises(Killed):
+        commit_batch(tmp_path, 0, "q", "r", staged, KilledAfter(1))
+    for left in ("_staging/run/x.parquet", "_compacting/u/topic=Orders/day=2024-10-04/part-0.parquet"):
+        (tmp_path / left).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(tmp_path / staged[0].path, tmp_path / left)
+    assert len(globbed(tmp_path)) == 15
+    finish_last_batch(tmp_path)
+    assert visible(tmp_path) == globbed(tmp_path) == list(range(5))
 
 
 def test_files_that_a_failed_attempt_left_in_staging_never_count(tmp_path):
@@ -182,7 +223,7 @@ def test_a_target_that_cannot_be_written_is_named(tmp_path):
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 def test_a_full_disk_is_told_as_such(tmp_path, monkeypatch):
     (tmp_path / "_staging" / "run").mkdir(parents=True)
-    (tmp_path / "_staging" / "run" / "full.parquet").symlink_to("/dev/full")
+    (tmp_path / "_staging" / "run" / "full.staged").symlink_to("/dev/full")
     monkeypatch.setattr("twinlog.spark.jobs.archive_write.uuid.uuid4", lambda: SimpleNamespace(hex="full"))
     with pytest.raises(CannotWrite, match=r"No space left on device.*free space"):
         stage(tmp_path, batch_of(range(3)))
@@ -296,9 +337,8 @@ def rewrite(files, directory, count):
     tables = [pq.read_table(file, partitioning=None) for file in files]
     table = pa.concat_tables(tables).sort_by([("queueId", "ascending"), ("queueOffset", "ascending")])
     directory.mkdir()
-    pq.write_table(table, directory / "part-0.snappy.parquet")
-    (directory / "_SUCCESS").write_text("")
-    (directory / ".part-0.snappy.parquet.crc").write_text("")
+    pq.write_table(table, directory / "0.staged")
+    assert len(globbed(directory.parent.parent)) == len(set(globbed(directory.parent.parent)))
 
 
 def fill(root: Path, batches: int = 4) -> list[int]:
@@ -320,21 +360,46 @@ def test_small_files_of_days_that_are_over_become_one(tmp_path):
     assert visible(tmp_path) == everything
     assert compact_files(tmp_path, JOB, rewrite).partitions == 0
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["topic=Orders"]
+    assert not list(tmp_path.parent.glob(f".{tmp_path.name}*"))
 
 
-@pytest.mark.parametrize("steps", range(6))
+@pytest.mark.parametrize("steps", range(9))
 def test_compaction_killed_after_any_step_leaves_old_or_new(tmp_path, steps):
     everything = fill(tmp_path)
     try:
         compact_files(tmp_path, JOB, rewrite, ops=KilledAfter(steps))
     except Killed:
-        assert steps < 5  # two removals of leftovers, the exchange, and two more
-    assert visible(tmp_path) == everything
+        assert steps < 8
+    assert visible(tmp_path) == globbed(tmp_path) == everything
     assert len(partition_files(tmp_path, OLD)) in (1, 4)
     compact_files(tmp_path, JOB, rewrite)
-    assert visible(tmp_path) == everything
+    assert visible(tmp_path) == globbed(tmp_path) == everything
     assert len(partition_files(tmp_path, OLD)) == 1
     assert not (tmp_path / "_compacting").exists()
+
+
+def test_what_a_killed_compaction_left_is_removed_by_the_next_run_of_the_archive(tmp_path):
+    everything = fill(tmp_path)
+    with pytest.raises(Killed):
+        compact_files(tmp_path, JOB, rewrite, ops=KilledAfter(6))
+    (beside,) = tmp_path.parent.glob(f".{tmp_path.name}*")
+    with held(tmp_path / "_compact.lock"):
+        finish_last_batch(tmp_path)
+    assert beside.exists(), "a compaction is at work"
+    finish_last_batch(tmp_path)
+    assert not beside.exists()
+    assert visible(tmp_path) == globbed(tmp_path) == everything
+
+
+def test_an_archive_without_a_usable_directory_beside_it_is_compacted_inside(tmp_path):
+    root = tmp_path / "archive"
+    root.mkdir()
+    everything = fill(root)
+    swap_place(root).rmdir()
+    (tmp_path / ".archive.compacting").write_text("")  # as on a mount point, or without permission
+    assert swap_place(root) == root / "_compacting"
+    assert compact_files(root, JOB, rewrite).partitions == 1
+    assert visible(root) == globbed(root) == everything
 
 
 def test_a_batch_that_arrives_meanwhile_is_not_lost(tmp_path):

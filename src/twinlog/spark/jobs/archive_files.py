@@ -16,6 +16,7 @@ from pathlib import Path
 
 from twinlog.settings.safe_files import open_file
 from twinlog.spark.jobs.archive_layout import (
+    COMPACTING,
     STAGING,
     BadArchive,
     Commit,
@@ -25,6 +26,7 @@ from twinlog.spark.jobs.archive_layout import (
     save_commit,
 )
 
+COMPACT_LOCK = "_compact.lock"
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 _WITHOUT_EXCHANGE = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
 
@@ -65,6 +67,8 @@ def finish_last_batch(root: Path, ops: Ops | None = None) -> Commit:
         commit = load_commit(root)
         _move(root, commit, ops)
         ops.remove(root / STAGING)
+    with contextlib.suppress(BadArchive), held(root / COMPACT_LOCK, "a compaction is at work"):
+        remove_aside(root, ops)
     return commit
 
 
@@ -83,6 +87,40 @@ def partition_files(root: Path, partition: str) -> dict[str, int]:
 
 def partitions(root: Path) -> list[str]:
     return sorted(path.relative_to(root).as_posix() for path in root.glob("topic=*/day=*") if path.is_dir())
+
+
+def swap_place(root: Path) -> Path:
+    """The directory in which the two sides of an exchange have their final names.
+
+    It is beside the archive, where no pattern below the archive finds it. Where that is another file system, or may
+    not be written, it is inside: there, **/*.parquet finds both sides between the last rename and the removal.
+    """
+    inside, beside = root / COMPACTING, _beside(root)
+    probe = inside / "probe"
+    try:
+        probe.mkdir(parents=True, exist_ok=True)
+        beside.mkdir(exist_ok=True)
+        os.rename(probe, beside / probe.name)
+        (beside / probe.name).rmdir()
+    except OSError:
+        with contextlib.suppress(OSError):
+            beside.rmdir()
+        with contextlib.suppress(OSError):
+            probe.rmdir()
+        return inside
+    return beside
+
+
+def remove_aside(root: Path, ops: Ops) -> None:
+    """Remove what a compaction left beside the table; what counts is never there."""
+    for place in (root / COMPACTING, _beside(root)):
+        if place.is_dir():
+            ops.remove(place)
+
+
+def _beside(root: Path) -> Path:
+    real = root.resolve()
+    return real.with_name(f".{real.name}.compacting")
 
 
 @contextlib.contextmanager

@@ -5,13 +5,15 @@
       topic=Orders/day=2026-11-14/c9f1c…-00000.parquet            what compaction made of many files
       _archive.json     format, columns and kind of source: written once
       _commit.json      the last batch that counts, and where its files go
-      _staging/         files of batches that do not count yet
-      _compacting/      partitions being rewritten
+      _staging/         files of batches that do not count yet: *.staged
+      _compacting/      partitions being rewritten: *.staged
       _checkpoint/      Spark's offsets, and where the stream began
+    .<archive>.compacting/    the two sides of an exchange, for a moment
 
-Readers skip names with an underscore, so whatever reads Parquet sees committed files only. `_commit.json` decides: a
-batch is part of the archive once its number is there. Moving its files comes after that, and moving again does no harm:
-a file that is not in staging any more has been moved.
+What does not count is below names with an underscore, which readers of tables skip, and has no name that ends in
+.parquet, since a pattern such as **/*.parquet skips nothing. `_commit.json` decides: a batch is part of the archive
+once its number is there. Moving its files comes after that, and moving again does no harm: a file that is not in
+staging any more has been moved.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ PARTITION_COLUMNS = ("topic", "day")
 KEY_COLUMNS = ("topic", "brokerName", "queueId", "queueOffset", "storeTimestamp")
 HEADER_FILE, COMMIT_FILE = "_archive.json", "_commit.json"
 STAGING, COMPACTING, CHECKPOINT = "_staging", "_compacting", "_checkpoint"
+STAGED = ".staged"  # ends the names of files that do not count yet
 _NOTE = "made by twinlog pipeline archive"
 
 

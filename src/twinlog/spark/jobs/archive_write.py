@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from twinlog.spark.errors import SparkSourceError
-from twinlog.spark.jobs.archive_layout import StagedFile
+from twinlog.spark.jobs.archive_layout import STAGED, StagedFile
 from twinlog.spark.schema import MESSAGE_COLUMNS, Columns, arrow_schema
 
 _GROUP_BYTES = 32 << 20  # of Arrow, per row group
@@ -37,15 +37,35 @@ class CannotWrite(SparkSourceError):
         super().__init__(f"{path} cannot be written ({error.strerror or error}): {hint}")
 
 
-@dataclass(slots=True)
-class _Open:
-    """A file that is being filled."""
+class StagedFileWriter:
+    """A file that is being filled, under a name that readers do not look at; what waits for a row group is here."""
 
-    path: Path
-    writer: pq.ParquetWriter
-    waiting: list[pa.RecordBatch] = field(default_factory=list)
-    waiting_bytes: int = 0
-    rows: int = 0
+    def __init__(self, directory: Path, schema: pa.Schema, compression: str) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.path = directory / f"{uuid.uuid4().hex}{STAGED}"
+        self.rows = self.waiting_bytes = 0
+        self._schema = schema
+        self._waiting: list[pa.RecordBatch] = []
+        settings: dict[str, Any] = {"compression": compression}
+        settings["use_dictionary"] = [name for name in _REPEATING if name in schema.names]
+        self._writer = pq.ParquetWriter(self.path, schema, **settings)
+
+    def add(self, part: pa.RecordBatch) -> None:
+        self._waiting.append(part)
+        self.waiting_bytes += part.nbytes
+        self.rows += part.num_rows
+        if self.waiting_bytes >= _GROUP_BYTES:
+            self.write_group()
+
+    def write_group(self) -> None:
+        if self._waiting:
+            table = pa.Table.from_batches(self._waiting, self._schema)
+            self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
+            self._waiting, self.waiting_bytes = [], 0
+
+    def close(self) -> None:
+        self.write_group()
+        self._writer.close()
 
 
 class FileWriter:
@@ -55,15 +75,14 @@ class FileWriter:
         self._directory = directory
         self._schema = arrow_schema({name: kind for name, kind in columns.items() if name != "topic"})
         self._compression = compression
-        self._open: dict[Key, _Open] = {}
-        self._waiting_bytes = 0
+        self._open: dict[Key, StagedFileWriter] = {}
 
     def write(self, batch: pa.RecordBatch) -> None:
         try:
             for key, part in split(batch):
                 self._add(key, part.drop_columns(["topic"]))
-            while self._waiting_bytes > _BUFFER_BYTES_MAX:
-                self._write_group(max(self._open.values(), key=lambda one: one.waiting_bytes))
+            while sum(one.waiting_bytes for one in self._open.values()) > _BUFFER_BYTES_MAX:
+                max(self._open.values(), key=lambda one: one.waiting_bytes).write_group()
         except OSError as error:
             raise CannotWrite(self._directory, error) from error
 
@@ -71,34 +90,38 @@ class FileWriter:
         """Close the files: path, partition, rows and bytes of each."""
         try:
             for (topic, day), one in sorted(self._open.items()):
-                self._write_group(one)
-                one.writer.close()
+                one.close()
                 yield one.path, partition_name(topic, day), one.rows, one.path.stat().st_size
         except OSError as error:
             raise CannotWrite(self._directory, error) from error
 
     def _add(self, key: Key, part: pa.RecordBatch) -> None:
-        one = self._open.get(key)
-        if one is None:
-            self._directory.mkdir(parents=True, exist_ok=True)
-            path = self._directory / f"{uuid.uuid4().hex}.parquet"
-            settings: dict[str, Any] = {"compression": self._compression}
-            settings["use_dictionary"] = [name for name in _REPEATING if name in self._schema.names]
-            writer = pq.ParquetWriter(path, self._schema, **settings)
-            one = self._open[key] = _Open(path, writer)
-        one.waiting.append(part)
-        one.waiting_bytes += part.nbytes
-        one.rows += part.num_rows
-        self._waiting_bytes += part.nbytes
-        if one.waiting_bytes >= _GROUP_BYTES:
-            self._write_group(one)
+        if key not in self._open:
+            self._open[key] = StagedFileWriter(self._directory, self._schema, self._compression)
+        self._open[key].add(part)
 
-    def _write_group(self, one: _Open) -> None:
-        if one.waiting:
-            table = pa.Table.from_batches(one.waiting, self._schema)
-            one.writer.write_table(table, row_group_size=max(table.num_rows, 1))
-            self._waiting_bytes -= one.waiting_bytes
-            one.waiting, one.waiting_bytes = [], 0
+
+@dataclass(frozen=True, slots=True)
+class WriteSorted:
+    """For mapInArrow: the rows of a partition, in their order, as one staged file; yields its rows."""
+
+    directory: str
+    columns: Columns
+    compression: str
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        schema = arrow_schema(self.columns)
+        file: StagedFileWriter | None = None
+        try:
+            for batch in batches:
+                if batch.num_rows:
+                    file = file or StagedFileWriter(Path(self.directory), schema, self.compression)
+                    file.add(batch.cast(schema))
+            if file is not None:
+                file.close()
+                yield pa.record_batch({"rows": pa.array([file.rows], pa.int64())})
+        except OSError as error:
+            raise CannotWrite(Path(self.directory), error) from error
 
 
 def write_files(

@@ -1,14 +1,16 @@
 """Many small files of an archive become few large ones, and readers never see both or neither.
 
-A partition (one topic, one day) is rewritten aside, in `_compacting`, sorted by queue and offset. Then its directory
-and the new one are exchanged in one step of the file system, and the old files are removed:
+A partition (one topic, one day) is rewritten aside, in `_compacting`, sorted by queue and offset, under names that no
+reader takes for Parquet. Then its directory and the new one are exchanged in one step of the file system, and the old
+files are removed:
 
-    written aside         readers see the old files
-    rows compared         "
-    exchanged             readers see the new files
-    old files removed     "
+    written aside                       readers see the old files
+    rows compared                       "
+    moved to a directory beside         "
+    exchanged                           readers see the new files
+    old files removed                   "
 
-A run killed anywhere leaves at most a directory that readers do not look at, and the next run removes it. The exchange
+A run killed anywhere leaves at most files that readers do not look at, and the next run removes them. The exchange
 happens only if the partition still holds the files that were read: a batch that arrived in between wins, and the
 partition is left for the next time. Delta archives are compacted by Delta.
 """
@@ -17,21 +19,32 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twinlog.spark.errors import BadOption
-from twinlog.spark.jobs.archive_files import Ops, finish_last_batch, held, partition_files, partitions
+from twinlog.spark.jobs.archive_files import (
+    COMPACT_LOCK,
+    Ops,
+    finish_last_batch,
+    held,
+    partition_files,
+    partitions,
+    remove_aside,
+    swap_place,
+)
 from twinlog.spark.jobs.archive_layout import (
     COMPACTING,
+    STAGED,
     BadArchive,
     Header,
     day_of,
     existing_header,
     topic_of,
 )
+from twinlog.spark.jobs.archive_write import WriteSorted
 from twinlog.spark.jobs.progress import Progress, Report, quiet
 from twinlog.spark.paths import local_path
 from twinlog.spark.schema import ddl
@@ -40,7 +53,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Rewrite = Callable[[Sequence[Path], Path, int], None]
-"""(files, directory, count): write the rows of `files` as about `count` files into a new directory."""
+"""(files, directory, count): write the rows of `files` as about `count` staged files into a new directory."""
 _ORDER = ("brokerName", "queueId", "queueOffset")
 
 
@@ -97,16 +110,16 @@ def compact_files(
     """The same for Parquet, whoever rewrites the rows."""
     ops = ops or Ops()
     busy = f"another run compacts {root}: wait for its end"
-    with held(root / "_compact.lock", busy):
+    with held(root / COMPACT_LOCK, busy):
         finish_moves(root, ops)
-        ops.remove(root / COMPACTING)  # of a run that was killed: whatever is in there, readers do not see it
+        remove_aside(root, ops)  # of a run that was killed
         found = {one: partition_files(root, one) for one in partitions(root)}
         plan = plan_compaction(found, job)
         summary = CompactSummary(str(root))
         for number, one in enumerate(plan):
             report(Progress(f"compacting {one.partition}", number, len(plan), "partitions"))
             summary = _compact_one(root, one, rewrite, ops, summary)
-        ops.remove(root / COMPACTING)
+        remove_aside(root, ops)
     return summary
 
 
@@ -132,18 +145,22 @@ def plan_compaction(found: Mapping[str, Mapping[str, int]], job: CompactJob) -> 
 
 
 def _compact_one(root: Path, one: Compaction, rewrite: Rewrite, ops: Ops, summary: CompactSummary) -> CompactSummary:
-    live, new = root / one.partition, root / COMPACTING / uuid.uuid4().hex / one.partition
-    new.parent.mkdir(parents=True)
-    rewrite([live / name for name in one.files], new, one.count)
-    made = _tidy(new)
-    rows_before, rows_after = _rows(live, one.files), _rows(new, made)
+    live, name = root / one.partition, uuid.uuid4().hex
+    staged, new = root / COMPACTING / name, swap_place(root) / f"{name}.new"
+    staged.parent.mkdir(exist_ok=True)
+    rewrite([live / file for file in one.files], staged, one.count)
+    made = {path: path.stat().st_size for path in sorted(staged.iterdir()) if path.suffix == STAGED}
+    rows_before, rows_after = _rows(live / file for file in one.files), _rows(made)
     if rows_before != rows_after:
         raise BadArchive(f"{one.partition} has {rows_before} rows, rewritten {rows_after}: it stays as it was")
     with held(root / "_lock"):
         unchanged = partition_files(root, one.partition) == dict(one.files)
         if unchanged:
+            for number, path in enumerate(made):
+                ops.move(path, new / f"c{name[:12]}-{number:05d}.parquet")
             ops.exchange(new, live)
-    ops.remove(new)  # the old files now, or a rewrite that came too late
+            ops.remove(new)  # the old files
+    ops.remove(staged)
     if not unchanged:
         return _with(summary, left=(*summary.left, one.partition))
     return _with(
@@ -160,31 +177,20 @@ def _with(summary: CompactSummary, **changes: object) -> CompactSummary:
     return replace(summary, **changes)  # pyright: ignore[reportArgumentType]
 
 
-def _tidy(directory: Path) -> dict[str, int]:
-    """Leave only data files, under names that no batch has; their sizes."""
-    prefix = uuid.uuid4().hex[:12]
-    for path in list(directory.iterdir()):
-        if path.suffix != ".parquet":
-            path.unlink()
-    for number, path in enumerate(sorted(directory.iterdir())):
-        path.rename(directory / f"c{prefix}-{number:05d}.parquet")
-    return {path.name: path.stat().st_size for path in directory.iterdir()}
-
-
-def _rows(directory: Path, names: Mapping[str, int]) -> int:
+def _rows(files: Iterable[Path]) -> int:
     import pyarrow.parquet as pq
 
-    return sum(pq.read_metadata(directory / name).num_rows for name in names)
+    return sum(pq.read_metadata(file).num_rows for file in files)
 
 
 def _rewriter(spark: SparkSession, header: Header, compression: str) -> Rewrite:
     columns = {name: kind for name, kind in header.schema().items() if name not in ("topic", "day")}
 
     def rewrite(files: Sequence[Path], directory: Path, count: int) -> None:
-        spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
         frame = spark.read.schema(ddl(columns)).option("recursiveFileLookup", "true").parquet(*map(str, files))
         frame = frame.coalesce(1) if count == 1 else frame.repartitionByRange(count, *_ORDER)
-        frame.sortWithinPartitions(*_ORDER).write.option("compression", compression).parquet(str(directory))
+        write = WriteSorted(str(directory), columns, compression)
+        frame.sortWithinPartitions(*_ORDER).mapInArrow(write, "rows bigint").collect()
 
     return rewrite
 
