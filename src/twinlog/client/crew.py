@@ -35,7 +35,7 @@ class ConsumeCrew:
 
     def start(self, size: int) -> None:
         for i in range(size):
-            self._tasks.start(self._consume(), f"consume {i}")
+            self._tasks.keep(self._consume, f"consume {i}")
 
     async def close(self, seconds_max: float) -> None:
         """Let the messages in hand finish; the others were never taken."""
@@ -70,6 +70,9 @@ class ConsumeCrew:
             self._idle.clear()
             try:
                 await self._consume_one(worker, message, generation)
+            except Exception:
+                self._again_later(worker, message, generation)  # else its queue's progress would stop here
+                raise
             finally:
                 self._busy -= 1
                 if not self._busy:
@@ -80,7 +83,7 @@ class ConsumeCrew:
             return  # its new owner gets it
         verdict = await self._listener.call(message)
         if not verdict.ok and not await self._disposed(worker, message, verdict.delay_level):
-            asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._put_again, worker, message, generation)
+            self._again_later(worker, message, generation)
             return
         worker.finished(message, generation)
 
@@ -95,6 +98,9 @@ class ConsumeCrew:
             log.warning("a message was not taken back; it is tried here again", id=message.message_id, error=str(error))
             return False
         return True
+
+    def _again_later(self, worker: "QueueWorker", message: Message, generation: int) -> None:
+        asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._put_again, worker, message, generation)
 
     def _put_again(self, worker: "QueueWorker", message: Message, generation: int) -> None:
         message.reconsume_times += 1

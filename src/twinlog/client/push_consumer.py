@@ -167,10 +167,10 @@ class PushConsumer(SessionOwner):
         self._running = True
         if not self.settings.orderly:
             self.crew.start(self.settings.concurrency)
-        self._tasks.start(self._rebalance_for_ever(), "rebalance")
-        self._tasks.start(self._commit_for_ever(), "commit offsets")
+        self._tasks.keep(self._rebalance_for_ever, "rebalance")
+        self._tasks.keep(self._commit_for_ever, "commit offsets")
         if self._worker_settings.needs_lock:
-            self._tasks.start(self._renew_locks(), "renew locks")
+            self._tasks.keep(self._renew_locks, "renew locks")
 
     async def close(self) -> None:
         """Leave the group: finish what listeners are at, commit, release, say goodbye."""

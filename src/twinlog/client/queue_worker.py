@@ -88,9 +88,9 @@ class QueueWorker:
         self._ordered: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._tasks.start(self._pull_for_ever(), f"pull {self.queue.topic} {self.queue.queue_id}")
+        self._tasks.keep(self._pull_for_ever, f"pull {self.queue.topic} {self.queue.queue_id}")
         if self._settings.orderly:
-            self._ordered = self._tasks.start(self._consume_in_order(), f"consume {self.queue.topic}")
+            self._ordered = self._tasks.keep(self._consume_in_order, f"consume {self.queue.topic}")
 
     async def stop(self, seconds_max: float = 10) -> None:
         """End reading; the message in the listener's hands is let finish, within reason."""

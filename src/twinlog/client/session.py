@@ -75,9 +75,9 @@ class Session:
             on_close=self._lost,
         )
         self._closing = False
-        self._tasks.start(self._refresh_routes(), "refresh routes")
+        self._tasks.keep(self._refresh_routes, "refresh routes")
         if self._heartbeat is not None:
-            self._tasks.start(self._beat(), "heartbeat")
+            self._tasks.keep(self._beat, "heartbeat")
 
     async def close(self) -> None:
         self._closing = True

@@ -1,9 +1,10 @@
-"""Tasks with an owner: none is forgotten, and none fails in silence."""
+"""Tasks with an owner: none is forgotten, none fails in silence, and one that shall last is run again."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
+from twinlog.telemetry.fence import Fence
 from twinlog.telemetry.log import get_logger
 
 log = get_logger(__name__)
@@ -14,6 +15,7 @@ class TaskSet:
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
+        self.fence = Fence()
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -24,6 +26,10 @@ class TaskSet:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard if awaited else self._done)
         return task
+
+    def keep(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> asyncio.Task[Any]:
+        """Run `work` until it returns or the set is closed; after an unexpected error, again."""
+        return self.start(self.fence.run(name, work), name)
 
     async def close(self) -> None:
         """Cancel everything. A task that closes its own set is left to finish by itself."""

@@ -1,0 +1,90 @@
+"""An error that nobody thought of does not end a consumer: what failed is run again, and messages still come."""
+
+from __future__ import annotations
+
+import pytest
+from tests.client.fake_cluster import until
+
+from twinlog.client import ClientOptions, ConsumerOptions, Outgoing, Producer, PushConsumer, StartFrom
+from twinlog.client import crew as crew_module
+from twinlog.client.crew import ConsumeCrew
+from twinlog.client.listener import Listener
+from twinlog.client.queue_locks import QueueLocks
+from twinlog.client.queue_worker import QueueWorker
+from twinlog.client.route_cache import RouteCache
+from twinlog.client.session import Session
+from twinlog.telemetry import fence
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch):
+    monkeypatch.setattr(fence, "PAUSE_S_MIN", 0.01)
+    monkeypatch.setattr(crew_module, "_AGAIN_SECONDS", 0.01)
+
+
+class FailingTwice:
+    """Once armed, the method raises at its next two calls; `calls` counts those since."""
+
+    def __init__(self, monkeypatch, owner: type, method: str) -> None:
+        self.armed, self.calls = False, 0
+        real = getattr(owner, method)
+
+        async def wrapped(one, *args, **kwargs):
+            self.calls += self.armed
+            if self.armed and self.calls <= 2:
+                raise KeyError("nobody thought of this")
+            return await real(one, *args, **kwargs)
+
+        monkeypatch.setattr(owner, method, wrapped)
+
+
+@pytest.mark.parametrize(
+    ("owner", "method", "orderly"),
+    [
+        (QueueWorker, "_pull", False),
+        (Listener, "call", False),
+        (Listener, "call", True),
+        (ConsumeCrew, "_consume_one", False),
+        (PushConsumer, "commit", False),
+        (PushConsumer, "_rebalance", False),
+        (RouteCache, "refresh_all", False),
+        (Session, "send_heartbeats", False),
+    ],
+)
+async def test_a_consumer_goes_on_after_an_unexpected_error(cluster, monkeypatch, caplog, owner, method, orderly):
+    failing, got = FailingTwice(monkeypatch, owner, method), []
+
+    async def listen(message):
+        got.append(message.body)
+
+    options = ConsumerOptions(start_from=StartFrom.FIRST, commit_ms=10, orderly=orderly)
+    client = ClientOptions(heartbeat_ms=10, route_refresh_ms=10)
+    consumer = PushConsumer(cluster.address, "group", listen, options=client, consumer_options=options)
+    consumer.subscribe("T")
+    sent = [f"{number}".encode() for number in range(8)]
+    cluster.create("T")
+    async with consumer, Producer(cluster.address, "g") as producer:
+        failing.armed = True
+        for body in sent:
+            await producer.send(Outgoing("T", body))
+        await until(lambda: consumer.rebalance_soon() or failing.calls > 2)
+        await until(lambda: sorted(set(got)) == sent)
+    errors = [record for record in caplog.records if record.exc_info]
+    assert errors and all("a task failed unexpectedly" in record.getMessage() for record in errors)
+    assert sum(end for (group, _), end in cluster.broker.offsets.items() if group == "group") >= len(sent)
+
+
+async def test_locks_are_renewed_after_an_unexpected_error(cluster, monkeypatch):
+    monkeypatch.setattr("twinlog.client.push_consumer._REBALANCE_MS", 10)
+    failing = FailingTwice(monkeypatch, QueueLocks, "acquire")
+
+    async def listen(message):
+        pass
+
+    options = ConsumerOptions(start_from=StartFrom.FIRST, orderly=True)
+    consumer = PushConsumer(cluster.address, "group", listen, consumer_options=options)
+    consumer.subscribe("T")
+    cluster.create("T")
+    async with consumer:
+        failing.armed = True
+        await until(lambda: failing.calls > 4)
