@@ -41,20 +41,27 @@ def test_what_a_producer_sends_a_pull_consumer_reads(address):
         assert consumer.committed(queue) == 4
 
 
-def test_a_push_consumer_calls_its_listener_in_threads(address):
-    got: list[bytes] = []
-    arrived = threading.Event()
+def test_a_push_consumer_calls_its_listener_in_threads_while_its_loop_goes_on(address):
+    got: dict[bytes, threading.Thread] = {}
+    both, arrived, release = threading.Barrier(2), threading.Semaphore(0), threading.Event()
 
     def listen(message):
-        got.append(message.body)
-        arrived.set()
+        got[message.body] = threading.current_thread()
+        both.wait(20)  # two messages are in the listener at the same time, or this raises
+        arrived.release()
+        release.wait(20)
 
     consumer = PushConsumer(address, "g", listen, consumer_options=ConsumerOptions(start_from=StartFrom.FIRST))
     consumer.subscribe("T")
     with Producer(address, "p") as producer, consumer:
-        producer.send(Outgoing("T", "x"))
-        assert arrived.wait(10)
-    assert got == [b"x"]
+        for body in ("x", "y"):
+            producer.send(Outgoing("T", body))
+        assert arrived.acquire(timeout=20) and arrived.acquire(timeout=20)
+        consumer.commit()  # needs the loop, and both threads of the listener are still busy
+        loop_thread = consumer._thread
+        release.set()
+    assert set(got) == {b"x", b"y"}
+    assert len({*got.values(), loop_thread, threading.current_thread()}) == 4
 
 
 def test_a_local_transaction_may_block(address):

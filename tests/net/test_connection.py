@@ -23,16 +23,10 @@ def _refuse(request):
     raise RequestRefused(17, "no such topic", {"why": "test"})
 
 
-async def _later(request):
-    await asyncio.sleep(0)
-    return request.reply(body=b"late")
-
-
 HANDLERS = {
     ECHO: lambda request: request.reply(fields=request.fields, body=request.body),
     FAIL: _fail,
     REFUSE: _refuse,
-    LATER: _later,
     NEVER: lambda request: None,
     HUGE: lambda request: request.reply(body=bytes(FRAME_BYTES_MAX)),
 }
@@ -81,9 +75,34 @@ async def test_a_request_gets_its_own_answer_among_many(server, pool):
     assert len(pool.live()) == 1
 
 
-async def test_answers_may_come_out_of_order(server, pool):
-    late, quick = await asyncio.gather(pool.request(address(server), LATER), pool.request(address(server), ECHO))
-    assert (late.body, quick.code) == (b"late", 0)
+async def test_an_answer_overtakes_one_that_takes_longer_and_each_reaches_its_own_request(pool):
+    handled, order, gate = [], [], asyncio.Event()
+
+    def later(request):
+        handled.append("later")
+        return answered_later(request)
+
+    async def answered_later(request):
+        await gate.wait()
+        return request.reply(body=b"late")
+
+    def quick(request):
+        handled.append("quick")
+        gate.set()  # a server that answered one request after the other would never come here
+        return request.reply(body=b"quick")
+
+    async def ask(code: int, body: bytes) -> None:
+        answer = await pool.request(address(server), code)
+        assert answer.body == body
+        order.append(body)
+
+    server = Server({LATER: later, ECHO: quick})
+    await server.start("127.0.0.1", 0)
+    try:
+        await asyncio.gather(ask(LATER, b"late"), ask(ECHO, b"quick"))
+    finally:
+        await server.stop()
+    assert handled == ["later", "quick"] and order == [b"quick", b"late"]
 
 
 async def test_unknown_codes_failures_and_refusals_are_answers(server, pool):
@@ -126,15 +145,17 @@ async def test_nobody_listening_is_named(unused_tcp_port, pool):
 
 
 async def test_a_oneway_request_is_handled_and_never_answered(server):
+    handled = []
+    server._options.handlers = {**HANDLERS, FAIL: lambda request: handled.append(request.opaque) or _fail(request)}
     oneway = encode_command(Command(FAIL, 1, flag=2))
-    answers = await talk(server, oneway + encode_command(Command(ECHO, 2)))
-    assert [answer.opaque for answer in answers] == [2]
+    answers = await talk(server, oneway + b"".join(encode_command(Command(ECHO, n)) for n in (2, 3)), 2)
+    assert handled == [1] and [answer.opaque for answer in answers] == [2, 3]
 
 
 async def test_many_frames_in_one_segment_are_answered_in_order(server):
-    data = b"".join(encode_command(Command(ECHO, n, body=b"b"), n % 2) for n in range(50))
+    data = b"".join(encode_command(Command(ECHO, 1000 - n, body=b"%d" % n), n % 2) for n in range(50))
     answers = await talk(server, data, 50)
-    assert [answer.opaque for answer in answers] == list(range(50))
+    assert [(answer.opaque, answer.body) for answer in answers] == [(1000 - n, b"%d" % n) for n in range(50)]
 
 
 async def test_an_answer_is_json_even_to_a_binary_request(server):
