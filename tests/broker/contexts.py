@@ -50,6 +50,16 @@ class Written:
     def close(self) -> None:
         self.closed = True
 
+    abort = close
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def pause_reading(self) -> None:
+        pass
+
+    resume_reading = pause_reading
+
     def get_extra_info(self, name: str) -> Any:
         return ("127.0.0.1", 5555)
 

@@ -13,9 +13,9 @@ import logging
 import time
 from collections.abc import Iterator
 
-from tools.fuzz import incoming
+from tools.fuzz import incoming, nameserver
 
-TARGETS = {"incoming": incoming.fuzz}
+TARGETS = {"incoming": incoming.fuzz, "nameserver": nameserver.fuzz}
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Mutated requests against a broker's handlers.
+"""Mutated and hostile requests against a broker's handlers.
 
 After every frame the process must be alive, each request answered at most once, and at the end every record in the
 log whole.
@@ -7,28 +7,40 @@ log whole.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import inspect
 import random
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
-from tests.broker.contexts import open_context, wired
+from tests.broker.contexts import Written, open_context, wired
+from tools.fuzz.hostile import hostile
 from tools.fuzz.mutation import corpus, mutate, named_seed
 
 from twinlog.broker import (
     client_handlers,
+    connection_handlers,
     group_handlers,
     lock_handlers,
+    metadata_handlers,
     offset_handlers,
+    operation_handlers,
     pull,
     query_handlers,
+    reply,
+    reset_handlers,
     send,
     send_back,
+    stats_handlers,
     topic_handlers,
 )
 from twinlog.broker.context import BrokerContext
 from twinlog.broker.send_fast import FastSend
-from twinlog.net.connection import ConnectionOptions
+from twinlog.net.connection import Answer, Connection, ConnectionOptions, Handler, Request
+from twinlog.net.errors import RequestRefused
+from twinlog.wire.errors import WireError
 
 MODULES = (
     send,
@@ -36,6 +48,12 @@ MODULES = (
     pull,
     query_handlers,
     client_handlers,
+    stats_handlers,
+    reset_handlers,
+    reply,
+    operation_handlers,
+    metadata_handlers,
+    connection_handlers,
     offset_handlers,
     lock_handlers,
     topic_handlers,
@@ -45,18 +63,59 @@ MODULES = (
 
 async def play(ctx: BrokerContext, frames: list[bytes], step: int) -> None:
     """Give the frames to one connection in pieces of `step` bytes."""
-    handlers = {code: handler for module in MODULES for code, handler in module.handlers(ctx).items()}
+    surprises: list[str] = []
+    handlers = {code: noting(handler, surprises) for code, handler in all_handlers(ctx).items()}
     connection, transport = wired(ConnectionOptions(handlers, after_batch=ctx.settle, fast=FastSend(ctx).take))
+    await feed(connection, transport, frames, step)
+    assert not surprises, surprises
+    ctx.holds.drop(connection)
+    ctx.clients.drop(connection)
+
+
+def all_handlers(ctx: BrokerContext) -> dict[int, Handler]:
+    return {code: handler for module in MODULES for code, handler in module.handlers(ctx).items()}
+
+
+async def feed(connection: Connection, transport: Written, frames: list[bytes], step: int) -> None:
+    """Play the frames; what is left unfinished must be what was sent, and there are not more answers than requests."""
     data = b"".join(frames)
+    step = max(step, len(data) // 10_000)  # a large frame byte by byte takes minutes
     for at in range(0, len(data), step):
         if transport.closed:
             break
         connection.data_received(data[at : at + step])
-    await asyncio.sleep(0)
+    async with asyncio.timeout(10):
+        await asyncio.gather(*connection._tasks, return_exceptions=True)
     answers = [answer for answer in transport.take_answers() if answer.is_response]
     assert len(answers) <= len(data) // 8, "more answers than there can be requests"
-    ctx.holds.drop(connection)
-    ctx.clients.drop(connection)
+    assert connection._inbound.bytes <= len(data)
+    connection.connection_lost(None)
+    assert connection._inbound.bytes == 0
+
+
+def noting(handler: Handler, surprises: list[str]) -> Handler:
+    """`handler`, whose unexpected errors (which would be logged with a traceback) are noted in `surprises`."""
+
+    def answer(request: Request) -> Any:
+        with note(request):
+            result = handler(request)
+            return later(request, result) if inspect.isawaitable(result) else result
+
+    async def later(request: Request, result: Awaitable[Answer]) -> Answer:
+        with note(request):
+            return await result
+
+    @contextlib.contextmanager
+    def note(request: Request) -> Iterator[None]:
+        try:
+            yield
+        except (RequestRefused, WireError, OSError):
+            raise
+        except Exception as error:
+            surprises.append(f"code {request.code}: {error!r}")
+            raise
+
+    return answer
 
 
 def check_log(ctx: BrokerContext) -> int:
@@ -76,9 +135,11 @@ def fuzz(seeds: Iterable[int]) -> str:
     """What was played, for each of the seeds; raises SeedFailed."""
     frames, played = corpus("req"), 0
     with tempfile.TemporaryDirectory() as folder, open_context(Path(folder)) as ctx:
+        codes = list(all_handlers(ctx))
         for seed in seeds:
             dice = random.Random(seed)
             chosen = [mutate(dice.choice(frames), dice) for _ in range(dice.randrange(1, 8))]
+            chosen += [hostile(codes, dice) for _ in range(dice.choice((0, 0, 1, 2)))]
             with named_seed(seed):
                 asyncio.run(play(ctx, chosen, dice.choice((1, 13, 500, 1 << 20))))
             played += len(chosen)

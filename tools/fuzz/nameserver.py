@@ -1,0 +1,56 @@
+"""Mutated and hostile requests against a name server's handlers.
+
+After every frame the process must be alive, each request answered at most once, and routes must still be given out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from tests.broker.contexts import wired
+from tools.fuzz.hostile import hostile
+from tools.fuzz.incoming import feed, noting
+from tools.fuzz.mutation import corpus, mutate, named_seed
+
+from twinlog.nameserver.handlers import NameServerHandlers
+from twinlog.nameserver.kv_config import KvConfig
+from twinlog.net.connection import ConnectionOptions
+from twinlog.settings.nameserver_conf import load_nameserver_conf
+from twinlog.wire.codes import RequestCode
+from twinlog.wire.command import Command, encode_command
+
+WRITES_SETTINGS = {RequestCode.UPDATE_NAMESRV_CONFIG}
+
+
+async def play(handlers: NameServerHandlers, frames: list[bytes], step: int) -> None:
+    surprises: list[str] = []
+    by_code = {code: noting(one, surprises) for code, one in handlers.handlers().items() if code not in WRITES_SETTINGS}
+    connection, transport = wired(ConnectionOptions(by_code))
+    await feed(connection, transport, frames, step)
+    assert not surprises, surprises
+    handlers.unregister(handlers.table.left_with(connection), "the test is over")
+    asker, transport = wired(ConnectionOptions(by_code))
+    asker.data_received(encode_command(Command(RequestCode.GET_BROKER_CLUSTER_INFO, 7)))
+    assert [answer.code for answer in transport.take_answers()] == [0]
+
+
+def fuzz(seeds: Iterable[int]) -> str:
+    """What was played, for each of the seeds; raises SeedFailed."""
+    frames, played = corpus("req"), 0
+    with tempfile.TemporaryDirectory() as folder:
+        conf = load_nameserver_conf(text="", overrides={"kvConfigPath": str(Path(folder) / "kv.json")})
+        kv = KvConfig(conf.nameserver.kv_path)
+        handlers = NameServerHandlers(conf, kv, clock_ms=lambda: 1_700_000_000_000, notify=lambda notice: None)
+        codes = [code for code in handlers.handlers() if code not in WRITES_SETTINGS]
+        for seed in seeds:
+            dice = random.Random(seed)
+            chosen = [mutate(dice.choice(frames), dice) for _ in range(dice.randrange(4))]
+            chosen += [hostile(codes, dice) for _ in range(dice.randrange(1, 3))]
+            with named_seed(seed):
+                asyncio.run(play(handlers, chosen, dice.choice((13, 500, 1 << 18, 1 << 20))))
+            played += len(chosen)
+        return f"{played} frames, {len(handlers.table.topics)} topics with a route"
