@@ -11,7 +11,7 @@ import time
 import types
 
 import pytest
-from tests.broker.running import broker_conf, connected, running_broker, send
+from tests.broker.running import broker_conf, connected, pull, running_broker, send
 
 from twinlog.broker.broker import Broker, free_port
 from twinlog.broker.embedded import EmbeddedBroker
@@ -119,6 +119,38 @@ async def test_a_plug_in_that_does_not_exist_stops_the_start(tmp_path):
     with pytest.raises(PluginError):
         async with running_broker(broker_conf(tmp_path, messageStorePlugIn="no.such:thing")):
             pass
+
+
+def explaining(store, context):
+    wrapper = StoreWrapper(store)
+    wrapper.plugin_context = context
+    return wrapper
+
+
+async def test_a_plug_in_has_the_brokers_settings_of_now_its_statistics_and_its_listeners(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "broker_plugins_under_test", sys.modules[__name__])
+    conf = broker_conf(tmp_path, messageStorePlugIn="broker_plugins_under_test:explaining")
+    async with running_broker(conf) as broker, connected(broker) as client:
+        ctx, given = broker.context, broker.context.store.plugin_context
+        assert given.store_settings is ctx.conf.store
+        assert given.broker_settings is ctx.settings
+        assert given.stats is ctx.stats
+        await client.request(25, {}, b"maxMessageSize=2048\n")
+        await send(client, b="T", e="1")  # makes the topic
+        assert given.store_settings.message_bytes_max == 2048
+        # A message that nobody was told of, as of a plug-in that keeps messages elsewhere: only the plug-in reports it.
+        waiting = asyncio.create_task(pull(client, sysFlag="6"))
+        while not len(ctx.holds) and not waiting.done():
+            await asyncio.sleep(0)
+        dispatched, listeners = [], list(ctx.store.on_arrival)
+        ctx.store.on_dispatch.append(dispatched.extend)
+        ctx.store.on_arrival.clear()
+        assert (await send(client, b="T")).code == 0
+        ctx.store.on_arrival += listeners
+        assert len(ctx.holds) == 1
+        given.arrived(dispatched)
+        assert (await waiting).code == 0
+        assert len(dispatched) == 1
 
 
 async def test_an_error_in_a_service_ends_the_broker_loudly(tmp_path, monkeypatch):

@@ -1,5 +1,7 @@
+from typing import ClassVar
+
 import pytest
-from tests.store.store_at import bodies, draft, settings_at
+from tests.store.store_at import bodies, draft, fill, kill, settings_at
 
 from twinlog.store.errors import PluginError
 from twinlog.store.message_store import MessageStore
@@ -18,16 +20,58 @@ class Doubling(StoreWrapper):
         return self.inner.append(message)
 
 
-def shouting(store, settings):
+class Watching(StoreWrapper):
+    def load(self):
+        before = self.inner.log_end
+        self.inner.load()
+        self.ends = (before, self.inner.log_end)
+
+
+class Follower:
+    """A dispatcher that keeps the offsets it was given, and loses those it did not flush with the process."""
+
+    flushed: ClassVar[list[int]] = []
+
+    def __init__(self):
+        self.seen = list(self.flushed)
+
+    def dispatch(self, batch):
+        self.seen += [one.physical_offset for one in batch if one.physical_offset not in self.seen]
+
+    def flush(self):
+        Follower.flushed = list(self.seen)
+
+
+def shouting(store, context):
     return Shouting(store)
 
 
-def doubling(store, settings):
+def doubling(store, context):
     return Doubling(store)
 
 
-def nothing(store, settings):
+def watching(store, context):
+    return Watching(store)
+
+
+def following(store, context):
+    store.follower = Follower()
+    store.add_dispatcher(store.follower)
+    return store
+
+
+def explaining(store, context):
+    wrapper = StoreWrapper(store)
+    wrapper.context = context
+    return wrapper
+
+
+def nothing(store, context):
     return None
+
+
+def failing(store, context):
+    raise RuntimeError("no licence")
 
 
 NOT_CALLABLE = 1
@@ -40,8 +84,9 @@ def importable(monkeypatch):
     monkeypatch.setitem(sys.modules, "store_plugins_under_test", sys.modules[__name__])
 
 
-def test_wrappers_stand_around_the_store_the_last_one_outermost(tmp_path):
-    names = "store_plugins_under_test:shouting, store_plugins_under_test:doubling"
+def test_wrappers_stand_around_the_store_the_first_one_outermost(tmp_path):
+    # Java's MessageStoreFactory goes through the names from the last to the first.
+    names = "store_plugins_under_test:doubling, store_plugins_under_test:shouting"
     with open_store(settings_at(tmp_path, plugins=names)) as store:
         assert isinstance(store, Doubling) and isinstance(store.inner, Shouting)
         assert store.append(draft(1)).queue_offset == 1
@@ -75,3 +120,62 @@ def test_a_factory_that_returns_nothing_leaves_the_store_closed(tmp_path):
     with pytest.raises(PluginError, match="returned None"):
         open_store(settings_at(tmp_path, plugins="store_plugins_under_test:nothing"))
     open_store(settings_at(tmp_path)).close()
+
+
+def test_a_factory_that_fails_leaves_the_store_as_it_was(tmp_path):
+    with pytest.raises(RuntimeError, match="no licence"):
+        open_store(settings_at(tmp_path, plugins="store_plugins_under_test:failing"))
+    assert sorted(path.name for path in (tmp_path / "store").iterdir()) == ["lock"]
+    open_store(settings_at(tmp_path)).close()
+
+
+def test_a_plug_in_sees_the_store_before_and_after_it_is_loaded(tmp_path):
+    with open_store(settings_at(tmp_path)) as store:
+        fill(store, 3)
+        end = store.log_end
+    with open_store(settings_at(tmp_path, plugins="store_plugins_under_test:watching")) as store:
+        assert store.ends == (0, end)
+
+
+@pytest.fixture
+def followed(tmp_path):
+    Follower.flushed = []
+    return settings_at(tmp_path, plugins="store_plugins_under_test:following")
+
+
+def test_an_added_dispatcher_follows_the_log(followed):
+    with open_store(followed) as store:
+        places = [one.physical_offset for one in fill(store, 3)]
+        assert store.follower.seen == places
+        assert type(store) is MessageStore  # whoever only follows does not slow the sends
+    assert Follower.flushed == places
+    with open_store(followed) as store:
+        assert store.follower.seen == places
+
+
+@pytest.mark.parametrize("queues_flushed", [False, True])
+def test_after_a_crash_an_added_dispatcher_gets_what_it_had_not_flushed(followed, queues_flushed):
+    store = open_store(followed)
+    places = [one.physical_offset for one in fill(store, 3)]
+    store.flush()
+    if queues_flushed:  # recovery finds every record in queues and index, and the follower has none of them
+        store.queues.flush()
+        store.index.flush()
+    kill(store)
+    assert Follower.flushed == []
+    with open_store(followed) as store:
+        assert store.follower.seen == places
+
+
+def test_a_plug_in_gets_the_settings_and_can_report_arrivals(tmp_path):
+    settings = settings_at(tmp_path, plugins="store_plugins_under_test:explaining")
+    heard = []
+    with open_store(settings, stats="counts") as store:
+        store.on_arrival.append(heard.append)
+        context = store.context
+        assert context.store_settings is settings
+        assert context.broker_settings.cluster_name == "DefaultCluster"
+        assert context.stats == "counts"
+        assert context.root_dir == settings.root_dir  # what factories of older versions were given
+        context.arrived([])
+    assert heard == [[]]

@@ -129,6 +129,7 @@ class Broker:
         self.context: BrokerContext | None = None
         self.servers: list[Server] = []
         self.replication: ReplicationService | None = None
+        self.stats = BrokerStats(clock_ms(), self.conf.broker.cluster_name)
         self._clock_ms = clock_ms
         self._on_ready = on_ready
 
@@ -239,6 +240,8 @@ class Broker:
             topic_kind=topic_kind,
             early_dispatchers=early,
             stopped=stopped,
+            conf=lambda: self.conf if self.context is None else self.context.conf,
+            stats=self.stats,
         )
         log.info("store open", directory=self.conf.store.root_dir, log_start=store.log_start, log_end=store.log_end)
         return store
@@ -253,7 +256,7 @@ class Broker:
             locks=QueueLocks(),
             holds=HoldTable(),
             acks=acks,
-            stats=BrokerStats(self._clock_ms(), self.conf.broker.cluster_name),
+            stats=self.stats,
             fence=Fence(self._clock_ms),
             consumer_filters=filters,
             clock_ms=self._clock_ms,

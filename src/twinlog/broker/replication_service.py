@@ -96,7 +96,7 @@ class ReplicationService:
         ctx.change_role = self.change_role
         ctx.master_listeners.append(self._master_is_known)
         self.marks = LogMarks(ctx.store.log_end)
-        ctx.store.on_arrival.append(self._arrived)
+        ctx.store.on_dispatch.append(self._dispatched)
 
     def listen(self) -> None:
         self.master.listen()
@@ -119,7 +119,7 @@ class ReplicationService:
         assert self._tasks is not None, "tasks are started while the broker runs"
         return self._tasks.create_task(self._ctx.fence.run(name, work), name=name)
 
-    def _arrived(self, batch: Sequence[DispatchRequest]) -> None:
+    def _dispatched(self, batch: Sequence[DispatchRequest]) -> None:
         self.master.wake()
         self.marks.dispatched(self._ctx.store.dispatched_end, len(batch), batch[0].store_timestamp)
 

@@ -1,8 +1,9 @@
 """What the log tells the rest of the store about each record.
 
 The log hands batches of `DispatchRequest` to a list of dispatchers, in log order and in list order:
-filter bitmap (when the broker asks for it), consume queues, index, then plug-ins. A dispatcher may see
-a record twice, after a crash, and must ignore what it already has.
+filter bitmap (when the broker asks for it), consume queues, index, then what plug-ins added. A dispatcher may see
+a record twice, after a crash, and must ignore what it already has: recovery gives a plug-in's dispatcher every
+record that it looks at, and those begin before the first one that was not flushed.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from twinlog.settings.store import StoreSettings
 from twinlog.store.append import Appended, Appender, Draft, PutStatus
@@ -83,7 +83,8 @@ class MessageStore(StoreReader):
         super().__init__(settings, topic_kind=topic_kind, clock_ms=clock_ms, ops=ops)
         self.role = role
         self.flags = RunFlags()
-        self.on_arrival: list[Arrival] = []
+        self.on_dispatch: list[Arrival] = []  # told of every record, once
+        self.on_arrival: list[Arrival] = []  # told of records that can be read; plug-ins may add some
         self.report = RecoveryReport(clean=True)
         self.dispatched_end = 0
         self.last_record_offset: int | None = None  # of the newest record that was dispatched or recovered
@@ -95,6 +96,7 @@ class MessageStore(StoreReader):
         self._closed = False
         index: list[Dispatcher] = [self.index] if self.index is not None else []
         self.dispatchers: list[Dispatcher] = [*early_dispatchers, self.queues, *index, *dispatchers]
+        self._followers = list(dispatchers)
         self.checkpoint = load_checkpoint(self.root / "checkpoint")
         self._appender = Appender(
             self.commit_log,
@@ -114,6 +116,11 @@ class MessageStore(StoreReader):
     @classmethod
     def open(cls, settings: StoreSettings, **options: object) -> Self:
         """Lock, load and recover the store in `settings.root_dir`; options as in the constructor."""
+        return cls.open_wrapped(settings, lambda store: store, **options)
+
+    @classmethod
+    def open_wrapped(cls, settings: StoreSettings, wrap: Callable[[Self], Any], **options: object) -> Any:
+        """The same with what `wrap` puts around the store, before it is loaded: see `plugins`."""
         root = Path(settings.root_dir)
         with system_errors_as(StoreUnusable, root), contextlib.ExitStack() as undo:
             lock = StoreLock.acquire(root, FileOps(settings.modes))
@@ -121,10 +128,11 @@ class MessageStore(StoreReader):
             check_directories(root, settings.commit_log_dirs)
             store = cls(settings, **options)  # type: ignore[arg-type]
             undo.callback(store.commit_log.close)
-            store._recover()
+            outer = wrap(store)
+            outer.load()
             store._lock = lock
             undo.pop_all()
-        return store
+        return outer
 
     def update_settings(self, settings: StoreSettings) -> None:
         """Take over what may change while the store is open: limits, flush mode, retention."""
@@ -132,6 +140,14 @@ class MessageStore(StoreReader):
         self.limits = read_limits(settings)
         self._appender.limit_messages(settings.message_bytes_max)
         self.commit_log.disk_ratio_max = settings.disk_percent_forcible / 100
+
+    def add_dispatcher(self, dispatcher: Dispatcher) -> None:
+        """Have `dispatcher` follow the log, behind queues and index. Added before `load`, it misses no record.
+
+        After a crash it gets again what was not flushed for sure, and must ignore what it has.
+        """
+        self.dispatchers.append(dispatcher)
+        self._followers.append(dispatcher)
 
     # ---- writing
 
@@ -412,11 +428,12 @@ class MessageStore(StoreReader):
         self.last_record_offset = last.physical_offset
         self.dispatched_end = last.physical_offset + last.size
         self._dispatched_timestamp = last.store_timestamp
-        for tell in self.on_arrival:
+        for tell in (*self.on_dispatch, *self.on_arrival):
             tell(batch)
         return len(batch)
 
-    def _recover(self) -> None:
+    def load(self) -> None:
+        """Read what is on disk and recover; `open` calls it, once, through the plug-ins."""
         self.commit_log.load()
         clean = not has_abort_marker(self.root)
         self.queues.load(clean=clean)
@@ -426,7 +443,8 @@ class MessageStore(StoreReader):
             self.root,
             self.commit_log,
             self.queues,
-            self.dispatchers,
+            [one for one in self.dispatchers if one not in self._followers],
+            followers=self._followers,
             clean=clean,
             checkpoint=self.checkpoint,
             delay_levels=self.delay_levels,

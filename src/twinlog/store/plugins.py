@@ -1,27 +1,61 @@
-"""Wrappers around the store, named by `messageStorePlugIn`.
+"""Plug-ins around the store, named by `messageStorePlugIn`.
 
-The setting lists `module:factory` names, separated by commas. Each factory is called with the store made so
-far and the store settings, and returns what the broker shall use in its place; the last name listed is the
-outermost. A wrapper most easily derives from `StoreWrapper`, which passes everything on that it does not define:
+The setting lists `module:factory` names, separated by commas. The first name is the outermost: it sees a call first,
+and decides whether the others do. Each factory is called with the store made so far and a `PluginContext`, and returns
+what the broker shall use in its place: a wrapper, which most easily derives from `StoreWrapper`, or the store itself.
 
     class Counting(StoreWrapper):
         def append(self, draft):
             self.count += 1
             return self.inner.append(draft)
 
-    def factory(store, settings):
+    def factory(store, context):
+        store.add_dispatcher(Follower(context.store_settings.root_dir))
         return Counting(store)
+
+As in Java, factories run before the store is loaded: a dispatcher that one adds also gets the records that recovery
+dispatches. What needs the loaded store overrides `load`, and reads the store after it has called `self.inner.load()`.
 """
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
+from twinlog.settings.broker import BrokerSettings
+from twinlog.settings.broker_conf import BrokerConf
 from twinlog.settings.store import StoreSettings
+from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.errors import PluginError
-from twinlog.store.message_store import MessageStore
+from twinlog.store.message_store import Arrival, MessageStore
+
+
+@dataclass(frozen=True, slots=True)
+class PluginContext:
+    """What a plug-in learns of its broker. Attributes that it does not have are those of the store's settings."""
+
+    conf: Callable[[], BrokerConf]  # of now: a request may change it while the broker runs
+    stats: Any = None  # the broker's counts of messages, see broker/stats.py; None outside of a broker
+    _arrival: list[Arrival] = field(default_factory=list)
+
+    @property
+    def store_settings(self) -> StoreSettings:
+        return self.conf().store
+
+    @property
+    def broker_settings(self) -> BrokerSettings:
+        return self.conf().broker
+
+    def arrived(self, batch: Sequence[DispatchRequest]) -> None:
+        """Tell the broker that these records can be read by now: pulls that wait for them are answered."""
+        for tell in self._arrival:
+            tell(batch)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.conf().store, name)
 
 
 class StoreWrapper:
@@ -42,24 +76,25 @@ class StoreWrapper:
         self.close()
 
 
-def open_store(settings: StoreSettings, **options: Any) -> Any:
-    """Open the store in `settings.root_dir` with the wrappers its settings name around it.
+def open_store(
+    settings: StoreSettings, *, conf: Callable[[], BrokerConf] | None = None, stats: Any = None, **options: Any
+) -> Any:
+    """Open the store in `settings.root_dir` with the plug-ins that its settings name around it.
 
     Names are resolved before anything is opened, so a misspelt one changes nothing on disk.
     """
     factories = [(name, load_factory(name)) for name in plugin_names(settings.plugins)]
-    store: Any = MessageStore.open(settings, **options)
-    for name, factory in factories:
-        try:
-            wrapped = factory(store, settings)
-        except BaseException:
-            store.close()
-            raise
-        if wrapped is None:
-            store.close()
-            raise PluginError(name, "the factory returned None instead of a store")
-        store = wrapped
-    return store
+
+    def wrap(store: MessageStore) -> Any:
+        context = PluginContext(conf or (lambda: BrokerConf(store=settings)), stats, store.on_arrival)
+        outer: Any = store
+        for name, factory in reversed(factories):
+            outer = factory(outer, context)
+            if outer is None:
+                raise PluginError(name, "the factory returned None instead of a store")
+        return outer
+
+    return MessageStore.open_wrapped(settings, wrap, **options)
 
 
 def plugin_names(text: str) -> list[str]:

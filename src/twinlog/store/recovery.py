@@ -109,6 +109,7 @@ class Recovery:
         queues: QueueTable,
         dispatchers: Sequence[Dispatcher],
         *,
+        followers: Sequence[Dispatcher] = (),
         clean: bool,
         checkpoint: Checkpoint,
         delay_levels: DelayLevels,
@@ -124,6 +125,7 @@ class Recovery:
         self._log = commit_log
         self._queues = queues
         self._dispatchers = dispatchers
+        self._followers = followers  # nobody here knows what they have
         self._checkpoint = checkpoint
         self._delay_levels = delay_levels
         self._index = index
@@ -217,12 +219,17 @@ class Recovery:
         report.last_record = int(batch.physical_offset[-1])
         report.last_timestamp = max(report.last_timestamp, int(batch.store_timestamp.max()))
         missing = self._missing(batch)
-        if not missing.any():
-            return
-        requests = ColumnBatch(batch.select(missing), self._delay_levels)
-        report.dispatched += len(requests)
-        for dispatcher in self._dispatchers:
-            dispatcher.dispatch(requests)
+        if missing.any():
+            requests = ColumnBatch(batch.select(missing), self._delay_levels)
+            report.dispatched += len(requests)
+            for dispatcher in self._dispatchers:
+                dispatcher.dispatch(requests)
+        if not report.clean:  # Java's dispatchers get all of these as well; a clean stop has flushed every follower
+            missing[:] = True
+        if self._followers and missing.any():
+            requests = ColumnBatch(batch.select(missing), self._delay_levels)
+            for dispatcher in self._followers:
+                dispatcher.dispatch(requests)
 
     def _missing(self, batch: RecordBatch) -> np.ndarray:
         """Which records the queues or the index do not have; units that they have wrong are corrected."""
