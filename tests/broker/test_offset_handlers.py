@@ -1,14 +1,17 @@
 """Consumer offsets and queue bounds on the wire, over a real store."""
 
 import dataclasses
+from types import SimpleNamespace
 
+import msgspec
 import pytest
 from tests.broker.offline import ask, context, golden
 from tests.broker.running import broker_conf
 
-from twinlog.broker import offset_handlers
+from twinlog.broker import offset_handlers, replication_handlers, reset_handlers
 from twinlog.store.append import Draft
 from twinlog.store.message_store import MessageStore
+from twinlog.wire.bodies import TopicConfig
 
 TIMES = [1_000, 2_000, 3_000]
 
@@ -128,3 +131,31 @@ def test_an_offset_is_found_by_time(handlers, timestamp, boundary, offset):
 
 def test_the_time_of_an_unknown_topic_is_offset_zero(handlers):
     assert ask(handlers, 29, {"topic": "NOTHING", "queueId": "0", "timestamp": "5"}).fields == {"offset": "0"}
+
+
+@pytest.mark.parametrize("queue_id", [-1, 4, 300_000, 2**31 - 1])
+def test_an_offset_of_a_queue_that_does_not_exist_is_not_kept(ctx, handlers, queue_id):
+    answer = commit(handlers, queueId=str(queue_id))
+    assert answer == (29, f"topic T has no queue {queue_id}; commit to one of its queues", {})
+    assert commit(handlers, topic="NONE")[0] == 17
+    assert not ctx.offsets.rows
+
+
+def test_a_queue_with_messages_keeps_its_offsets_after_the_topic_shrank(ctx, handlers):
+    ctx.topics.put("T", TopicConfig(topic_name="T", read_queue_nums=1, write_queue_nums=1), 0)
+    assert commit(handlers)[0] == 0
+    assert commit(handlers, queueId="2")[0] == 29
+
+
+def test_a_reset_names_a_queue_that_exists(ctx):
+    fields = {"topic": "T", "group": "G", "timestamp": "-1", "queueId": "300000", "offset": "-1"}
+    assert ask(reset_handlers.handlers(ctx), 222, fields).code == 29
+    assert not ctx.offsets.rows
+
+
+def test_a_replica_carries_back_only_what_the_master_knows(ctx):
+    handlers = replication_handlers.ReplicationHandlers(ctx, SimpleNamespace())
+    rows = {"T@G": {0: 5, 9: 5}, "T@made-up": {0: 5}, "NONE@G": {0: 5}, "T@G@broadcast": {1: 7}, "nonsense": {0: 1}}
+    answer = ask({1: handlers.offsets_carried_back}, 1, body=msgspec.json.encode(rows))
+    assert (answer.code, answer.fields) == (0, {"raised": "2"})
+    assert ctx.offsets.rows == {"T@G": {0: 5}, "T@G@broadcast": {1: 7}}

@@ -235,3 +235,9 @@ def test_a_topic_is_forbidden_to_a_group_and_allowed_again(ctx, handlers):
     assert not ctx.groups.dirty
     assert b'"readable":true' in ask(handlers, 353, {**shown, "readable": "true"}).body
     assert ctx.groups.may_read("G", "T")
+
+
+@pytest.mark.parametrize("fields", [{"group": "made-up", "topic": "T"}, {"group": "G", "topic": "NONE"}])
+def test_nothing_is_kept_about_groups_and_topics_that_do_not_exist(ctx, handlers, fields):
+    assert ask(handlers, 353, {**fields, "readable": "false"}).code == 29
+    assert not ctx.groups.forbidden

@@ -267,3 +267,15 @@ def test_delay_offsets_step_their_version_and_merge_the_masters(tmp_path):
     again.load()
     assert dict(again.rows) == {3: 4, 1: 7}
     assert not again.dirty
+
+
+def test_where_a_deleted_group_or_topic_was_only_pulled_to_is_forgotten_too():
+    offsets = OffsetTable(None, 1)
+    for group, topic in (("G", "T"), ("H", "T"), ("H", "U")):
+        offsets.commit_pull(group, topic, 0, 5)
+    offsets.reset("G", "U", 0, 5, 1)
+    offsets.remove_group("G", 2)
+    offsets.remove_topic("T", 3)
+    assert offsets.pull_offset("G", "T", 0) is None and offsets.pull_offset("H", "T", 0) is None
+    assert not offsets.reset_pending("G", "U", 0)
+    assert offsets.pull_offset("H", "U", 0) == 5

@@ -197,6 +197,14 @@ class BrokerContext:
             self.auto_groups.add(name)
         return config
 
+    def has_queue(self, topic: str, queue_id: int) -> bool:
+        """Whether a consumer can have a place in this queue: it is configured, or has messages from a time it was."""
+        config = self.topics.get(topic)
+        if config is None or queue_id < 0:
+            return False
+        count = min(max(config.read_queue_nums, config.write_queue_nums), TOPIC_QUEUES_MAX)
+        return queue_id < count or self.store.queues.get(topic, queue_id) is not None
+
     def notify_topic_changed(self, names: Iterable[str]) -> None:
         """Tell whoever must hear at once that these topics were created, changed or removed."""
         changed = tuple(names)

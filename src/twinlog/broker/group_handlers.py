@@ -90,6 +90,9 @@ class GroupHandlers:
         header = decode_fields(GroupForbiddenHeader, request.fields)
         groups, group, topic = self._ctx.groups, header.group or "", header.topic or ""
         if header.readable is not None:
+            if not header.readable and (group not in groups or topic not in self._ctx.topics):
+                remark = f"group {group[:255]} or topic {topic[:255]} does not exist; nothing can be forbidden"
+                raise RequestRefused(ResponseCode.INVALID_PARAMETER, remark)
             groups.set_readable(group, topic, header.readable, self._ctx.clock_ms())
             await groups.saved()
         shown = {"group": header.group, "readable": groups.may_read(group, topic), "topic": header.topic}

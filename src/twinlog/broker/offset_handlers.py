@@ -25,7 +25,10 @@ def handlers(ctx: BrokerContext) -> dict[int, Handler]:
 
 
 class OffsetHandlers:
-    """Answers from the offset table and the store; unknown topics and queues are simply empty, as in Java."""
+    """Answers from the offset table and the store; unknown topics and queues are simply empty, as in Java.
+
+    An offset is kept only for what exists: Java keeps one for any queue number.
+    """
 
     def __init__(self, ctx: BrokerContext) -> None:
         self._ctx = ctx
@@ -61,6 +64,9 @@ class OffsetHandlers:
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"QueueId is null, topic is {topic}", {})
         if header.commit_offset is None:
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"Offset is null, topic is {topic}", {})
+        if not ctx.has_queue(topic, header.queue_id):
+            remark = f"topic {topic} has no queue {header.queue_id}; commit to one of its queues"
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, remark, {})
         if ctx.settings.resets_on_server and ctx.offsets.reset_pending(group, topic, header.queue_id):
             return request.reply(remark="Offset has been previously reset", fields={})
         ctx.offsets.commit(group, topic, header.queue_id, header.commit_offset, ctx.clock_ms())

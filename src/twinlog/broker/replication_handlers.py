@@ -93,8 +93,16 @@ class ReplicationHandlers:
             rows = msgspec.json.decode(request.body or b"", type=dict[str, Offsets])
         except (ValueError, RecursionError) as error:
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"no offsets: {error}") from error
-        raised = self._ctx.offsets.raise_to(rows, self._ctx.clock_ms())
+        known = {key: self._known_queues(key, row) for key, row in rows.items()}
+        raised = self._ctx.offsets.raise_to(known, self._ctx.clock_ms())
         return request.reply(fields={"raised": str(raised)})
+
+    def _known_queues(self, key: str, row: dict[int, int]) -> dict[int, int]:
+        """What a row says about queues and a group that exist here; the replica keeps the rest and offers it again."""
+        topic, _, rest = key.partition("@")
+        if rest.partition("@")[0] not in self._ctx.groups:
+            return {}
+        return {queue_id: offset for queue_id, offset in row.items() if self._ctx.has_queue(topic, queue_id)}
 
     async def change_role(self, request: Request) -> Command:
         fields = request.fields or {}

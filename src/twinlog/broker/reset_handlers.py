@@ -67,6 +67,9 @@ class ResetHandlers:
         if header.queue_id < 0:
             check_walk(topic, config.read_queue_nums)
             return {queue_id: self._at_time(topic, queue_id, timestamp) for queue_id in range(config.read_queue_nums)}
+        if not self._ctx.has_queue(topic, header.queue_id):
+            remark = f"topic {topic} has no queue {header.queue_id}; reset one of its queues"
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, remark)
         if header.offset is None or header.offset == -1:
             return {header.queue_id: self._at_time(topic, header.queue_id, timestamp)}
         low, high = (

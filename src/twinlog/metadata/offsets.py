@@ -85,14 +85,14 @@ class OffsetTable(SteppedTable):
         return pulled if pulled is not None else self.get(group, topic, queue_id)
 
     def topics_of(self, group: str) -> set[str]:
-        return {key.partition("@")[0] for key in self._keys_of_group(group)}
+        return {key.partition("@")[0] for key in _keys_of_group(group, self._rows)}
 
     def topics_by_group(self) -> dict[str, list[str]]:
         """The topics of every group at once; asking group by group would walk the table for each."""
         return _topics_by_group(self._rows)
 
     def groups_of(self, topic: str) -> set[str]:
-        return {key.partition("@")[2] for key in self._keys_of_topic(topic)}
+        return {key.partition("@")[2] for key in _keys_of_topic(topic, self._rows)}
 
     # -- committing --------------------------------------------------------------------------------
 
@@ -157,10 +157,10 @@ class OffsetTable(SteppedTable):
     # -- removing ----------------------------------------------------------------------------------
 
     def remove_topic(self, topic: str, now_ms: int) -> bool:
-        return self._remove(self._keys_of_topic(topic), now_ms)
+        return self._remove(_keys_of_topic(topic, self._keys_in_memory()), now_ms)
 
     def remove_group(self, group: str, now_ms: int) -> bool:
-        return self._remove(self._keys_of_group(group), now_ms)
+        return self._remove(_keys_of_group(group, self._keys_in_memory()), now_ms)
 
     def remove(self, group: str, topic: str, now_ms: int) -> bool:
         return self._remove([f"{topic}@{group}"], now_ms)
@@ -296,13 +296,19 @@ class OffsetTable(SteppedTable):
         self.changed()
         return True
 
-    def _keys_of_topic(self, topic: str) -> list[str]:
-        prefix = f"{topic}@"
-        return [key for key in self._rows if key.startswith(prefix) and key.count("@") == 1]
+    def _keys_in_memory(self) -> set[str]:
+        """Every key that something is kept for, committed or only pulled."""
+        return self._rows.keys() | self._pulled.keys() | self._resets.keys()
 
-    def _keys_of_group(self, group: str) -> list[str]:
-        suffix = f"@{group}"
-        return [key for key in self._rows if key.endswith(suffix) and key.count("@") == 1]
+
+def _keys_of_topic(topic: str, keys: Iterable[str]) -> list[str]:
+    prefix = f"{topic}@"
+    return [key for key in keys if key.startswith(prefix) and key.count("@") == 1]
+
+
+def _keys_of_group(group: str, keys: Iterable[str]) -> list[str]:
+    suffix = f"@{group}"
+    return [key for key in keys if key.endswith(suffix) and key.count("@") == 1]
 
 
 def _encode_topics_by_group(rows: Iterable[str]) -> Iterator[bytes]:
