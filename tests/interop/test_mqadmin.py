@@ -162,6 +162,8 @@ OWN_SETTINGS = {
     "maxGroupsPerClient": "Java has no limit",
     "maxHeldPulls": "Java has no limit",
     "maxHeldPullsPerConnection": "Java has no limit",
+    "maxKvLength": "Java has no limit",
+    "maxKvTableLength": "Java has no limit",
     "maxSendBackBytesPerSecond": "Java copies a message for every request that names it",
     "maxSubscriptionsPerGroup": "Java has no limit",
     "maxUnfinishedFrameBytes": "Java has no limit: 60 begins of frames hold a gigabyte",

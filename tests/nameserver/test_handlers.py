@@ -1,4 +1,6 @@
+import asyncio
 import contextlib
+import inspect
 import json
 from types import SimpleNamespace
 
@@ -35,7 +37,8 @@ class Desk:
     def ask(self, code, fields=None, body=None, version=479, opaque=1):
         request = Request(code, opaque, version=version, fields=fields, body=body, connection=self.connection)
         try:
-            return self._by_code[code](request)
+            answer = self._by_code[code](request)
+            return asyncio.run(_awaited(answer)) if inspect.isawaitable(answer) else answer
         except Exception as error:
             return answer_for_error(request, error)
 
@@ -48,6 +51,10 @@ class Desk:
         answer = self.ask(code, fields, **more)
         assert answer.code == 0, answer
         return json.loads(answer.body)
+
+
+async def _awaited(answer):
+    return await answer
 
 
 @pytest.fixture
@@ -178,6 +185,22 @@ class TestRegistration:
             desk.ask(REGISTER, {**MASTER, "brokerId": "1", "brokerAddr": "r:1"})
             desk.ask(RequestCode.UNREGISTER_BROKER, MASTER)
             assert desk.notices == [MinBrokerIdNotice(1, "r:1", "127.0.0.1:19911", None, ("r:1",))][:count]
+
+
+class TestKvLimits:
+    @pytest.mark.parametrize(
+        ("conf", "value", "remark"),
+        [
+            ("", "v" * 1_000_000, "a KV config of 1000002 characters: maxKvLength is 65536"),
+            ("maxKvTableLength=100", "v" * 90, "the KV configs would have 124 characters: maxKvTableLength is 100"),
+        ],
+    )
+    def test_a_value_that_is_too_long_is_refused_with_the_key(self, tmp_path, conf, value, remark):
+        desk = Desk(tmp_path, conf)
+        answer = desk.ask(RequestCode.PUT_KV_CONFIG, {"namespace": "N", "key": "k", "value": value})
+        assert (answer.code, answer.remark) == (1, f"{remark}; keep less there, or raise it")
+        assert sum(desk.handlers.limits.refused.values()) == 1
+        assert desk.handlers.kv.namespace("N") is None
 
 
 class TestQueueCounts:
@@ -417,6 +440,7 @@ def test_hostile_requests_get_an_answer_and_are_never_a_surprise(hostile_desk, c
     with contextlib.suppress(WireError):
         try:
             answer = hostile_desk._by_code[code](request)
+            answer = asyncio.run(_awaited(answer)) if inspect.isawaitable(answer) else answer
         except Exception as error:
             expected = {"RequestRefused", "NameServerError", "BodyError"}
             assert type(error).__name__ in expected, error

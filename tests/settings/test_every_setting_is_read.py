@@ -16,6 +16,8 @@ OWN_KEYS = {
     "maxUnfinishedFrameBytes",
     "frameProgressTimeoutSeconds",
     "maxTopicQueueNums",
+    "maxKvLength",
+    "maxKvTableLength",
     "maxHeldPulls",
     "maxHeldPullsPerConnection",
     "maxSendBackBytesPerSecond",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
@@ -10,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from twinlog.nameserver.errors import RegistrationRefused
+from twinlog.nameserver.errors import RegistrationRefused, TableFull
 from twinlog.nameserver.kv_config import ORDER_TOPICS, KvConfig
 from twinlog.nameserver.registration import RegisteredTopic, RegistrationBody, body_crc32, decode_registration
 from twinlog.nameserver.route_body import encode_route
@@ -83,6 +84,7 @@ class NameServerHandlers:
         self._notify = notify
         self._beside = beside
         self._started_ms = clock_ms()
+        self._updating = asyncio.Lock()
 
     def handlers(self) -> dict[int, Handler]:
         table = self.table
@@ -320,12 +322,24 @@ class NameServerHandlers:
 
     # -- KV configs ----------------------------------------------------------------------------
 
-    def put_kv(self, request: Request) -> Command:
+    async def put_kv(self, request: Request) -> Command:
         header = decode_fields(KvConfigHeader, request.fields)
-        if header.namespace is None or header.key is None:
+        namespace, key = header.namespace, header.key
+        if namespace is None or key is None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "namespace or key is null")
-        self._kept(lambda: self.kv.put(header.namespace or "", header.key or "", _required(header.value, "value")))
+        value, settings = _required(header.value, "value"), self.conf.nameserver
+        length, most = len(namespace) + len(key) + len(value), settings.kv_length_max
+        if length > most:
+            raise self._too_long(f"a KV config of {length} characters", "maxKvLength", most)
+        most = settings.kv_table_length_max
+        try:
+            await self._kept(self.kv.put(namespace, key, value, length_max=most))
+        except TableFull as full:
+            raise self._too_long(str(full), "maxKvTableLength", most) from full
         return request.reply()
+
+    def _too_long(self, what: str, key: str, limit: int) -> RequestRefused:
+        return self.limits.refuse(ResponseCode.SYSTEM_ERROR, what, key, limit, "keep less there, or raise it")
 
     def get_kv(self, request: Request) -> Command:
         header = decode_fields(KvConfigHeader, request.fields)
@@ -335,9 +349,9 @@ class NameServerHandlers:
             raise RequestRefused(ResponseCode.QUERY_NOT_FOUND, remark, {})
         return request.reply(fields={"value": value})
 
-    def delete_kv(self, request: Request) -> Command:
+    async def delete_kv(self, request: Request) -> Command:
         header = decode_fields(KvConfigHeader, request.fields)
-        self._kept(lambda: self.kv.delete(header.namespace or "", header.key or ""))
+        await self._kept(self.kv.delete(header.namespace or "", header.key or ""))
         return request.reply()
 
     def list_kv(self, request: Request) -> Command:
@@ -347,9 +361,9 @@ class NameServerHandlers:
             raise RequestRefused(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {_or_null(namespace)}")
         return request.reply(body=encode_body(KVTable(table=found)))
 
-    def _kept(self, change: Callable[[], Any]) -> None:
+    async def _kept(self, change: Awaitable[None]) -> None:
         try:
-            change()
+            await change
         except OSError as error:
             raise _not_written(f"KV configs cannot be written to {self.conf.nameserver.kv_path}: {error}") from error
 
@@ -358,20 +372,21 @@ class NameServerHandlers:
     def get_config(self, request: Request) -> Command:
         return request.reply(body=format_properties(self.conf.properties()).encode())
 
-    def update_config(self, request: Request) -> Command:
-        try:
-            text = (request.body or b"").decode()
-            update = plan_nameserver_update(self.conf.nameserver, text)
-        except UpdateRefused as refusal:
-            raise RequestRefused(ResponseCode.NO_PERMISSION, str(refusal)) from refusal
-        except (SettingsError, UnicodeDecodeError) as problem:
-            raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(problem)) from problem
-        if update.ignored:
-            log.warning("an update names keys that nothing reads", keys=update.ignored_text)
-        if update.changed:
-            self._write_config(update.changed)
-            self.conf = dataclasses.replace(self.conf, nameserver=update.settings)
-            log.info("settings were changed by request", peer=request.connection.peer_text, **update.changed)
+    async def update_config(self, request: Request) -> Command:
+        async with self._updating:  # two updates in a row must not forget each other
+            try:
+                text = (request.body or b"").decode()
+                update = plan_nameserver_update(self.conf.nameserver, text)
+            except UpdateRefused as refusal:
+                raise RequestRefused(ResponseCode.NO_PERMISSION, str(refusal)) from refusal
+            except (SettingsError, UnicodeDecodeError) as problem:
+                raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(problem)) from problem
+            if update.ignored:
+                log.warning("an update names keys that nothing reads", keys=update.ignored_text)
+            if update.changed:
+                await asyncio.to_thread(self._write_config, update.changed)
+                self.conf = dataclasses.replace(self.conf, nameserver=update.settings)
+                log.info("settings were changed by request", peer=request.connection.peer_text, **update.changed)
         return request.reply(remark=f"nothing reads {update.ignored_text}" if update.ignored else None)
 
     def _write_config(self, changed: Mapping[str, str]) -> None:

@@ -8,12 +8,16 @@ Every change is on disk before it is answered: a temporary file is written and s
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pathlib
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import msgspec
 
-from twinlog.nameserver.errors import NameServerError
+from twinlog.nameserver.errors import NameServerError, TableFull
 from twinlog.settings.safe_files import UnsafeFile, read_file, refuse_links, replace_file
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import Body
@@ -22,6 +26,8 @@ from twinlog.wire.errors import BodyError
 from twinlog.wire.fastjson import dumps, loads
 
 ORDER_TOPICS = "ORDER_TOPIC_CONFIG"
+ENTRY_LENGTH = 16  # what a name or value costs beside its characters
+Table = dict[str, dict[str, str]]
 log = get_logger(__name__)
 
 
@@ -29,12 +35,32 @@ class _Content(Body):
     config_table: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class _Change:
+    """A value to set or, when it is None, to remove, and what became of that."""
+
+    namespace: str
+    key: str
+    value: str | None
+    length_max: int | None = None  # of the whole table afterwards
+    is_done: bool = False
+    problem: Exception | None = None
+
+
 class KvConfig:
-    """Values by namespace and key; `path` None keeps them in memory only."""
+    """Values by namespace and key; `path` None keeps them in memory only.
+
+    A change is made beside the loop, and readers see it when it is on disk. Changes that come while a write is under
+    way share the next one; each is answered by the write that has it.
+    """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         self._path = pathlib.Path(path) if path is not None else None
-        self._table: dict[str, dict[str, str]] = load_table(self._path) if self._path is not None else {}
+        self._table: Table = load_table(self._path) if self._path is not None else {}
+        self._length = table_length(self._table)
+        self._waiting: list[_Change] = []
+        self._writing = asyncio.Lock()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="kv-config")
 
     def get(self, namespace: str, key: str) -> str | None:
         return self._table.get(namespace, {}).get(key)
@@ -44,22 +70,80 @@ class KvConfig:
         found = self._table.get(namespace)
         return dict(found) if found is not None else None
 
-    def put(self, namespace: str, key: str, value: str) -> None:
-        changed = {**self._table, namespace: {**self._table.get(namespace, {}), key: value}}
-        self._save(changed)
-        self._table = changed
+    async def put(self, namespace: str, key: str, value: str, *, length_max: int | None = None) -> None:
+        """Set a value. OSError when it cannot be written, TableFull when the table would be too long."""
+        await self._change(_Change(namespace, key, value, length_max))
 
-    def delete(self, namespace: str, key: str) -> None:
+    async def delete(self, namespace: str, key: str) -> None:
         """Remove a key; its namespace stays, possibly empty."""
-        if key in self._table.get(namespace, {}):
-            rest = {name: value for name, value in self._table[namespace].items() if name != key}
-            changed = {**self._table, namespace: rest}
-            self._save(changed)
-            self._table = changed
+        await self._change(_Change(namespace, key, None))
 
-    def _save(self, table: dict[str, dict[str, str]]) -> None:
-        if self._path is not None:
-            replace_file(self._path, [dumps({"configTable": table})], backup=True)
+    async def _change(self, change: _Change) -> None:
+        self._waiting.append(change)
+        async with self._writing:
+            if not change.is_done:  # whoever held the lock before may have written it along
+                changes, self._waiting = self._waiting, []
+                await self._write(changes)
+        if change.problem is not None:
+            raise change.problem
+
+    async def _write(self, changes: list[_Change]) -> None:
+        """Carry out all of them or, when the file cannot be written, none."""
+        table, length = apply_changes(self._table, self._length, changes)
+        try:
+            if self._path is not None and table is not self._table:
+                path, content = self._path, {"configTable": table}
+                loop = asyncio.get_running_loop()
+                await loop.run_in_executor(self._thread, lambda: replace_file(path, [dumps(content)], backup=True))
+        except BaseException as error:
+            shown = error if isinstance(error, Exception) else OSError("the name server is stopping")
+            for change in changes:
+                change.problem = change.problem or shown
+            if shown is not error:
+                raise
+            return
+        self._table, self._length = table, length
+
+
+def apply_changes(table: Table, length: int, changes: Iterable[_Change]) -> tuple[Table, int]:
+    """The table after these changes, and its length; the same table when nothing changes.
+
+    The former table stays as it is. A change that would make the table too long is left out, and says so.
+    """
+    changed: Table = {}
+    for change in changes:
+        change.is_done = True
+        namespace = change.namespace
+        rows = changed.get(namespace, table.get(namespace))
+        before = rows.get(change.key) if rows is not None else None
+        if before == change.value:
+            continue
+        grown = length - _entry_length(change.key, before) + _entry_length(change.key, change.value)
+        if rows is None:
+            grown += _entry_length(namespace, "")
+        if change.length_max is not None and grown > max(change.length_max, length):
+            change.problem = TableFull(grown)
+            continue
+        length = grown
+        if namespace not in changed:
+            changed[namespace] = dict(rows or {})
+        if change.value is None:
+            del changed[namespace][change.key]
+        else:
+            changed[namespace][change.key] = change.value
+    return ({**table, **changed} if changed else table), length
+
+
+def table_length(table: Table) -> int:
+    """How long a table is, in characters, each name and value counting for a little more than it has."""
+    return sum(
+        _entry_length(namespace, "") + sum(_entry_length(key, value) for key, value in rows.items())
+        for namespace, rows in table.items()
+    )
+
+
+def _entry_length(name: str, value: str | None) -> int:
+    return 0 if value is None else len(name) + len(value) + ENTRY_LENGTH
 
 
 def load_table(path: pathlib.Path) -> dict[str, dict[str, str]]:

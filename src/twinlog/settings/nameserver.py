@@ -29,7 +29,10 @@ class NameServerSettings:
     topics_listed: bool = conf("enableTopicList", True, updatable=True)
     waits_for_service: bool = conf("needWaitForService", False, updatable=True)
     wait_seconds: int = conf("waitSecondsForService", 45, minimum=0, updatable=True)
-    topic_queues_max: int = conf("maxTopicQueueNums", TOPIC_QUEUES_MAX, minimum=1, updatable=True)  # Twinlog's own
+    # Limits; the keys are Twinlog's own. What is refused says which key did it, and twinlog_namesrv_refused counts it.
+    topic_queues_max: int = conf("maxTopicQueueNums", TOPIC_QUEUES_MAX, minimum=1, updatable=True)
+    kv_length_max: int = conf("maxKvLength", 64 * 1024, minimum=1, updatable=True)  # namespace, key and value
+    kv_table_length_max: int = conf("maxKvTableLength", 8 * 1024 * 1024, minimum=1, updatable=True)
     black_list: str = conf("configBlackList", "configBlackList;configStorePath;kvConfigPath")
 
     @property
