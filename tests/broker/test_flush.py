@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pytest
@@ -175,3 +176,15 @@ async def test_a_clock_that_is_set_back_keeps_no_answer_waiting(tmp_path):
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_send_that_waits_for_the_disk_does_not_wait_for_the_threads_that_others_use(tmp_path):
+    async with running_broker(broker_conf(tmp_path, flushDiskType="SYNC_FLUSH")) as broker, connected(broker) as client:
+        loop, gate = asyncio.get_running_loop(), threading.Event()
+        loop.set_default_executor(crowded := ThreadPoolExecutor(1))
+        blocked = loop.run_in_executor(None, gate.wait, 5)
+        assert (await send(client)).code == 0
+        assert not blocked.done()
+        gate.set()
+        await blocked
+        crowded.shutdown()

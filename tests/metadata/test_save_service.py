@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -99,3 +101,31 @@ async def test_who_waits_for_a_save_hears_that_the_disk_is_full(tmp_path):
     with pytest.raises(OSError, match="No space"):
         await SaveService([topics], {}, ignore).saved(topics)
     assert topics.dirty
+
+
+async def test_a_creation_does_not_wait_for_the_threads_that_others_use(tmp_path):
+    loop, gate = asyncio.get_running_loop(), threading.Event()
+    loop.set_default_executor(crowded := ThreadPoolExecutor(1))
+    blocked = loop.run_in_executor(None, gate.wait, 5)
+    topics = TopicTable(file := CountingFile(tmp_path / "topics.json"), 1)
+    service = SaveService([topics], {}, ignore)
+    create(topics, "T")
+    await service.saved(topics)
+    assert topics_on_disk(file) == {"T"}
+    assert not blocked.done()
+    gate.set()
+    await blocked
+    crowded.shutdown()
+
+
+async def test_what_waits_for_a_save_when_the_service_ends_is_still_saved(tmp_path):
+    topics = TopicTable(file := CountingFile(tmp_path / "topics.json"), 1)
+    service = SaveService([topics], {}, ignore)
+    task = asyncio.create_task(service.run())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    create(topics, "T")
+    await service.saved(topics)
+    assert topics_on_disk(file) == {"T"}

@@ -164,6 +164,7 @@ class Broker:
                 with single_error():
                     await self._serve(ctx, messages, services, fenced, register, started)
             finally:
+                ctx.table_work.close()
                 await pool.close()
 
     async def _serve(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from twinlog.broker.auto_created import AutoCreated
 from twinlog.broker.copy_budget import CopyBudget
 from twinlog.broker.names import group_name_problem
+from twinlog.broker.table_work import TableWork
 from twinlog.net.limits import Limits
 from twinlog.settings.broker import TOPIC_QUEUES_MAX
 from twinlog.store.append import Appended, Draft
@@ -71,6 +72,7 @@ class BrokerContext:
     consumer_filters: ConsumerFilters
     limits: Limits = field(default_factory=Limits)
     copies: CopyBudget = field(default_factory=CopyBudget)
+    table_work: TableWork = field(default_factory=TableWork)
     fence: Fence = field(default_factory=Fence)  # around tasks whose failure must not end the broker
     clock_ms: Callable[[], int] = _wall_clock_ms
     started_ms: int = 0

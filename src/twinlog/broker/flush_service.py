@@ -2,12 +2,14 @@
 
 ASYNC_FLUSH: every flushIntervalCommitLog, if enough pages are new or the last flush is long ago.
 SYNC_FLUSH: as soon as somebody waits; all who wait meanwhile share the next flush (group commit).
-Flushes block in a thread, so that the loop goes on appending what the next flush will cover.
+Flushes block in a thread, so that the loop goes on appending what the next flush will cover. Each service has its own:
+nothing that a peer asks for, and no name that resolves slowly, can take the thread that a SYNC_FLUSH send waits for.
 """
 
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from twinlog.store.errors import StoreError
@@ -29,12 +31,16 @@ class FlushService:
         self._ctx = ctx
         self._wake = asyncio.Event()
         self._failed = False
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="flush-log")
         ctx.acks.on_flush_wanted.append(self._wake.set)
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._flush_log(), name="flush-log")
-            tasks.create_task(self._expire_answers(), name="expire-answers")
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._flush_log(), name="flush-log")
+                tasks.create_task(self._expire_answers(), name="expire-answers")
+        finally:
+            self._thread.shutdown()  # the store closes after this
 
     async def _flush_log(self) -> None:
         loop = asyncio.get_running_loop()
@@ -62,7 +68,7 @@ class FlushService:
             # A second fdatasync may succeed without the pages that the first one lost: nothing is promised any more.
             return
         try:
-            flushed_end = await asyncio.to_thread(store.flush)
+            flushed_end = await asyncio.get_running_loop().run_in_executor(self._thread, store.flush)
         except (OSError, StoreError) as error:
             self._failed = True
             log.error("the commit log cannot be flushed; sends are refused until a restart", error=str(error))
@@ -85,8 +91,15 @@ class QueueFlushService:
         self._ctx = ctx
         self._flushed_end = ctx.store.dispatched_end
         self._failing = False
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="flush-queues")
 
     async def run(self) -> None:
+        try:
+            await self._flush_queues()
+        finally:
+            self._thread.shutdown()  # the store closes after this
+
+    async def _flush_queues(self) -> None:
         loop = asyncio.get_running_loop()
         thorough_at = loop.time()
         while True:
@@ -105,8 +118,9 @@ class QueueFlushService:
         store = self._ctx.store
         end = store.dispatched_end
         try:
-            await asyncio.to_thread(store.flush_queues)
-            await asyncio.to_thread(store.save_checkpoint)
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._thread, store.flush_queues)
+            await loop.run_in_executor(self._thread, store.save_checkpoint)
         except (OSError, StoreError) as error:
             if not self._failing:
                 log.error("queues or checkpoint cannot be written; trying again", error=str(error))

@@ -24,6 +24,7 @@ from twinlog.wire.errors import WireError
 
 # A page must fit a frame with room to spare, whatever the names are like.
 PAGE_ROWS_MAX = 20_000
+Page = tuple[int, int]  # (first row, how many)
 
 
 class TimerState(Protocol):
@@ -60,50 +61,66 @@ class MetadataHandlers:
         self._timer = timer
         self._mapping_version = msgspec.json.encode(DataVersion(timestamp=ctx.started_ms))
 
-    def topics(self, request: Request) -> Command:
+    async def topics(self, request: Request) -> Command:
         table = self._ctx.topics
-        rows = self._page(request, table, "topicSeq", "maxTopicNum")
-        body = encode_object(
-            [
-                ("dataVersion", msgspec.json.encode(table.version)),
-                ("mappingDataVersion", self._mapping_version),
-                ("topicConfigTable", encode_rows(rows)),
-                ("topicQueueMappingDetailMap", b"{}"),
-                ("topicQueueMappingInfoMap", b"{}"),
-            ]
-        )
-        return request.reply(fields={"totalTopicNum": str(len(table))}, body=b"".join(body))
+        page = self._page(request, table, "topicSeq", "maxTopicNum")
 
-    def groups(self, request: Request) -> Command:
+        def begin() -> Callable[[], bytes]:
+            rows = _rows(table, page)
+            body = encode_object(
+                [
+                    ("dataVersion", msgspec.json.encode(table.version)),
+                    ("mappingDataVersion", self._mapping_version),
+                    ("topicConfigTable", encode_rows(rows)),
+                    ("topicQueueMappingDetailMap", b"{}"),
+                    ("topicQueueMappingInfoMap", b"{}"),
+                ]
+            )
+            return lambda: b"".join(body)
+
+        body = await self._ctx.table_work.beside_loop("topics", page, begin)
+        return request.reply(fields={"totalTopicNum": str(len(table))}, body=body)
+
+    async def groups(self, request: Request) -> Command:
         table = self._ctx.groups
-        rows = self._page(request, table, "groupSeq", "maxGroupNum")
-        forbidden = {
-            name: topics for name, topics in table.forbidden.items() if name in rows or len(rows) == len(table)
-        }
-        body = encode_object(
-            [
-                ("dataVersion", msgspec.json.encode(table.version)),
-                ("forbiddenTable", msgspec.json.encode(forbidden)),
-                ("subscriptionGroupTable", encode_rows(rows)),
-            ]
-        )
-        return request.reply(fields={"totalGroupNum": str(len(table))}, body=b"".join(body))
+        page = self._page(request, table, "groupSeq", "maxGroupNum")
 
-    def _page(self, request: Request, table: Table, start_field: str, count_field: str) -> Mapping[str, object]:
-        """The rows a replica asked for. A page of an older version starts the paging anew, at 0."""
+        def begin() -> Callable[[], bytes]:
+            rows = _rows(table, page)
+            forbidden = {
+                name: topics for name, topics in table.forbidden.items() if name in rows or len(rows) == len(table)
+            }
+            body = encode_object(
+                [
+                    ("dataVersion", msgspec.json.encode(table.version)),
+                    ("forbiddenTable", msgspec.json.encode(forbidden)),
+                    ("subscriptionGroupTable", encode_rows(rows)),
+                ]
+            )
+            return lambda: b"".join(body)
+
+        body = await self._ctx.table_work.beside_loop("groups", page, begin)
+        return request.reply(fields={"totalGroupNum": str(len(table))}, body=body)
+
+    def _page(self, request: Request, table: Table, start_field: str, count_field: str) -> Page | None:
+        """The rows a replica asked for, None for all. A page of an older version starts the paging anew, at 0."""
         fields, settings = request.fields or {}, self._ctx.settings
         asked = [name for name in (start_field, count_field, "dataVersion") if name in fields]
         if not settings.metadata_split or not asked:
-            return dict(table.rows)
+            return None
         count = min(settings.metadata_split_rows, PAGE_ROWS_MAX)
         wanted = _number(fields.get(count_field))
         if wanted is not None and wanted >= 0:
             count = min(count, wanted)
         current = _version(fields.get("dataVersion")) == table.version
-        return table.page((_number(fields.get(start_field)) or 0) if current else 0, count)
+        return (_number(fields.get(start_field)) or 0) if current else 0, count
 
-    def offsets(self, request: Request) -> Command:
-        return request.reply(body=b"".join(self._ctx.offsets.encode()))
+    async def offsets(self, request: Request) -> Command:
+        def begin() -> Callable[[], bytes]:
+            body = self._ctx.offsets.encode()
+            return lambda: b"".join(body)
+
+        return request.reply(body=await self._ctx.table_work.beside_loop("offsets", None, begin))
 
     def delay_offsets(self, request: Request) -> Command:
         if not getattr(self._ctx.store, "keeps_delay_offsets", False):  # a plug-in's own store; Java's spelling
@@ -142,6 +159,10 @@ class MetadataHandlers:
         if timer is None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "The timer message store is null")
         return request.reply(body=timer.metrics())
+
+
+def _rows(table: Table, page: Page | None) -> Mapping[str, object]:
+    return dict(table.rows) if page is None else table.page(*page)
 
 
 def _number(text: str | None) -> int | None:

@@ -76,15 +76,18 @@ class ReplicationHandlers:
         except ValueError as error:
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, str(error)) from error
         log = self._ctx.store.commit_log
-        digests = [await asyncio.to_thread(range_digest, log, one) for one in ranges]
+        work = self._ctx.table_work
+        digests = [await work.in_order("digests", range_digest, log, one) for one in ranges]
         return request.reply(body=msgspec.json.encode(digests))
 
-    def metadata_changes(self, request: Request) -> Command:
+    async def metadata_changes(self, request: Request) -> Command:
         """What changed in the tables since the revisions that the replica holds."""
         fields = dict(request.fields or {})
         if fields.pop("push", None) == "true":
             self._pushes.add(request.connection)
-        return request.reply(body=encode_changes(self._ctx.tables, fields))
+        tables, question = self._ctx.tables, tuple(sorted(fields.items()))
+        body = await self._ctx.table_work.in_turn("changes", question, lambda: encode_changes(tables, fields))
+        return request.reply(body=body)
 
     def offsets_carried_back(self, request: Request) -> Command:
         """A replica tells how far consumers came there while this master was away."""

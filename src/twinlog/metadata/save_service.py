@@ -1,17 +1,20 @@
 """Keeps metadata files up to date without ever making a request wait for more than its own change.
 
 An eager table (topics, groups) is written as soon as it changes; changes that arrive while a write is under
-way share the next one. A lazy table (offsets) is written once per period. Writing happens in a thread.
+way share the next one. A lazy table (offsets) is written once per period. Writing happens in threads that do nothing
+else, so that a crowd of other work does not hold up a creation.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 from twinlog.metadata.persisted import PersistedTable
 
 RETRY_S = 1.0
+THREADS = 2
 
 
 class SaveService:
@@ -27,6 +30,7 @@ class SaveService:
         self._periods_s = dict(periods_s)
         self._locks = {table: asyncio.Lock() for table in (*self._wakes, *self._periods_s)}
         self._on_error = on_error
+        self._threads: ThreadPoolExecutor | None = ThreadPoolExecutor(THREADS, thread_name_prefix="save")
         for table, wake in self._wakes.items():
             table.on_change.append(wake.set)
         for table in self._locks:
@@ -34,11 +38,16 @@ class SaveService:
 
     async def run(self) -> None:
         """Write until cancelled; a full disk is reported and tried again."""
-        async with asyncio.TaskGroup() as tasks:
-            for table, wake in self._wakes.items():
-                tasks.create_task(self._on_change(table, wake))
-            for table, period_s in self._periods_s.items():
-                tasks.create_task(self._every(table, period_s))
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for table, wake in self._wakes.items():
+                    tasks.create_task(self._on_change(table, wake))
+                for table, period_s in self._periods_s.items():
+                    tasks.create_task(self._every(table, period_s))
+        finally:
+            threads, self._threads = self._threads, None
+            if threads is not None:
+                threads.shutdown()  # a write that has begun is whole before the last ones are made
 
     async def saved(self, table: PersistedTable) -> None:
         """Return once everything in `table` by now is on disk; OSError when it cannot be written."""
@@ -48,8 +57,12 @@ class SaveService:
             if table.is_saved(edition):
                 return
             pending = table.begin_save()
-            if pending is not None:
-                await asyncio.to_thread(pending.write)
+            if pending is None:
+                return
+            if self._threads is None:  # at the end: there is no loop to keep free any more
+                pending.write()
+            else:
+                await asyncio.get_running_loop().run_in_executor(self._threads, pending.write)
 
     async def _on_change(self, table: PersistedTable, wake: asyncio.Event) -> None:
         while True:

@@ -1,0 +1,75 @@
+"""Answers that need a whole table, or much of the log: made beside the loop, by a few threads of their own.
+
+Work of one kind is done one piece after the other, so that no crowd of requests takes every thread. Whoever asks for
+the same while its turn has not come shares the answer: a crowd of equal questions costs two answers, the one that is
+under way and the next. The threads are not asyncio's default ones, which resolve names and write files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+THREADS = 2
+
+
+class TableWork:
+    """Runs heavy work for peers."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="tables")  # they start when they are needed
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._waiting: dict[tuple[str, Hashable], asyncio.Future[Any]] = {}
+
+    async def beside_loop(self, kind: str, question: Hashable, begin: Callable[[], Callable[[], T]]) -> T:
+        """What the function that `begin` returns returns.
+
+        `begin` runs in the loop and takes the snapshot; its function runs in a thread. `kind` is one of a few words.
+        """
+
+        async def work() -> T:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, begin())
+
+        return await self._shared(kind, question, work)
+
+    async def in_turn(self, kind: str, question: Hashable, compute: Callable[[], T]) -> T:
+        """What `compute` returns, run in the loop: others have a turn of it between two pieces of this kind."""
+
+        async def work() -> T:
+            answer = compute()
+            await asyncio.sleep(0)
+            return answer
+
+        return await self._shared(kind, question, work)
+
+    async def in_order(self, kind: str, work: Callable[..., T], *arguments: Any) -> T:
+        """What `work` returns, run in a thread after what came before it."""
+        async with self._lock(kind):
+            call = functools.partial(work, *arguments)
+            return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _shared(self, kind: str, question: Hashable, work: Callable[[], Awaitable[T]]) -> T:
+        key = (kind, question)
+        answer = self._waiting.get(key)
+        if answer is None:
+            answer = self._waiting[key] = asyncio.ensure_future(self._one(key, work))
+        return await asyncio.shield(answer)
+
+    async def _one(self, key: tuple[str, Hashable], work: Callable[[], Awaitable[T]]) -> T:
+        try:
+            async with self._lock(key[0]):
+                del self._waiting[key]  # who asks from now on may want something newer
+                return await work()
+        finally:
+            if self._waiting.get(key) is asyncio.current_task():
+                del self._waiting[key]
+
+    def _lock(self, kind: str) -> asyncio.Lock:
+        return self._locks.setdefault(kind, asyncio.Lock())
