@@ -45,6 +45,28 @@ def test_a_group_consumes_in_order_while_any_lock_lives():
     assert locks.lock("G", "two", [], 0) == []
 
 
+def test_without_room_for_more_locks_a_free_queue_is_not_given():
+    locks = QueueLocks(locks_max=2)
+    assert locks.lock("G", "one", QUEUES, 0) == QUEUES[:2]
+    assert locks.lock("H", "two", QUEUES, 0) == [] and locks.lock("G", "one", QUEUES, 1) == QUEUES[:2]
+    locks.unlock("G", "one", QUEUES[:1])
+    assert locks.lock("H", "two", QUEUES, 2) == QUEUES[:1]
+    locks.expire(LOCK_MS_MAX + 2)
+    assert locks.lock("H", "three", QUEUES, LOCK_MS_MAX + 4) == QUEUES[:2]
+
+
+def test_a_request_locks_a_limited_number_of_queues(tmp_path):
+    ctx = context(tmp_path)
+    handlers = lock_handlers.handlers(ctx)
+    for code in (41, 42):
+        for count, expected in ((16_384, 0), (16_385, 29)):
+            queues = [MessageQueue("T", "broker-a", number) for number in range(count)]
+            body = encode_body(LockBatchRequest(consumer_group="G", client_id="c", mq_set=queues))
+            answer = ask(handlers, code, body=body)
+            assert answer.code == expected, answer
+    assert "16385 queues in one request" in answer.remark
+
+
 @given(
     st.lists(st.tuples(st.booleans(), st.sampled_from("ab"), st.integers(0, 2), st.integers(0, 40_000)), max_size=30)
 )

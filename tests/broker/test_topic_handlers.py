@@ -1,5 +1,6 @@
 """Topics and groups are created, changed and deleted by administrators, durably."""
 
+import asyncio
 import json
 from types import SimpleNamespace
 
@@ -7,6 +8,7 @@ import pytest
 from tests.broker.offline import ask, context
 
 from twinlog.broker import group_handlers, topic_handlers
+from twinlog.net.connection import Request
 from twinlog.wire.bodies import SubscriptionGroupConfig, TopicConfig, encode_body
 
 CREATE = {
@@ -241,3 +243,21 @@ def test_a_topic_is_forbidden_to_a_group_and_allowed_again(ctx, handlers):
 def test_nothing_is_kept_about_groups_and_topics_that_do_not_exist(ctx, handlers, fields):
     assert ask(handlers, 353, {**fields, "readable": "false"}).code == 29
     assert not ctx.groups.forbidden
+
+
+@pytest.mark.parametrize(
+    ("code", "member", "row"),
+    [(18, "topicConfigList", '{"topicName":"N%d"}'), (225, "groupConfigList", '{"groupName":"N%d"}')],
+    ids=["topics", "groups"],
+)
+async def test_a_long_list_is_checked_in_turns_with_other_requests_and_stored_at_once(ctx, handlers, code, member, row):
+    rows = ",".join(row % number for number in range(5_000))
+    request = Request(code, 1, body=f'{{"{member}":[{rows}]}}'.encode())
+    table, seen = (ctx.topics if code == 18 else ctx.groups), set()
+    storing = asyncio.ensure_future(handlers[code](request))
+    before = len(table)
+    for _ in range(4):  # a thousand in each
+        await asyncio.sleep(0)
+        seen.add(len(table))
+    assert seen == {before}
+    assert (await storing).code == 0 and len(table) == before + 5_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
@@ -161,7 +162,8 @@ async def _held_queues(client: Client, asked: dict[str, str]) -> dict[MessageQue
         )
         if answer.code != ResponseCode.SUCCESS or not answer.body:
             return None
-        return decode_body(ConsumerStatus, answer.body).message_queue_table
+        # Java's dialect is read slowly, and a client may answer with as much as a frame holds.
+        return (await asyncio.to_thread(decode_body, ConsumerStatus, answer.body)).message_queue_table
     except (NetError, WireError):
         return None
 

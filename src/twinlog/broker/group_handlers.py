@@ -6,7 +6,7 @@ import msgspec
 
 from twinlog.broker.context import BrokerContext
 from twinlog.broker.names import group_name_problem
-from twinlog.broker.topic_limits import check_queues
+from twinlog.broker.topic_limits import Turns, check_queues
 from twinlog.metadata.attributes import GROUP_ATTRIBUTES, alter_attributes
 from twinlog.metadata.errors import AttributeRejected
 from twinlog.net.connection import Handler, Request
@@ -49,7 +49,10 @@ class GroupHandlers:
         return request.reply()
 
     async def _store(self, wanted: list[SubscriptionGroupConfig]) -> None:
-        rows = {config.group_name: self._checked(config) for config in wanted}
+        rows: dict[str, SubscriptionGroupConfig] = {}
+        async for part in Turns().slices(len(wanted)):
+            for number in part:
+                rows[wanted[number].group_name] = self._checked(wanted[number])
         if self._ctx.groups.put_all(rows, self._ctx.clock_ms()):
             log.info("groups created or changed", groups=",".join(rows))
         await self._ctx.groups.saved()

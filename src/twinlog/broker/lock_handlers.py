@@ -4,20 +4,31 @@ from __future__ import annotations
 
 from twinlog.broker.context import BrokerContext
 from twinlog.net.connection import Handler, Request
+from twinlog.net.errors import RequestRefused
 from twinlog.wire.bodies import LockBatchRequest, LockBatchResponse, decode_body, encode_body
-from twinlog.wire.codes import RequestCode
+from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.command import Command
+
+QUEUES_MAX = 16_384  # in one request: as many as the largest topic has; a real client asks for its share of a group's
 
 
 def handlers(ctx: BrokerContext) -> dict[int, Handler]:
     def lock(request: Request) -> Command:
-        body = decode_body(LockBatchRequest, request.body)
+        body = _read(request)
         held = ctx.locks.lock(body.consumer_group, body.client_id, body.mq_set, ctx.clock_ms())
         return request.reply(body=encode_body(LockBatchResponse(lock_ok_mq_set=held)))
 
     def unlock(request: Request) -> Command:
-        body = decode_body(LockBatchRequest, request.body)
+        body = _read(request)
         ctx.locks.unlock(body.consumer_group, body.client_id, body.mq_set)
         return request.reply()
 
     return {RequestCode.LOCK_BATCH_MQ: lock, RequestCode.UNLOCK_BATCH_MQ: unlock}
+
+
+def _read(request: Request) -> LockBatchRequest:
+    body = decode_body(LockBatchRequest, request.body)
+    if len(body.mq_set) > QUEUES_MAX:
+        remark = f"{len(body.mq_set)} queues in one request, at most {QUEUES_MAX} are locked at once; send several"
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, remark)
+    return body

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from twinlog.wire.bodies import MessageQueue
 
 LOCK_MS_MAX = 60_000
+LOCKS_MAX = 1_000_000  # of all groups: some 200 MB
 
 
 @dataclass(slots=True)
@@ -19,16 +20,25 @@ class _Lock:
 class QueueLocks:
     """Who holds which queue. In memory only: after a restart consumers lock again."""
 
-    def __init__(self, lock_ms_max: int = LOCK_MS_MAX) -> None:
+    def __init__(self, lock_ms_max: int = LOCK_MS_MAX, locks_max: int = LOCKS_MAX) -> None:
         self._lock_ms_max = lock_ms_max
+        self._locks_max = locks_max
         self._groups: dict[str, dict[MessageQueue, _Lock]] = {}
+        self._count = 0
 
     def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue], now_ms: int) -> list[MessageQueue]:
-        """Take or renew what is free, expired or the client's own; the queues it now holds."""
+        """Take or renew what is free, expired or the client's own; the queues it now holds.
+
+        Without room for more locks a free queue is not given, as if somebody else had it: the client asks again.
+        """
         locks = self._groups.setdefault(group, {})
         held = []
         for queue in queues:
             lock = locks.get(queue)
+            if lock is None:
+                if self._count >= self._locks_max:
+                    continue
+                self._count += 1
             if lock is None or lock.client_id == client_id or self._is_expired(lock, now_ms):
                 locks[queue] = _Lock(client_id, now_ms)
                 held.append(queue)
@@ -43,6 +53,7 @@ class QueueLocks:
             lock = locks.get(queue)
             if lock is not None and lock.client_id == client_id:
                 del locks[queue]
+                self._count -= 1
         if not locks:
             self._groups.pop(group, None)
 
@@ -58,6 +69,7 @@ class QueueLocks:
                 self._groups[group] = kept
             else:
                 del self._groups[group]
+        self._count = sum(map(len, self._groups.values()))
 
     def _is_expired(self, lock: _Lock, now_ms: int) -> bool:
         return now_ms - lock.renewed_ms > self._lock_ms_max

@@ -9,7 +9,7 @@ import msgspec
 
 from twinlog.broker.context import BrokerContext
 from twinlog.broker.names import RETRY_PREFIX, is_system_topic, topic_name_problem
-from twinlog.broker.topic_limits import check_topic
+from twinlog.broker.topic_limits import Turns, check_topic
 from twinlog.metadata.attributes import MESSAGE_TYPE, TOPIC_ATTRIBUTES, alter_attributes, parse_changes
 from twinlog.metadata.errors import AttributeRejected
 from twinlog.net.connection import Handler, Request
@@ -67,10 +67,7 @@ class TopicHandlers:
 
     async def create_list(self, request: Request) -> Command:
         """All topics or none: every one is checked before the first is stored."""
-        wanted = decode_body(TopicConfigList, request.body).topic_config_list
-        for config in wanted:
-            self._check_name(config.topic_name)
-        await self._store(wanted)
+        await self._store(decode_body(TopicConfigList, request.body).topic_config_list)
         return request.reply(remark=NOT_SET)
 
     def _check_name(self, topic: str | None) -> None:
@@ -87,9 +84,13 @@ class TopicHandlers:
     async def _store(self, wanted: list[TopicConfig]) -> None:
         """Put topics whose attributes are still changes (`+key`), save, and tell the name servers."""
         ctx = self._ctx
-        for config in wanted:
-            check_topic(ctx, config)
-        rows = {config.topic_name: self._with_attributes(config) for config in wanted}
+        rows: dict[str, TopicConfig] = {}
+        async for part in Turns().slices(len(wanted)):
+            for number in part:
+                config = wanted[number]
+                self._check_name(config.topic_name)
+                check_topic(ctx, config)
+                rows[config.topic_name] = self._with_attributes(config)
         changed = [name for name, config in rows.items() if ctx.topics.get(name) != config]
         if ctx.topics.put_all(rows, ctx.clock_ms()):
             log.info("topics created or changed", topics=",".join(changed))

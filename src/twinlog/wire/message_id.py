@@ -22,7 +22,7 @@ def parse_offset_message_id(text: str) -> tuple[str, int, int]:
     except ValueError:
         data = b""
     if len(data) not in (16, 28):
-        raise WireError(f"message id {text!r} is no offset id: it has 32 or 56 hexadecimal digits")
+        raise WireError(f"message id {text[:80]!r} is not an offset id, which has 32 or 56 hexadecimal digits")
     host, port = decode_host(data[:-8])
     return host, port, int.from_bytes(data[-8:], "big", signed=True)
 
