@@ -1,7 +1,7 @@
-"""Mutated and hostile requests against a broker's handlers.
+"""Mutated, hostile and greedy requests against a broker's handlers.
 
 After every frame the process must be alive, each request answered at most once, and at the end every record in the
-log whole.
+log whole and every table within its limits.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.broker.contexts import Written, open_context, wired
+from tools.fuzz.greedy import greedy_for_broker
 from tools.fuzz.hostile import hostile
 from tools.fuzz.mutation import corpus, mutate, named_seed
 
@@ -59,6 +60,8 @@ MODULES = (
     topic_handlers,
     group_handlers,
 )
+
+LIMITS = {"maxAutoCreatedTopics": 200, "maxAutoCreatedGroups": 200}  # low enough to be reached
 
 
 async def play(ctx: BrokerContext, frames: list[bytes], step: int) -> None:
@@ -131,16 +134,30 @@ def check_log(ctx: BrokerContext) -> int:
     return count
 
 
+def check_kept(ctx: BrokerContext) -> None:
+    """Nothing is kept beyond the limits."""
+    settings = ctx.settings
+    assert len(ctx.auto_topics) <= settings.auto_topics_max
+    assert len(ctx.auto_groups) <= settings.auto_groups_max
+    for config in ctx.topics.rows.values():
+        assert 0 <= config.read_queue_nums <= settings.topic_queues_max, config
+        assert 0 <= config.write_queue_nums <= settings.topic_queues_max, config
+    for key, row in ctx.offsets.rows.items():
+        assert all(ctx.has_queue(key.partition("@")[0], queue_id) for queue_id in row), (key, row)
+
+
 def fuzz(seeds: Iterable[int]) -> str:
     """What was played, for each of the seeds; raises SeedFailed."""
     frames, played = corpus("req"), 0
-    with tempfile.TemporaryDirectory() as folder, open_context(Path(folder)) as ctx:
+    with tempfile.TemporaryDirectory() as folder, open_context(Path(folder), **LIMITS) as ctx, asyncio.Runner() as loop:
         codes = list(all_handlers(ctx))
         for seed in seeds:
             dice = random.Random(seed)
             chosen = [mutate(dice.choice(frames), dice) for _ in range(dice.randrange(1, 8))]
             chosen += [hostile(codes, dice) for _ in range(dice.choice((0, 0, 1, 2)))]
+            chosen += [greedy_for_broker(dice) for _ in range(dice.choice((0, 1)))]
             with named_seed(seed):
-                asyncio.run(play(ctx, chosen, dice.choice((1, 13, 500, 1 << 20))))
+                loop.run(play(ctx, chosen, dice.choice((1, 13, 500, 1 << 20))))
             played += len(chosen)
+        check_kept(ctx)
         return f"{played} frames, {check_log(ctx)} whole records in the log"

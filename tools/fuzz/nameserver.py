@@ -1,6 +1,7 @@
-"""Mutated and hostile requests against a name server's handlers.
+"""Mutated, hostile and greedy requests against a name server's handlers.
 
-After every frame the process must be alive, each request answered at most once, and routes must still be given out.
+After every frame the process must be alive, each request answered at most once, routes must still be given out, and
+at the end what is kept is within its limits.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tests.broker.contexts import wired
+from tools.fuzz.greedy import greedy_for_name_server
 from tools.fuzz.hostile import hostile
 from tools.fuzz.incoming import feed, noting
 from tools.fuzz.mutation import corpus, mutate, named_seed
 
 from twinlog.nameserver.handlers import NameServerHandlers
-from twinlog.nameserver.kv_config import KvConfig
+from twinlog.nameserver.kv_config import KvConfig, table_length
 from twinlog.net.connection import ConnectionOptions
 from twinlog.settings.nameserver_conf import load_nameserver_conf
 from twinlog.wire.codes import RequestCode
@@ -38,10 +40,20 @@ async def play(handlers: NameServerHandlers, frames: list[bytes], step: int) -> 
     assert [answer.code for answer in transport.take_answers()] == [0]
 
 
+def check_kept(handlers: NameServerHandlers) -> None:
+    """Nothing is kept beyond the limits."""
+    settings = handlers.conf.nameserver
+    assert table_length(handlers.kv._table) <= settings.kv_table_length_max
+    for brokers in handlers.table.topics.values():
+        for queues in brokers.values():
+            assert 0 <= queues.read_queue_nums <= settings.topic_queues_max, queues
+            assert 0 <= queues.write_queue_nums <= settings.topic_queues_max, queues
+
+
 def fuzz(seeds: Iterable[int]) -> str:
     """What was played, for each of the seeds; raises SeedFailed."""
     frames, played = corpus("req"), 0
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, asyncio.Runner() as loop:
         conf = load_nameserver_conf(text="", overrides={"kvConfigPath": str(Path(folder) / "kv.json")})
         kv = KvConfig(conf.nameserver.kv_path)
         handlers = NameServerHandlers(conf, kv, clock_ms=lambda: 1_700_000_000_000, notify=lambda notice: None)
@@ -50,7 +62,9 @@ def fuzz(seeds: Iterable[int]) -> str:
             dice = random.Random(seed)
             chosen = [mutate(dice.choice(frames), dice) for _ in range(dice.randrange(4))]
             chosen += [hostile(codes, dice) for _ in range(dice.randrange(1, 3))]
+            chosen += [greedy_for_name_server(dice) for _ in range(dice.choice((0, 1)))]
             with named_seed(seed):
-                asyncio.run(play(handlers, chosen, dice.choice((13, 500, 1 << 18, 1 << 20))))
+                loop.run(play(handlers, chosen, dice.choice((13, 500, 1 << 18, 1 << 20))))
             played += len(chosen)
+        check_kept(handlers)
         return f"{played} frames, {len(handlers.table.topics)} topics with a route"
