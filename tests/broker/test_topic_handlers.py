@@ -76,8 +76,18 @@ def test_a_topic_may_have_no_queues_to_read_and_a_permission_of_5_x(ctx, handler
     [
         ({"topic": "absent"}, 29, "The specified topic is blank."),
         ({"topic": " "}, 29, "The specified topic is blank."),
-        ({"topic": "../x"}, 29, "contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"),
-        ({"topic": "x" * 128}, 29, "The specified topic is longer than topic max length."),
+        (
+            {"topic": "../x"},
+            29,
+            "The specified topic: ../x, contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$",
+        ),
+        ({"topic": "x" * 128}, 29, f"The specified topic: {'x' * 128}, is longer than topic max length: 127"),
+        (
+            {"topic": "%RETRY%" + "x" * 249},
+            29,
+            f"DLQ or Retry topic: %RETRY%{'x' * 249}, and it's longer than topic max length: 255",
+        ),
+        ({"topic": "/" * 600}, 29, f"The specified topic: {'/' * 512}..., contains illegal"),
         ({"topic": "TBW102"}, 29, "The topic[TBW102] is conflict with system topic."),
         ({"topic": "rmq_sys_x"}, 29, "is conflict with system topic."),
         ({"topic": "broker-a"}, 29, "The topic[broker-a] is conflict with system topic."),
@@ -190,10 +200,17 @@ def test_a_group_is_created_changed_and_shown(ctx, handlers):
     assert json.loads(ask(handlers, 352, {"group": "NEW"}).body)["retryMaxTimes"] == 3
 
 
-@pytest.mark.parametrize("name", ["", "a b", "x" * 121])
-def test_a_group_name_is_checked(ctx, handlers, name):
+@pytest.mark.parametrize(
+    ("name", "remark"),
+    [
+        ("", "The specified group is blank."),
+        ("a b", "The specified group: a b, contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"),
+        ("x" * 121, f"The specified group: {'x' * 121}, is longer than group max length: 120"),
+    ],
+)
+def test_a_group_name_is_checked(ctx, handlers, name, remark):
     answer = ask(handlers, 200, body=encode_body(SubscriptionGroupConfig(group_name=name)))
-    assert answer.code == 29
+    assert (answer.code, answer.remark) == (29, remark)
     assert name not in ctx.groups
 
 

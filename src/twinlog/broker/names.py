@@ -23,6 +23,8 @@ SYSTEM_PREFIX = "rmq_sys_"
 TOPIC_LENGTH_MAX = 127
 LONG_TOPIC_LENGTH_MAX = 255  # of retry and dead-letter topics
 GROUP_LENGTH_MAX = 120
+_ILLEGAL_CHARACTERS = "contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
+_SHOWN_LENGTH_MAX = 512
 _ILLEGAL = re.compile(r"[^%|a-zA-Z0-9_-]")
 
 SYSTEM_TOPICS = frozenset(
@@ -71,15 +73,20 @@ def is_system_topic(topic: str, cluster_name: str = "", broker_name: str = "") -
 
 
 def topic_name_problem(topic: str | None) -> str | None:
-    """Why `topic` cannot name a topic, in Java's words; None when it can."""
+    """Why `topic` cannot name a topic, in the words of Java 5.5.0; None when it can."""
     if topic is None or not topic.strip():
         return "The specified topic is blank."
     if _ILLEGAL.search(topic):
-        return "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
+        return f"The specified topic: {_shown(topic)}, {_ILLEGAL_CHARACTERS}"
     long_allowed = topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
-    if utf16_length(topic) > (LONG_TOPIC_LENGTH_MAX if long_allowed else TOPIC_LENGTH_MAX):
-        return "The specified topic is longer than topic max length."
-    return None
+    length_max = LONG_TOPIC_LENGTH_MAX if long_allowed else TOPIC_LENGTH_MAX
+    if utf16_length(topic) <= length_max:
+        return None
+    if long_allowed:
+        start = f"The specified topic is DLQ or Retry topic: {_shown(topic)}, and it's"
+    else:
+        start = f"The specified topic: {_shown(topic)}, is"
+    return f"{start} longer than topic max length: {length_max}"
 
 
 def group_name_problem(group: str | None) -> str | None:
@@ -87,7 +94,12 @@ def group_name_problem(group: str | None) -> str | None:
     if group is None or not group.strip():
         return "The specified group is blank."
     if _ILLEGAL.search(group):
-        return "The specified group contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
+        return f"The specified group: {_shown(group)}, {_ILLEGAL_CHARACTERS}"
     if utf16_length(group) > GROUP_LENGTH_MAX:
-        return "The specified group is longer than group max length."
+        return f"The specified group: {_shown(group)}, is longer than group max length: {GROUP_LENGTH_MAX}"
     return None
+
+
+def _shown(name: str) -> str:
+    """A name that somebody sent, short enough for an answer."""
+    return name if len(name) <= _SHOWN_LENGTH_MAX else f"{name[:_SHOWN_LENGTH_MAX]}..."
