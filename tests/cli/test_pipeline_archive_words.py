@@ -26,6 +26,8 @@ from twinlog.cli.pipeline.source_options import parse_source_options, words
         ("restore -n a:1 -t T", "an archive or store directories"),
         ("restore -n a:1 -t T --archive /tmp/no-such-archive", "there is no archive"),
         ("restore -n a:1 -t T --archive /a --rename T", "is not OLD=NEW"),
+        ("restore -n a:1 -t T --archive /a --option failOnDataLoss=false", "an option of stores: give it together"),
+        ("restore -n a:1 -t T --store /a --option failOnDataLos=false", "did you mean 'failOnDataLoss'"),
         ("restore -n a:1 -t T --archive /a --from-time noon", "is no time"),
     ],
 )

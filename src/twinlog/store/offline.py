@@ -62,13 +62,7 @@ class OfflineStore:
 
     def queues(self) -> Iterator[OfflineQueue]:
         """Every queue on disk, by kind, topic and id."""
-        for kind in KINDS:
-            base = self.root / kind
-            for topic in sorted(base.iterdir()) if base.is_dir() else ():
-                if not topic.is_dir():
-                    continue
-                for place in sorted((one for one in topic.iterdir() if one.name.isdigit()), key=lambda p: int(p.name)):
-                    yield OfflineQueue(kind, topic.name, int(place.name), place)
+        return stored_queues(self.root)
 
     def index_files(self) -> Iterator[OfflineIndexFile]:
         base = self.root / "index"
@@ -84,6 +78,17 @@ class OfflineStore:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def stored_queues(root: Path) -> Iterator[OfflineQueue]:
+    """Every queue of the store at `root`, by kind, topic and id; its log is not looked at."""
+    for kind in KINDS:
+        base = root / kind
+        for topic in sorted(base.iterdir()) if base.is_dir() else ():
+            if not topic.is_dir():
+                continue
+            for place in sorted((one for one in topic.iterdir() if one.name.isdigit()), key=lambda p: int(p.name)):
+                yield OfflineQueue(kind, topic.name, int(place.name), place)
 
 
 class OfflineQueue:
@@ -115,6 +120,25 @@ class OfflineQueue:
                     if len(bad):
                         break
                     first += len(units)
+
+    def pointing_into(self, begin: int, end: int) -> np.ndarray:
+        """The units of records that start in [begin, end) of the log; files that cannot hold one are not read."""
+        found = []
+        places = [self._first_place(path) for path in self._paths]
+        for number, path in enumerate(self._paths):
+            if places[number] >= end:
+                break
+            if number + 1 < len(places) and 0 < places[number + 1] <= begin:
+                continue
+            units: np.ndarray = np.fromfile(path, self._dtype)
+            at, size = units["physical_offset"], units["size"]
+            found.append(units[(at >= begin) & (at < end) & (size > 0) & (size != FILL_SIZE)])
+        return np.concatenate(found) if found else np.empty(0, self._dtype)
+
+    def _first_place(self, path: Path) -> int:
+        """Where the first record of a file is in the log; 0 when nothing is there, or a placeholder."""
+        units: np.ndarray = np.fromfile(path, self._dtype, 1)
+        return int(units["physical_offset"][0]) if len(units) else 0
 
     def ends(self) -> tuple[int, int]:
         """(first, next) queue offset."""

@@ -9,6 +9,7 @@ import time
 import pytest
 from tests.spark.topics import BROKER, Topic
 from tests.store import golden
+from tests.store.store_at import draft, open_store, write_log
 
 from twinlog.client import Outgoing
 from twinlog.client.errors import ClientError
@@ -136,6 +137,25 @@ def test_what_cannot_be_restored_is_said(spark, archived, tmp_path):
     with pytest.raises(BadOption, match="group nobody has no offset for ToRestore"):
         restore(spark, job_for(archived, tmp_path, new="Wide", **options))
     assert messages(topic, "Wide", 0) == [], "it is said before anything is sent"
+
+
+def test_damage_in_a_topic_that_is_not_restored_is_no_obstacle(spark, archived, tmp_path):
+    topic, _ = archived
+    (tmp_path / "broker-x" / "store" / "config").mkdir(parents=True)
+    with open_store(tmp_path / "broker-x") as store:
+        places = [store.append(draft(number, f"Damaged{'ABC'[number % 3]}")) for number in range(30)]
+        store.dispatch_pending()
+    write_log(tmp_path / "broker-x", places[14].physical_offset + 4, b"\xff")  # a record of DamagedC
+    given = {"renames": {}, "stores": (str(tmp_path / "broker-x" / "store"),)}
+    done = restore(spark, job_for(archived, tmp_path, topics=("DamagedA", "DamagedB"), **given))
+    assert (done.sent, done.gaps) == (20, 0)
+    damaged = {**given, "topics": ("DamagedB", "DamagedC")}
+    with pytest.raises(Exception, match=r"topic DamagedC queue 0.*--option failOnDataLoss=false"):
+        restore(spark, job_for(archived, tmp_path, **damaged))
+    # The option that the error names works, and the summary tells what is missing.
+    done = restore(spark, job_for(archived, tmp_path, **damaged, options={"failOnDataLoss": "false"}))
+    assert (done.sent, done.present, done.gaps) == (9, 10, 1)
+    assert [body for _, body in messages(topic, "DamagedC", 0)] == [b"body %d" % n for n in range(2, 30, 3) if n != 14]
 
 
 def test_what_is_missing_in_the_target_is_noticed_although_other_messages_were_restored_before(

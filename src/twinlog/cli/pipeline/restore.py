@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from twinlog.cli.pipeline.running import AsJson, SparkConf, SparkMaster, failures_told, spark_job
-from twinlog.cli.pipeline.source_options import Credential, SourceOption, parse_source_options, words
+from twinlog.cli.pipeline.source_options import Credential, parse_source_options, words
 from twinlog.cli.running import fail
 from twinlog.wire.bodies import MessageQueue
 
@@ -53,7 +53,14 @@ def restore(
         typer.Option("--group-offsets", metavar="FROM", help="Where they stood: a store, NAME=STORE, or HOST:PORT."),
     ] = None,
     batch: Annotated[int, typer.Option("--batch", min=1, help="Messages per request, at most.")] = 500,
-    options: SourceOption = None,
+    options: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option",
+            metavar="KEY=VALUE",
+            help='An option of the target cluster, or with --store of format("rocketmq_store"); may be given often.',
+        ),
+    ] = None,
     access_key: Credential = None,
     secret_key: Credential = None,
     master: SparkMaster = None,
@@ -121,7 +128,13 @@ def _queue_words(queue: MessageQueue) -> dict[str, str | int]:
 
 def _tell(summary: RestoreSummary, as_json: bool) -> None:
     if as_json:
-        told = {"sent": summary.sent, "present": summary.present, "empty": summary.empty, **asdict(summary)}
+        told = {
+            "sent": summary.sent,
+            "present": summary.present,
+            "empty": summary.empty,
+            "gaps": summary.gaps,
+            **asdict(summary),
+        }
         json.dump(told, sys.stdout, default=_queue_words)
         print()
         return
@@ -136,6 +149,8 @@ def _tell(summary: RestoreSummary, as_json: bool) -> None:
     for place in summary.groups:
         where = f"{place.target.topic} {place.target.broker_name} {place.target.queue_id}"
         console.print(f"group {place.group}: {where} goes on at {place.new_offset} (was {place.old_offset})")
+    if summary.gaps:
+        console.print(f"{summary.gaps} messages between the others are not in the source: damaged, or never archived")
     copies = f"; {summary.copies} messages are there more than once" if summary.copies else ""
     if summary.empty:
         console.print(f"{summary.empty} messages have no body, and no broker takes such: they are left out")

@@ -91,7 +91,8 @@ class ArchiveJob:
         """The options of `format("rocketmq")` or `format("rocketmq_store")`."""
         if not self.name_server:
             limit = {"maxBytesPerTrigger": self.bytes_max} if self.bytes_max else {}
-            return {"paths": json.dumps(list(self.stores)), **limit, **self.options}
+            topics = {"topic": ",".join(self.topics)} if self.topics else {}  # damage of others is no obstacle then
+            return {"paths": json.dumps(list(self.stores)), **topics, **limit, **self.options}
         wanted = {"topic": ",".join(self.topics)} if self.topics else {"subscribePattern": self.pattern or ".*"}
         limit = {"maxOffsetsPerTrigger": str(self.rows_max)} if self.rows_max else {}
         return {

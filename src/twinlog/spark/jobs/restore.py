@@ -49,7 +49,7 @@ from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import MessageQueue, TopicConfig
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 log = get_logger(__name__)
 _COLUMNS = ("topic", "brokerName", "queueId", "queueOffset", "storeTimestamp", "body", "flag", "properties")
@@ -59,8 +59,19 @@ _ROUTE_SECONDS_MAX = 30
 
 
 @dataclass(frozen=True, slots=True)
+class Wanted:
+    """How many messages of a queue are wanted, and how many between them the source does not have."""
+
+    count: int
+    gaps: int
+
+
+@dataclass(frozen=True, slots=True)
 class RestoredQueue:
-    """One queue: what was wanted, what this run sent, what was there already, and what no broker takes (no body)."""
+    """One queue: what was wanted, what this run sent, what was there already, and what no broker takes (no body).
+
+    `gaps` counts offsets between the first and the last that the source does not have: damaged, or never archived.
+    """
 
     source: MessageQueue
     target: MessageQueue
@@ -68,6 +79,7 @@ class RestoredQueue:
     sent: int = 0
     present: int = 0
     empty: int = 0
+    gaps: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +104,10 @@ class RestoreSummary:
     def empty(self) -> int:
         return sum(queue.empty for queue in self.queues)
 
+    @property
+    def gaps(self) -> int:
+        return sum(queue.gaps for queue in self.queues)
+
 
 def restore(spark: SparkSession, job: RestoreJob, report: Report = quiet) -> RestoreSummary:
     """Send what is wanted and not there yet, then write the map and place the groups."""
@@ -109,7 +125,8 @@ def restore(spark: SparkSession, job: RestoreJob, report: Report = quiet) -> Res
     with task_progress(spark, "sending", report):
         sent = _send(source, job, targets)
     queues = tuple(
-        RestoredQueue(queue, targets[queue], count, *sent.get(queue, ())) for queue, count in sorted(wanted.items())
+        RestoredQueue(queue, targets[queue], of.count, *sent.get(queue, (0, 0, 0)), gaps=of.gaps)
+        for queue, of in sorted(wanted.items())
     )
     with task_progress(spark, "reading back", report):
         rows, copies = _write_map(spark, job)
@@ -122,7 +139,7 @@ def restore(spark: SparkSession, job: RestoreJob, report: Report = quiet) -> Res
 
 
 def target_cluster(job: RestoreJob) -> ClusterOptions:
-    return cluster_options(OptionValues({**job.options, "nameServer": job.name_server}, known=CLUSTER_OPTIONS))
+    return cluster_options(OptionValues({**job.cluster_words, "nameServer": job.name_server}, known=CLUSTER_OPTIONS))
 
 
 def admin_of(cluster: ClusterOptions) -> Admin:
@@ -148,23 +165,31 @@ def _source(spark: SparkSession, job: RestoreJob) -> DataFrame:
         frame = frame.selectExpr(*(name if name not in missing else f"null as {name}" for name in _COLUMNS))
     else:
         columns = {name: MESSAGE_COLUMNS[name] for name in (*_COLUMNS, "sysFlag")}
-        reader = spark.read.schema(ddl(columns)).format("rocketmq_store")
-        reader = reader.option("paths", json.dumps(list(job.stores))).option("topic", ",".join(job.topics))
+        reader = _store_reader(spark, job).schema(ddl(columns)).option("topic", ",".join(job.topics))
         frame = reader.load().where(IN_A_QUEUE)
     return frame.where(f"topic in ({', '.join(map(sql_text, job.topics))})")
 
 
-def _count(source: DataFrame, job: RestoreJob) -> tuple[dict[str, dict[str, int]], dict[MessageQueue, int]]:
-    """Topic -> broker -> number of queues, and how many messages of each queue are wanted."""
-    number = f"count(distinct case when {selection(job)} then queueOffset end) as wanted"
-    rows = source.groupBy(*_QUEUE).agg(_expr(number)).collect()
+def _store_reader(spark: SparkSession, job: RestoreJob) -> DataFrameReader:
+    reader = spark.read.format("rocketmq_store").options(**job.store_words)
+    return reader.option("paths", json.dumps(list(job.stores)))
+
+
+def _count(source: DataFrame, job: RestoreJob) -> tuple[dict[str, dict[str, int]], dict[MessageQueue, Wanted]]:
+    """Topic -> broker -> number of queues, and what is wanted of each queue."""
+    chosen = f"case when {selection(job)} then queueOffset end"
+    numbers = (f"count(distinct {chosen}) as wanted", f"min({chosen}) as low", f"max({chosen}) as high")
+    rows = source.groupBy(*_QUEUE).agg(*map(_expr, numbers)).collect()
     counts: dict[str, dict[str, int]] = {}
-    wanted: dict[MessageQueue, int] = {}
+    wanted: dict[MessageQueue, Wanted] = {}
     for row in rows:
         brokers = counts.setdefault(row.topic, {})
         brokers[row.brokerName] = max(brokers.get(row.brokerName, 0), row.queueId + 1)
         if row.wanted:
-            wanted[MessageQueue(row.topic, row.brokerName, row.queueId)] = row.wanted
+            queue = MessageQueue(row.topic, row.brokerName, row.queueId)
+            wanted[queue] = Wanted(row.wanted, row.high - row.low + 1 - row.wanted)
+            if wanted[queue].gaps:
+                log.warning("the source lacks messages between others", where=where(queue), count=wanted[queue].gaps)
     for topic in job.topics:
         if topic not in counts:
             place = job.archive or ", ".join(job.stores)
@@ -178,8 +203,7 @@ def _count(source: DataFrame, job: RestoreJob) -> tuple[dict[str, dict[str, int]
 
 def _add_empty_queues(spark: SparkSession, job: RestoreJob, counts: dict[str, dict[str, int]]) -> None:
     """A store knows how many queues a topic had, also those without a message."""
-    reader = spark.read.format("rocketmq_store").option("kind", "topic_configs")
-    for row in reader.option("paths", json.dumps(list(job.stores))).load().collect():
+    for row in _store_reader(spark, job).option("kind", "topic_configs").load().collect():
         brokers = counts.get(row.topic, {})
         if row.brokerName in brokers:
             brokers[row.brokerName] = max(brokers[row.brokerName], row.writeQueueNums)
@@ -248,7 +272,7 @@ def _send(
     source: DataFrame, job: RestoreJob, targets: Mapping[MessageQueue, MessageQueue]
 ) -> dict[MessageQueue, tuple[int, int, int]]:
     """Every queue goes to one task, in order; sent, present and empty messages of each."""
-    options = {**job.options, "nameServer": job.name_server}
+    options = {**job.cluster_words, "nameServer": job.name_server}
     places = {queue_text(old): queue_text(new) for old, new in targets.items()}
     send = SendQueues(job.name, options, places, job.batch)
     tasks = min(len(targets), _TASKS_MAX)
@@ -268,7 +292,7 @@ def read_map(spark: SparkSession, path: str | Path) -> DataFrame:
 def _write_map(spark: SparkSession, job: RestoreJob) -> tuple[int, int]:
     """Read the stamps of the target, and replace the map; its rows, and the messages that are there twice."""
     columns = "topic string, brokerName string, queueId int, queueOffset bigint, properties map<string,string>"
-    options = {**job.options, "nameServer": job.name_server, "topic": ",".join(map(job.new_topic, job.topics))}
+    options = {**job.cluster_words, "nameServer": job.name_server, "topic": ",".join(map(job.new_topic, job.topics))}
     stored = spark.read.schema(columns).format("rocketmq").options(**options).load()
     stored = stored.selectExpr("*", f"properties['{ORIGIN}'] as origin").where(f"startswith(origin, '{job.name}:')")
     # <name>:<topic>@<broker>@<queue>@<offset>

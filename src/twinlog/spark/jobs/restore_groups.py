@@ -118,7 +118,7 @@ def _from_store(spark: SparkSession, name: str, directory: str) -> Committed:
 def _from_cluster(job: RestoreJob, name_server: str, queues: Mapping[MessageQueue, MessageQueue]) -> Committed:
     try:
         cluster = Cluster(
-            cluster_options(OptionValues({**job.options, "nameServer": name_server}, known=CLUSTER_OPTIONS))
+            cluster_options(OptionValues({**job.cluster_words, "nameServer": name_server}, known=CLUSTER_OPTIONS))
         )
         present = set(cluster.queues({queue.topic for queue in queues}))
         wanted = [queue for queue in queues if queue in present]

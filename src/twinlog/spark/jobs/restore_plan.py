@@ -17,6 +17,8 @@ from pathlib import Path
 
 from twinlog.spark.errors import BadOption, SparkSourceError
 from twinlog.spark.offsets import queue_text, where
+from twinlog.spark.option_values import OptionValues
+from twinlog.spark.options import CLUSTER_OPTIONS
 from twinlog.spark.paths import local_path, local_text
 from twinlog.wire import properties as names
 from twinlog.wire.batch import BatchElement
@@ -26,6 +28,8 @@ from twinlog.wire.properties import PROPERTIES_BYTES_MAX, encode_properties
 ORIGIN = "TWINLOG_ORIGIN"
 BATCH_BYTES_MAX = 1 << 20
 BATCH_COUNT_MAX = 500
+STORE_OPTIONS = ("brokerName", "commitLogDirs", "checkCrc", "failOnDataLoss", "splitBytes")
+_OF_STORES = frozenset(name.lower() for name in STORE_OPTIONS)
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 # What a broker or client wrote for its own use: sent again, it would delay, hide or split a message.
 _DROPPED = frozenset(
@@ -83,7 +87,7 @@ class RestoreJob:
     groups: tuple[str, ...] = ()
     group_offsets: str | None = None  # a store directory, name=directory, or a name server
     batch: int = BATCH_COUNT_MAX  # messages per request, at most
-    options: Mapping[str, str] = field(default_factory=dict)  # of the cluster: credentials, TLS, time limits
+    options: Mapping[str, str] = field(default_factory=dict)  # of the cluster and of the stores: see below
 
     @property
     def archive_root(self) -> Path | None:
@@ -92,6 +96,16 @@ class RestoreJob:
     @property
     def map_root(self) -> Path:
         return local_path(self.map_path, "--map")
+
+    @property
+    def cluster_words(self) -> dict[str, str]:
+        """The options of clusters: credentials, TLS, time limits."""
+        return {name: value for name, value in self.options.items() if name.lower() not in _OF_STORES}
+
+    @property
+    def store_words(self) -> dict[str, str]:
+        """The options of `format("rocketmq_store")`."""
+        return {name: value for name, value in self.options.items() if name.lower() in _OF_STORES}
 
     def new_topic(self, topic: str) -> str:
         return self.renames.get(topic, topic)
@@ -119,6 +133,9 @@ def check_restore(job: RestoreJob) -> None:
         raise BadOption("where did the groups stand? give --group-offsets with a store directory or a name server")
     if job.group_offsets and not job.groups:
         raise BadOption("--group-offsets without --groups places nobody: name the groups")
+    OptionValues({**job.options, "nameServer": job.name_server}, known=(*CLUSTER_OPTIONS, *STORE_OPTIONS))
+    if job.store_words and not job.stores:
+        raise BadOption(f"{next(iter(job.store_words))} is an option of stores: give it together with --store")
     _check_paths(job)
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from twinlog.spark.errors import BadRecord, DataLoss
+from twinlog.spark.reading.store_damage import damage_at
 from twinlog.spark.reading.store_plan import StoreRange, first_record
+from twinlog.spark.reading.store_selection import Selection
 from twinlog.store.scan import RecordBatch, Stop, StopReason, scan
 from twinlog.store.segment import Segment
 from twinlog.telemetry.log import get_logger
@@ -13,8 +16,13 @@ from twinlog.telemetry.log import get_logger
 log = get_logger(__name__)
 
 
-def read_range(wanted: StoreRange, *, check_crc: bool = True, skips_damage: bool = False) -> Iterator[RecordBatch]:
-    """The records that start in the range. Memory already read is given back, so a worker stays small."""
+def read_range(
+    wanted: StoreRange, selection: Selection, *, check_crc: bool = True, skips_damage: bool = False
+) -> Iterator[RecordBatch]:
+    """The records that start in the range. Memory already read is given back, so a worker stays small.
+
+    Damage is an error unless it is to be skipped, or is known to be of queues that `selection` does not want.
+    """
     try:
         segment = wanted.segment.open()
     except FileNotFoundError as error:
@@ -24,12 +32,14 @@ def read_range(wanted: StoreRange, *, check_crc: bool = True, skips_damage: bool
         log.warning("a segment is gone and is left out", segment=str(wanted.segment.path))
         return
     try:
-        yield from _read(segment, wanted, check_crc, skips_damage)
+        yield from _read(segment, wanted, selection, check_crc, skips_damage)
     finally:
         segment.close()
 
 
-def _read(segment: Segment, wanted: StoreRange, check_crc: bool, skips_damage: bool) -> Iterator[RecordBatch]:
+def _read(
+    segment: Segment, wanted: StoreRange, selection: Selection, check_crc: bool, skips_damage: bool
+) -> Iterator[RecordBatch]:
     base, records_end = segment.base, wanted.segment.end
     position: int | None = wanted.begin
     if wanted.begin and not wanted.begins_record:
@@ -52,17 +62,31 @@ def _read(segment: Segment, wanted: StoreRange, check_crc: bool, skips_damage: b
         # The place behind the range's end belongs to the next range, which looks for a record, not for damage.
         if stop.position >= wanted.end and stop.reason is StopReason.CRC:
             return
-        _tell(wanted, stop, skips_damage)
+        if skips_damage:
+            log.warning("a damaged place is left out", **_place(wanted, stop))
+        else:
+            _judge(segment, wanted, selection, stop)
         position = first_record(segment.map, stop.position + 1, wanted.end, records_end, base)
 
 
-def _tell(wanted: StoreRange, stop: Stop, skips_damage: bool) -> None:
-    reason = f"{stop.reason.value}: {stop.detail}" if stop.detail else stop.reason.value
-    place = wanted.segment.base + stop.position
-    if skips_damage:
-        log.warning("a damaged place is left out", store=wanted.store, physical_offset=place, reason=reason)
+def _judge(segment: Segment, wanted: StoreRange, selection: Selection, stop: Stop) -> None:
+    """BadRecord for damage, unless it is known to be of others than those that are wanted."""
+    damage = damage_at(segment, stop, wanted.segment.end, Path(wanted.store))
+    if damage.is_whole and not selection.wants_any(damage.owners, wanted.broker_name):
+        owners = sorted({topic for topic, _ in damage.owners})
+        log.warning("a damaged place of another topic is left out", topics=owners, **_place(wanted, stop))
         return
     raise BadRecord(
-        f"store {wanted.store} segment {wanted.segment.path.name} physical offset {place}: no valid record ({reason}); "
-        "look at it with `twinlog store verify`, or read with failOnDataLoss=false to leave it out"
+        f"store {wanted.store} segment {wanted.segment.path.name} physical offset {damage.begin} to {damage.end}: "
+        f"no valid record ({_reason(stop)}), {damage.whose}; look at it with `twinlog store verify`, or leave it out "
+        "with failOnDataLoss=false (for a command: --option failOnDataLoss=false)"
     )
+
+
+def _place(wanted: StoreRange, stop: Stop) -> dict[str, object]:
+    place = wanted.segment.base + stop.position
+    return {"store": wanted.store, "physical_offset": place, "reason": _reason(stop)}
+
+
+def _reason(stop: Stop) -> str:
+    return f"{stop.reason.value}: {stop.detail}" if stop.detail else stop.reason.value

@@ -66,5 +66,6 @@ def read_messages(options: StoreOptions, columns: Columns, wanted: StoreRange) -
     decoder = Decoder(
         columns, broker_name=wanted.broker_name, segment=wanted.segment.path.name, inflates=options.inflates
     )
-    for records in read_range(wanted, check_crc=options.check_crc, skips_damage=not options.fail_on_data_loss):
-        yield from decoder.decode(options.selection.select(records, wanted.broker_name))
+    selection, skips_damage = options.selection, not options.fail_on_data_loss
+    for records in read_range(wanted, selection, check_crc=options.check_crc, skips_damage=skips_damage):
+        yield from decoder.decode(selection.select(records, wanted.broker_name))

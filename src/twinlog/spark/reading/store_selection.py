@@ -37,6 +37,12 @@ class Selection:
     def wants_store(self, broker_name: str) -> bool:
         return not self.queues or any(queue.broker_name == broker_name for queue in self.queues)
 
+    def wants_any(self, owners: Iterable[tuple[str, int]], broker_name: str) -> bool:
+        """Whether records of one of these topics and queues may be wanted."""
+        if self.queues:
+            return any(MessageQueue(topic, broker_name, queue_id) in self.queues for topic, queue_id in owners)
+        return not self.topics or any(topic in self.topics for topic, _ in owners)
+
     def in_time(self, segments: Sequence[SegmentFile]) -> list[SegmentFile]:
         """The segments that may hold records of the wanted time."""
         if not self.from_ms and self.to_ms == _TIME_MAX:

@@ -1,0 +1,73 @@
+"""Whose records a damaged stretch of a log held, as far as the store itself can tell.
+
+The consume queue of a topic names the place and size of each of its records. If the records that queues name fill a
+damaged stretch without a gap, all its owners are known. A gap may be a record of any topic: a queue that its broker
+still holds in memory, that was deleted with its topic, or that was not copied. A record of which only the body is
+damaged names its topic itself.
+"""
+
+from __future__ import annotations
+
+import mmap
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from twinlog.spark.reading.store_plan import first_record
+from twinlog.store.offline import stored_queues
+from twinlog.store.scan import Stop, StopReason, columns_at
+from twinlog.store.segment import Segment
+from twinlog.wire.message import MAGIC_BLANK
+
+_NAMED_MAX = 3
+Owner = tuple[str, int]
+"""Topic and queue id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Bytes of a log that are no record, from one physical offset to another."""
+
+    begin: int
+    end: int
+    owners: frozenset[Owner]
+    is_whole: bool  # every byte has a known owner
+
+    @property
+    def whose(self) -> str:
+        named = [f"topic {topic} queue {queue_id}" for topic, queue_id in sorted(self.owners)]
+        more = [f"{len(named) - _NAMED_MAX} more queues"] if len(named) > _NAMED_MAX else []
+        known = ", ".join((*named[:_NAMED_MAX], *more))
+        if self.is_whole:
+            return f"of {known}"
+        return f"of {known} and others: no consume queue tells whose" if known else "no consume queue tells whose it is"
+
+
+def damage_at(segment: Segment, stop: Stop, records_end: int, root: Path) -> Damage:
+    """The stretch that begins where a walk stopped, up to the next record of the segment."""
+    behind = first_record(segment.map, stop.position + 1, records_end, records_end, segment.base)
+    begin = segment.base + stop.position
+    end = segment.base + (records_end if behind is None else behind)
+    owners: set[Owner] = set()
+    pieces: set[tuple[int, int]] = set()
+    for queue in stored_queues(root):
+        units = queue.pointing_into(begin, end)
+        if len(units):
+            owners.add((queue.topic, queue.queue_id))
+            pieces.update(zip(units["physical_offset"].tolist(), units["size"].tolist(), strict=True))
+    if stop.reason is StopReason.CRC:
+        head, _ = columns_at(memoryview(segment.map), np.array([stop.position]), records_end, segment.base, True)
+        owners.add((head.topics[int(head.topic_number[0])], int(head.queue_id[0])))
+        pieces.add((begin, int(head.size[0])))
+    known_to = begin
+    for place, size in sorted(pieces):
+        if place == known_to:
+            known_to += size
+    is_whole = known_to == end or (known_to > begin and _is_blank(segment.map, known_to - segment.base, records_end))
+    return Damage(begin, end, frozenset(owners), is_whole)
+
+
+def _is_blank(buffer: mmap.mmap, position: int, end: int) -> bool:
+    """Whether the unused end of a segment begins here."""
+    return position + 8 <= end and int.from_bytes(buffer[position + 4 : position + 8], "big") == MAGIC_BLANK

@@ -1,0 +1,106 @@
+"""Damage in topics that are not read is no obstacle; in those that are, or where nobody knows, it is an error."""
+
+import shutil
+
+import pytest
+from tests.spark.reading.test_store_reader import reader, rows
+from tests.store.store_at import SEGMENT, draft, open_store, write_log
+
+from twinlog.spark.errors import BadRecord
+
+TOPICS = ("A", "B", "C")
+FIELDS = [0, 4, 28, 88]  # size, magic, physical offset, body
+
+
+@pytest.fixture
+def stored(tmp_path):
+    """Three topics by turns, some 500 bytes a record, over several segments; where each record is."""
+    with open_store(tmp_path) as store:
+        places = {}
+        for number in range(90):
+            topic = TOPICS[number % 3]
+            one = draft(number, topic, queue_id=number % 2)
+            one.body = b"%d " % number + b"x" * 400
+            place = store.append(one)
+            places[number] = (topic, place.physical_offset, place.size)
+        store.dispatch_pending()
+    return tmp_path, places
+
+
+def numbers(path, **more):
+    return sorted(int(row["body"].split()[0]) for row in rows(reader(path / "store", **more)))
+
+
+def of(*topics):
+    return [number for number in range(90) if TOPICS[number % 3] in topics]
+
+
+@pytest.mark.parametrize("split", [1024, SEGMENT])
+@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("number", [2, 5, 29, 32])
+def test_a_damaged_record_of_another_topic_is_no_obstacle(stored, caplog, split, field, number):
+    path, places = stored
+    _, place, size = places[number]
+    write_log(path, place + field, b"\xff")
+    assert numbers(path, topic="A,B", splitBytes=split) == of("A", "B")
+    assert "a damaged place of another topic is left out" in caplog.text and "C" in caplog.text
+    told = rf"physical offset {place} to {place + size}: .*topic C queue {number % 2}.*--option failOnDataLoss=false"
+    with pytest.raises(BadRecord, match=told):
+        numbers(path, topic="B,C", splitBytes=split)
+    with pytest.raises(BadRecord, match="failOnDataLoss=false"):
+        numbers(path, splitBytes=split)
+    assert numbers(path, topic="C", failOnDataLoss="false") == [n for n in of("C") if n != number]
+
+
+def test_only_the_queues_that_are_read_count(stored):
+    path, places = stored
+    write_log(path, places[2][1] + 4, b"\xff")  # topic C, queue 0
+    other = '{"C":{"broker-x":[1]}}'
+    assert numbers(path, brokerName="broker-x", assign=other) == [n for n in of("C") if n % 2]
+    with pytest.raises(BadRecord, match="topic C queue 0"):
+        numbers(path, brokerName="broker-x", assign='{"C":{"broker-x":[0]}}')
+
+
+@pytest.mark.parametrize("split", [1024, 1500, SEGMENT])
+def test_damage_over_many_records_counts_for_each_of_their_topics(stored, split):
+    path, places = stored
+    begin, end = places[2][1], places[5][1] + 8  # C, A, B, and the head of the next C
+    write_log(path, begin, b"\xff" * (end - begin))
+    for topic in TOPICS:
+        with pytest.raises(BadRecord, match=rf"offset {begin} to {places[6][1]}: .*topic {topic} queue"):
+            numbers(path, topic=topic, splitBytes=split)
+    assert numbers(path, topic="A", splitBytes=split, failOnDataLoss="false") == [n for n in of("A") if n != 3]
+
+
+def test_damage_before_the_blank_end_of_a_segment_has_an_owner_too(stored):
+    path, places = stored
+    last = max(number for number, (_, place, _) in places.items() if place < SEGMENT)
+    topic, place, _ = places[last]
+    write_log(path, place + 4, b"\xff")
+    others = [one for one in TOPICS if one != topic]
+    assert numbers(path, topic=",".join(others)) == of(*others)
+    with pytest.raises(BadRecord, match=f"topic {topic} queue"):
+        numbers(path, topic=topic)
+
+
+def test_damage_that_no_queue_knows_is_an_error_that_says_how_to_go_on(stored):
+    path, places = stored
+    _, place, size = places[2]
+    shutil.rmtree(path / "store" / "consumequeue")
+    write_log(path, place + 88, b"\xff")  # only the body: the record's head still tells its topic
+    assert numbers(path, topic="A") == of("A")
+    write_log(path, place + 4, b"\xff")
+    told = rf"offset {place} to {place + size}: .*no consume queue tells whose.*--option failOnDataLoss=false"
+    with pytest.raises(BadRecord, match=told):
+        numbers(path, topic="A")
+    assert numbers(path, topic="A", failOnDataLoss="false") == of("A")
+
+
+def test_a_queue_that_ends_before_the_damage_is_not_believed(stored):
+    """As in a live store, whose broker holds the newest units in memory."""
+    path, places = stored
+    write_log(path, places[86][1] + 4, b"\xff")
+    for queue in (path / "store" / "consumequeue" / "C").glob("*/*"):
+        queue.write_bytes(queue.read_bytes()[:20].ljust(2000, b"\0"))
+    with pytest.raises(BadRecord, match="no consume queue tells whose"):
+        numbers(path, topic="A")
