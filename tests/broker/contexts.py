@@ -24,7 +24,7 @@ NOW_MS = 1_700_000_000_000
 @contextlib.contextmanager
 def open_context(root: Path, now_ms: int = NOW_MS, **settings: object) -> Iterator[BrokerContext]:
     """The context of a broker at a fixed time, listening nowhere."""
-    broker = Broker(broker_conf(root, **{"listenPort": 20911, **settings}), clock_ms=lambda: now_ms)
+    broker = Broker(broker_conf(root, **{"listenPort": 20911, **settings}), wall_ms=lambda: now_ms, ticks_ns=lambda: 0)
     tables = broker._load_tables()
     filters = ConsumerFilters(tables.filters, broker._bloom(), now_ms)
     with broker._open_store(tables, filters) as store:

@@ -62,6 +62,7 @@ def context(root, *, store: object = None, **settings: object) -> BrokerContext:
         stats=nothing,
         consumer_filters=ConsumerFilters(tables.filters, BloomFilter(20, 32), clock()),
         clock_ms=clock,
+        wall_ms=clock,
         started_ms=clock(),
     )
     tables.topics.seed("T", TopicConfig(topic_name="T", read_queue_nums=4, write_queue_nums=4))

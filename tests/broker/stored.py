@@ -30,9 +30,15 @@ NOW = 1_800_000_000_000
 
 
 @contextlib.contextmanager
-def stored_context(root: Path, clock: Clock | None = None, **settings: object) -> Iterator[BrokerContext]:
-    """A master with a topic T of four queues and a group G; opening the same `root` again is a restart."""
+def stored_context(
+    root: Path, clock: Clock | None = None, *, wall: Clock | None = None, **settings: object
+) -> Iterator[BrokerContext]:
+    """A master with a topic T of four queues and a group G; opening the same `root` again is a restart.
+
+    `clock` is the steady one; `wall`, which stamps records, is the same unless it is given.
+    """
     clock = clock or Clock(NOW)
+    wall = wall or clock
     conf = broker_conf(root, **settings)
     conf = dataclasses.replace(conf, broker=dataclasses.replace(conf.broker, listen_port=10911))
     tables = open_tables(root / "config", clock())
@@ -40,7 +46,7 @@ def stored_context(root: Path, clock: Clock | None = None, **settings: object) -
     tables.topics.seed("T", TopicConfig(topic_name="T", read_queue_nums=4, write_queue_nums=4))
     tables.groups.seed("G", SubscriptionGroupConfig(group_name="G"))
     tables.load()
-    store = MessageStore.open(conf.store, role=conf.broker.broker_role, clock_ms=clock)
+    store = MessageStore.open(conf.store, role=conf.broker.broker_role, clock_ms=wall)
     with store:
         ctx = BrokerContext(
             conf=conf,
@@ -53,6 +59,7 @@ def stored_context(root: Path, clock: Clock | None = None, **settings: object) -
             stats=BrokerStats(clock(), conf.broker.cluster_name),
             consumer_filters=ConsumerFilters(tables.filters, BloomFilter(20, 32), clock()),
             clock_ms=clock,
+            wall_ms=wall,
             started_ms=clock(),
         )
         yield ctx

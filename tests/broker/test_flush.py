@@ -11,10 +11,11 @@ import pytest
 from tests.broker.running import broker_conf, connected, pull, running_broker, send
 
 from twinlog.broker.ack_desk import Demand, NoReplicas
-from twinlog.broker.broker import Broker, wall_clock_ms
+from twinlog.broker.broker import Broker
 from twinlog.metadata.errors import NotSaved
 from twinlog.store.errors import FlushFailed
 from twinlog.store.run_flags import RunFlags
+from twinlog.telemetry.clock import wall_clock_ms
 
 
 async def test_with_sync_flush_an_answered_message_is_on_disk_and_readable(tmp_path):
@@ -161,7 +162,7 @@ async def test_a_clock_that_is_set_back_keeps_no_answer_waiting(tmp_path):
             return Demand.WAIT
 
     conf, hours = broker_conf(tmp_path, brokerRole="SYNC_MASTER", slaveTimeout=200), [1]
-    broker = Broker(conf, clock_ms=lambda: wall_clock_ms() + hours[0] * 3_600_000)
+    broker = Broker(conf, wall_ms=lambda: wall_clock_ms() + hours[0] * 3_600_000)
     running = asyncio.create_task(broker.run())
     try:
         while broker.replication is None or not broker.replication.master.port or not broker.servers:

@@ -13,6 +13,7 @@ from twinlog.wire.headers import EndTransactionHeader
 from twinlog.wire.message import Message
 
 NOW = 1_800_000_000_000
+LOG_END = 10_000
 
 
 def half_message(**changes) -> Message:
@@ -114,7 +115,7 @@ def test_a_message_written_again_ends_with_whichever_copy_its_producer_names():
         (half_message(), Verdict.ASK),
         (half_message(born_timestamp=NOW - 5_999), Verdict.WAIT),
         (half_message(born_timestamp=NOW + 5_000), Verdict.ASK),  # a sender whose clock runs ahead
-        (half_message(store_timestamp=NOW), Verdict.WAIT),
+        (half_message(physical_offset=LOG_END), Verdict.WAIT),
         (half_message(properties={"CHECK_IMMUNITY_TIME_IN_SECONDS": "60"}), Verdict.KEEP),
         (half_message(properties={"CHECK_IMMUNITY_TIME_IN_SECONDS": "5"}), Verdict.ASK),
         (half_message(properties={"CHECK_IMMUNITY_TIME_IN_SECONDS": "soon"}), Verdict.ASK),
@@ -124,7 +125,7 @@ def test_a_message_written_again_ends_with_whichever_copy_its_producer_names():
     ],
 )
 def test_an_open_half_message_waits_is_asked_about_or_given_up(message, verdict):
-    assert CheckRules().judge(message, NOW, NOW) is verdict
+    assert CheckRules().judge(message, LOG_END, NOW) is verdict
 
 
 def test_writing_again_counts_checks_and_remembers_the_first_offset():

@@ -68,6 +68,7 @@ from twinlog.replication.replica_service import monotonic_ms
 from twinlog.store.errors import RecoveryStopped, StoreUnusable, system_errors_as
 from twinlog.store.message_store import MessageStore
 from twinlog.store.plugins import open_store
+from twinlog.telemetry.clock import SteadyClock, ticks_ns, wall_clock_ms
 from twinlog.telemetry.fence import Fence
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.codes import RequestCode
@@ -109,10 +110,6 @@ class Service(Protocol):
     async def run(self) -> None: ...
 
 
-def wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class Broker:
     """One broker: an open store and the services around it."""
 
@@ -120,7 +117,8 @@ class Broker:
         self,
         conf: BrokerConf,
         *,
-        clock_ms: Callable[[], int] = wall_clock_ms,
+        wall_ms: Callable[[], int] = wall_clock_ms,
+        ticks_ns: Callable[[], int] = ticks_ns,
         metrics: Metrics | None = None,
         on_ready: Callable[[Broker], None] | None = None,
     ) -> None:
@@ -129,8 +127,9 @@ class Broker:
         self.context: BrokerContext | None = None
         self.servers: list[Server] = []
         self.replication: ReplicationService | None = None
-        self.stats = BrokerStats(clock_ms(), self.conf.broker.cluster_name)
-        self._clock_ms = clock_ms
+        self._wall_ms = wall_ms
+        self._clock_ms = SteadyClock(wall_ms, ticks_ns)
+        self.stats = BrokerStats(self._clock_ms(), self.conf.broker.cluster_name)
         self._on_ready = on_ready
 
     @property
@@ -237,7 +236,7 @@ class Broker:
             self.conf.store,
             role=settings.broker_role,
             store_host=(settings.broker_ip1, settings.listen_port),
-            clock_ms=self._clock_ms,
+            clock_ms=self._wall_ms,
             topic_kind=topic_kind,
             early_dispatchers=early,
             stopped=stopped,
@@ -261,6 +260,7 @@ class Broker:
             fence=Fence(self._clock_ms),
             consumer_filters=filters,
             clock_ms=self._clock_ms,
+            wall_ms=self._wall_ms,
             started_ms=self._clock_ms(),
             unique_ids=UniqueIds(_address_or_loopback(self.conf.broker.broker_ip1)),
         )

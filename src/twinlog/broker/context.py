@@ -7,7 +7,6 @@ while the broker runs (UPDATE_BROKER_CONFIG), so read it where it is used and do
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from twinlog.broker.table_work import TableWork
 from twinlog.net.limits import Limits
 from twinlog.settings.broker import TOPIC_QUEUES_MAX
 from twinlog.store.append import Appended, Draft
+from twinlog.telemetry.clock import SteadyClock, wall_clock_ms
 from twinlog.telemetry.fence import Fence
 from twinlog.wire.bodies import SubscriptionGroupConfig, TopicConfig
 from twinlog.wire.codes import ResponseCode
@@ -53,10 +53,6 @@ Raises RequestRefused(code, remark) for a message that must not be stored (a tim
 """
 
 
-def _wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 @dataclass(slots=True, eq=False)
 class BrokerContext:
     """One broker's state, as its handlers see it."""
@@ -74,7 +70,8 @@ class BrokerContext:
     copies: CopyBudget = field(default_factory=CopyBudget)
     table_work: TableWork = field(default_factory=TableWork)
     fence: Fence = field(default_factory=Fence)  # around tasks whose failure must not end the broker
-    clock_ms: Callable[[], int] = _wall_clock_ms
+    clock_ms: Callable[[], int] = field(default_factory=SteadyClock)  # by which everything waits: it does not jump
+    wall_ms: Callable[[], int] = wall_clock_ms  # for what is compared with stamps of records and files, or shown
     started_ms: int = 0
     unique_ids: UniqueIds = field(default_factory=UniqueIds)
     put_hooks: list[PutHook] = field(default_factory=list)  # delay levels, timer: run when DELAY or TIMER_* is there

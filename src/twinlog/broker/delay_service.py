@@ -13,6 +13,7 @@ from twinlog.broker.delay import LevelCursor, offset_to_resume, open_cursors
 from twinlog.broker.durable import until_flushed
 from twinlog.broker.message_rules import real_place, redelivery
 from twinlog.broker.names import SCHEDULE_TOPIC
+from twinlog.broker.stamp_skew import StampSkew
 from twinlog.store.append import PutStatus
 from twinlog.store.delay import DelayLevels
 from twinlog.telemetry.log import get_logger
@@ -33,10 +34,13 @@ class DelayService:
         self._ctx = ctx
         self._alarm = Alarm(ctx.clock_ms)
         self._cursors: list[LevelCursor] = []
+        self._skew = StampSkew()
         self._followed = False  # whether this broker was a replica until now
 
     def parked(self, due_ms: int) -> None:
-        """A message waits that can be due at `due_ms`."""
+        """A message that is appended next waits, and can be due at `due_ms`."""
+        ctx = self._ctx
+        self._skew.note(ctx.store.log_end, max(ctx.wall_ms(), ctx.store.last_timestamp), ctx.clock_ms())
         self._alarm.set(due_ms)
 
     async def run(self) -> None:
@@ -67,6 +71,7 @@ class DelayService:
             for level in levels
         }
         self._cursors = open_cursors(levels, ctx.delay_offsets.rows, bounds)
+        self._skew = StampSkew(store.log_end, ctx.clock_ms())
         for cursor in self._cursors:
             if took_over:
                 cursor.step_back(self._offset_to_resume(cursor, bounds[cursor.level][0]))
@@ -112,7 +117,7 @@ class DelayService:
                 log.error("retention deleted delayed messages", level=cursor.level, count=lost, next=queue_min)
             return bool(lost)
         physical_offset, size, deliver_ms = unit
-        due_ms = cursor.due_ms(deliver_ms, now_ms)
+        due_ms = cursor.due_ms(self._skew.due_ms(physical_offset, deliver_ms, cursor.delay_ms), now_ms)
         if due_ms > now_ms:
             self._alarm.set(due_ms)
             return False

@@ -208,12 +208,12 @@ class CheckRules:
     checks_max: int = 15
     age_ms_max: int = 72 * 3_600_000
 
-    def judge(self, message: Message, round_started_ms: int, now_ms: int) -> Verdict:
-        """The verdict on an open half message, at `now_ms` of a round that began at `round_started_ms`."""
+    def judge(self, message: Message, round_log_end: int, now_ms: int) -> Verdict:
+        """The verdict on an open half message, in a round that began when the log ended at `round_log_end`."""
         age_ms = now_ms - message.born_timestamp
         if checks_so_far(message.properties) >= self.checks_max or age_ms > self.age_ms_max:
             return Verdict.GIVE_UP
-        if message.store_timestamp >= round_started_ms:
+        if message.physical_offset >= round_log_end:
             return Verdict.WAIT
         immunity = message.properties.get(names.CHECK_IMMUNITY_TIME)
         if 0 <= age_ms < immunity_ms(immunity, self.timeout_ms):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 CLIENT_SCAN_S = 10.0
+WALL_STEP_MS = 1_000
 FIRST_CLEANING_S = 60.0
 FILTER_SAVE_S = 10.0
 
@@ -25,6 +26,7 @@ class MaintenanceService:
 
     def __init__(self, ctx: BrokerContext) -> None:
         self._ctx = ctx
+        self._wall_ahead_ms = 0
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -36,16 +38,25 @@ class MaintenanceService:
         while True:
             await asyncio.sleep(CLIENT_SCAN_S)
             now_ms = ctx.clock_ms()
+            self.look_at_clocks()
             expire_clients(ctx)
             ctx.locks.expire(now_ms)
             ctx.consumer_filters.clean(now_ms, ctx.settings.filter_expiry_ms)
+
+    def look_at_clocks(self) -> None:
+        """Warn when the wall clock was set: absolute times of timers go by the other one until a restart."""
+        ahead_ms = self._ctx.wall_ms() - self._ctx.clock_ms()
+        if abs(ahead_ms - self._wall_ahead_ms) >= WALL_STEP_MS:
+            self._wall_ahead_ms = ahead_ms
+            text = "the wall clock was set; delays and timers go on by the clock of the start, until a restart"
+            log.warning(text, wall_ahead_ms=ahead_ms)
 
     async def _clean_files(self) -> None:
         ctx = self._ctx
         await asyncio.sleep(FIRST_CLEANING_S)
         while True:
             try:
-                cleaned = ctx.store.clean_expired(ctx.clock_ms())
+                cleaned = ctx.store.clean_expired(ctx.wall_ms())
             except (OSError, StoreError) as error:
                 log.error("old files cannot be deleted; trying again", error=str(error))
             else:

@@ -89,7 +89,7 @@ class OperationHandlers:
         return request.reply()
 
     def delete_expired(self, request: Request) -> Command:
-        cleaned = self._ctx.store.clean_expired(self._ctx.clock_ms(), manual=True)
+        cleaned = self._ctx.store.clean_expired(self._ctx.wall_ms(), manual=True)
         log.info("expired segments deleted", segments=cleaned.segments, peer=request.connection.peer_text)
         return request.reply()
 

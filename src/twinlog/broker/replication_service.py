@@ -73,13 +73,13 @@ class ReplicationService:
         )
         self.instance = _instance(Path(ctx.conf.store.root_dir), ctx.conf.store.modes)
         identity = ReplicaIdentity(settings.cluster_name, settings.broker_name, settings.broker_id, self.instance)
-        self.replica = ReplicaService(lambda: ctx.conf.replication, ctx.store, identity, pool, clock_ms=ctx.clock_ms)
+        self.replica = ReplicaService(lambda: ctx.conf.replication, ctx.store, identity, pool, clock_ms=ctx.wall_ms)
         self.sync = MetadataSyncService(
             lambda: ctx.conf.replication,
             ctx.tables,
             pool,
             own_address=settings.address,
-            clock_ms=ctx.clock_ms,
+            clock_ms=ctx.wall_ms,
             extra_kinds=extra_kinds,
         )
         self._tasks: asyncio.TaskGroup | None = None

@@ -52,7 +52,7 @@ class ReplicationReport:
             "address": ctx.settings.address,
             "role": ctx.settings.broker_role,
             "instance": replication.instance,
-            "nowMs": ctx.clock_ms(),
+            "nowMs": ctx.wall_ms(),
             "logStart": store.log_start,
             "logEnd": store.log_end,
             "flushedEnd": store.flushed_end,
@@ -75,7 +75,7 @@ class ReplicationReport:
 
     def lag(self, acked: int) -> Lag:
         """What whoever holds the log up to `acked` is missing of it."""
-        now_ms = self._ctx.clock_ms()
+        now_ms = self._ctx.wall_ms()
         lag = self._replication.marks.lag(acked, now_ms)
         if lag.bytes and (stored_ms := self._stored_ms(acked)) is not None:
             lag = dataclasses.replace(lag, milliseconds=max(0, now_ms - stored_ms))

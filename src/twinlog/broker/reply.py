@@ -58,7 +58,7 @@ class ReplyHandler:
         self, request: Request, header: SendHeader | SendHeaderV2, queue_id: int, pairs: dict[str, str]
     ) -> str | None:
         """Give the reply to who asked; what went wrong, or None."""
-        settings, now_ms = self._ctx.settings, self._ctx.clock_ms()
+        settings, now_ms = self._ctx.settings, self._ctx.wall_ms()
         requester = pairs.get(names.REPLY_TO_CLIENT)
         if requester is None:
             return f"reply message properties[{names.REPLY_TO_CLIENT}] is null"

@@ -138,7 +138,7 @@ class _View:
 
     def oldest_age_ms(self) -> int:
         earliest_ms = earliest_message_ms(self._ctx)
-        return max(self._ctx.clock_ms() - earliest_ms, 0) if earliest_ms >= 0 else 0
+        return max(self._ctx.wall_ms() - earliest_ms, 0) if earliest_ms >= 0 else 0
 
     def _out(self, topic: str, group: str) -> Labels:
         retry = "true" if topic.startswith(RETRY_PREFIX) else "false"

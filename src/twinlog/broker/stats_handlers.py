@@ -106,7 +106,7 @@ class StatsHandlers:
         consumed_ms = store.store_time_of(topic, queue_id, consumed - 1) if consumed > 0 else first_ms
         delay_ms = 0
         if consumed < high:
-            delay_ms = max(ctx.clock_ms() - store.store_time_of(topic, queue_id, consumed), 0)
+            delay_ms = max(ctx.wall_ms() - store.store_time_of(topic, queue_id, consumed), 0)
         return {
             "consumeTimeStamp": consumed_ms,
             "consumeTimeStampStr": java_date(consumed_ms),

@@ -27,13 +27,13 @@ class StatsService:
                 self._stats.forget_topic(name)
 
     async def run(self) -> None:
-        day = local_day(self._ctx.clock_ms())
+        day = local_day(self._ctx.wall_ms())
         while True:
             await asyncio.sleep(_TICK_S)
             now_ms = self._ctx.clock_ms()
             self._stats.tick(now_ms)
-            if local_day(now_ms) != day:
-                day = local_day(now_ms)
+            if local_day(self._ctx.wall_ms()) != day:
+                day = local_day(self._ctx.wall_ms())
                 self._stats.new_day(now_ms)
 
 

@@ -219,7 +219,7 @@ class TimerService:
         age_ms = min(ROLL_AGE_MS_MAX, max(self._ctx.conf.store.reserved_hours * HOUR_MS // 2, HOUR_MS))
         if not len(table):
             return False
-        young = store.search_offset(TIMER_TOPIC, 0, now_ms - age_ms)
+        young = store.search_offset(TIMER_TOPIC, 0, self._ctx.wall_ms() - age_ms)
         old = table.before(min(young, table.queue_offset))
         for queue_offset in old[:SLICE_MESSAGES]:
             message = self._message(queue_offset)

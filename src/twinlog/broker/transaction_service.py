@@ -168,9 +168,9 @@ class TransactionService:
         """One round over all half queues."""
         self._reign.take_all()
         for queue_id in self._half_queues():
-            await self._check_queue(queue_id, self._ctx.clock_ms())
+            await self._check_queue(queue_id, self._ctx.store.log_end)
 
-    async def _check_queue(self, queue_id: int, started_ms: int) -> None:
+    async def _check_queue(self, queue_id: int, round_log_end: int) -> None:
         store, tracker = self._ctx.store, self._tracker(queue_id)
         op_before = tracker.settled_offset
         self.flush_ops([queue_id] if self._ops.offsets(queue_id) else [])
@@ -178,7 +178,7 @@ class TransactionService:
             await asyncio.sleep(0)
         at = before = self._half_progress(queue_id)
         end, looked = store.max_offset(HALF_TOPIC, queue_id), 0
-        while at < end and self._look(queue_id, at, tracker, started_ms):
+        while at < end and self._look(queue_id, at, tracker, round_log_end):
             tracker.passed(at)
             at += 1
             self._progress[queue_id] = at
@@ -211,7 +211,7 @@ class TransactionService:
             if read % SLICE_MESSAGES == 0:
                 yield
 
-    def _look(self, queue_id: int, half_offset: int, tracker: OpTracker, started_ms: int) -> bool:
+    def _look(self, queue_id: int, half_offset: int, tracker: OpTracker, round_log_end: int) -> bool:
         """Deal with one half message; False when the round ends here."""
         if tracker.is_finished(half_offset, half_offset):
             return True
@@ -224,7 +224,7 @@ class TransactionService:
             settings.transaction_checks_max,
             self._ctx.conf.store.reserved_hours * 3_600_000,
         )
-        verdict = rules.judge(message, started_ms, self._ctx.clock_ms())
+        verdict = rules.judge(message, round_log_end, self._ctx.clock_ms())
         if verdict is Verdict.WAIT:
             return False
         if verdict is Verdict.GIVE_UP:

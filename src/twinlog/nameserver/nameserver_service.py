@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -19,16 +18,13 @@ from twinlog.net.pool import ConnectionPool
 from twinlog.net.server import Server
 from twinlog.net.tls import ServerTls, client_context
 from twinlog.settings.nameserver_conf import NameServerConf
+from twinlog.telemetry.clock import SteadyClock
 from twinlog.telemetry.fence import Fence
 from twinlog.telemetry.log import get_logger, lines_left_out
 from twinlog.telemetry.metrics import Metrics
 from twinlog.wire.codes import RequestCode
 
 log = get_logger(__name__)
-
-
-def wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 class NameServerService:
@@ -39,11 +35,12 @@ class NameServerService:
         conf: NameServerConf,
         *,
         metrics: Metrics | None = None,
-        clock_ms: Callable[[], int] = wall_clock_ms,
+        clock_ms: Callable[[], int] | None = None,
         on_ready: Callable[[NameServerService], None] | None = None,
     ) -> None:
         self._conf = conf
-        self._clock_ms = clock_ms
+        # Steady: a wall clock that is set forward would make every broker silent at once.
+        clock_ms = self._clock_ms = SteadyClock() if clock_ms is None else clock_ms
         self._on_ready = on_ready
         self.fence = Fence(clock_ms)
         self._notices: asyncio.Queue[MinBrokerIdNotice] = asyncio.Queue()

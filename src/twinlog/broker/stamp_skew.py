@@ -1,0 +1,43 @@
+"""When a delayed message is due by the steady clock, though its record was stamped with the wall clock.
+
+A delay level's delivery time is its record's stamp plus the delay. Stamps come from the wall clock and never fall, so
+they run ahead of the steady clock after the wall clock was set forward, and stand still for a while after it was set
+back. The difference is noted when a message is parked. In quiet years there is nothing to note.
+
+What was in the log before we led it was parked before that moment, whatever its stamp says: it waits no longer than its
+delay from then on. Neither rule delivers early.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+_NOTED_MS = 100  # smaller differences are left to the clocks
+_MARKS_MAX = 100_000
+
+
+class StampSkew:
+    """Marks in the log, each with how far stamps are ahead of the steady clock from there to the next mark."""
+
+    def __init__(self, log_end: int = 0, now_ms: int = 0) -> None:
+        self._led_from, self._led_ms = log_end, now_ms
+        self._places = [0]
+        self._skews = [0]
+
+    def note(self, physical_offset: int, stamp_ms: int, now_ms: int) -> None:
+        """A record that begins at `physical_offset` is stamped `stamp_ms` at the steady time `now_ms`."""
+        skew_ms = stamp_ms - now_ms
+        if abs(skew_ms - self._skews[-1]) >= _NOTED_MS:
+            self._places.append(physical_offset)
+            self._skews.append(skew_ms)
+            if len(self._places) > _MARKS_MAX:
+                del self._places[1 : _MARKS_MAX // 2], self._skews[1 : _MARKS_MAX // 2]
+
+    def due_ms(self, physical_offset: int, deliver_ms: int, delay_ms: int) -> int:
+        """The steady time at which the record there is due, whose stamp plus its delay is `deliver_ms`."""
+        if physical_offset < self._led_from:
+            return min(deliver_ms, self._led_ms + delay_ms)
+        return deliver_ms - self._skews[bisect_right(self._places, physical_offset) - 1]
+
+    def __len__(self) -> int:
+        return len(self._places)
