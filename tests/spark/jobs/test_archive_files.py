@@ -36,6 +36,7 @@ from twinlog.spark.jobs.archive_layout import (
     load_header,
     plan_commit,
     save_header,
+    save_json,
     topic_of,
 )
 from twinlog.spark.jobs.archive_source import ArchiveSpec, decode_spec, keep_messages
@@ -458,3 +459,15 @@ def test_two_directories_are_exchanged_in_one_step(tmp_path):
 def test_days_in_directories_are_dates():
     assert partition_name("T", 0) == "topic=T/day=1970-01-01"
     assert np.datetime64(MONDAY, "D").astype(date) == date(2024, 10, 4)
+
+
+def test_a_link_in_the_place_of_an_archives_file_is_refused(tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / "commit.json.new").symlink_to(victim)
+    (tmp_path / "_lock").symlink_to(victim)
+    with pytest.raises(OSError, match=r"commit\.json\.new is a symbolic link"):
+        save_json(tmp_path / "commit.json", {})
+    with pytest.raises(OSError, match="_lock is a symbolic link"), held(tmp_path / "_lock"):
+        pass
+    assert victim.read_text() == "precious"

@@ -27,6 +27,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from twinlog.settings.durable_names import sync_directory
+from twinlog.settings.safe_files import open_file
 from twinlog.spark.errors import SparkSourceError, nearest
 from twinlog.spark.schema import MESSAGE_COLUMNS, Columns
 
@@ -200,7 +201,7 @@ def save_commit(root: Path, commit: Commit) -> None:
 def save_json(path: Path, data: Any) -> None:
     """Replace a small file in one step; it is on disk when this returns."""
     temporary = path.with_name(f"{path.name}.new")
-    with open(temporary, "w") as out:
+    with open(open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, None), "w") as out:
         json.dump(data, out)
         out.flush()
         os.fsync(out.fileno())

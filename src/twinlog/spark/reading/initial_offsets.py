@@ -15,6 +15,7 @@ import json
 import os
 from pathlib import Path
 
+from twinlog.settings.safe_files import open_file
 from twinlog.spark.errors import SparkSourceError
 from twinlog.spark.options import ReadOptions
 from twinlog.spark.paths import is_local, local_path
@@ -50,7 +51,7 @@ class InitialOffsets:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}")
-            with open(temporary, "w") as out:
+            with open(open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, None), "w") as out:
                 json.dump(offsets, out)
                 out.flush()
                 os.fsync(out.fileno())
