@@ -1,8 +1,10 @@
 """A replica's metadata becomes its master's, from Twinlog's changes and from Java's tables."""
 
 import asyncio
+import contextlib
 import json
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -231,6 +233,25 @@ def test_a_holding_that_says_no_revision_is_refused(text):
 def test_changes_that_are_none_are_refused(body):
     with pytest.raises(BodyError):
         decode_delta("topics", decode_changes(body)["topics"])
+
+
+@given(
+    st.sampled_from(["", "own", "other", "a:b", "x" * 65, "\n"]) | st.text(max_size=8),
+    st.sampled_from([-(2**63), -1, 0, 1, 10**17, 10**18, 2**63 - 1]),
+)
+def test_a_page_of_any_epoch_and_revision_is_refused_or_followed_by_good_rounds(epoch, revision):
+    twin = Twin()
+    twin.master.topics.put("T", topic("T"), 1)
+    twin.round()
+    epoch = twin.master.topics.epoch if epoch == "own" else epoch
+    page = {"epoch": epoch, "revision": revision, "dataVersion": {}, "changed": {}, "removed": ["T"]}
+    raw = msgspec.Raw(msgspec.json.encode(page))
+    with contextlib.suppress(BodyError):
+        twin.followers["topics"].take(decode_delta("topics", raw), twin.replica.topics)
+    twin.master.topics.put("U", topic("U"), 2)
+    for _ in range(3):
+        twin.round()
+    assert "U" in twin.replica.topics.rows
 
 
 class BadMaster:

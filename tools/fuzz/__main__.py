@@ -13,9 +13,9 @@ import logging
 import time
 from collections.abc import Iterator
 
-from tools.fuzz import incoming, nameserver
+from tools.fuzz import incoming, nameserver, outgoing
 
-TARGETS = {"incoming": incoming.fuzz, "nameserver": nameserver.fuzz}
+TARGETS = {"incoming": incoming.fuzz, "nameserver": nameserver.fuzz, "outgoing": outgoing.fuzz}
 
 
 def main() -> None:

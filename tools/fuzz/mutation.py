@@ -28,8 +28,8 @@ def named_seed(seed: int) -> Iterator[None]:
 
 
 def corpus(kind: str) -> list[bytes]:
-    """The captured frames: `req` or `resp`."""
-    paths = sorted(VECTORS.glob(f"wire-*-{kind}.hex"))
+    """The captured frames and those that RocketMQ's own classes made: `req` or `resp`."""
+    paths = sorted([*VECTORS.glob(f"wire-*-{kind}.hex"), *VECTORS.glob(f"class-*-{kind}-*.hex")])
     return [bytes.fromhex("".join(path.read_text().split())) for path in paths]
 
 

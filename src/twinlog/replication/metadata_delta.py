@@ -34,6 +34,7 @@ ROW_TYPES: dict[str, Any] = {
     "requestModes": dict[str, MessageRequestMode],
 }
 
+_EPOCH_LENGTH_MAX = 64
 _MASTERS_ONLY = ("topics", "groups", "requestModes")
 _NAMES = {"topics": "topic_name", "groups": "group_name"}
 
@@ -228,10 +229,15 @@ def decode_changes(body: bytes | None) -> dict[str, msgspec.Raw]:
 
 
 def decode_delta(kind: str, raw: msgspec.Raw) -> Delta:
+    """One page; BodyError also for a revision that the master would not take back, or nothing could follow it."""
     try:
-        return msgspec.json.decode(raw, type=Delta)
+        delta = msgspec.json.decode(raw, type=Delta)
     except (ValueError, RecursionError) as error:
         raise BodyError(f"the master's changes of {kind} are not readable: {error}") from error
+    held = Held(delta.epoch, delta.revision)
+    if len(delta.epoch) > _EPOCH_LENGTH_MAX or parse_held(str(held)) != held:
+        raise BodyError(f"the master's changes of {kind} are of epoch {delta.epoch[:_EPOCH_LENGTH_MAX]!r}: not one")
+    return delta
 
 
 def _decode_row(kind: str, key: str, raw: msgspec.Raw) -> Any:
