@@ -70,3 +70,21 @@ def test_ranges_that_are_none_or_too_much_are_refused(text):
 def test_ranges_read_as_they_are_written():
     assert parse_ranges("0-10,10-20") == [ByteRange(0, 10), ByteRange(10, 20)]
     assert list(blocks(5, 25, 10)) == [ByteRange(5, 15), ByteRange(15, 25)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ",".join(f"{n}-{n + 1}" for n in range(1025)),
+        "0-" + "9" * 5000,
+        "0-\N{SUPERSCRIPT TWO}",
+        "0-" + "9" * 30,
+        "1-1",
+        "",
+    ],
+    ids=["many", "long", "superscript", "huge", "empty", "none"],
+)
+def test_what_are_not_ranges_is_said_in_a_line(text):
+    with pytest.raises(ValueError) as caught:
+        parse_ranges(text)
+    assert len(str(caught.value)) < 200

@@ -12,14 +12,19 @@ from hypothesis import strategies as st
 from twinlog.metadata.json_file import decode_json
 from twinlog.metadata.offsets import OffsetsFile
 from twinlog.wire import bodies, budget
+from twinlog.wire.batch import decode_batch
 from twinlog.wire.bodies import HeartbeatData, TopicConfigTable, decode_body
 from twinlog.wire.command import FIELDS_MAX, decode_header
+from twinlog.wire.compression import decompress
 from twinlog.wire.dialect import quote_bare_keys
 from twinlog.wire.errors import BodyError, FrameError, HeaderError, WireError
 from twinlog.wire.fastjson import loads
 from twinlog.wire.fields import decode_fields
 from twinlog.wire.frame import BINARY, HEADER_BYTES_MAX, JSON, encode_frame, frame_span
 from twinlog.wire.headers import UpdateOffsetHeader
+from twinlog.wire.message import decode_message, decode_messages
+from twinlog.wire.message_id import parse_offset_message_id
+from twinlog.wire.properties import decode_properties
 
 KINDS = bodies.Body.__subclasses__()
 
@@ -281,6 +286,20 @@ def test_any_bytes_are_a_value_within_the_budget_or_an_error_of_this_package(dat
             decode_header(data, header_type)
         with contextlib.suppress(HeaderError):
             decode_header(b'{"code":1,"extFields":{"a":%b}}' % data, JSON)
+
+
+@given(st.binary(max_size=200), st.integers(0, 0xFFFF))
+def test_any_bytes_of_records_batches_and_bodies_are_read_or_an_error_of_this_package(data, flags):
+    for decode in (decode_batch, decode_message, decode_messages, lambda body: decompress(body, flags)):
+        with contextlib.suppress(WireError):
+            decode(data)
+    assert isinstance(decode_properties(data), dict)
+
+
+@given(st.text(max_size=60) | st.text("0123456789abcdef", min_size=32, max_size=32))
+def test_any_text_is_a_message_id_or_an_error_of_this_package(text):
+    with contextlib.suppress(WireError):
+        parse_offset_message_id(text)
 
 
 @settings(max_examples=60)

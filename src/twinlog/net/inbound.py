@@ -120,6 +120,7 @@ class Inbound:
 
     def _make_room(self) -> None:
         wanted = self.bytes_max - self.bytes_max // _ROOM
+        why = f"{self.bytes} bytes of unfinished frames are held, {BYTES_KEY} is {self.bytes_max}"
         by_host: dict[str, list[UnfinishedFrame]] = {}
         for frame in sorted(self._frames, key=lambda one: (one.owner.is_paused, one.progress_s), reverse=True):
             by_host.setdefault(frame.owner.peer[0], []).append(frame)
@@ -132,8 +133,7 @@ class Inbound:
                 heapq.heapreplace(most, (held + frame.bytes, host))
             else:
                 heapq.heappop(most)
-            why = f"{self.bytes} bytes of unfinished frames are held"
-            self._drop(frame, BYTES_KEY, f"{why}, {BYTES_KEY} is {self.bytes_max}")
+            self._drop(frame, BYTES_KEY, why)
 
     def _drop(self, frame: UnfinishedFrame, key: str, reason: str) -> None:
         self._limits.count(key)

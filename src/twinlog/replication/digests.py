@@ -9,6 +9,7 @@ from typing import Protocol
 
 DIGEST_BYTES = 16
 RANGE_BYTES_MAX = 64 * 1024 * 1024  # what one request may ask a master to read
+RANGES_MAX = 1024  # and in how many parts; an audit asks for 256
 BLOCK_BYTES = 4096  # how exactly a difference is located
 _TAIL_BYTES = 256 * 1024
 _CHUNK_BYTES = 1024 * 1024
@@ -43,8 +44,11 @@ def range_digest(log: Log, wanted: ByteRange) -> str | None:
 
 def parse_ranges(text: str | None) -> list[ByteRange]:
     """Ranges as they travel, "0-1000,1000-2000"; ValueError names what is no range or too much at once."""
+    parts = (text or "").split(",", RANGES_MAX)
+    if len(parts) > RANGES_MAX:
+        raise ValueError(f"more than {RANGES_MAX} ranges in one request; ask for them in several")
     ranges = []
-    for part in (text or "").split(","):
+    for part in parts:
         begin, separator, end = part.partition("-")
         if not separator or not _is_offset(begin) or not _is_offset(end) or int(begin) >= int(end):
             raise ValueError(f"{part[:80]!r} is not a byte range; write begin-end with begin below end")
