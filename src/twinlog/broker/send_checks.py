@@ -23,11 +23,9 @@ if TYPE_CHECKING:
 
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 BUSY = "[REJECTREQUEST]system busy, start flow control for a while"
-QUEUE_NUMBERS = range(-(2**31), 2**31)
 _SHORT_NAMES = dict(zip(SendHeader.__dataclass_fields__, "abcdefghijklmn", strict=True))
 _REQUIRED = ("producer_group", "topic", "default_topic", "default_topic_queue_nums", "queue_id", "sys_flag")
 _REQUIRED += ("born_timestamp", "flag")
-_INTS = ("default_topic_queue_nums", "queue_id", "sys_flag", "flag", "reconsume_times", "max_reconsume_times")
 
 
 def read_header(request: Request) -> SendHeader | SendHeaderV2:
@@ -39,13 +37,11 @@ def read_header(request: Request) -> SendHeader | SendHeaderV2:
         if getattr(header, attribute) is None:
             name = camel(attribute) if long_form else _SHORT_NAMES[attribute]
             given = fields.get(name)
-            problem = f"the custom field <{name}> is null" if given is None else f"{name}={given!r} is not a number"
+            bits = 64 if attribute == "born_timestamp" else 32
+            problem = f"{name}={given!r} is not a number of {bits} bits"
+            if given is None:
+                problem = f"the custom field <{name}> is null"
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, problem)
-    for attribute in _INTS:
-        number = getattr(header, attribute)
-        if number is not None and number not in QUEUE_NUMBERS:
-            name = camel(attribute) if long_form else _SHORT_NAMES[attribute]
-            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"{name}={number} does not fit 32 bits")
     return header
 
 
