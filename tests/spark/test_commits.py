@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from twinlog.client.routes import TopicRoute
 from twinlog.spark.cluster import Cluster
-from twinlog.spark.errors import OffsetsNotKept
+from twinlog.spark.errors import CannotRead, OffsetsNotKept
 from twinlog.spark.options import ClusterOptions
 from twinlog.spark.remoting import Answer
 from twinlog.wire.bodies import MessageQueue
@@ -52,6 +53,20 @@ class RacingCluster(Cluster):
 
     def _ask(self, address, commands):
         return self.brokers.setdefault(address, RacingBroker()).answer(commands)
+
+
+def test_a_master_that_is_away_names_an_option_only_where_there_is_one():
+    queue = MessageQueue("T", "a", 0)
+    for choice, told in (
+        (None, "no master .*start it"),
+        ("master", "readFrom=any"),
+        ("slave", "no slave .*readFrom=any"),
+    ):
+        cluster = Cluster(OPTIONS, choice)
+        cluster._routes["T"] = TopicRoute("T", (), (), {"a": {}})
+        with pytest.raises(CannotRead, match=told) as raised:
+            cluster.address_of(queue)
+        assert ("readFrom" in str(raised.value)) == (choice is not None)
 
 
 queues = st.builds(MessageQueue, st.sampled_from("AB"), st.sampled_from(("a", "b")), st.integers(0, 20))

@@ -38,9 +38,11 @@ _SYSTEM_TOPIC = re.compile(
 class Cluster:
     """Answers about a cluster, asked for at need; holds no socket, so it may travel between processes."""
 
-    def __init__(self, options: ClusterOptions, read_from: str = "master") -> None:
+    def __init__(self, options: ClusterOptions, read_from: str | None = None) -> None:
+        """`read_from` is the user's choice; None is for what only masters can do, whatever he chose."""
         self._options = options
-        self._read_from = read_from
+        self._read_from = read_from or "master"
+        self._has_choice = read_from is not None
         self._routes: dict[str, TopicRoute] = {}
 
     def info(self) -> ClusterInfo:
@@ -87,7 +89,7 @@ class Cluster:
         if not usable:
             known = ", ".join(f"{broker_id} at {address}" for broker_id, address in sorted(brokers.items())) or "none"
             wanted = "broker" if self._read_from == "any" else self._read_from
-            hint = "readFrom=any takes whichever is up"
+            hint = "readFrom=any takes whichever is up" if self._has_choice else "start it, or check its registration"
             raise CannotRead(f"{where(queue)}: no {wanted} is registered (broker ids: {known}); {hint}")
         return usable[attempt % len(usable)]
 

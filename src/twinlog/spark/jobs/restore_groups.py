@@ -14,15 +14,17 @@ from twinlog.net.errors import NetError
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.restore_plan import RestoreJob
-from twinlog.spark.offsets import Offsets
+from twinlog.spark.offsets import Offsets, where
 from twinlog.spark.option_values import OptionValues
 from twinlog.spark.options import CLUSTER_OPTIONS, cluster_options
 from twinlog.spark.paths import local_text
+from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import MessageQueue, SubscriptionGroupConfig
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+log = get_logger(__name__)
 Committed = dict[tuple[str, MessageQueue], int]
 """(group, queue) -> the next message that the group wants."""
 
@@ -56,6 +58,9 @@ def place_groups(
         offsets: Offsets = {place.target: place.new_offset for place in places if place.group == group}
         if offsets:
             masters.commit(group, offsets)
+        left = sorted({q for one, q in committed if one == group} - {p.source for p in places if p.group == group})
+        if left:
+            log.warning("nothing was restored of queues that a group had read", group=group, queues=[*map(where, left)])
     return places
 
 
