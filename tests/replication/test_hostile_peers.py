@@ -211,3 +211,28 @@ async def test_an_unexpected_error_in_the_flush_ends_the_broker_loudly(tmp_path,
     with pytest.raises(KeyError):
         async with running_broker(broker_conf(tmp_path)):
             await asyncio.sleep(1)
+
+
+async def test_a_master_that_never_answers_a_metadata_request_is_named_asked_again_and_followed(tmp_path, monkeypatch):
+    monkeypatch.setattr("twinlog.replication.metadata_sync_service._TIMEOUT_MS", 50)
+    async with running_cluster(tmp_path) as cluster:
+        master = await cluster.start("master")
+        asked: list[Request] = []
+        handlers = master.servers[0]._options.handlers
+        answering = handlers[TwinlogCode.METADATA_CHANGES]
+        master.servers[0]._options.handlers = {**handlers, TwinlogCode.METADATA_CHANGES: asked.append}
+        assert await send_all(master, [b"one"]) == [b"one"]
+        replica = await cluster.start("replica", "SLAVE", 1)
+        await until(lambda: len(asked) >= 3, "it is asked again and again")
+        assert await send_all(master, [b"two"]) == [b"two"]
+        await twins(master, replica)
+        said = await status(replica)
+        assert "did not answer request 30903 within 50 ms" in said["metadata"]["topics"]["error"]
+        assert said["metadata"]["topics"]["failures"] >= 2 and "failedTasks" not in said
+        master.servers[0]._options.handlers = {**handlers, TwinlogCode.METADATA_CHANGES: answering}
+        for server in master.servers:
+            for connection in list(server.connections):
+                connection.close("so that the next one is answered")
+        assert replica.context is not None
+        await until(lambda: "T" in replica.context.topics, "the topic has come")
+        assert (await status(replica))["metadata"]["topics"]["error"] == ""
