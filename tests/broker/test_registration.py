@@ -8,9 +8,11 @@ import zlib
 
 from tests.broker.running import broker_conf, connected, running_broker, send
 
+from twinlog.broker.register_service import RegisterService
 from twinlog.broker.registration import plan_registration
 from twinlog.nameserver.registration import decode_registration
 from twinlog.net.server import Server
+from twinlog.telemetry import fence
 from twinlog.wire.bodies import DataVersion, RegisterBrokerBody, TopicConfig, decode_body
 
 VERSION = DataVersion(0, 1000, 7)
@@ -178,3 +180,22 @@ async def test_who_creates_a_topic_is_answered_when_it_has_a_route(tmp_path):
             assert "Made" in names.requests.get_nowait().body.decode()
             await send(client, b="Fresh")
             assert names.requests.empty()
+
+
+async def test_a_change_that_met_an_unexpected_error_is_announced_after_the_pause(tmp_path, monkeypatch):
+    monkeypatch.setattr(fence, "PAUSE_S_MIN", 0.01)
+    async with NameServerDouble() as names:
+        conf = broker_conf(tmp_path, namesrvAddr=names.address)
+        async with running_broker(conf) as broker, connected(broker) as connection:
+            real = RegisterService._register_changed
+
+            async def fails(self, changed):
+                monkeypatch.setattr(RegisterService, "_register_changed", real)
+                raise KeyError("nobody thought of this")
+
+            monkeypatch.setattr(RegisterService, "_register_changed", fails)
+            assert (await send(connection, b="Fresh")).code == 0
+            async with asyncio.timeout(5):
+                while b"Fresh" not in (await names.requests.get()).body:
+                    pass
+            assert broker.context is not None and broker.context.fence.tasks["RegisterService"].failures == 1

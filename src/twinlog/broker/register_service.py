@@ -95,10 +95,14 @@ class RegisterService:
             changed, self._changed = self._changed, set()
             whole, self._whole = self._whole, False
             changes = self._changes
-            if whole:
-                await self.register_all()
-            elif changed:
-                await self._register_changed(changed)
+            try:
+                if whole:
+                    await self.register_all()
+                elif changed:
+                    await self._register_changed(changed)
+            except Exception:
+                self.register_soon()  # who knows what was told: everything again, after the fence's pause
+                raise
             self._changes_told = changes
             told, self._told = self._told, asyncio.Event()
             told.set()
