@@ -232,6 +232,20 @@ async def test_a_new_ha_master_address_is_followed_while_the_replica_runs(cluste
     await twins(master, replica)
 
 
+async def test_a_master_address_that_was_taken_away_is_followed_no_longer(cluster):
+    master = await cluster.start("master")
+    await send_all(master, bodies("m"))
+    ha = f"127.0.0.1:{master.replication.master.port}"
+    replica = await cluster.start("replica", "SLAVE", 1, haMasterAddress=ha, namesrvAddr="127.0.0.1:1")
+    await twins(master, replica)
+    assert (await ask(replica, RequestCode.UPDATE_BROKER_CONFIG, body=b"haMasterAddress=\n")).code == 0
+    await until(lambda: state_of(replica) == "waiting", "without an address there is no master")
+    assert "no master is known yet" in replica.replication.replica.status.reason
+    assert (await ask(replica, RequestCode.UPDATE_BROKER_CONFIG, body=f"haMasterAddress={ha}\n".encode())).code == 0
+    await send_all(master, bodies("later"))
+    await twins(master, replica)
+
+
 async def test_an_error_that_nobody_foresaw_ends_the_replica_rather_than_its_following(cluster, monkeypatch):
     def broken(*_):
         raise LookupError("nobody foresaw this")

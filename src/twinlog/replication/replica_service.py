@@ -80,6 +80,7 @@ class ReplicaService:
         self._clock_ms = clock_ms
         self._ticks_ms = ticks_ms
         self._addresses = MasterAddresses()
+        self._configured: str | None = None  # the haMasterAddress that counted last
         self._changed = asyncio.Event()
         self._session: MasterFeed | None = None
         self._is_stranger = False  # joined without a word on the remoting port
@@ -88,7 +89,9 @@ class ReplicaService:
 
     def master_is_at(self, addresses: MasterAddresses) -> None:
         """Take the name server's word; a link to another master is given up, an unknown HA address keeps the old."""
-        ha = self._settings().master_address or addresses.ha or self._addresses.ha
+        before, self._configured = self._configured, self._settings().master_address
+        kept = self._addresses.ha if before is None or self._configured is not None else None  # not one taken away
+        ha = self._configured or addresses.ha or kept
         addresses = MasterAddresses(ha, addresses.remoting)
         if addresses == self._addresses:
             return
@@ -97,7 +100,7 @@ class ReplicaService:
         self._changed.set()
         if self._session is not None:
             if moved:
-                self._session.end(ReplicationError(f"the master is now at {addresses.ha}"))
+                self._session.end(ReplicationError(f"the master is now at {addresses.ha or 'no known address'}"))
             elif self._is_stranger and addresses.remoting is not None:
                 self._session.end(ReplicationError(f"{addresses.remoting} can be asked now whether the logs fit"))
 
