@@ -7,7 +7,6 @@ import pytest
 from tests.broker.running import SEND_FIELDS, broker_conf, connected
 from tests.replication.cluster import ask, end_of, log_bytes, read_all, running_cluster, send_all, status, twins, until
 
-from twinlog.broker.broker import Broker
 from twinlog.cli.rejoin import CutRefused, cut_tail, plan_cut
 from twinlog.net.attention import Attention
 from twinlog.replication.errors import IdentityTaken
@@ -246,16 +245,20 @@ async def test_a_master_address_that_was_taken_away_is_followed_no_longer(cluste
     await twins(master, replica)
 
 
-async def test_an_error_that_nobody_foresaw_ends_the_replica_rather_than_its_following(cluster, monkeypatch):
-    def broken(*_):
-        raise LookupError("nobody foresaw this")
+async def test_after_an_error_that_nobody_foresaw_the_replica_follows_again(cluster, monkeypatch):
+    failures, join = [LookupError("nobody foresaw this")], ReplicaService._join
 
-    await cluster.start("master")
-    monkeypatch.setattr(ReplicaService, "_join", broken)
-    role = {"brokerRole": "SLAVE", "brokerId": 1, "namesrvAddr": cluster.names}
-    with pytest.raises(LookupError, match="nobody foresaw this"):
-        async with asyncio.timeout(10):
-            await Broker(broker_conf(cluster.home / "replica", **role)).run()
+    def broken_once(self, *args):
+        if failures:
+            raise failures.pop()
+        return join(self, *args)
+
+    monkeypatch.setattr(ReplicaService, "_join", broken_once)
+    master = await cluster.start("master")
+    await send_all(master, bodies("m"))
+    replica = await cluster.start("replica", "SLAVE", 1)
+    await until(lambda: "ReplicaService" in replica.context.fence.failing(), "the error is shown")
+    await twins(master, replica)
 
 
 async def test_a_replica_of_another_broker_is_refused(cluster):
