@@ -103,6 +103,17 @@ def test_a_compressed_body_of_100_000_topics_is_read_and_one_of_a_million_refuse
     assert not read
 
 
+def test_a_body_of_100_000_topics_may_have_a_mapping_with_bare_keys():
+    row = '"topic-%06d":{"attributes":{},"order":false,"perm":6,"readQueueNums":8,"writeQueueNums":8,"topicSysFlag":0}'
+    topics = ",".join(row % number for number in range(100_000))
+    mappings = '{"T":{"bname":"b","currIdMap":{0:0,1:1},"epoch":0,"topic":"T","totalQueues":2}}'
+    table = f'{{"topicConfigTable":{{{topics}}},"topicQueueMappingInfoMap":{mappings}}}'
+    body = f'{{"topicConfigSerializeWrapper":{table}}}'.encode()
+    wrapper = decode_registration(body, version=479, compressed=False).topic_config_serialize_wrapper
+    assert len(wrapper.topic_config_table) == 100_000
+    assert wrapper.topic_queue_mapping_info_map["T"]["currIdMap"] == {"0": 0, "1": 1}
+
+
 def test_the_json_form_has_the_same_limit_of_topics(monkeypatch):
     monkeypatch.setattr(registration, "TOPICS_MAX", 2)
     topics = b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"A":{},"B":{},"C":{}}}}'

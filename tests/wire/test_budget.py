@@ -113,6 +113,15 @@ def test_javas_dialect_is_read_for_a_limited_number_of_values():
     assert loads("{a:[" + "," * 3_999_00 + "1]}") == {"a": [1]}
 
 
+def test_bare_keys_of_a_request_are_quoted_for_a_limited_number_of_values(monkeypatch):
+    def never(data):
+        raise AssertionError
+
+    monkeypatch.setattr(bodies, "quote_bare_keys", never)
+    with pytest.raises(BodyError, match="more than 500000 values"):
+        decode_body(HeartbeatData, b"{0:1" + b",1:1" * 500_000 + b"}")
+
+
 def test_statistics_of_very_many_queues_are_read():
     rows = ",".join(f'{{"brokerName":"b","queueId":{n},"topic":"T"}}:{n}' for n in range(60_000))
     found = decode_body(bodies.ResetOffsetBody, ('{"offsetTable":{' + rows + "}}").encode()).offset_table

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from twinlog.wire.bodies import Body, DataVersion, decode_body
-from twinlog.wire.budget import PEER, check_size
+from twinlog.wire.budget import BESIDE, PEER, check_size
 from twinlog.wire.errors import BodyError, WireError
 from twinlog.wire.fastjson import dumps, loads
 from twinlog.wire.numbers import INT_MAX, INT_MIN, Int, OpenObject
@@ -43,12 +43,14 @@ class RegisteredTopic(msgspec.Struct, rename="camel", gc=False):
 
 
 class RegisteredTable(Body):
+    budget = BESIDE
     topic_config_table: dict[str, RegisteredTopic] = msgspec.field(default_factory=dict)
     data_version: DataVersion = DataVersion()
     topic_queue_mapping_info_map: OpenObject | None = None
 
 
 class RegistrationBody(Body):
+    budget = BESIDE
     topic_config_serialize_wrapper: RegisteredTable = msgspec.field(default_factory=RegisteredTable)
     filter_server_list: list[str] | None = None
 

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
-from twinlog.wire.budget import ANSWER, PEER, check_size
+from twinlog.wire.budget import ANSWER, PEER, Budget, check_size
 from twinlog.wire.dialect import quote_bare_keys
 from twinlog.wire.errors import BodyError
 from twinlog.wire.fastjson import IntKeys, dumps, loads
@@ -18,6 +18,7 @@ class Body(msgspec.Struct, rename="camel", kw_only=True):
     """Base of all bodies. `object_maps` names the members whose keys are message queues."""
 
     object_maps: ClassVar[dict[str, Any]] = {}
+    budget: ClassVar[Budget] = PEER
 
 
 class MessageQueue(msgspec.Struct, rename="camel", frozen=True, order=True):
@@ -162,11 +163,13 @@ class SubscriptionGroupTable(Body):
 
 
 class ConsumerOffsetTable(Body):
+    budget = ANSWER
     offset_table: dict[str, dict[Int, Long]] = {}
     data_version: DataVersion | None = None
 
 
 class DelayOffsetTable(Body):
+    budget = ANSWER
     offset_table: dict[Int, Long] = {}
     data_version: DataVersion | None = None
 
@@ -226,6 +229,7 @@ class TopicOffset(Body):
 
 class TopicStats(Body):
     object_maps = {"offset_table": TopicOffset}
+    budget = ANSWER
     offset_table: dict[MessageQueue, TopicOffset] = {}
     topic_put_tps: float = 0.0
 
@@ -239,12 +243,14 @@ class OffsetWrapper(Body):
 
 class ConsumeStats(Body):
     object_maps = {"offset_table": OffsetWrapper}
+    budget = ANSWER
     offset_table: dict[MessageQueue, OffsetWrapper] = {}
     consume_tps: float = 0.0
 
 
 class ResetOffsetBody(Body):
     object_maps = {"offset_table": Long}
+    budget = ANSWER
     offset_table: dict[MessageQueue, Long] = {}
 
 
@@ -252,6 +258,7 @@ class ConsumerStatus(Body):
     """Queues that consumers hold and how far they are: one consumer's own, or by client id."""
 
     object_maps = {"message_queue_table": Long}
+    budget = ANSWER
     message_queue_table: dict[MessageQueue, Long] = {}
     consumer_table: dict[str, Any] = {}
 
@@ -321,16 +328,17 @@ def decode_body(cls: type[S], data: bytes | None) -> S:
     if not data:
         raise BodyError(f"{cls.__name__} expected, the body is empty")
     if not cls.object_maps and b"$ref" not in data:
-        check_size(data, PEER.typed_values_max)
+        check_size(data, cls.budget.typed_values_max)
         try:
             return msgspec.json.decode(data, type=cls, strict=False)
         except msgspec.ValidationError:
             pass  # not this shape: the tolerant way finds out which it is, or accepts it
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             # Not standard JSON. Mostly these are Java's bare keys, and there may be very many of them.
+            check_size(data, cls.budget.values_max)
             with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 return msgspec.json.decode(quote_bare_keys(data), type=cls, strict=False)
-    return convert_body(cls, loads(bytes(data), ANSWER if cls.object_maps else PEER))
+    return convert_body(cls, loads(bytes(data), cls.budget))
 
 
 def convert_body(cls: type[S], value: Any) -> S:

@@ -23,8 +23,9 @@ class Budget:
 # A registration of 100,000 topics counts a million, all typed. Requests of real peers that need more than that (null
 # members, bare names) are heartbeats and the like, and small.
 PEER = Budget(4_000_000, 500_000, 200_000)
-# Statistics of many queues are written in Java's dialect; they come to clients, which ask for them.
-ANSWER = Budget(4_000_000, 2_000_000, 2_000_000)
+# Offsets and statistics of many queues are written in Java's dialect; they come to clients, which ask for them.
+ANSWER = Budget(4_000_000, 4_000_000, 2_000_000)
+BESIDE = Budget(4_000_000, 4_000_000, 200_000)  # a peer's, read where nobody else waits
 FILE = Budget(100_000_000, 100_000_000, 2_000_000)  # of this machine, and what a master answers for them
 
 
