@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import threading
 
 import msgspec
 import pytest
@@ -13,7 +14,7 @@ from tests.wire.vectors import VECTORS
 from twinlog.metadata.tables import MetadataTables, open_tables
 from twinlog.net.pool import ConnectionPool
 from twinlog.net.server import Server
-from twinlog.replication import metadata_delta
+from twinlog.replication import metadata_delta, metadata_sync_service
 from twinlog.replication.metadata_delta import Follower, Held, decode_changes, decode_delta, encode_changes, table_of
 from twinlog.replication.metadata_sync import reason_to_skip
 from twinlog.replication.metadata_sync_service import MetadataSyncService
@@ -438,6 +439,18 @@ async def test_a_java_master_is_asked_on_the_ports_and_in_the_order_of_a_java_sl
     )
     assert java.tables.topics.version.counter == said["dataVersion"]["counter"]
     assert {str(k): v for k, v in java.tables.delay_offsets.rows.items()} == loads(java.bodies[45])["offsetTable"]
+
+
+async def test_the_tables_of_a_java_master_are_read_beside_the_loop(java, monkeypatch):
+    decode, loop_thread, threads = metadata_sync_service._decode_page, threading.get_ident(), []
+
+    def noting(*args):
+        threads.append(threading.get_ident())
+        return decode(*args)
+
+    monkeypatch.setattr(metadata_sync_service, "_decode_page", noting)
+    await java.sync.sync()
+    assert len(threads) >= 4 and loop_thread not in threads
 
 
 async def test_an_unchanged_java_master_costs_no_write(java, tmp_path):

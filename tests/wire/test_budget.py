@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from twinlog.metadata.json_file import decode_json
 from twinlog.metadata.offsets import OffsetsFile
-from twinlog.wire import bodies, budget
+from twinlog.wire import bodies, budget, dialect
 from twinlog.wire.batch import decode_batch
 from twinlog.wire.bodies import HeartbeatData, TopicConfigTable, decode_body
 from twinlog.wire.command import FIELDS_MAX, decode_header
@@ -141,6 +141,15 @@ def test_quoting_bare_keys_changes_nothing_inside_strings(data):
     assert strings.replace('"', "") == "".join(data.decode().split()).replace('"', "")
     with contextlib.suppress(ValueError):
         assert json.loads(quoted) == json.loads(data)
+
+
+def test_bare_keys_are_quoted_wherever_the_text_is_cut(monkeypatch):
+    data = ('{"offsetTable":{' + ",".join(f'"T@{n}":{{{n}:1, {n + 1} :2}}' for n in range(50)) + "}}").encode()
+    whole = quote_bare_keys(data)
+    assert json.loads(whole)["offsetTable"]["T@7"] == {"7": 1, "8": 2}
+    for size in range(len(data)):
+        monkeypatch.setattr(dialect, "_PIECE_BYTES", size)
+        assert quote_bare_keys(data) == whole
 
 
 def test_quoting_bare_keys_is_linear_in_strings_without_end():

@@ -6,6 +6,7 @@ number of values has a limit. Each token is one match of one pattern, and none b
 
 import math
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -24,6 +25,7 @@ _QUOTED = {
 }
 _INTEGER = re.compile(r"-?\d+")
 _NUMBER = re.compile(r"[0-9+\-.eE]{1,400}")
+_PIECE_BYTES = 64 * 1024
 _CONSTANTS = {"true": True, "false": False, "null": None}
 
 _BARE_KEY = re.compile(rb"([{,]\s*+)(-?\d++)\s*+:")
@@ -36,8 +38,17 @@ _STRING_LIKE_A_KEY = re.compile(rb'"[^"{,]*+[{,][^"]*+"\s*+:')
 def quote_bare_keys(data: bytes) -> bytes:
     """`data` with `{0:1}` written as `{"0":1}`, and nothing inside a string touched."""
     if b"\\" not in data and _STRING_LIKE_A_KEY.search(data) is None:
-        return _BARE_KEY.sub(rb'\1"\2":', data)
+        return b"".join(_BARE_KEY.sub(rb'\1"\2":', piece) for piece in _pieces(data))
     return _UP_TO_BARE_KEY.sub(lambda m: m[1] if m[3] is None else b'%b%b"%b":' % m.groups(), data)
+
+
+def _pieces(data: bytes) -> Iterator[bytes]:
+    """`data` cut after some of its quotes, where no bare key is: other threads run between two pieces."""
+    at = 0
+    while at < len(data):
+        end = data.find(b'"', at + _PIECE_BYTES) + 1 or len(data)
+        yield data[at:end]
+        at = end
 
 
 def read_dialect(text: str, values_max: int) -> Any:
