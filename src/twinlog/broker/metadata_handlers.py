@@ -6,12 +6,14 @@ Topics and groups are paged for whoever asks in pages; an older replica, which s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Protocol
 
 import msgspec
 
 from twinlog.broker.context import BrokerContext
 from twinlog.broker.names import RETRY_PREFIX
+from twinlog.broker.table_work import joined
 from twinlog.metadata.json_file import decode_json
 from twinlog.metadata.persisted import encode_object, encode_rows
 from twinlog.metadata.table import Table
@@ -76,7 +78,7 @@ class MetadataHandlers:
                     ("topicQueueMappingInfoMap", b"{}"),
                 ]
             )
-            return lambda: b"".join(body)
+            return partial(joined, body)
 
         body = await self._ctx.table_work.beside_loop("topics", page, begin)
         return request.reply(fields={"totalTopicNum": str(len(table))}, body=body)
@@ -97,7 +99,7 @@ class MetadataHandlers:
                     ("subscriptionGroupTable", encode_rows(rows)),
                 ]
             )
-            return lambda: b"".join(body)
+            return partial(joined, body)
 
         body = await self._ctx.table_work.beside_loop("groups", page, begin)
         return request.reply(fields={"totalGroupNum": str(len(table))}, body=body)
@@ -118,7 +120,7 @@ class MetadataHandlers:
     async def offsets(self, request: Request) -> Command:
         def begin() -> Callable[[], bytes]:
             body = self._ctx.offsets.encode()
-            return lambda: b"".join(body)
+            return partial(joined, body)
 
         return request.reply(body=await self._ctx.table_work.beside_loop("offsets", None, begin))
 
