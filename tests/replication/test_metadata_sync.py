@@ -460,6 +460,17 @@ async def test_an_unchanged_java_master_costs_no_write(java, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
 
 
+async def test_what_only_java_acts_on_is_adopted_from_a_java_master_as_it_is(java):
+    attributes = {"cleanup.policy": "COMPACTION", "reserve.time": "60000", "message.type": "LITE", "not.yet": "known"}
+    topics = {"A": {"topicName": "A", "attributes": attributes}}
+    java.bodies[21] = json.dumps({"dataVersion": {"counter": 9}, "topicConfigTable": topics}).encode()
+    mode = {"topic": "A", "consumerGroup": "G", "mode": "POP", "popShareQueueNum": 3}
+    java.bodies[402] = json.dumps({"messageRequestModeMap": {"A": {"G": mode}}}).encode()
+    await java.sync.sync()
+    assert java.tables.topics.get("A").attributes == attributes
+    assert java.tables.request_modes.mode_of("A", "G").mode == "POP"
+
+
 async def test_changes_of_a_java_master_are_lines_and_an_idle_round_is_none(java, caplog):
     caplog.set_level("INFO")
     await java.sync.sync()
