@@ -9,7 +9,6 @@ are not sent twice. In the end the target is read back. That gives the map, and 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import time
@@ -22,8 +21,6 @@ from twinlog.client.errors import NoRoute
 from twinlog.client.options import ClientOptions, tls_context
 from twinlog.client.sync import Admin
 from twinlog.spark.cluster import MASTER_ID, Cluster
-from twinlog.spark.errors import BadOption
-from twinlog.spark.jobs.archive import IN_A_QUEUE, read_archive
 from twinlog.spark.jobs.archive_files import exchange
 from twinlog.spark.jobs.archive_layout import BadArchive
 from twinlog.spark.jobs.progress import Progress, Report, quiet, task_progress
@@ -37,33 +34,23 @@ from twinlog.spark.jobs.restore_plan import (
     queue_map,
     queues_needed,
     selection,
-    sql_text,
 )
 from twinlog.spark.jobs.restore_send import SENT_COLUMNS, SendQueues
+from twinlog.spark.jobs.restore_source import QUEUE, count_wanted, expr_of, open_source
 from twinlog.spark.offsets import queue_text, where
 from twinlog.spark.option_values import OptionValues
 from twinlog.spark.options import CLUSTER_OPTIONS, ClusterOptions, cluster_options
 from twinlog.spark.paths import local_path
-from twinlog.spark.schema import MESSAGE_COLUMNS, ddl
+from twinlog.spark.schema import ddl
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import MessageQueue, TopicConfig
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 log = get_logger(__name__)
-_COLUMNS = ("topic", "brokerName", "queueId", "queueOffset", "storeTimestamp", "body", "flag", "properties")
-_QUEUE = ("topic", "brokerName", "queueId")
 _TASKS_MAX = 200
 _ROUTE_SECONDS_MAX = 30
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """How many messages of a queue are wanted, and how many between them the source does not have."""
-
-    count: int
-    gaps: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +100,9 @@ def restore(spark: SparkSession, job: RestoreJob, report: Report = quiet) -> Res
     """Send what is wanted and not there yet, then write the map and place the groups."""
     check_restore(job)
     cluster = target_cluster(job)
-    source = _source(spark, job)
+    source = open_source(spark, job)
     report(Progress("counting what is to be restored"))
-    counts, wanted = _count(source, job)
+    counts, wanted = count_wanted(source, job)
     targets = _make_topics(job, cluster, counts)
     stood: Committed = {}
     if job.groups:  # a wrong name, or a group that cannot be made, is an error before hours of sending
@@ -148,71 +135,6 @@ def admin_of(cluster: ClusterOptions) -> Admin:
     tls = tls_context(**files, verify=cluster.tls_verify) if cluster.tls else None
     options = ClientOptions(credentials=cluster.credentials, tls=tls)
     return Admin(";".join(cluster.name_servers), options=options, timeout_ms=cluster.request_timeout_ms)
-
-
-# -- the source ----------------------------------------------------------------------------------------
-
-
-def _source(spark: SparkSession, job: RestoreJob) -> DataFrame:
-    """All messages of the topics, with the columns that a restore needs."""
-    if job.archive_root is not None:
-        frame = read_archive(spark, job.archive_root)
-        missing = [name for name in _COLUMNS if name not in frame.columns]
-        if "body" in missing:
-            raise BadArchive(f"the archive {job.archive} keeps no bodies: archive with all columns to restore from it")
-        if missing:
-            log.warning("the archive does not keep all of a message: what it lacks is not restored", lacks=missing)
-        frame = frame.selectExpr(*(name if name not in missing else f"null as {name}" for name in _COLUMNS))
-    else:
-        columns = {name: MESSAGE_COLUMNS[name] for name in (*_COLUMNS, "sysFlag")}
-        reader = _store_reader(spark, job).schema(ddl(columns)).option("topic", ",".join(job.topics))
-        frame = reader.load().where(IN_A_QUEUE)
-    return frame.where(f"topic in ({', '.join(map(sql_text, job.topics))})")
-
-
-def _store_reader(spark: SparkSession, job: RestoreJob) -> DataFrameReader:
-    reader = spark.read.format("rocketmq_store").options(**job.store_words)
-    return reader.option("paths", json.dumps(list(job.stores)))
-
-
-def _count(source: DataFrame, job: RestoreJob) -> tuple[dict[str, dict[str, int]], dict[MessageQueue, Wanted]]:
-    """Topic -> broker -> number of queues, and what is wanted of each queue."""
-    chosen = f"case when {selection(job)} then queueOffset end"
-    numbers = (f"count(distinct {chosen}) as wanted", f"min({chosen}) as low", f"max({chosen}) as high")
-    rows = source.groupBy(*_QUEUE).agg(*map(_expr, numbers)).collect()
-    counts: dict[str, dict[str, int]] = {}
-    wanted: dict[MessageQueue, Wanted] = {}
-    for row in rows:
-        brokers = counts.setdefault(row.topic, {})
-        brokers[row.brokerName] = max(brokers.get(row.brokerName, 0), row.queueId + 1)
-        if row.wanted:
-            queue = MessageQueue(row.topic, row.brokerName, row.queueId)
-            wanted[queue] = Wanted(row.wanted, row.high - row.low + 1 - row.wanted)
-            if wanted[queue].gaps:
-                log.warning("the source lacks messages between others", where=where(queue), count=wanted[queue].gaps)
-    for topic in job.topics:
-        if topic not in counts:
-            place = job.archive or ", ".join(job.stores)
-            raise BadOption(f"there is no message of topic {topic} in {place}: check the name")
-    if not wanted:
-        raise BadOption(f"no message of {', '.join(job.topics)} is within the wanted times, offsets and queues")
-    if job.stores:
-        _add_empty_queues(source.sparkSession, job, counts)
-    return counts, wanted
-
-
-def _add_empty_queues(spark: SparkSession, job: RestoreJob, counts: dict[str, dict[str, int]]) -> None:
-    """A store knows how many queues a topic had, also those without a message."""
-    for row in _store_reader(spark, job).option("kind", "topic_configs").load().collect():
-        brokers = counts.get(row.topic, {})
-        if row.brokerName in brokers:
-            brokers[row.brokerName] = max(brokers[row.brokerName], row.writeQueueNums)
-
-
-def _expr(text: str):
-    from pyspark.sql.functions import expr
-
-    return expr(text)
 
 
 # -- the target ----------------------------------------------------------------------------------------
@@ -276,7 +198,7 @@ def _send(
     places = {queue_text(old): queue_text(new) for old, new in targets.items()}
     send = SendQueues(job.name, options, places, job.batch)
     tasks = min(len(targets), _TASKS_MAX)
-    frame = source.where(selection(job)).repartition(tasks, *_QUEUE).sortWithinPartitions(*_QUEUE, "queueOffset")
+    frame = source.where(selection(job)).repartition(tasks, *QUEUE).sortWithinPartitions(*QUEUE, "queueOffset")
     rows = frame.mapInArrow(send, ddl(SENT_COLUMNS)).collect()
     return {MessageQueue(*row[:3]): tuple(row[3:]) for row in rows}
 
@@ -309,13 +231,13 @@ def _write_map(spark: SparkSession, job: RestoreJob) -> tuple[int, int]:
         "queueOffset as newOffset",
     )
     places = ("newTopic", "newBrokerName", "newQueueId")
-    table = old.groupBy(*_QUEUE, "oldOffset", *places).agg(
-        _expr("min(newOffset) as newOffset"), _expr("count(*) as copies")
+    table = old.groupBy(*QUEUE, "oldOffset", *places).agg(
+        expr_of("min(newOffset) as newOffset"), expr_of("count(*) as copies")
     )
     path = job.map_root
     aside = path.with_name(f"{path.name}.new")
-    table.sortWithinPartitions(*_QUEUE, "oldOffset").write.mode("overwrite").parquet(str(aside))
-    told = spark.read.parquet(str(aside)).agg(_expr("count(*) as n"), _expr("sum(copies - 1) as more")).first()
+    table.sortWithinPartitions(*QUEUE, "oldOffset").write.mode("overwrite").parquet(str(aside))
+    told = spark.read.parquet(str(aside)).agg(expr_of("count(*) as n"), expr_of("sum(copies - 1) as more")).first()
     assert told is not None
     _replace(path, aside)
     return told.n, told.more or 0
@@ -339,10 +261,10 @@ def _check_complete(spark: SparkSession, job: RestoreJob, source: DataFrame, que
     table = read_map(spark, job.map_path).withColumnRenamed("oldOffset", "queueOffset")
     if job.from_ms is not None or job.to_ms is not None:
         # The map has no times, and may hold messages of other times from a run before: only the source can tell.
-        wanted = source.where(selection(job)).where("length(body) > 0").select(*_QUEUE, "queueOffset")
-        table = table.join(wanted, [*_QUEUE, "queueOffset"], "left_semi")
+        wanted = source.where(selection(job)).where("length(body) > 0").select(*QUEUE, "queueOffset")
+        table = table.join(wanted, [*QUEUE, "queueOffset"], "left_semi")
     rows = table.where(selection(replace(job, from_ms=None, to_ms=None)))
-    counted = rows.groupBy(*_QUEUE).agg(_expr("count(distinct queueOffset) as found")).collect()
+    counted = rows.groupBy(*QUEUE).agg(expr_of("count(distinct queueOffset) as found")).collect()
     found = {MessageQueue(*row[:3]): row.found for row in counted}
     for queue in queues:
         have, count = found.get(queue.source, 0), queue.wanted - queue.empty
