@@ -1,8 +1,8 @@
 import pytest
 from tests.client.fake_cluster import until
 
-from twinlog.client import BadArgument, ClientError, NoRoute, PullConsumer, PullStatus
-from twinlog.wire.codes import RequestCode
+from twinlog.client import BadArgument, BrokerRefused, ClientError, NoRoute, PullConsumer, PullStatus
+from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.compression import compress
 
 
@@ -99,3 +99,17 @@ async def test_a_reader_is_a_member_of_its_group_unless_it_does_not_want_to(clus
         await quiet.pull(cluster.queue("T"), 0)
     assert len(cluster.broker.heartbeats) == count
     assert not cluster.broker.requests(RequestCode.UNREGISTER_CLIENT)
+
+
+async def test_a_queue_that_fails_does_not_take_the_messages_of_another_with_it(cluster, consumer):
+    cluster.broker.put(cluster.queue("T", 1), b"kept")
+    cluster.broker.script(RequestCode.PULL_MESSAGE, ResponseCode.SYSTEM_ERROR)
+    consumer.assign({cluster.queue("T", 1): 0, cluster.queue("T"): 0})
+    cluster.broker.scripted[RequestCode.PULL_MESSAGE].insert(0, cluster.broker._pull_message)
+    assert await consumer.poll(timeout_ms=0) == []
+    await until(lambda: all(pull.done() for pull in consumer._pulls.values()))
+    assert [m.body for m in await consumer.poll()] == [b"kept"]
+    with pytest.raises(BrokerRefused, match="SYSTEM_ERROR"):
+        while True:
+            assert await consumer.poll(timeout_ms=0) == []
+    assert len(await consumer.poll()) == 5, "and the queue that failed is read again"

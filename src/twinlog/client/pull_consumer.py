@@ -160,11 +160,19 @@ class PullConsumer(SessionOwner):
         )
 
     def _take(self, queues: Iterable[MessageQueue]) -> list[Message]:
+        """The messages of these finished pulls. A failure is raised once there are none, so that no message is lost."""
         found: list[Message] = []
+        failed: list[MessageQueue] = []
         for queue in queues:
+            if self._pulls[queue].exception() is not None:
+                failed.append(queue)
+                continue
             result = self._pulls.pop(queue).result()
             self._positions[queue] = result.next_offset
             found += result.messages
+        if failed and not found:
+            errors = [self._pulls.pop(queue).exception() for queue in failed]
+            raise errors[0] or AssertionError
         return found
 
     def _drop_pull(self, queue: MessageQueue) -> None:
