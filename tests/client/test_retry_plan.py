@@ -81,12 +81,12 @@ def test_a_broker_that_refuses_is_avoided_for_less_long_than_one_that_does_not_a
 def test_a_route_in_doubt_is_asked_for_at_once_and_then_less_and_less_often():
     doubt, now, asked = RouteDoubt(), 0, []
     while now < 60_000:
-        now += doubt.wait_ms("T", now)
+        now += doubt.reserve("T", now)
         asked.append(now)
         doubt.asked("T", now, changed=False)
     assert asked[:6] == [0, 100, 300, 700, 1500, 2500]
     assert max(b - a for a, b in itertools.pairwise(asked)) == PAUSE_MS_MAX
-    assert doubt.wait_ms("U", now) == 0, "each topic has a pace of its own"
+    assert doubt.reserve("U", now) <= 5, "each topic has a pace of its own"
 
 
 @pytest.mark.parametrize(("changed", "later"), [(True, 100), (False, 20_000)])
@@ -95,4 +95,10 @@ def test_a_changed_route_or_a_quiet_while_start_over(changed, later):
     for now in (0, 100, 300, 700):
         doubt.asked("T", now, changed=False)
     doubt.asked("T", 1500, changed=changed)
-    assert doubt.wait_ms("T", 1500 + later) == 0
+    assert doubt.reserve("T", 1500 + later) == 0
+
+
+def test_questions_about_many_topics_follow_one_another():
+    doubt = RouteDoubt()
+    assert [doubt.reserve(f"T{number}", 0) for number in range(1000)] == list(range(0, 5000, 5))
+    assert doubt.reserve("later", 60_000) == 0

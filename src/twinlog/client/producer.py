@@ -9,7 +9,6 @@ from twinlog.client.errors import (
     BadArgument,
     BadMessage,
     BrokerRefused,
-    ClientError,
     NoMaster,
     NoRoute,
     SendFailed,
@@ -33,7 +32,7 @@ from twinlog.client.queue_choice import QueueChoice
 from twinlog.client.replies import REPLY, Replies
 from twinlog.client.retry_plan import RetryPlan, Step, avoid_ms
 from twinlog.client.routes import TopicRoute
-from twinlog.client.session import Session
+from twinlog.client.session import Failures, Session
 from twinlog.client.session_owner import SessionOwner
 from twinlog.client.transactions import CheckBack, Outcome, TransactionResult, end_transaction_header
 from twinlog.net.errors import NetError, RequestTimeout
@@ -209,7 +208,7 @@ class Producer(SessionOwner):
                 left_ms = max(1, plan.left_ms(_steady_ms()))
                 await self.session.ask(address, RequestCode.END_TRANSACTION, header, timeout_ms=left_ms)
                 return
-            except (NetError, ClientError) as error:
+            except Failures as error:
                 if plan.after(error, sent.queue.broker_name, (), _steady_ms()) is not Step.NEW_ROUTE:
                     text = "the end of a transaction was not accepted; the broker will ask for it"
                     log.warning(text, id=sent.message_id, error=str(error))

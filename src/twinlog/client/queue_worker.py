@@ -5,6 +5,7 @@ a time here, and only while the broker's lock on the queue is held.
 """
 
 import asyncio
+import contextlib
 import time
 from dataclasses import dataclass
 from typing import Protocol
@@ -188,9 +189,10 @@ class QueueWorker:
             pause_ms = _INTRODUCED_MS
         else:
             log.warning("a pull failed", topic=self.queue.topic, queue=self.queue.queue_id, error=str(error))
-            route = self._session.known_route(self.queue.topic)
-            renewed = await self._session.renewed_route(self.queue.topic, _FAILED_PULL_MS)
-            pause_ms = _FAILED_PULL_MS if renewed == route else 0
+            route, pause_ms = self._session.known_route(self.queue.topic), _FAILED_PULL_MS
+            with contextlib.suppress(*Failures):
+                if await self._session.renewed_route(self.queue.topic, _FAILED_PULL_MS) != route:
+                    pause_ms = 0
         self._changed.clear()
         await self._pause(pause_ms)
 

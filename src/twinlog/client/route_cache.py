@@ -83,7 +83,7 @@ class RouteCache:
         return task
 
     async def _renew(self, topic: str) -> None:
-        wait_ms = self._doubt.wait_ms(topic, _now_ms())
+        wait_ms = self._doubt.reserve(topic, _now_ms())
         if wait_ms:
             await asyncio.sleep(wait_ms / 1000)
         before = self._routes.get(topic)
