@@ -201,3 +201,10 @@ async def test_a_broker_can_be_stopped_while_it_recovers(tmp_path, monkeypatch):
 def test_settings_that_nothing_reads_are_told_by_an_embedded_broker_too(tmp_path, caplog):
     with EmbeddedBroker(tmp_path, {"flushDisktype": "SYNC_FLUSH"}):
         assert "flushDisktype is unknown, ignored; did you mean flushDiskType?" in caplog.text
+
+
+async def test_both_ports_share_what_may_be_held_of_unfinished_frames(tmp_path):
+    conf = broker_conf(tmp_path, maxUnfinishedFrameBytes=20_000_000, frameProgressTimeoutSeconds=7)
+    async with running_broker(conf) as broker:
+        inbounds = {server.inbound for server in broker.servers}
+        assert [(one.bytes_max, one.progress_s_max) for one in inbounds] == [(20_000_000, 7)]

@@ -225,3 +225,19 @@ async def test_an_unexpected_error_of_a_background_task_is_counted_and_routes_ar
         route = await it.pool.request(it.address, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"})
         assert route.code == 0 and not it.task.done()
         assert 'twinlog_namesrv_task_failures_total{task="Notices"} 1.0' in metrics.exposition().decode()
+
+
+async def test_begins_of_frames_are_dropped_by_the_settings(tmp_path):
+    metrics = Metrics()
+    text = "maxUnfinishedFrameBytes=16777216\nframeProgressTimeoutSeconds=7"
+    async with running(tmp_path, text, metrics=metrics) as it:
+        assert it.service.server.inbound.progress_s_max == 7
+        writers = []
+        for _ in range(3):
+            _, writer = await asyncio.open_connection("127.0.0.1", it.service.port)
+            writer.write((15_000_000).to_bytes(4, "big") + b"\0\0\0\2{}" + bytes(7_000_000))
+            writers.append(writer)
+        await until(lambda: "maxUnfinishedFrameBytes" in it.service.handlers.limits.refused)
+        assert metrics.samples()["twinlog_namesrv_unfinished_frame_bytes"] <= 16 * 1024 * 1024
+        for writer in writers:
+            writer.close()

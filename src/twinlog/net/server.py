@@ -47,10 +47,10 @@ class Server:
         on_connect: Callable[[Connection], None] | None = None,
         on_close: Callable[[Connection], None] | None = None,
     ) -> None:
-        self._inbound = inbound or Inbound()
+        self.inbound = inbound or Inbound()
         self._options = ConnectionOptions(
             handlers=handlers,
-            inbound=self._inbound,
+            inbound=self.inbound,
             header_type=header_type,
             after_batch=after_batch,
             fast=fast,
@@ -193,8 +193,8 @@ class Server:
     async def _close_late(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(min(5.0, self._inbound.progress_s_max / 4))
-            self._inbound.drop_late(loop.time())
+            await asyncio.sleep(min(5.0, self.inbound.progress_s_max / 4))
+            self.inbound.drop_late(loop.time())
 
     def _connected(self, connection: Connection) -> None:
         self.connections.add(connection)
