@@ -1,7 +1,7 @@
 """What the driver asks a cluster: topics, queues, their offsets, and where groups stand.
 
 Questions to one broker travel together. A question that fails is asked again a few times, after a fresh look at the
-route: a broker may have died, moved, or changed its role.
+route: a broker may have died, moved, or changed its role. With `waits`, a broker that is away is waited for.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ import contextlib
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import TypeVar
 
 from twinlog.client.errors import BrokerRefused, NoNameServer, NoRoute
 from twinlog.client.pulling import PULL_CODES, pull_header, subscription_of
 from twinlog.client.routes import TopicRoute, read_route
 from twinlog.net.errors import NetError
+from twinlog.spark.away import patiently
 from twinlog.spark.errors import CannotRead, OffsetsNotKept
 from twinlog.spark.offsets import Offsets, commit_waves, where
 from twinlog.spark.options import ClusterOptions
@@ -29,6 +31,8 @@ from twinlog.wire.message import decode_message
 
 T = TypeVar("T")
 MASTER_ID = 0
+AWAY = (NetError, CannotRead, NoRoute, NoNameServer)  # what a broker that is away looks like
+LOOK_AGAIN_S = 1.0  # a broker that has just started may register its topics in several parts
 _SYSTEM_TOPIC = re.compile(
     r"TBW102|SCHEDULE_TOPIC_XXXX|BenchmarkTest|SELF_TEST_TOPIC|OFFSET_MOVED_EVENT|TRANS_CHECK_MAX_TIME_TOPIC"
     r"|CHECKPOINT_TOPIC|DefaultHeartBeatSyncerTopic|(?:RMQ|rmq)_(?:SYS|sys)_.*|.*_REPLY_TOPIC|%SYS%.*"
@@ -38,11 +42,12 @@ _SYSTEM_TOPIC = re.compile(
 class Cluster:
     """Answers about a cluster, asked for at need; holds no socket, so it may travel between processes."""
 
-    def __init__(self, options: ClusterOptions, read_from: str | None = None) -> None:
+    def __init__(self, options: ClusterOptions, read_from: str | None = None, *, waits: bool = False) -> None:
         """`read_from` is the user's choice; None is for what only masters can do, whatever he chose."""
         self._options = options
         self._read_from = read_from or "master"
         self._has_choice = read_from is not None
+        self._waits = waits
         self._routes: dict[str, TopicRoute] = {}
 
     def info(self) -> ClusterInfo:
@@ -63,7 +68,32 @@ class Cluster:
 
     def queues(self, topics: Iterable[str]) -> list[MessageQueue]:
         """The readable queues of `topics`; NoRoute for a topic that does not exist."""
-        return sorted(queue for topic in topics for queue in self.route(topic, fresh=True).readable)
+        return sorted(queue for topic in topics for queue in self.existing(topic).readable)
+
+    def existing(self, topic: str, *, fresh: bool = True) -> TopicRoute:
+        """A route; NoRoute when some broker is there, and none has the topic."""
+
+        def ask() -> TopicRoute:
+            try:
+                return self.route(topic, fresh=fresh)
+            except NoRoute as error:
+                if self._waits and not self._masters():
+                    raise CannotRead(f"{error}; no master is registered at all") from error
+                raise
+
+        return self._patiently(f"of topic {topic}", ask, CannotRead)
+
+    def route_with(self, topic: str, wanted: Iterable[MessageQueue]) -> TopicRoute:
+        """A fresh route, after a wait for those of the `wanted` writable queues whose broker is away."""
+
+        def ask() -> TopicRoute:
+            route = self.route(topic, fresh=True)
+            absent = {queue.broker_name for queue in set(wanted) - set(route.writable)} - self._masters()
+            if absent:
+                raise CannotRead(f"topic {topic}: broker {min(absent)} is not registered")
+            return route
+
+        return self._patiently(f"of topic {topic}", ask, (CannotRead, NoRoute))
 
     def route(self, topic: str, *, fresh: bool = False) -> TopicRoute:
         if fresh or topic not in self._routes:
@@ -93,15 +123,30 @@ class Cluster:
             raise CannotRead(f"{where(queue)}: no {wanted} is registered (broker ids: {known}); {hint}")
         return usable[attempt % len(usable)]
 
-    def has_lost(self, queue: MessageQueue) -> bool:
-        """Whether the queue's topic was deleted: its master is registered, and not with this topic."""
-        try:
-            if queue.broker_name in self.route(queue.topic, fresh=True).brokers:
-                return False
-        except NoRoute:
-            pass  # nor has any other broker
-        broker = self.info().broker_addr_table.get(queue.broker_name)
-        return broker is not None and MASTER_ID in broker.broker_addrs
+    def lost(self, queues: Iterable[MessageQueue], known: Iterable[MessageQueue] = ()) -> set[MessageQueue]:
+        """Those of `queues` whose master is registered without them; one that is away has them still.
+
+        What is not `known` to be lost is looked at twice.
+        """
+        found = self._lost_now(queues)
+        if found - set(known):
+            time.sleep(LOOK_AGAIN_S)
+            found = self._lost_now(found)
+        return found
+
+    def _lost_now(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
+        # First the brokers, then the routes: the other way round, a broker could come back in between.
+        masters = self._masters()
+        asked = {queue for queue in queues if queue.broker_name in masters}
+        present: set[MessageQueue] = set()
+        for topic in sorted({queue.topic for queue in asked}):
+            with contextlib.suppress(NoRoute):
+                present.update(self.route(topic, fresh=True).readable)
+        return asked - present
+
+    def _masters(self) -> set[str]:
+        table = self.info().broker_addr_table
+        return {name for name, broker in table.items() if MASTER_ID in broker.broker_addrs}
 
     # -- offsets -----------------------------------------------------------------------------------
 
@@ -180,27 +225,59 @@ class Cluster:
         request: Callable[[MessageQueue], Command],
         also_accept: tuple[int, ...] = (),
     ) -> dict[MessageQueue, Answer]:
-        left, found = sorted(queues), {}
+        found: dict[MessageQueue, Answer] = {}
+        for name, left in by_broker(queues).items():
+            ask = partial(self._ask_broker, left, request, also_accept)
+            found |= self._patiently(name, partial(self._again_on_failure, ask), AWAY, left)
+        return found
 
-        def ask(attempt: int) -> dict[MessageQueue, Answer]:
-            by_address: dict[str, list[MessageQueue]] = {}
-            topics = {queue.topic for queue in left} if attempt else set()
-            for topic in topics:
+    def _ask_broker(
+        self,
+        left: list[MessageQueue],
+        request: Callable[[MessageQueue], Command],
+        also_accept: tuple[int, ...],
+        attempt: int,
+    ) -> dict[MessageQueue, Answer]:
+        if attempt:
+            for topic in {queue.topic for queue in left}:
                 self.route(topic, fresh=True)
-            for queue in left:
-                if queue not in found:
-                    by_address.setdefault(self.address_of(queue, attempt=attempt), []).append(queue)
-            for address, asked in by_address.items():
-                with _told_where(asked[0]):
-                    answers = self._ask(address, [request(queue) for queue in asked])
-                for queue, answer in zip(asked, answers, strict=True):
-                    with _told_where(queue):
-                        self._check(address, request(queue).code, answer, also_accept)
-                    found[queue] = answer
-            return found
+        by_address: dict[str, list[MessageQueue]] = {}
+        for queue in left:
+            by_address.setdefault(self.address_of(queue, attempt=attempt), []).append(queue)
+        found: dict[MessageQueue, Answer] = {}
+        for address, asked in by_address.items():
+            with _told_where(asked[0]):
+                answers = self._ask(address, [request(queue) for queue in asked])
+            for queue, answer in zip(asked, answers, strict=True):
+                with _told_where(queue):
+                    self._check(address, request(queue).code, answer, also_accept)
+                found[queue] = answer
+        return found
 
-        answers = self._again_on_failure(ask)
-        return {queue: answers[queue] for queue in left}
+    def _patiently(
+        self,
+        name: str,
+        ask: Callable[[], T],
+        away: type[Exception] | tuple[type[Exception], ...],
+        queues: Iterable[MessageQueue] = (),
+    ) -> T:
+        """What `ask` returns, after a wait for the broker while it raises `away`; queues that are gone end the wait."""
+        if not self._waits:
+            return ask()
+
+        def ask_again() -> T:
+            try:
+                return ask()
+            except away:
+                self._routes.clear()
+                raise
+
+        return patiently(name, ask_again, away, self._options.broker_wait_ms, lambda: self._has_lost_some(queues))
+
+    def _has_lost_some(self, queues: Iterable[MessageQueue]) -> bool:
+        with contextlib.suppress(*AWAY):
+            return bool(self.lost(queues))
+        return False
 
     def _ask_name_server(self, command: Command) -> Answer:
         def ask(attempt: int) -> Answer:
@@ -238,6 +315,14 @@ class Cluster:
     def _check(address: str, code: int, answer: Answer, also_accept: tuple[int, ...] = ()) -> None:
         if answer.code != ResponseCode.SUCCESS and answer.code not in also_accept:
             raise BrokerRefused(code, answer.code, answer.remark, address)
+
+
+def by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
+    """The queues of each broker, sorted."""
+    found: dict[str, list[MessageQueue]] = {}
+    for queue in sorted(queues):
+        found.setdefault(queue.broker_name, []).append(queue)
+    return found
 
 
 @contextlib.contextmanager

@@ -39,6 +39,14 @@ class OffsetsNotKept(SparkSourceError):
         super().__init__(f"group {group}, {place}: its offset was set to {wanted}, the broker has {has}: {hint}")
 
 
+class BrokerAway(CannotRead):
+    """A broker that is not there for longer than the option brokerWait allows; its messages are not lost."""
+
+    def __init__(self, name: str, why: str, elapsed_ms: float) -> None:
+        hint = "start it, or set brokerWait to wait longer; nothing is lost, the query goes on where it was"
+        super().__init__(f"broker {name} is away for {elapsed_ms / 1000:.0f} s ({why}): {hint}")
+
+
 class BadRecord(SparkSourceError):
     """A record that is torn, corrupt, or whose body does not inflate."""
 

@@ -24,6 +24,7 @@ CLUSTER_OPTIONS = (
     "accessKey",
     "secretKey",
     "rocketmq.securityToken",
+    "brokerWait",
     "rocketmq.connectTimeoutMs",
     "rocketmq.requestTimeoutMs",
     "rocketmq.useTLS",
@@ -104,6 +105,7 @@ class ClusterOptions:
     tls_verify: bool = True
     tries: int = 4  # of a driver's question, the first included
     retry_interval_ms: int = 10
+    broker_wait_ms: int = 300_000  # for a broker that is away
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,6 +220,7 @@ def cluster_options(values: OptionValues) -> ClusterOptions:
         tls_verify=values.flag("rocketmq.tls.verify", True),
         tries=1 + values.integer("fetchOffset.numRetries", 3),
         retry_interval_ms=values.integer("fetchOffset.retryIntervalMs", 10),
+        broker_wait_ms=values.duration_ms("brokerWait", 300_000),
     )
 
 

@@ -12,10 +12,9 @@ from tests.spark.topics import BROKER, bodies_of, numbers
 from twinlog.broker.embedded import EmbeddedBroker
 from twinlog.client import ClientError, MessageQueue, NoNameServer, NoRoute, Outgoing
 from twinlog.client.sync import Admin, Producer, PullConsumer
-from twinlog.net.errors import NetError
 from twinlog.spark import remoting
 from twinlog.spark.cluster import Cluster
-from twinlog.spark.errors import BadOption, CannotRead, DataLoss
+from twinlog.spark.errors import BadOption, BrokerAway, CannotRead, DataLoss
 from twinlog.spark.options import read_options
 from twinlog.spark.reading.batch_reader import QueueReader
 from twinlog.spark.reading.plan import QueueRange
@@ -250,7 +249,7 @@ def test_a_replica_is_read_only_if_there_is_one(make_topic):
     topic = make_topic(queues=1)
     topic.send("one")
     with pytest.raises(CannotRead, match=r"no slave is registered .broker ids: 0 at .*readFrom=any"):
-        topic.read(readFrom="slave")
+        topic.read(readFrom="slave", brokerWait=0)
     assert topic.read(readFrom="any") == ["one"]
 
 
@@ -272,7 +271,7 @@ def with_brokers(make_topic, monkeypatch):
             return replace(found, brokers={BROKER: addresses})
 
         monkeypatch.setattr(Cluster, "route", route)
-        monkeypatch.setattr("twinlog.spark.reading.fetch._FIRST_PAUSE_S", 0.01)
+        monkeypatch.setattr("twinlog.spark.away.PAUSE_S_FIRST", 0.01)
         return topic
 
     return make
@@ -282,8 +281,8 @@ def test_a_replica_is_read_when_asked_for(with_brokers):
     topic = with_brokers(id0="dead", id1="live")
     assert topic.read(readFrom="slave") == ["one"]
     assert topic.read(readFrom="any") == ["one"]  # the master does not answer
-    with pytest.raises(NetError):
-        topic.read(readFrom="master", fetchOffset__numRetries=1)
+    with pytest.raises(BrokerAway, match=r"cannot connect.*brokerWait"):
+        topic.read(readFrom="master", fetchOffset__numRetries=1, brokerWait=0)
 
 
 def test_the_master_is_read_although_there_is_a_replica(with_brokers):
@@ -311,7 +310,7 @@ def test_a_topic_is_gone_if_the_master_says_so_and_a_replica_may_just_not_know_i
 
 
 def test_a_topic_that_nobody_has_any_more_is_a_loss_unless_forgiven(make_topic, monkeypatch):
-    monkeypatch.setattr("twinlog.spark.reading.fetch._FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr("twinlog.spark.away.PAUSE_S_FIRST", 0.001)
     topic = make_topic(queues=1)
     topic.send_numbers(10)
     parts = topic.reader().partitions()
@@ -322,8 +321,8 @@ def test_a_topic_that_nobody_has_any_more_is_a_loss_unless_forgiven(make_topic, 
         bodies_of(topic.reader(), parts)
     assert bodies_of(topic.reader(failOnDataLoss="false"), parts) == []
     monkeypatch.setattr(Cluster, "info", lambda self: ClusterInfo())  # its broker may come back, and the topic with it
-    with pytest.raises(CannotRead, match=rf"{place}: cannot be read after 6 tries"):
-        bodies_of(topic.reader(failOnDataLoss="false"), parts)
+    with pytest.raises(BrokerAway, match=rf"away for 0 s \({place}: .*knows no route.*: start it"):
+        bodies_of(topic.reader(failOnDataLoss="false", brokerWait=0), parts)
 
 
 @pytest.mark.parametrize("with_answer", [False, True])
@@ -338,8 +337,8 @@ def test_a_broker_that_does_not_tell_its_offsets_is_named_with_topic_and_queue(w
             return [refusal] if commands[0].code == RequestCode.GET_MIN_OFFSET else real(self, commands, timeout_ms)
 
         monkeypatch.setattr(remoting.BlockingConnection, "ask", ask)
-    with pytest.raises((NetError, ClientError), match=rf"^topic {topic.name} broker {BROKER} queue 0: .*{told}"):
-        topic.reader().partitions()
+    with pytest.raises((BrokerAway, ClientError), match=rf"topic {topic.name} broker {BROKER} queue 0: .*{told}"):
+        topic.reader(brokerWait=0).partitions()
 
 
 @pytest.fixture
@@ -380,22 +379,22 @@ def test_offsets_that_expire_before_they_are_read_are_a_loss_unless_forgiven(exp
 
 
 def test_a_broker_that_dies_is_waited_for_and_then_named(tmp_path, monkeypatch):
-    monkeypatch.setattr("twinlog.spark.reading.fetch._FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("twinlog.spark.away.PAUSE_S_FIRST", 0.01)
     with EmbeddedBroker(tmp_path) as broker, Producer(broker.namesrv_address) as producer:
         for n in range(3):
             producer.send(Outgoing("T", b"%d" % n))
-        options = read_options({"nameServer": broker.namesrv_address, "topic": "T"}, streaming=False)
-        reader = QueueReader(options, MESSAGE_COLUMNS)
+        given = {"nameServer": broker.namesrv_address, "topic": "T", "brokerWait": "100ms"}
+        reader = QueueReader(read_options(given, streaming=False), MESSAGE_COLUMNS)
         parts = reader.partitions()
         assert parts
     for connection in list(remoting._connections.values()):
         connection.close()
-    with pytest.raises((CannotRead, NetError), match=r"topic T broker broker-dev queue \d offset 0.*6 tries"):
+    with pytest.raises(BrokerAway, match=r"away .*topic T broker broker-dev queue \d offset 0.*brokerWait"):
         bodies_of(reader, parts)
 
 
 def test_a_connection_lost_in_the_middle_is_made_again(make_topic, monkeypatch):
-    monkeypatch.setattr("twinlog.spark.reading.fetch._FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("twinlog.spark.away.PAUSE_S_FIRST", 0.01)
     topic = make_topic(queues=1)
     topic.send_numbers(300)
     real, count = remoting.BlockingConnection.receive, [0]

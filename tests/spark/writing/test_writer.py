@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.types import BinaryType, StructField, StructType
+from tests.spark.second_broker import SecondBroker
 from tests.spark.topics import BROKER, numbers
 from tests.spark.writing.written import NamedTopic, frame, numbered, rows_of, task, write
 
@@ -260,11 +261,12 @@ def test_a_broker_that_stays_away_is_named_with_every_try(tmp_path):
     with EmbeddedBroker(tmp_path) as broker:
         with Admin(broker.namesrv_address) as admin:
             admin.create_topic("T", queues=1)
-        made = task(NamedTopic(broker.namesrv_address, "T"), numRetries=2)
+        made = task(NamedTopic(broker.namesrv_address, "T"), numRetries=2, brokerWait=0)
         made._cluster.route("T")
     for connection in list(remoting._connections.values()):
         connection.close()
-    with pytest.raises(CannotWrite, match=r"topic T broker broker-dev queue 0 .*not stored after 3 tries: 1\..*3\."):
+    told = r"topic T broker broker-dev queue 0 .*not stored after 3 tries: 1\..*3\..*; its broker is away .*brokerWait"
+    with pytest.raises(CannotWrite, match=told):
         made.run(iter([numbered(5)]))
 
 
@@ -294,12 +296,41 @@ def test_rows_of_a_broker_that_died_go_to_another(two_brokers):
 @pytest.mark.parametrize("wish", [{"brokerName": "broker-gone"}, {"brokerName": "broker-gone", "queueId": 1}])
 def test_rows_that_name_a_broker_that_died_are_an_error(two_brokers, wish):
     with pytest.raises(CannotWrite, match=r"broker broker-gone queue .*not stored after 2 tries"):
-        write(two_brokers, numbered(10, **wish), numRetries=1)
+        write(two_brokers, numbered(10, **wish), numRetries=1, brokerWait=0)
+
+
+@pytest.mark.parametrize("more", [{}, {"write_id": "waits"}])
+def test_rows_wait_for_their_broker_and_are_stored_when_it_is_back(broker, make_topic, tmp_path, monkeypatch, more):
+    second = SecondBroker(broker.namesrv_address, tmp_path / "second").start()
+    try:
+        topic = make_topic(queues=1)
+        second.add_topic(topic.name)
+        rows = numbered(300, brokerName=second.name)
+        made = task(topic, batchBytes="1k", maxInFlight=1, **more)
+        real, pauses = sending.Sender._stored, []
+
+        def stored(self, lane, answer):
+            real(self, lane, answer)
+            if self.tally.requests == 3:
+                second.stop()  # amid the task
+
+        def pause(seconds):
+            pauses.append(seconds)
+            if len(pauses) == 10:  # more than numRetries
+                second.start()
+
+        monkeypatch.setattr(sending.Sender, "_stored", stored)
+        monkeypatch.setattr(sending.time, "sleep", pause)
+        made.run(iter([rows]))
+        assert len(pauses) >= 10
+        assert topic.read() == numbers(300)
+    finally:
+        second.stop()
 
 
 def test_an_idempotent_write_does_not_go_elsewhere(two_brokers):
     with pytest.raises((CannotWrite, NetError)):
-        write(two_brokers, numbered(1000), write_id="stays", numRetries=1)
+        write(two_brokers, numbered(1000), write_id="stays", numRetries=1, brokerWait=0)
 
 
 def test_a_task_that_ends_waits_for_every_broker_although_one_of_them_is_gone(monkeypatch):

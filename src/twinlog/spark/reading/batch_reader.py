@@ -28,7 +28,7 @@ class QueueReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         options = self._options
-        cluster = Cluster(options.cluster, options.read_from)
+        cluster = Cluster(options.cluster, options.read_from, waits=True)
         queues = find_queues(options, cluster)
         if not queues:
             return []

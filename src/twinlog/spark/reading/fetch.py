@@ -12,6 +12,7 @@ import pyarrow as pa
 from twinlog.client.errors import ClientError, name_of
 from twinlog.client.pulling import pull_header, subscription_of
 from twinlog.net.errors import NetError
+from twinlog.spark.away import Absences, pause_s
 from twinlog.spark.cluster import MASTER_ID, Cluster
 from twinlog.spark.errors import BadRecord, CannotRead, DataLoss
 from twinlog.spark.offsets import where
@@ -33,7 +34,6 @@ log = get_logger(__name__)
 _CHUNK_BYTES = 4 * 1024 * 1024
 _FILTERED_STEP = 800  # as many entries as a broker looks at for one request
 _TRIES = 6
-_FIRST_PAUSE_S = 0.1
 _STALL_PAUSE_S = 0.05
 _OPAQUE, _OFFSET, _COUNT = 1_900_000_001, 9_000_000_000_000_000_001, 1_900_000_002
 
@@ -120,6 +120,8 @@ class _Fetch:
         self._request = _request_maker(options, wanted)
         self._asked: dict[int, Pull] = {}
         self._stalled_at: float | None = None
+        self._absences = Absences(options.cluster.broker_wait_ms)
+        self._refusals = 0  # since the last answer that brought something
         self._address = ""
 
     def chunks(self) -> Iterator[bytes]:
@@ -131,6 +133,7 @@ class _Fetch:
                 try:
                     self._turn(failures)
                     failures = 0
+                    self._absences.note({}, _now_ms())
                 except (NetError, ClientError, CannotRead) as error:
                     failures += 1
                     self._lose_connection(error, failures)
@@ -180,8 +183,10 @@ class _Fetch:
                 self._window.answer(pull, pull.slot.end)
                 return
             told = f"{self._address} refuses to deliver with {name_of(ResponseCode, code)}: {answer.remark}"
-            # Flow control, or a replica that may not be read or has not heard of the topic yet: try again, elsewhere.
-            if code in (ResponseCode.SYSTEM_BUSY, ResponseCode.TOPIC_NOT_EXIST):
+            # Flow control, a broker that is shutting down, or a replica that may not be read or has not heard of the
+            # topic yet: try again, elsewhere.
+            if code in _AGAIN_CODES:
+                self._refusals += 1
                 raise CannotRead(told)
             raise _Refused(f"{place}: {told}; check the permissions of topic and group, or choose another readFrom")
         next_offset = int(answer.fields.get("nextBeginOffset", pull.offset))
@@ -192,7 +197,7 @@ class _Fetch:
             self._window.answer(pull, next_offset if next_offset > pull.offset else pull.slot.end)
             return
         if self._window.answer(pull, next_offset, answer.body):
-            self._stalled_at = None
+            self._stalled_at, self._refusals = None, 0
         else:
             self._wait_for_more(pull, place, answer)
 
@@ -221,19 +226,22 @@ class _Fetch:
         self._window.drop_asked()
         if isinstance(error, _Refused):
             raise error
+        place = where(self._wanted.queue, self._window.at)
         if failures >= _TRIES:
-            place = where(self._wanted.queue, self._window.at)
             if self._topic_is_gone():
                 tell_loss(self._options.fail_on_data_loss, place, f"the topic is gone ({error})")
                 self._window.give_up()
                 return
-            raise CannotRead(f"{place}: cannot be read after {failures} tries: {error}") from error
-        log.warning("a broker is lost, asking for its route again", where=where(self._wanted.queue), error=str(error))
-        time.sleep(_FIRST_PAUSE_S * 2 ** (failures - 1))
+            if self._refusals >= _TRIES:
+                raise CannotRead(f"{place}: cannot be read after {failures} tries: {error}") from error
+            self._absences.note({self._wanted.queue.broker_name: f"{place}: {error}"}, _now_ms())
+        else:
+            log.warning("a broker is lost, asking for its route again", where=place, error=str(error))
+        time.sleep(pause_s(failures))
 
     def _topic_is_gone(self) -> bool:
         with contextlib.suppress(NetError, ClientError):
-            return self._cluster.has_lost(self._wanted.queue)
+            return bool(self._cluster.lost([self._wanted.queue]))
         return False
 
 
@@ -241,6 +249,16 @@ class _Refused(CannotRead):
     """An answer that asking again does not change."""
 
 
+def _now_ms() -> float:
+    return time.monotonic() * 1000
+
+
+_AGAIN_CODES = (
+    ResponseCode.SYSTEM_ERROR,
+    ResponseCode.SYSTEM_BUSY,
+    ResponseCode.SERVICE_NOT_AVAILABLE,
+    ResponseCode.TOPIC_NOT_EXIST,
+)
 _PULL_CODES = (
     ResponseCode.SUCCESS,
     ResponseCode.PULL_NOT_FOUND,

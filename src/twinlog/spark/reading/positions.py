@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from twinlog.client.errors import NoRoute
@@ -28,10 +29,11 @@ def find_queues(options: ReadOptions, cluster: Cluster) -> list[MessageQueue]:
 
 def find_queues_that_remain(
     options: ReadOptions, cluster: Cluster, known: Mapping[MessageQueue, int], told: set[str] | None = None
-) -> list[MessageQueue]:
-    """The same while a stream runs: what has vanished is a loss, which may be forgiven, and not a wrong option.
+) -> tuple[list[MessageQueue], set[MessageQueue]]:
+    """The same while a stream runs, and those of `known` whose broker is away.
 
-    `told` holds what was said in earlier triggers: a loss that is forgiven is told once, until it is back.
+    What has vanished is a loss, which may be forgiven, and not a wrong option. `told` holds what was said in earlier
+    triggers: a loss that is forgiven is told once, until it is back.
     """
     told = set() if told is None else told
     topics = set(options.topics)
@@ -40,20 +42,38 @@ def find_queues_that_remain(
     elif options.pattern is not None:
         topics = set(cluster.topics_like(options.pattern))
     found: list[MessageQueue] = []
-    lost: dict[str, str] = {}
+    unknown: dict[str, NoRoute] = {}
     for topic in sorted(topics):
         try:
             found += cluster.queues([topic])
         except NoRoute as error:
-            lost[f"topic {topic}"] = f"it is gone: {error}"
+            unknown[topic] = error
     if options.assigned:
         found = [queue for queue in found if queue in options.assigned]
-    lost |= {where(queue, known[queue]): "the queue is gone" for queue in sorted(set(known) - set(found))}
+    missing = set(known) - set(found)
+    wanted = {queue for queue in missing if _is_wanted(options, queue)}
+    gone = (missing - wanted) | cluster.lost(wanted, [queue for queue in wanted if where(queue, known[queue]) in told])
+    away = missing - gone
+    lost = {
+        f"topic {topic}": f"it is gone: {error}"
+        for topic, error in unknown.items()
+        if all(queue.topic != topic for queue in away)
+    }
+    lost |= {where(queue, known[queue]): "the queue is gone" for queue in sorted(gone)}
     told.intersection_update(lost)
     for place in [place for place in lost if place not in told]:
         tell_loss(options.fail_on_data_loss, place, lost[place])
         told.add(place)
-    return found
+    return found, away
+
+
+def _is_wanted(options: ReadOptions, queue: MessageQueue) -> bool:
+    """Whether the options name this queue, which has a place in the checkpoint."""
+    if options.assigned:
+        return queue in options.assigned
+    if options.pattern is not None:
+        return re.fullmatch(options.pattern, queue.topic) is not None
+    return queue.topic in options.topics
 
 
 def starting_offsets(options: ReadOptions, cluster: Cluster, queues: Sequence[MessageQueue]) -> Offsets:
@@ -70,7 +90,7 @@ def starting_offsets(options: ReadOptions, cluster: Cluster, queues: Sequence[Me
         return {queue: _started(options, position, queue, found[queue], high[queue]) for queue in queues}
     if position.place is Place.GROUP:
         assert options.consumer_group is not None
-        master = Cluster(options.cluster)
+        master = Cluster(options.cluster, waits=True)
         given = master.committed(options.consumer_group, queues)
         given = {queue: given.get(queue, EARLIEST) for queue in queues}
     else:

@@ -29,6 +29,7 @@ from twinlog.spark.reading.fetch import read_queue, tell_loss
 from twinlog.spark.reading.initial_offsets import place_for
 from twinlog.spark.reading.plan import cap_offsets, plan_ranges, rows_between, split_ranges
 from twinlog.spark.reading.positions import find_queues, find_queues_that_remain, starting_offsets
+from twinlog.spark.reading.queue_ends import QueueEnds
 from twinlog.spark.schema import Columns
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.codes import ResponseCode
@@ -43,12 +44,13 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._columns = columns
         self._cluster = Cluster(options.cluster, options.read_from)
+        self._waiting = Cluster(options.cluster, options.read_from, waits=True)
+        self._ends = QueueEnds(options, self._cluster)
         self._initial_place = place_for(options, default_checkpoints)
         self._initial: dict[str, int] | None = None
         self._target: Offsets | None = None
         self._trigger_ms: float | None = None  # when the last batch with rows was planned
         self._published: Offsets = {}
-        self._told_lost: set[str] = set()
 
     # -- planning, in the driver -------------------------------------------------------------------
 
@@ -89,10 +91,10 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options = self._options
         # Here nobody says yet how far the query was: a topic that is gone may be a wrong option, if it is not forgiven.
         if options.fail_on_data_loss:
-            queues = find_queues(options, self._cluster)
+            queues = find_queues(options, self._waiting)
         else:
-            queues = find_queues_that_remain(options, self._cluster, {})
-        self._target = self._cluster.max_offsets(queues)
+            queues, _ = find_queues_that_remain(options, self._waiting, {})
+        self._target = self._waiting.max_offsets(queues)
 
     def partitions(self, start: dict, end: dict) -> Sequence[InputPartition]:
         ranges = plan_ranges(decode_offsets(start), decode_offsets(end), self._on_loss)
@@ -116,8 +118,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- parts of planning -------------------------------------------------------------------------
 
     def _new_initial_offsets(self) -> dict[str, int]:
-        queues = find_queues(self._options, self._cluster)
-        initial = encode_offsets(starting_offsets(self._options, self._cluster, queues))
+        queues = find_queues(self._options, self._waiting)
+        initial = encode_offsets(starting_offsets(self._options, self._waiting, queues))
         if self._initial_place is not None:
             self._initial_place.save(initial)
         elif self._options.starting.place is not Place.OFFSETS:
@@ -131,23 +133,20 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _latest(self, position: Offsets) -> Offsets:
         """The newest offsets; a queue not seen before comes in at its oldest message, to be read by the next batch."""
         if self._target is not None:
-            latest = {queue: self._target.get(queue, at) for queue, at in position.items()}
+            absent = {queue: at for queue, at in position.items() if queue not in self._target}
+            self._target |= self._ends.wait_for(absent)
+            latest = {queue: self._target[queue] for queue in position}
             new = sorted(set(self._target) - set(position))
         else:
-            queues = find_queues_that_remain(self._options, self._cluster, position, self._told_lost)
-            known = [queue for queue in queues if queue in position]
-            gone = {
-                queue: at for queue, at in position.items() if queue not in known
-            }  # it may come back: keep its place
-            latest = {**self._cluster.max_offsets(known), **gone}
-            new = sorted(set(queues) - set(position))
-        for queue in [queue for queue, at in position.items() if latest[queue] < at]:
+            latest, new = self._ends.look(position)
+        back = [queue for queue, at in position.items() if latest[queue] < at]
+        for queue in back:
             what = f"the stream was at {position[queue]}, the queue now ends at {latest[queue]}: is it a new topic?"
             self._on_loss(where(queue), what)
-            new.append(queue)
         # In the end of this batch a new queue stands at its beginning: the batch after it finds it there, and a replay
         # needs nothing but the two offsets.
-        return {**latest, **self._cluster.min_offsets(new)} if new else latest
+        begins = self._ends.begins([*new, *back])
+        return {**latest, **{queue: position[queue] for queue in back}, **begins}
 
     def _should_wait(self, position: Offsets, latest: Offsets) -> bool:
         """Whether too little has arrived for a batch, and the wait for more is not over."""

@@ -14,7 +14,7 @@ from typing import Protocol
 from twinlog.client.answers import number
 from twinlog.client.errors import ClientError, name_of
 from twinlog.client.outgoing import STORED_CODES, SendStatus
-from twinlog.net.errors import NetError
+from twinlog.net.errors import NetError, RequestTimeout
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.errors import CannotWrite
 from twinlog.spark.offsets import where
@@ -30,6 +30,7 @@ from twinlog.wire.headers import SendHeaderV2
 
 log = get_logger(__name__)
 _AVOID_S = 10.0
+_TOLD_MAX = 8
 _AGAIN_CODES = (  # as Java's producer: another try, or another broker, may do
     ResponseCode.SYSTEM_ERROR,
     ResponseCode.SYSTEM_BUSY,
@@ -63,6 +64,8 @@ class Lane:
     flying: bool = False  # the first of `waiting` is on its way
     in_doubt: bool = False  # the first of `waiting` was sent, and nobody knows whether it was stored
     told: list[str] = field(default_factory=list)  # what went wrong since the last success
+    refusals: int = 0  # how often it was refused or not answered in time since then
+    away_since: float | None = None  # since when its broker is away
 
 
 @dataclass(slots=True)
@@ -180,7 +183,7 @@ class Sender:
             return False
         self._waiting_bytes -= size
         lane.waiting.popleft()
-        lane.told.clear()
+        self._went_well(lane)
         return True
 
     def _address(self, lane: Lane) -> str | None:
@@ -213,12 +216,12 @@ class Sender:
                 raise CannotWrite(f"{_place(lane)}: {told}")
             refused.append((lane, told))
         if refused:
-            self._fail([lane for lane, _ in refused], refused[0][1])
+            self._fail([lane for lane, _ in refused], refused[0][1], is_refusal=True)
 
     def _stored(self, lane: Lane, answer: Answer) -> None:
         request = lane.waiting.popleft()
         lane.in_doubt = False
-        lane.told.clear()
+        self._went_well(lane)
         self._avoided.pop(lane.queue.broker_name, None)
         count = request.end - request.begin
         self._waiting_bytes -= request.size
@@ -242,6 +245,10 @@ class Sender:
 
     # -- failures ----------------------------------------------------------------------------------
 
+    def _went_well(self, lane: Lane) -> None:
+        lane.told.clear()
+        lane.refusals, lane.away_since = 0, None
+
     def _flown_to(self, address: str) -> list[Lane]:
         return [lane for flown, lane, _ in self._flights.values() if flown == address]
 
@@ -253,16 +260,20 @@ class Sender:
             lane = self._flights.pop(opaque)[1]
             lane.flying = False
             self._in_flight[lane.queue.broker_name] -= 1
-        self._fail(lanes, str(error))
+        # A broker that does not answer in time may have stored the rows: that is not repeated for minutes.
+        self._fail(lanes, str(error), is_refusal=isinstance(error, RequestTimeout))
 
-    def _fail(self, lanes: list[Lane], told: str) -> None:
+    def _fail(self, lanes: list[Lane], told: str, *, is_refusal: bool) -> None:
         worst = max(lanes, key=lambda lane: len(lane.told))
+        now = time.monotonic()
         for lane in lanes:
             lane.told.append(told)
-            self._avoided[lane.queue.broker_name] = time.monotonic() + _AVOID_S
-        if len(worst.told) > self._options.retries:
-            tries = "; ".join(f"{n}. {text}" for n, text in enumerate(worst.told, 1))
-            raise CannotWrite(f"{_place(worst)}: not stored after {len(worst.told)} tries: {tries}")
+            self._avoided[lane.queue.broker_name] = now + _AVOID_S
+            if is_refusal:
+                lane.refusals += 1
+            elif lane.away_since is None:
+                lane.away_since = now
+        self._give_up_in_time(worst, now)
         self.tally.retries += len(lanes)
         log.warning("a send failed, trying again with a fresh route", where=_place(worst), error=told)
         time.sleep(self._options.pause_s(len(worst.told)))
@@ -271,6 +282,21 @@ class Sender:
                 self._cluster.route(topic, fresh=True)
             except (NetError, ClientError) as error:
                 log.warning("the route of a topic cannot be asked for, keeping the old one", error=str(error))
+
+    def _give_up_in_time(self, lane: Lane, now: float) -> None:
+        """CannotWrite when a request was refused too often, or its broker is away for too long."""
+        count = len(lane.told)
+        if count <= self._options.retries:
+            return
+        hint = ""
+        if lane.refusals <= self._options.retries:
+            elapsed_ms = 0 if lane.away_since is None else (now - lane.away_since) * 1000
+            if elapsed_ms < self._options.cluster.broker_wait_ms:
+                return
+            hint = f"; its broker is away for {elapsed_ms / 1000:.0f} s: start it, or set brokerWait to wait longer"
+        shown = list(enumerate(lane.told, 1))
+        tries = "; ".join(f"{n}. {text}" for n, text in (shown if count <= _TOLD_MAX else shown[:3] + shown[-3:]))
+        raise CannotWrite(f"{_place(lane)}: not stored after {count} tries: {tries}{hint}")
 
     def _move(self, lane: Lane) -> None:
         """Take a queue of the broker that has not failed for longest."""

@@ -15,11 +15,12 @@ asks. Three properties keep that cheap and right:
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 
-from twinlog.client.errors import ClientError
+from twinlog.client.errors import BrokerRefused, ClientError
 from twinlog.client.routes import TopicRoute
-from twinlog.net.errors import NetError
+from twinlog.net.errors import NetError, RequestTimeout
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.errors import CannotWrite
 from twinlog.spark.offsets import where
@@ -65,6 +66,8 @@ class StampedWrite:
     def _adopted(self, topic: str, route: TopicRoute, message: Message) -> tuple[MessageQueue, ...]:
         text = message.properties.get(LAYOUT_PROPERTY, "")
         before = parse_layout(topic, text)
+        if before and not set(before) <= set(route.writable):
+            route = self._cluster.route_with(topic, before)
         if not before or not set(before) <= set(route.writable):
             raise CannotWrite(
                 f"topic {topic}: this batch was begun with the queues {text or 'of another list'}, now there are"
@@ -120,8 +123,10 @@ class StampedWrite:
     def _find(
         self, topic: str, broker_name: str, kept_in: str, keys: list[str], tries: int | None = None
     ) -> list[Message | None]:
+        wait_s = self._options.cluster.broker_wait_ms / 1000 if tries is None else 0
+        limit = time.monotonic() + wait_s
         tries = 1 + self._options.retries if tries is None else tries
-        for failures in range(1, tries + 1):
+        for failures in itertools.count(1):
             try:
                 address = self._address(MessageQueue(topic, broker_name, 0))
                 if address not in self._entered:
@@ -129,13 +134,15 @@ class StampedWrite:
                     self._entered.add(address)
                 return self._lookup.find(address, kept_in, keys)
             except (NetError, ClientError) as error:
-                if failures == tries:
+                if failures >= tries and (
+                    isinstance(error, BrokerRefused | RequestTimeout) or time.monotonic() >= limit
+                ):
                     raise
                 log.warning("a look-up failed, trying again with a fresh route", broker=broker_name, error=str(error))
             time.sleep(self._options.pause_s(failures))
             with contextlib.suppress(NetError, ClientError):
                 self._cluster.route(topic, fresh=True)
-        raise AssertionError("there is at least one try")
+        raise AssertionError("the wait ends")
 
     def _address(self, queue: MessageQueue) -> str:
         address = self._cluster.route(queue.topic).master_of(queue.broker_name)

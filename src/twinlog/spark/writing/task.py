@@ -65,7 +65,7 @@ class TaskWrite:
     def __init__(self, options: WriteOptions, place: TaskPlace) -> None:
         self._options = options
         self._place = place
-        self._cluster = Cluster(options.cluster)
+        self._cluster = Cluster(options.cluster, waits=True)
         self._topics: dict[str, _Topic] = {}
         self._next_row = self._skipped = 0
         self._before: StampedWrite | None = None
@@ -132,7 +132,7 @@ class TaskWrite:
             self._sender.put(lane, Request(rows, low, high, is_batch))
 
     def _open(self, name: str) -> _Topic:
-        route = self._cluster.route(name)
+        route = self._cluster.existing(name, fresh=False)
         if not route.writable:
             raise NoRoute(name, ";".join(self._options.cluster.name_servers), "queue to write to")
         queues = route.writable if self._before is None else self._before.queues_of(name, route)

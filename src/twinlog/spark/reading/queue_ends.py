@@ -1,0 +1,79 @@
+"""Where the queues of a running stream end, while some of their brokers may be away.
+
+A queue whose broker is away stays where the stream is, and the others go on: no row is lost by that, and none comes
+twice. A queue that is gone is another matter, and so is a broker that is away for longer than `brokerWait`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from twinlog.client.errors import NoNameServer
+from twinlog.spark.away import PAUSE_S_MAX, Absences
+from twinlog.spark.cluster import AWAY, Cluster, by_broker
+from twinlog.spark.offsets import Offsets
+from twinlog.spark.options import ReadOptions
+from twinlog.spark.reading.positions import find_queues_that_remain
+from twinlog.wire.bodies import MessageQueue
+
+_NOT_REGISTERED = "the name server does not know it"
+
+
+class QueueEnds:
+    """Asks for ends, and remembers who is away; holds no socket, since a reader travels to the workers."""
+
+    def __init__(self, options: ReadOptions, cluster: Cluster) -> None:
+        self._options = options
+        self._cluster = cluster
+        self._absences = Absences(options.cluster.broker_wait_ms)
+        self._told_lost: set[str] = set()
+
+    def look(self, position: Offsets) -> tuple[Offsets, list[MessageQueue]]:
+        """The end of each queue of `position`, and the queues that are new."""
+        ends, new, _ = self._look(position)
+        return {**position, **ends}, new
+
+    def wait_for(self, position: Offsets) -> Offsets:
+        """The ends of queues that were not there a moment ago, once their brokers are back."""
+        left, found = dict(position), {}
+        while left:
+            ends, _, away = self._look(left)
+            found |= {queue: ends.get(queue, at) for queue, at in left.items() if queue not in away}
+            left = {queue: at for queue, at in left.items() if queue in away}
+            if left:
+                time.sleep(PAUSE_S_MAX)
+        return found
+
+    def begins(self, queues: list[MessageQueue]) -> Offsets:
+        """The oldest offsets of those queues whose broker is there."""
+        return _of_present(queues, self._cluster.min_offsets)[0]
+
+    def _look(self, position: Offsets) -> tuple[Offsets, list[MessageQueue], set[MessageQueue]]:
+        try:
+            queues, absent = find_queues_that_remain(self._options, self._cluster, position, self._told_lost)
+        except NoNameServer as error:
+            self._note({"and its name server": str(error)})
+            return {}, [], set(position)
+        ends, silent = _of_present([queue for queue in queues if queue in position], self._cluster.max_offsets)
+        self._note({**{queue.broker_name: _NOT_REGISTERED for queue in absent}, **silent})
+        new = sorted(queue for queue in set(queues) - set(position) if queue.broker_name not in silent)
+        away = absent | {queue for queue in position if queue.broker_name in silent}
+        return ends, new, away
+
+    def _note(self, away: dict[str, str]) -> None:
+        self._absences.note(away, time.monotonic() * 1000)
+
+
+def _of_present(
+    queues: Iterable[MessageQueue], ask: Callable[[Iterable[MessageQueue]], Offsets]
+) -> tuple[Offsets, dict[str, str]]:
+    """The answers of the brokers that answer; the others by name, with the reason."""
+    found: Offsets = {}
+    away: dict[str, str] = {}
+    for name, asked in by_broker(queues).items():
+        try:
+            found |= ask(asked)
+        except AWAY as error:
+            away[name] = str(error)
+    return found, away
