@@ -177,6 +177,8 @@ OWN_SETTINGS = {
     "slaveMetadataSyncFirstDelay": "in Java a constant",
     "slaveMetadataSyncInterval": "in Java a constant",
     "connectTimeoutMillis": "in Java a client setting",
+    "storeDirectoryMode": "Java leaves who may read its directories to the umask",
+    "storeFileMode": "Java leaves who may read its files to the umask",
 }
 OWN_PREFIXES = ("tls.",)  # in Java system properties, which mqadmin does not show
 
