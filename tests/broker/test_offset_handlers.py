@@ -159,3 +159,15 @@ def test_a_replica_carries_back_only_what_the_master_knows(ctx):
     answer = ask({1: handlers.offsets_carried_back}, 1, body=msgspec.json.encode(rows))
     assert (answer.code, answer.fields) == (0, {"raised": "2"})
     assert ctx.offsets.rows == {"T@G": {0: 5}, "T@G@broadcast": {1: 7}}
+
+
+def test_offsets_are_cloned_to_a_group_that_exists_or_may_be_created(tmp_path, ctx):
+    ctx.offsets.commit("G", "T", 1, 5, 0)
+    fields = {"srcGroup": "G", "destGroup": "H", "topic": "T", "offline": "true"}
+    ctx.replace_conf(broker_conf(tmp_path, maxAutoCreatedGroups=1))
+    assert ask(reset_handlers.handlers(ctx), 314, fields).code == 0
+    assert ctx.offsets.of("H", "T") == {1: 5}
+    assert ask(reset_handlers.handlers(ctx), 314, {**fields, "destGroup": "made-up"}).code == 26
+    ctx.replace_conf(broker_conf(tmp_path, autoCreateSubscriptionGroup=False))
+    assert ask(reset_handlers.handlers(ctx), 314, {**fields, "destGroup": "made-up"}).code == 26
+    assert set(ctx.offsets.rows) == {"T@G", "T@H"}

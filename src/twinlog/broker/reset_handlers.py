@@ -131,6 +131,8 @@ class ResetHandlers:
         ctx, source, target = self._ctx, header.src_group or "", header.dest_group or ""
         topics = [header.topic] if header.topic else sorted(ctx.offsets.topics_of(source))
         online = ctx.clients.consumers.get(source)
+        if ctx.ensure_group(target) is None:  # Java: offsets of a group that nobody knows
+            raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {target[:255]} does not exist")
         for topic in topics:
             if topic not in ctx.topics:
                 continue
