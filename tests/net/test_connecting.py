@@ -1,6 +1,7 @@
 """Whatever an address makes the resolver or the socket raise, the caller sees a NetError."""
 
 import asyncio
+import gc
 
 import pytest
 
@@ -42,3 +43,27 @@ async def test_every_error_of_a_resolver_is_a_failed_connection(monkeypatch, rai
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
     with pytest.raises(ConnectFailed, match=r"cannot connect to name\.example:5"):
         await ConnectionPool().get("name.example:5")
+
+
+async def test_an_attempt_to_connect_that_nobody_waits_for_any_more_fails_quietly(monkeypatch):
+    forgotten: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: forgotten.append(context["message"]))
+    asked, go = asyncio.Event(), asyncio.Event()
+
+    async def refuse(*_, **__):
+        asked.set()
+        await go.wait()
+        raise ConnectFailed("127.0.0.1:1", "refused")
+
+    monkeypatch.setattr("twinlog.net.pool.connect", refuse)
+    pool = ConnectionPool()
+    waiting = asyncio.create_task(pool.get("127.0.0.1:1"))
+    await asked.wait()
+    waiting.cancel()
+    go.set()
+    await asyncio.gather(waiting, return_exceptions=True)
+    while pool._opening:
+        await asyncio.sleep(0)
+    del waiting
+    gc.collect()
+    assert forgotten == []

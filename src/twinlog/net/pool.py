@@ -43,7 +43,7 @@ class ConnectionPool:
         if opening is None:
             opening = asyncio.get_running_loop().create_task(self._open(address))
             self._opening[address] = opening
-            opening.add_done_callback(lambda _: self._opening.pop(address, None))
+            opening.add_done_callback(lambda done: self._opened(address, done))
         return await asyncio.shield(opening)
 
     async def request(
@@ -83,6 +83,11 @@ class ConnectionPool:
         for connection in self._connections.values():
             connection.close("the pool is closing")
         self._connections.clear()
+
+    def _opened(self, address: str, opening: asyncio.Task[Connection]) -> None:
+        self._opening.pop(address, None)
+        if not opening.cancelled():
+            opening.exception()  # whoever waited may have given up: the error is not a forgotten one
 
     async def _open(self, address: str) -> Connection:
         connection = await connect(address, replace(self._options), tls=self._tls, timeout_ms=self._connect_timeout_ms)
