@@ -31,7 +31,10 @@ def test_an_unfinished_preamble_asks_for_more(whole):
     assert all(take_preamble(whole[:size]) is None for size in range(1, len(whole)))
 
 
-@pytest.mark.parametrize("start", [b"PROXY TCP4 a b c d\r\n", b"PROXY " + b"x" * 200, SIGNATURE + b"\x11\x11\x00\x00"])
+FALSE = [b"PROXY TCP4 a b c d\r\n", b"PROXY TCP4 1.2.3.4 5.6.7.8 65536 80\r\n", b"PROXY " + b"x" * 200]
+
+
+@pytest.mark.parametrize("start", [*FALSE, SIGNATURE + b"\x11\x11\x00\x00"])
 def test_a_false_preamble_is_an_error(start):
     with pytest.raises(ProxyError):
         take_preamble(start)

@@ -6,6 +6,8 @@ v2: | signature 12 | version and command 1 | family 1 | length 2 | addresses ...
 import ipaddress
 from dataclasses import dataclass
 
+from twinlog.settings.addresses import PORT_MAX
+
 _V1 = b"PROXY "
 _V2 = b"\r\n\r\n\x00\r\nQUIT\n"
 _V1_BYTES_MAX = 107
@@ -43,7 +45,7 @@ def _text(start: bytes) -> Preamble | None:
             raise ProxyError(f"PROXY line without end in {_V1_BYTES_MAX} bytes")
         return None
     words = start[:end].decode("ascii", "replace").split(" ")
-    if len(words) == 6 and words[1] in ("TCP4", "TCP6") and words[4].isdigit():
+    if len(words) == 6 and words[1] in ("TCP4", "TCP6") and words[4].isdigit() and int(words[4]) <= PORT_MAX:
         return Preamble(end + 2, (_address(words[2]), int(words[4])))
     if len(words) >= 2 and words[1] == "UNKNOWN":
         return Preamble(end + 2)
