@@ -60,10 +60,11 @@ async def test_an_attempt_to_connect_that_nobody_waits_for_any_more_fails_quietl
     waiting = asyncio.create_task(pool.get("127.0.0.1:1"))
     await asked.wait()
     waiting.cancel()
-    go.set()
     await asyncio.gather(waiting, return_exceptions=True)
+    del waiting
+    go.set()
     while pool._opening:
         await asyncio.sleep(0)
-    del waiting
+    await asyncio.sleep(0)
     gc.collect()
     assert forgotten == []
