@@ -185,6 +185,7 @@ OWN_PREFIXES = ("tls.",)  # in Java system properties, which mqadmin does not sh
 # Settings of the same name whose values differ, with the reason.
 OTHER_VALUES = {
     "haTransferBatchSize": "larger transfers; a Java replica takes them as well",
+    "slaveTimeout": "below the clients' own 3 s, so that FLUSH_SLAVE_TIMEOUT reaches them",
     "slaveReadEnable": "our replicas serve reads unless told otherwise, as those of 4.x do",
     "listenPort": "each cluster has its own",
     "namesrvAddr": "each cluster has its own",
