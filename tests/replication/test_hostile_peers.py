@@ -233,6 +233,8 @@ async def test_a_master_that_never_answers_a_metadata_request_is_named_asked_aga
         for server in master.servers:
             for connection in list(server.connections):
                 connection.close("so that the next one is answered")
-        assert replica.context is not None
-        await until(lambda: "T" in replica.context.topics, "the topic has come")
+        assert replica.context is not None and replica.replication is not None
+        followed = replica.replication.sync.status.kind("topics")
+        await until(lambda: followed.error == "", "the answer has been taken over, and saved")
+        assert "T" in replica.context.topics
         assert (await status(replica))["metadata"]["topics"]["error"] == ""
