@@ -3,6 +3,7 @@ import stat
 
 import pytest
 
+from twinlog.settings import safe_files
 from twinlog.settings.file_modes import Modes, check_directory_mode, check_file_mode
 from twinlog.settings.safe_files import UnsafeFile, make_directory, open_file, read_file, replace_file
 
@@ -55,6 +56,65 @@ def test_a_link_in_a_files_place_is_refused_and_its_target_untouched(tmp_path, f
     with pytest.raises(UnsafeFile, match=r"abort is a symbolic link.*remove the link"):
         open_file(tmp_path / "abort", flags)
     assert (victim.read_bytes() if victim.exists() else None) == (b"precious" if target == "exists" else None)
+
+
+def arrives_late(monkeypatch, path, put):
+    """Whoever looks for `path` finds nothing, and a moment later somebody else has put something there."""
+    real = os.open
+
+    def look(name, flags, *mode):
+        try:
+            return real(name, flags, *mode)
+        finally:
+            if name == path and not flags & os.O_CREAT and not os.path.lexists(path):
+                put()
+
+    monkeypatch.setattr(os, "open", look)
+
+
+@pytest.mark.parametrize("flags", [os.O_RDWR | os.O_CREAT, WRITE | os.O_TRUNC], ids=str)
+def test_a_file_that_another_process_makes_meanwhile_is_opened(tmp_path, monkeypatch, flags):
+    path = tmp_path / "lock"
+    arrives_late(monkeypatch, path, path.touch)
+    descriptor = open_file(path, flags)
+    assert os.path.samestat(os.fstat(descriptor), path.stat())
+    os.close(descriptor)
+
+
+def test_who_asks_for_a_new_file_is_refused_one_that_another_process_made(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(FileExistsError):
+        open_file(tmp_path / "file", WRITE | os.O_EXCL)
+
+
+def test_a_link_that_is_planted_meanwhile_is_refused(tmp_path, monkeypatch):
+    path, victim = tmp_path / "lock", tmp_path / "victim"
+    monkeypatch.setattr(safe_files, "refuse_link", once_blind(safe_files.refuse_link))
+    arrives_late(monkeypatch, path, lambda: path.symlink_to(victim))
+    with pytest.raises(UnsafeFile, match="lock is a symbolic link"):
+        open_file(path, os.O_RDWR | os.O_CREAT)
+    assert not victim.exists()
+
+
+def once_blind(check):
+    """`check`, which sees nothing the first time: the link is planted after it looked."""
+    calls = []
+
+    def look(path):
+        calls.append(path)
+        if len(calls) > 1:
+            check(path)
+
+    return look
+
+
+def test_a_file_that_comes_and_goes_does_not_keep_the_caller_forever(tmp_path, monkeypatch):
+    def always_too_late(_path, flags, *_mode):
+        raise FileExistsError if flags & os.O_CREAT else FileNotFoundError
+
+    monkeypatch.setattr(os, "open", always_too_late)
+    with pytest.raises(FileExistsError):
+        open_file(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
 
 
 @pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_RDWR])

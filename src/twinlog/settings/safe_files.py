@@ -25,6 +25,7 @@ from twinlog.settings.file_modes import PRIVATE, Modes
 from twinlog.settings.trusted_path import foreign_link
 
 _SAFE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # the last: a pipe in a file's place would wait for its other end
+_RACES_MAX = 100  # a file that comes and goes that often under our hands is not a lock or a table
 
 
 class UnsafeFile(OSError):
@@ -36,17 +37,16 @@ def open_file(path: str | os.PathLike[str], flags: int, modes: Modes | None = PR
 
     Without modes the umask decides, as for a table that belongs to a team.
     """
-    if not flags & os.O_EXCL:
-        try:
+    if flags & os.O_EXCL:
+        return _open_new(path, flags, modes)
+    if not flags & os.O_CREAT:
+        return _open_existing(path, flags)
+    for _ in range(_RACES_MAX):
+        with contextlib.suppress(FileNotFoundError):
             return _open_existing(path, flags & ~os.O_CREAT)
-        except FileNotFoundError:
-            if not flags & os.O_CREAT:
-                raise
-    refuse_link(path)
-    descriptor = os.open(path, flags | os.O_EXCL | _SAFE, 0o666 if modes is None else 0o600)
-    if modes is not None and modes.file != 0o600:
-        os.fchmod(descriptor, modes.file)
-    return descriptor
+        with contextlib.suppress(FileExistsError):  # another process was faster, as with a lock that two want
+            return _open_new(path, flags | os.O_EXCL, modes)
+    return _open_new(path, flags | os.O_EXCL, modes)
 
 
 def read_file(path: str | os.PathLike[str]) -> bytes:
@@ -148,6 +148,14 @@ def copy_file(path: Path, copy: Path, modes: Modes = PRIVATE) -> None:
 
 def sibling(path: Path, suffix: str) -> Path:
     return path.with_name(f"{path.name}.{suffix}")
+
+
+def _open_new(path: str | os.PathLike[str], flags: int, modes: Modes | None) -> int:
+    refuse_link(path)
+    descriptor = os.open(path, flags | _SAFE, 0o666 if modes is None else 0o600)
+    if modes is not None and modes.file != 0o600:
+        os.fchmod(descriptor, modes.file)
+    return descriptor
 
 
 def _open_existing(path: str | os.PathLike[str], flags: int) -> int:
