@@ -1,5 +1,7 @@
+import errno
 import os
 import stat
+from types import SimpleNamespace
 
 import pytest
 
@@ -135,6 +137,51 @@ def test_a_replaced_file_leaves_the_targets_of_links_alone(tmp_path):
     assert read_file(path) == b"new"
     assert read_file(tmp_path / "topics.json.bak") == b"old"
     assert sorted(os.listdir(tmp_path)) == ["topics.json", "topics.json.bak", "victim"]
+
+
+@pytest.mark.parametrize("code", [errno.EPERM, errno.EINVAL, errno.ENOTSUP, errno.EACCES], ids=errno.errorcode.get)
+def test_an_owner_that_cannot_be_given_does_not_stop_a_save(tmp_path, monkeypatch, code):
+    def fail(*_):
+        raise OSError(code, os.strerror(code))
+
+    path = tmp_path / "topics.json"
+    path.write_bytes(b"old")
+    path.chmod(0o640)
+    monkeypatch.setattr(safe_files, "_stat_file", as_of_another_user(safe_files._stat_file))
+    monkeypatch.setattr(os, "fchown", fail)
+    replace_file(path, [b"new"])
+    assert (path.read_bytes(), mode_of(path)) == (b"new", 0o640)
+
+
+def test_a_disk_that_fails_while_the_owner_is_set_stops_the_save(tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    path = tmp_path / "topics.json"
+    path.write_bytes(b"old")
+    monkeypatch.setattr(safe_files, "_stat_file", as_of_another_user(safe_files._stat_file))
+    monkeypatch.setattr(os, "fchown", fail)
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        replace_file(path, [b"new"])
+    assert path.read_bytes() == b"old"
+
+
+def as_of_another_user(look):
+    def found(path):
+        one = look(path)
+        return one and SimpleNamespace(
+            st_mode=one.st_mode, st_size=one.st_size, st_uid=one.st_uid + 1, st_gid=one.st_gid
+        )
+
+    return found
+
+
+def test_the_owner_is_not_set_where_it_is_right_already(tmp_path, monkeypatch):
+    path = tmp_path / "topics.json"
+    path.write_bytes(b"old")
+    monkeypatch.setattr(os, "fchown", lambda *_: pytest.fail("not needed"))
+    replace_file(path, [b"new"])
+    assert path.read_bytes() == b"new"
 
 
 def test_a_file_system_without_hard_links_keeps_a_copy(tmp_path, monkeypatch):

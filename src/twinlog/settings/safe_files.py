@@ -25,6 +25,8 @@ from twinlog.settings.file_modes import PRIVATE, Modes
 from twinlog.settings.trusted_path import foreign_link
 
 _SAFE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # the last: a pipe in a file's place would wait for its other end
+# This user may not give files away; the user is unknown in this namespace; the file system, often of a network, cannot.
+_OWNER_STAYS = (errno.EPERM, errno.EACCES, errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
 _RACES_MAX = 100  # a file that comes and goes that often under our hands is not a lock or a table
 
 
@@ -114,8 +116,7 @@ def write_beside(path: Path, chunks: Iterable[bytes], modes: Modes = PRIVATE) ->
     temporary.unlink(missing_ok=True)  # of a server that was killed
     with open(open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, modes), "wb") as out:
         if (before := _stat_file(path)) is not None:
-            with contextlib.suppress(PermissionError):
-                os.fchown(out.fileno(), before.st_uid, before.st_gid)
+            _keep_owner(out.fileno(), before)
             os.fchmod(out.fileno(), stat.S_IMODE(before.st_mode))
         out.writelines(chunks)
         out.flush()
@@ -148,6 +149,17 @@ def copy_file(path: Path, copy: Path, modes: Modes = PRIVATE) -> None:
 
 def sibling(path: Path, suffix: str) -> Path:
     return path.with_name(f"{path.name}.{suffix}")
+
+
+def _keep_owner(descriptor: int, before: os.stat_result) -> None:
+    now = os.fstat(descriptor)
+    if (now.st_uid, now.st_gid) == (before.st_uid, before.st_gid):
+        return
+    try:
+        os.fchown(descriptor, before.st_uid, before.st_gid)
+    except OSError as error:
+        if error.errno not in _OWNER_STAYS:
+            raise
 
 
 def _open_new(path: str | os.PathLike[str], flags: int, modes: Modes | None) -> int:
