@@ -85,19 +85,26 @@ def ask(
     wire: Wire | None = None,
 ) -> Command:
     """The answer to a request, errors included, as `net` would give it."""
-    asked = command if isinstance(command, Command) else Command(command, 7, fields=fields, body=body)
-    members = {name: getattr(asked, name) for name in Command.__slots__}
-    request = Request(**members, connection=cast(Connection, wire or Wire()))
+    request = asked(command, fields, body, wire)
     try:
-        answer = handlers[asked.code](request)
+        answer = handlers[request.code](request)
         if inspect.isawaitable(answer):
             answer = asyncio.run(_wait(answer))
     except Exception as error:
         answer = answer_for_error(request, error)
     assert isinstance(answer, Command)
     assert answer.is_response
-    assert answer.opaque == asked.opaque
+    assert answer.opaque == request.opaque
     return answer
+
+
+def asked(
+    command: Command | int, fields: dict[str, str] | None = None, body: bytes | None = None, wire: Wire | None = None
+) -> Request:
+    """A request as a handler gets it."""
+    made = command if isinstance(command, Command) else Command(command, 7, fields=fields, body=body)
+    members = {name: getattr(made, name) for name in Command.__slots__}
+    return Request(**members, connection=cast(Connection, wire or Wire()))
 
 
 async def _wait(answer):

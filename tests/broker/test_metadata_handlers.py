@@ -1,9 +1,11 @@
 """What a replica, Java's or ours, gets when it asks its master for metadata."""
 
+import asyncio
 import json
+import threading
 
 import pytest
-from tests.broker.offline import ask, context, golden
+from tests.broker.offline import ask, asked, context, golden
 
 from twinlog.broker import metadata_handlers
 from twinlog.metadata.groups import GroupTable
@@ -119,6 +121,42 @@ def test_a_change_between_two_pages_starts_the_paging_anew(ctx, handlers):
     fields = {"topicSeq": "4", "maxTopicNum": "4", "dataVersion": json.dumps(first["dataVersion"])}
     page = json.loads(ask(handlers, 21, fields).body)["topicConfigTable"]
     assert next(iter(page)) == "AAA"
+
+
+@pytest.mark.parametrize(
+    ("code", "table", "start", "total", "member", "row"),
+    [
+        (21, "topics", "topicSeq", "totalTopicNum", "topicConfigTable", TopicConfig(topic_name="AAA")),
+        (201, "groups", "groupSeq", "totalGroupNum", "subscriptionGroupTable", SubscriptionGroupConfig("AAA")),
+    ],
+)
+async def test_a_change_while_a_page_waits_for_its_turn_starts_the_paging_anew(
+    ctx, handlers, code, table, start, total, member, row
+):
+    _fill(ctx, 10)
+    rows, gate = getattr(ctx, table), threading.Event()
+    held = json.dumps({"stateVersion": 0, "timestamp": rows.version.timestamp, "counter": rows.version.counter})
+    before = asyncio.create_task(ctx.table_work.in_order(table, gate.wait, 5))
+    await asyncio.sleep(0)
+    waiting = asyncio.create_task(handlers[code](asked(code, {start: "4", "dataVersion": held})))
+    await asyncio.sleep(0)
+    rows.put("AAA", row, 3)
+    gate.set()
+    answer, _ = await waiting, await before
+    page = json.loads(answer.body)
+    assert page["dataVersion"]["counter"] == rows.version.counter
+    assert next(iter(page[member])) == "AAA"  # a new version comes with the first rows
+    assert answer.fields == {total: str(len(rows))}
+
+
+async def test_two_replicas_with_different_versions_do_not_share_a_page(ctx, handlers):
+    _fill(ctx, 10)
+    version = ctx.topics.version
+    current = json.dumps({"stateVersion": 0, "timestamp": version.timestamp, "counter": version.counter})
+    ask_for = [{"topicSeq": "4", "dataVersion": current}, {"topicSeq": "4", "dataVersion": ""}]
+    follows, starts = await asyncio.gather(*(handlers[21](asked(21, fields)) for fields in ask_for))
+    assert len(json.loads(starts.body)["topicConfigTable"]) == len(ctx.topics)
+    assert len(json.loads(follows.body)["topicConfigTable"]) == len(ctx.topics) - 4
 
 
 @pytest.mark.parametrize(

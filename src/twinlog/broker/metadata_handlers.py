@@ -5,7 +5,8 @@ Topics and groups are paged for whoever asks in pages; an older replica, which s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
@@ -26,7 +27,19 @@ from twinlog.wire.errors import WireError
 
 # A page must fit a frame with room to spare, whatever the names are like.
 PAGE_ROWS_MAX = 20_000
-Page = tuple[int, int]  # (first row, how many)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The rows a replica asks for, if its version is still the table's."""
+
+    first: int
+    count: int
+    version: DataVersion | None
+
+    def rows(self, table: Table) -> Mapping[str, object]:
+        """A page of an older version starts the paging anew, at 0."""
+        return table.page(self.first if self.version == table.version else 0, self.count)
 
 
 class TimerState(Protocol):
@@ -65,9 +78,9 @@ class MetadataHandlers:
 
     async def topics(self, request: Request) -> Command:
         table = self._ctx.topics
-        page = self._page(request, table, "topicSeq", "maxTopicNum")
+        page = self._page(request, "topicSeq", "maxTopicNum")
 
-        def begin() -> Callable[[], bytes]:
+        def begin() -> Callable[[], tuple[int, bytes]]:
             rows = _rows(table, page)
             body = encode_object(
                 [
@@ -78,16 +91,16 @@ class MetadataHandlers:
                     ("topicQueueMappingInfoMap", b"{}"),
                 ]
             )
-            return partial(joined, body)
+            return partial(_with_total, len(table), body)
 
-        body = await self._ctx.table_work.beside_loop("topics", page, begin)
-        return request.reply(fields={"totalTopicNum": str(len(table))}, body=body)
+        total, body = await self._ctx.table_work.beside_loop("topics", page, begin)
+        return request.reply(fields={"totalTopicNum": str(total)}, body=body)
 
     async def groups(self, request: Request) -> Command:
         table = self._ctx.groups
-        page = self._page(request, table, "groupSeq", "maxGroupNum")
+        page = self._page(request, "groupSeq", "maxGroupNum")
 
-        def begin() -> Callable[[], bytes]:
+        def begin() -> Callable[[], tuple[int, bytes]]:
             rows = _rows(table, page)
             forbidden = {
                 name: topics for name, topics in table.forbidden.items() if name in rows or len(rows) == len(table)
@@ -99,13 +112,13 @@ class MetadataHandlers:
                     ("subscriptionGroupTable", encode_rows(rows)),
                 ]
             )
-            return partial(joined, body)
+            return partial(_with_total, len(table), body)
 
-        body = await self._ctx.table_work.beside_loop("groups", page, begin)
-        return request.reply(fields={"totalGroupNum": str(len(table))}, body=body)
+        total, body = await self._ctx.table_work.beside_loop("groups", page, begin)
+        return request.reply(fields={"totalGroupNum": str(total)}, body=body)
 
-    def _page(self, request: Request, table: Table, start_field: str, count_field: str) -> Page | None:
-        """The rows a replica asked for, None for all. A page of an older version starts the paging anew, at 0."""
+    def _page(self, request: Request, start_field: str, count_field: str) -> Page | None:
+        """What a replica asked for, None for all rows. Which rows these are is known when its turn comes."""
         fields, settings = request.fields or {}, self._ctx.settings
         asked = [name for name in (start_field, count_field, "dataVersion") if name in fields]
         if not settings.metadata_split or not asked:
@@ -114,8 +127,7 @@ class MetadataHandlers:
         wanted = _number(fields.get(count_field))
         if wanted is not None and wanted >= 0:
             count = min(count, wanted)
-        current = _version(fields.get("dataVersion")) == table.version
-        return (_number(fields.get(start_field)) or 0) if current else 0, count
+        return Page(_number(fields.get(start_field)) or 0, count, _version(fields.get("dataVersion")))
 
     async def offsets(self, request: Request) -> Command:
         def begin() -> Callable[[], bytes]:
@@ -164,7 +176,11 @@ class MetadataHandlers:
 
 
 def _rows(table: Table, page: Page | None) -> Mapping[str, object]:
-    return dict(table.rows) if page is None else table.page(*page)
+    return dict(table.rows) if page is None else page.rows(table)
+
+
+def _with_total(total: int, body: Iterable[bytes]) -> tuple[int, bytes]:
+    return total, joined(body)
 
 
 def _number(text: str | None) -> int | None:
