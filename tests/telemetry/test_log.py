@@ -111,6 +111,18 @@ def test_a_peer_s_lines_of_one_kind_are_left_out_after_a_while_and_counted(lines
     assert shown()[-1].endswith("peer=192.0.2.1:7")
 
 
+def test_lines_of_the_loop_that_differ_in_addresses_and_numbers_only_are_one_kind(lines):
+    shown = lines()
+    for number in range(LINES_AT_ONCE + 50):
+        logging.getLogger("asyncio").error(
+            f"Fatal error on transport {number} at {id(number) + number:#x}, {number:08x}\n"
+            f"transport: <_SelectorSocketTransport fd={number}>"
+        )
+    logging.getLogger("asyncio").error("socket.accept() out of system resource")
+    assert len(shown()) == 2 * LINES_AT_ONCE + 1
+    assert lines_left_out() == 50
+
+
 def test_what_was_left_out_last_is_said_at_the_end(lines):
     shown, log = lines(), get_logger("twinlog.x")
     for _ in range(LINES_AT_ONCE + 1):

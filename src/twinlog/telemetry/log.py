@@ -26,6 +26,7 @@ EVENT_LENGTH_MAX = 2048
 TRACEBACK_LENGTH_MAX = 16 * 1024
 LEVELS = ("debug", "info", "warning", "error")
 _ROOT = "twinlog"
+_NUMBER = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]*[0-9][0-9a-fA-F]*|[0-9]+")  # also in hexadecimal
 _PLAIN = re.compile(r'[^\s"=\\]+')
 
 
@@ -135,8 +136,8 @@ class LimitedHandler(logging.StreamHandler[TextIO]):
 
 def _key(record: logging.LogRecord) -> Key:
     event = record.msg
-    if not isinstance(event, Event):
-        return shortened(str(event), FIELD_LENGTH_MAX), ""
+    if not isinstance(event, Event):  # asyncio's: the first line says what, the others and the numbers which one
+        return _NUMBER.sub("#", str(event).partition("\n")[0][:FIELD_LENGTH_MAX]), ""
     peer = str(event.fields.get("peer", ""))[:FIELD_LENGTH_MAX]
     return shortened(event.text, FIELD_LENGTH_MAX), peer.rpartition(":")[0] or peer
 
