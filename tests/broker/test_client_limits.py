@@ -66,6 +66,39 @@ def test_the_subscriptions_of_a_group_have_a_bound(tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    "subscription",
+    [
+        SubscriptionData(topic="T", sub_string="s" * 1_000),
+        SubscriptionData(topic="t" * 1_000),
+        SubscriptionData(topic="T", tags_set=["tag"] * 80),
+        SubscriptionData(topic="T", tags_set=[""] * 100),
+        SubscriptionData(topic="T", code_set=[1] * 100),
+        SubscriptionData(topic="T", expression_type="e" * 1_000),
+    ],
+)
+def test_the_text_of_a_groups_subscriptions_has_a_bound(tmp_path, subscription):
+    ctx = context(tmp_path, maxSubscriptionLengthPerGroup=1_024)
+    for count, expected in ((1, 0), (2, INVALID)):
+        consumer = ConsumerData(group_name="A", subscription_data_set=[subscription] * count)
+        body = encode_body(HeartbeatData(client_id="c", consumer_data_set=[consumer]))
+        answer = ask(client_handlers.handlers(ctx), RequestCode.HEART_BEAT, body=body)
+        if expected:
+            assert answer.code == expected
+            assert answer.remark.endswith(": maxSubscriptionLengthPerGroup is 1024; subscribe to less, or raise it")
+    assert ctx.limits.refused == {"maxSubscriptionLengthPerGroup": 1}
+
+
+@pytest.mark.parametrize("member", ["groups", "producers"])
+def test_a_group_name_of_a_megabyte_is_not_kept(tmp_path, member):
+    ctx = context(tmp_path)
+    assert beat(ctx, **{member: ["g" * 1_000_000]}) == (
+        INVALID,
+        f"a group name of 1000000 characters ({'g' * 40}...), at most 255 are taken",
+    )
+    assert not ctx.clients.consumers and not ctx.clients.producers
+
+
 def test_clients_create_groups_up_to_the_limit_and_known_groups_are_served_beyond_it(tmp_path):
     ctx = context(tmp_path, maxAutoCreatedGroups=2)
     code, remark = beat(ctx, groups=["A", "B", "C", "G"], producers=["P"])

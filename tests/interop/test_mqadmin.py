@@ -170,6 +170,7 @@ OWN_SETTINGS = {
     "maxKvTableLength": "Java has no limit",
     "maxSendBackBytesPerSecond": "Java copies a message for every request that names it",
     "maxSubscriptionsPerGroup": "Java has no limit",
+    "maxSubscriptionLengthPerGroup": "Java has no limit",
     "maxUnfinishedFrameBytes": "Java has no limit: 60 begins of frames hold a gigabyte",
     "frameProgressTimeoutSeconds": "Java waits for the rest of a frame as long as the peer is not idle",
     "maxTopicQueueNums": "Java takes any number of queues, and its clients run out of memory over them",

@@ -26,6 +26,7 @@ OWN_KEYS = {
     "maxClientIdLength",
     "maxGroupsPerClient",
     "maxSubscriptionsPerGroup",
+    "maxSubscriptionLengthPerGroup",
     "haCopyWholeHistory",
     "haReseedAllowed",
     "haBusyWaitMicros",

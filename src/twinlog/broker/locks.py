@@ -9,6 +9,7 @@ from twinlog.wire.bodies import MessageQueue
 
 LOCK_MS_MAX = 60_000
 LOCKS_MAX = 1_000_000  # of all groups: some 200 MB
+GROUP_LOCKS_MAX = 100_000
 
 
 @dataclass(slots=True)
@@ -20,9 +21,12 @@ class _Lock:
 class QueueLocks:
     """Who holds which queue. In memory only: after a restart consumers lock again."""
 
-    def __init__(self, lock_ms_max: int = LOCK_MS_MAX, locks_max: int = LOCKS_MAX) -> None:
+    def __init__(
+        self, lock_ms_max: int = LOCK_MS_MAX, locks_max: int = LOCKS_MAX, group_locks_max: int = GROUP_LOCKS_MAX
+    ) -> None:
         self._lock_ms_max = lock_ms_max
         self._locks_max = locks_max
+        self._group_locks_max = group_locks_max
         self._groups: dict[str, dict[MessageQueue, _Lock]] = {}
         self._count = 0
 
@@ -36,7 +40,7 @@ class QueueLocks:
         for queue in queues:
             lock = locks.get(queue)
             if lock is None:
-                if self._count >= self._locks_max:
+                if self._count >= self._locks_max or len(locks) >= self._group_locks_max:
                     continue
                 self._count += 1
             if lock is None or lock.client_id == client_id or self._is_expired(lock, now_ms):

@@ -59,6 +59,7 @@ class BrokerSettings:
     client_id_length_max: int = conf("maxClientIdLength", 1_024, minimum=64, updatable=True)
     client_groups_max: int = conf("maxGroupsPerClient", 4_096, minimum=1, updatable=True)  # on one connection
     group_subscriptions_max: int = conf("maxSubscriptionsPerGroup", 10_000, minimum=1, updatable=True)
+    subscription_length_max: int = conf("maxSubscriptionLengthPerGroup", 4 << 20, minimum=1, updatable=True)
     send_back_bytes_per_s: int = conf(
         "maxSendBackBytesPerSecond", 8 << 20, minimum=0, updatable=True
     )  # per host; 0: any
