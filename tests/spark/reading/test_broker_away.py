@@ -1,5 +1,7 @@
 """A broker that is away is waited for: nothing is lost, nothing comes twice, and the others go on meanwhile."""
 
+from dataclasses import replace
+
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from tests.spark.second_broker import SecondBroker
@@ -170,3 +172,76 @@ def test_the_wait_is_counted_from_when_a_broker_was_first_missed(caplog):
     assert caplog.text.count("a broker is away") == 3
     with pytest.raises(BrokerAway, match=r"broker b is away for 1 s \(refused\): .*brokerWait"):
         absences.note({"a": "refused", "b": "refused"}, 1999)
+
+
+@pytest.fixture
+def behind(two, monkeypatch):
+    """A topic with ten messages on its master, of which a replica has eight; `is_up`: does the master answer."""
+    topic, second = two
+    topic.send(*numbers(10))
+    send(topic, second, *numbers(8))
+    real, is_up = cluster.Cluster.route, [True]
+
+    def route(self, name, *, fresh=False):
+        found = real(self, name, fresh=fresh)
+        master = found.brokers["broker-dev"][0] if is_up[0] else "127.0.0.1:1"
+        queues = tuple(queue for queue in found.readable if queue.broker_name == "broker-dev")
+        return replace(found, brokers={"broker-dev": {0: master, 1: second.address}}, readable=queues)
+
+    monkeypatch.setattr(cluster.Cluster, "route", route)
+    return topic, is_up
+
+
+READ_ANY = {"readFrom": "any", "fetchOffset.retryIntervalMs": 1, "pullTimeoutMs": 50}
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+@pytest.mark.parametrize("read_from", ["any", "slave"])
+def test_a_replica_that_is_behind_makes_no_new_topic(behind, read_from, fails):
+    topic, is_up = behind
+    start = {topic.key(): 10}
+    stream = topic.stream(failOnDataLoss=fails, **{**READ_ANY, "readFrom": read_from})
+    for is_up[0] in (False, True):
+        assert stream.latestOffset(start, ALL) == start
+    if read_from == "any":
+        topic.send("10")
+        assert batch(stream, start)[1] == ["10"]
+
+
+def test_a_master_that_stays_away_is_named_when_its_replica_is_behind(behind):
+    topic, is_up = behind
+    is_up[0] = False
+    stream = topic.stream(brokerWait=0, **READ_ANY)
+    with pytest.raises(BrokerAway, match=r"broker broker-dev is away .*its replica is behind"):
+        stream.latestOffset({topic.key(): 10}, ALL)
+
+
+def test_available_now_waits_for_the_master_when_the_replica_has_less_than_was_read(behind, monkeypatch):
+    topic, is_up = behind
+    is_up[0] = False
+    stream = topic.stream(**READ_ANY)
+    stream.prepareForTriggerAvailableNow()
+    topic.send("10")
+    monkeypatch.setattr("twinlog.spark.reading.queue_ends.time.sleep", lambda _: is_up.__setitem__(0, True))
+    assert batch(stream, {topic.key(): 10})[1] == ["10"]
+
+
+@pytest.mark.parametrize("start", [0, 9])
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_a_task_waits_for_the_master_when_the_replica_is_behind(behind, monkeypatch, start, fails):
+    topic, is_up = behind
+    stream = topic.stream(failOnDataLoss=fails, pullBatchSize=4, **READ_ANY)
+    parts = list(stream.partitions({topic.key(): start}, {topic.key(): 10}))
+    is_up[0] = False
+    with pytest.raises(BrokerAway, match=r"offset [89]: .* has offsets up to 8 .*its master is away.*brokerWait"):
+        bodies_of(topic.stream(brokerWait=0, failOnDataLoss=fails, pullDepth=1, **READ_ANY), parts)
+    real, looks = fetch._Fetch._look_for_master, []
+
+    def look(self, error):
+        looks.append(error)
+        is_up[0] = len(looks) == 3
+        real(self, error)
+
+    monkeypatch.setattr(fetch._Fetch, "_look_for_master", look)
+    assert bodies_of(stream, parts) == numbers(10 - start, start)
+    assert len(looks) == 3

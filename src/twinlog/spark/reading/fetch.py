@@ -122,6 +122,7 @@ class _Fetch:
         self._stalled_at: float | None = None
         self._absences = Absences(options.cluster.broker_wait_ms)
         self._refusals = 0  # since the last answer that brought something
+        self._is_behind = False  # the only broker that answers is a replica without the message
         self._address = ""
 
     def chunks(self) -> Iterator[bytes]:
@@ -133,9 +134,10 @@ class _Fetch:
                 try:
                     self._turn(failures)
                     failures = 0
-                    self._absences.note({}, _now_ms())
+                    if not self._is_behind:
+                        self._absences.note({}, _now_ms())
                 except (NetError, ClientError, CannotRead) as error:
-                    failures += 1
+                    failures = 0 if isinstance(error, _Behind) else failures + 1
                     self._lose_connection(error, failures)
                 for body in self._window.take():
                     bodies.append(body)
@@ -190,6 +192,10 @@ class _Fetch:
                 raise CannotRead(told)
             raise _Refused(f"{place}: {told}; check the permissions of topic and group, or choose another readFrom")
         next_offset = int(answer.fields.get("nextBeginOffset", pull.offset))
+        if code == ResponseCode.PULL_OFFSET_MOVED and next_offset <= pull.offset and not self._is_master():
+            self._window.answer(pull, pull.offset)
+            self._wait_for_more(pull, place, answer)
+            return
         if code == ResponseCode.PULL_OFFSET_MOVED:
             holds = f"{answer.fields.get('minOffset')} to {answer.fields.get('maxOffset')}"
             tell_loss(self._options.fail_on_data_loss, place, f"{self._address} holds offsets {holds}")
@@ -197,7 +203,7 @@ class _Fetch:
             self._window.answer(pull, next_offset if next_offset > pull.offset else pull.slot.end)
             return
         if self._window.answer(pull, next_offset, answer.body):
-            self._stalled_at, self._refusals = None, 0
+            self._stalled_at, self._refusals, self._is_behind = None, 0, False
         else:
             self._wait_for_more(pull, place, answer)
 
@@ -212,6 +218,8 @@ class _Fetch:
         if now - self._stalled_at > self._options.pull_timeout_ms / 1000:
             last = answer.fields.get("maxOffset", "?")
             told = f"{self._address} has offsets up to {last} and brought no more in {self._options.pull_timeout_ms} ms"
+            if self._options.read_from == "any" and not self._is_master():
+                raise _Behind(f"{place}: {told}, its master is away")
             if self._options.fail_on_data_loss:
                 raise _Refused(f"{place}: {told}; is it a replica that is behind? read from the master, or try again")
             tell_loss(False, place, told)
@@ -226,6 +234,9 @@ class _Fetch:
         self._window.drop_asked()
         if isinstance(error, _Refused):
             raise error
+        if isinstance(error, _Behind):
+            self._look_for_master(error)
+            return
         place = where(self._wanted.queue, self._window.at)
         if failures >= _TRIES:
             if self._topic_is_gone():
@@ -239,6 +250,12 @@ class _Fetch:
             log.warning("a broker is lost, asking for its route again", where=place, error=str(error))
         time.sleep(pause_s(failures))
 
+    def _look_for_master(self, error: _Behind) -> None:
+        self._address, self._stalled_at, self._is_behind = "", None, True
+        self._absences.note({self._wanted.queue.broker_name: str(error)}, _now_ms())
+        with contextlib.suppress(NetError, ClientError):
+            self._cluster.route(self._wanted.queue.topic, fresh=True)
+
     def _topic_is_gone(self) -> bool:
         with contextlib.suppress(NetError, ClientError):
             return bool(self._cluster.lost([self._wanted.queue]))
@@ -247,6 +264,10 @@ class _Fetch:
 
 class _Refused(CannotRead):
     """An answer that asking again does not change."""
+
+
+class _Behind(CannotRead):
+    """A replica that does not have yet what a master had."""
 
 
 def _now_ms() -> float:

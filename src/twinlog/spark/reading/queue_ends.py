@@ -1,7 +1,8 @@
 """Where the queues of a running stream end, while some of their brokers may be away.
 
 A queue whose broker is away stays where the stream is, and the others go on: no row is lost by that, and none comes
-twice. A queue that is gone is another matter, and so is a broker that is away for longer than `brokerWait`.
+twice. So does one of which a replica has less than was read before: only a master can say that a queue is shorter now.
+A queue that is gone is another matter, and so is a broker that is away for longer than `brokerWait`.
 """
 
 from __future__ import annotations
@@ -56,6 +57,14 @@ class QueueEnds:
             self._note({"and its name server": str(error)})
             return {}, [], set(position)
         ends, silent = _of_present([queue for queue in queues if queue in position], self._cluster.max_offsets)
+        shorter = {queue: position[queue] for queue, end in ends.items() if end < position[queue]}
+        if shorter and self._options.read_from != "master":
+            told, masters_away = _of_present(shorter, Cluster(self._options.cluster).max_offsets)
+            if self._options.read_from == "slave":  # what the replica does not have yet is not for this batch
+                told = {queue: min(end, shorter[queue]) for queue, end in told.items()}
+            ends |= told
+            ends = {queue: end for queue, end in ends.items() if queue not in shorter or queue in told}
+            silent |= {name: f"{why}; its replica is behind" for name, why in masters_away.items()}
         self._note({**{queue.broker_name: _NOT_REGISTERED for queue in absent}, **silent})
         new = sorted(queue for queue in set(queues) - set(position) if queue.broker_name not in silent)
         away = absent | {queue for queue in position if queue.broker_name in silent}

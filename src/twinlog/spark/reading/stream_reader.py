@@ -133,8 +133,9 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _latest(self, position: Offsets) -> Offsets:
         """The newest offsets; a queue not seen before comes in at its oldest message, to be read by the next batch."""
         if self._target is not None:
-            absent = {queue: at for queue, at in position.items() if queue not in self._target}
-            self._target |= self._ends.wait_for(absent)
+            # A target before the position may be that of a replica which is behind.
+            unsure = {queue: at for queue, at in position.items() if self._target.get(queue, -1) < at}
+            self._target |= self._ends.wait_for(unsure)
             latest = {queue: self._target[queue] for queue in position}
             new = sorted(set(self._target) - set(position))
         else:
