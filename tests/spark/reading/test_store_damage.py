@@ -1,5 +1,6 @@
 """Damage in topics that are not read is no obstacle; in those that are, or where nobody knows, it is an error."""
 
+import json
 import shutil
 
 import pytest
@@ -9,6 +10,7 @@ from tests.store.store_at import SEGMENT, draft, open_store, write_log
 from twinlog.spark.errors import BadRecord
 
 TOPICS = ("A", "B", "C")
+BODY_BYTES = 402  # of the first records
 FIELDS = [0, 4, 28, 88]  # size, magic, physical offset, body
 
 
@@ -87,13 +89,37 @@ def test_damage_that_no_queue_knows_is_an_error_that_says_how_to_go_on(stored):
     path, places = stored
     _, place, size = places[2]
     shutil.rmtree(path / "store" / "consumequeue")
-    write_log(path, place + 88, b"\xff")  # only the body: the record's head still tells its topic
+    know_topics(path, *TOPICS)
+    write_log(path, place + 88, b"\xff")  # only the body: the record still tells its topic
     assert numbers(path, topic="A") == of("A")
     write_log(path, place + 4, b"\xff")
     told = rf"offset {place} to {place + size}: .*no consume queue tells whose.*--option failOnDataLoss=false"
     with pytest.raises(BadRecord, match=told):
         numbers(path, topic="A")
     assert numbers(path, topic="A", failOnDataLoss="false") == of("A")
+
+
+@pytest.mark.parametrize("known", [(), TOPICS])
+def test_a_topic_that_the_store_does_not_know_is_not_believed(stored, known):
+    path, places = stored
+    _, place, size = places[2]
+    know_topics(path, *known)
+    write_log(path, place + 88 + BODY_BYTES - 1, b"\xff\x01Z")  # the end of the body, and the topic behind it
+    with pytest.raises(BadRecord, match="topic C queue 0"):  # as its queue says
+        numbers(path, topic="C")
+    assert numbers(path, topic="A") == of("A")
+    shutil.rmtree(path / "store" / "consumequeue")
+    told = rf"offset {place} to {place + size}: .*no consume queue tells whose"
+    for topic in TOPICS:
+        with pytest.raises(BadRecord, match=told):
+            numbers(path, topic=topic)
+
+
+def know_topics(path, *names):
+    place = path / "store" / "config"
+    place.mkdir(exist_ok=True)
+    table = {"topicConfigTable": {name: {"topicName": name} for name in names}}
+    (place / "topics.json").write_text(json.dumps(table))
 
 
 def test_a_queue_that_ends_before_the_damage_is_not_believed(stored):

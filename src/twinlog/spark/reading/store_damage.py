@@ -2,18 +2,22 @@
 
 The consume queue of a topic names the place and size of each of its records. If the records that queues name fill a
 damaged stretch without a gap, all its owners are known. A gap may be a record of any topic: a queue that its broker
-still holds in memory, that was deleted with its topic, or that was not copied. A record of which only the body is
-damaged names its topic itself.
+still holds in memory, that was deleted with its topic, or that was not copied. A record whose body is damaged names its
+topic itself; the damage may go on there, so only a name that the store knows is believed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from twinlog.metadata.errors import MetadataError
+from twinlog.metadata.json_file import decode_json
+from twinlog.metadata.topics import FILE_NAME, TopicsFile
 from twinlog.spark.reading.store_plan import first_record
 from twinlog.store.offline import stored_queues
 from twinlog.store.scan import Stop, StopReason, columns_at
@@ -58,14 +62,24 @@ def damage_at(segment: Segment, stop: Stop, records_end: int, root: Path) -> Dam
             pieces.update(zip(units["physical_offset"].tolist(), units["size"].tolist(), strict=True))
     if stop.reason is StopReason.CRC:
         head, _ = columns_at(memoryview(segment.map), np.array([stop.position]), records_end, segment.base, True)
-        owners.add((head.topics[int(head.topic_number[0])], int(head.queue_id[0])))
-        pieces.add((begin, int(head.size[0])))
+        topic = head.topics[int(head.topic_number[0])]
+        if topic in _known_topics(root):
+            owners.add((topic, int(head.queue_id[0])))
+            pieces.add((begin, int(head.size[0])))
     known_to = begin
     for place, size in sorted(pieces):
         if place == known_to:
             known_to += size
     is_whole = known_to == end or (known_to > begin and _is_blank(segment.map, known_to - segment.base, records_end))
     return Damage(begin, end, frozenset(owners), is_whole)
+
+
+def _known_topics(root: Path) -> set[str]:
+    """The topics that have a queue on disk, or stand in the store's table."""
+    found = {queue.topic for queue in stored_queues(root)}
+    with contextlib.suppress(OSError, MetadataError):
+        found.update(decode_json((root / "config" / FILE_NAME).read_bytes(), TopicsFile).topic_config_table or {})
+    return found
 
 
 def _is_blank(buffer: mmap.mmap, position: int, end: int) -> bool:
