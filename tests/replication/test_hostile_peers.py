@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 from tests.broker.running import broker_conf, connected, running_broker, send
-from tests.replication.cluster import QUICK, end_of, running_cluster, send_all, status, twins, until
+from tests.replication.cluster import QUICK, end_of, read_all, running_cluster, send_all, status, twins, until
 
 from twinlog.broker.broker import Broker
 from twinlog.broker.flush_service import FlushService
@@ -20,6 +20,7 @@ from twinlog.net.server import Server
 from twinlog.replication.metadata_delta import Follower
 from twinlog.replication.metadata_sync_service import MetadataSyncService
 from twinlog.replication.replica_service import MasterAddresses, ReplicaService
+from twinlog.store.errors import DispatchFailed
 from twinlog.wire.codes import RequestCode
 from twinlog.wire.command import Command
 from twinlog.wire.twinlog_codes import TwinlogCode
@@ -155,6 +156,10 @@ async def fails(*args: object, **kwargs: object) -> None:
     raise KeyError("nobody thought of this")
 
 
+def fails_at_once(*args: object) -> None:
+    raise KeyError("nobody thought of this")
+
+
 @pytest.mark.parametrize(
     ("task", "owner", "method"),
     [
@@ -211,6 +216,27 @@ async def test_an_unexpected_error_in_the_flush_ends_the_broker_loudly(tmp_path,
     with pytest.raises(KeyError):
         async with running_broker(broker_conf(tmp_path)):
             await asyncio.sleep(1)
+
+
+async def test_an_unexpected_error_in_a_replicas_dispatch_ends_the_broker_loudly_and_the_next_start_has_it_all(
+    tmp_path, monkeypatch
+):
+    async with running_cluster(tmp_path) as cluster:
+        master = await cluster.start("master")
+        assert await send_all(master, [b"one"]) == [b"one"]
+        replica = await cluster.start("replica", "SLAVE", 1)
+        await twins(master, replica)
+        store = replica.context.store
+        with monkeypatch.context() as broken:
+            broken.setattr(store.queues, "dispatch", fails_at_once)
+            assert await send_all(master, [b"two"]) == [b"two"]
+            await until(lambda: store._closed, "the replica has ended")
+        with pytest.raises(DispatchFailed, match="start the broker again"):
+            await cluster.stop("replica")
+        replica = await cluster.start("replica", "SLAVE", 1)
+        assert await send_all(master, [b"three"]) == [b"three"]
+        await twins(master, replica)
+        assert [message.body for message in await read_all(replica)] == [b"one", b"two", b"three"]
 
 
 async def test_a_master_that_never_answers_a_metadata_request_is_named_asked_again_and_followed(tmp_path, monkeypatch):

@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.store.store_at import SEGMENT, bodies, draft, fill, kill, open_store
 
-from twinlog.store.errors import DamagedTransfer, OffsetGap
+from twinlog.store.errors import DamagedTransfer, DispatchFailed, OffsetGap
 
 
 @pytest.fixture(scope="module")
@@ -118,3 +118,57 @@ def test_a_killed_replica_keeps_whole_records(tmp_path, master_log):
         store.append_raw(store.log_end, log[store.log_end :])
         store.dispatch_pending()
         assert len(bodies(store)) == 125
+
+
+class FailsAt:
+    """A dispatcher with a mistake in it: it cannot take the record at this offset, once or always."""
+
+    def __init__(self, physical_offset):
+        self.physical_offset = physical_offset
+
+    def dispatch(self, batch):
+        if self.physical_offset in [request.physical_offset for request in batch]:
+            raise KeyError("nobody thought of this")
+
+    def flush(self):
+        pass
+
+
+def test_a_batch_that_a_dispatcher_could_not_take_is_not_stepped_over(tmp_path, master_log):
+    log, places = master_log
+    failing = FailsAt(places[3].physical_offset)
+    store = open_store(tmp_path, role="SLAVE", early_dispatchers=[failing])
+    store.append_raw(0, log[: places[3].physical_offset])
+    store.dispatch_pending()
+    store.append_raw(store.log_end, log[store.log_end : places[5].physical_offset])
+    with pytest.raises(DispatchFailed, match=f"records from {places[3].physical_offset} on"):
+        store.dispatch_pending()
+    failing.physical_offset = -1
+    store.append_raw(store.log_end, log[store.log_end : places[8].physical_offset])
+    for step in (store.dispatch_pending, store.drop_partial_record, lambda: store.change_role("ASYNC_MASTER")):
+        with pytest.raises(DispatchFailed):
+            step()
+    store.close()
+    assert (tmp_path / "store" / "abort").exists(), "so that the next start dispatches it again"
+    with open_store(tmp_path, role="SLAVE") as store:
+        assert store.log_end == places[8].physical_offset
+        assert bodies(store, queue_id=0) + bodies(store, queue_id=1) == [
+            b"body %d" % n for n in (0, 2, 4, 6, 1, 3, 5, 7)
+        ]
+
+
+def test_a_report_that_cannot_be_sent_keeps_no_record_from_its_queue(tmp_path, master_log):
+    log, places = master_log
+
+    def broken_link():
+        raise ConnectionResetError
+
+    with open_store(tmp_path, role="SLAVE") as store:
+        store.append_raw(0, log[: places[4].physical_offset])
+        with pytest.raises(ConnectionResetError):
+            store.dispatch_pending(broken_link)
+        store.append_raw(store.log_end, log[store.log_end : places[8].physical_offset])
+        store.dispatch_pending()
+        assert bodies(store, queue_id=0) + bodies(store, queue_id=1) == [
+            b"body %d" % n for n in (0, 2, 4, 6, 1, 3, 5, 7)
+        ]

@@ -53,6 +53,14 @@ async def test_pauses_double_up_to_a_minute_and_start_small_again_after_a_long_g
     assert "task=Follower" in errors[0].getMessage() and "again_in_s=1.0" in errors[0].getMessage()
 
 
+async def test_an_error_that_nobody_may_go_on_after_ends_the_task():
+    async def work() -> None:
+        raise KeyError("a hole")
+
+    with pytest.raises(KeyError, match="a hole"):
+        await fence(Time()).run("Follower", work, raises=(KeyError,))
+
+
 async def test_another_error_is_logged_too(caplog):
     time, raised = Time(pauses_max=4), iter([KeyError("a"), KeyError("b"), ValueError("c"), ValueError("d")])
 

@@ -23,7 +23,7 @@ from twinlog.replication.replica_service import MasterAddresses, ReplicaIdentity
 from twinlog.replication.role_plan import Step, plan_role_change
 from twinlog.settings.file_modes import Modes
 from twinlog.settings.safe_files import read_file, replace_file
-from twinlog.store.errors import StoreUnusable, system_errors_as
+from twinlog.store.errors import DispatchFailed, StoreUnusable, system_errors_as
 from twinlog.telemetry.log import get_logger
 
 if TYPE_CHECKING:
@@ -117,7 +117,8 @@ class ReplicationService:
 
     def _start_fenced(self, name: str, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
         assert self._tasks is not None, "tasks are started while the broker runs"
-        return self._tasks.create_task(self._ctx.fence.run(name, work), name=name)
+        # A hole in the queues is acknowledged data that nobody can read: that error ends the broker.
+        return self._tasks.create_task(self._ctx.fence.run(name, work, raises=(DispatchFailed,)), name=name)
 
     def _dispatched(self, batch: Sequence[DispatchRequest]) -> None:
         self.master.wake()

@@ -27,7 +27,7 @@ from twinlog.replication.master_feed_service import MasterFeed
 from twinlog.replication.replica_status import ReplicaStatus
 from twinlog.replication.transfer import encode_pass
 from twinlog.settings.replication import ReplicationSettings
-from twinlog.store.errors import DamagedTransfer, StoreError
+from twinlog.store.errors import DamagedTransfer, DispatchFailed, StoreError
 from twinlog.store.message_store import MessageStore
 from twinlog.telemetry.fence import shown
 from twinlog.telemetry.log import get_logger
@@ -128,6 +128,8 @@ class ReplicaService:
                     self.status.became("refused", str(error))
                     self.status.refusals += 1
                     wait_ms = _REFUSED_RETRY_MS
+                except DispatchFailed:
+                    raise
                 except _LOST as error:
                     log.warning("the master was lost", master=self._addresses.ha, reason=str(error))
                     self.status.damaged_transfers += isinstance(error, DamagedTransfer)

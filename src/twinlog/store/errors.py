@@ -125,6 +125,19 @@ class DamagedTransfer(StoreError, OSError):
         )
 
 
+class DispatchFailed(StoreError):
+    """Queues, index or a plug-in could not take a replica's records, for a reason that no disk and no link gave.
+
+    Whoever goes on leaves a hole in the queues, so nobody does: the broker ends.
+    """
+
+    def __init__(self, physical_offset: int) -> None:
+        super().__init__(
+            f"the records from {physical_offset} on are in the log and not in the queues, as a dispatcher failed; "
+            f"this store goes no further: start the broker again, which dispatches them anew"
+        )
+
+
 class StoreClosed(StoreError):
     """The store was used after `close`."""
 

@@ -36,6 +36,7 @@ from twinlog.store.dispatch import Dispatcher, DispatchRequest
 from twinlog.store.errors import (
     AllocationFailed,
     DamagedTransfer,
+    DispatchFailed,
     FlushFailed,
     NotClosed,
     StoreUnusable,
@@ -112,6 +113,7 @@ class MessageStore(StoreReader):
         self._retention = Retention(settings, self.commit_log, self.flags, queue_directory=self.root)
         self._dispatched_timestamp = 0
         self._refused_at = -1
+        self._failed_at: int | None = None  # from here on a replica's records wait for recovery, see DispatchFailed
 
     @classmethod
     def open(cls, settings: StoreSettings, **options: object) -> Self:
@@ -227,12 +229,17 @@ class MessageStore(StoreReader):
         """Tell queues, index and listeners about new records; returns how many. Cheap when there are none.
 
         On a replica `on_checked` is called whenever `whole_end` has moved on: a master need not wait for the queues.
+        Its error comes out of here when the queues have those records.
         """
         if self.role == "SLAVE":
+            if self._failed_at is not None:
+                raise DispatchFailed(self._failed_at)
             count = 0
             for batch in self._tail.requests():
-                on_checked()
-                count += self._dispatch(batch)
+                try:
+                    on_checked()
+                finally:
+                    count += self._dispatch(batch)
             return count
         batch = self._appender.pending
         if not batch:
@@ -389,10 +396,10 @@ class MessageStore(StoreReader):
         self.close()
 
     def _close_files(self) -> None:
-        if self.role == "SLAVE":
-            self.drop_partial_record()
-        else:
+        if self.role != "SLAVE":
             self._dispatch_rest()
+        elif self._failed_at is None:
+            self.drop_partial_record()
         self.flush()
         self.flush_queues()
         self.queues.close()
@@ -424,6 +431,11 @@ class MessageStore(StoreReader):
                 dispatcher.dispatch(batch)
             except OSError as error:  # the units stay in memory, and the next flush tries again
                 self._queues_failed(error)
+            except Exception as error:
+                if self.role != "SLAVE":
+                    raise
+                self._failed_at = batch[0].physical_offset
+                raise DispatchFailed(self._failed_at) from error
         last = batch[-1]
         self.last_record_offset = last.physical_offset
         self.dispatched_end = last.physical_offset + last.size

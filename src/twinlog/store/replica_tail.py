@@ -56,8 +56,9 @@ class ReplicaTail:
             for batch in scan(segment.map, self.end - segment.base, written, segment.base):
                 stop = batch.stop
                 if len(batch):
+                    many = ColumnBatch(batch, self._delay_levels)
                     self.end = int(batch.physical_offset[-1] + batch.size[-1])
-                    yield ColumnBatch(batch, self._delay_levels)
+                    yield many
             assert stop is not None
             if stop.reason is StopReason.BLANK:
                 if self._log.log_end < segment.end:  # wait for the rest of the file

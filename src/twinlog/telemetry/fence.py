@@ -52,14 +52,18 @@ class Fence:
         self._logged: dict[str, tuple[type[BaseException], str, int]] = {}
         self.tasks: dict[str, TaskHealth] = {}
 
-    async def run(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Run `work` until it returns or is cancelled; after an unexpected error, again."""
+    async def run(
+        self, name: str, work: Callable[[], Awaitable[None]], *, raises: tuple[type[Exception], ...] = ()
+    ) -> None:
+        """Run `work` until it returns or is cancelled; after an unexpected error, not one of `raises`, again."""
         health = self._health(name)
         pause_s = PAUSE_S_MIN
         while True:
             began_s = self._ticks_s()
             try:
                 return await work()
+            except raises:
+                raise
             except Exception as error:
                 if self._ticks_s() - began_s >= PAUSE_S_MAX:
                     pause_s = PAUSE_S_MIN  # it had recovered
