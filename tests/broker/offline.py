@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -89,7 +90,8 @@ def ask(
     try:
         answer = handlers[request.code](request)
         if inspect.isawaitable(answer):
-            answer = asyncio.run(_wait(answer))
+            with ThreadPoolExecutor(1) as thread:  # the test may have a running loop itself
+                answer = thread.submit(asyncio.run, _wait(answer)).result()
     except Exception as error:
         answer = answer_for_error(request, error)
     assert isinstance(answer, Command)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import dataclasses
 import shutil
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,9 +16,13 @@ from tests.broker.stored import NOW, bodies, messages, put, stored_context
 from tests.broker.test_transactions import Producer, check, end, half
 
 from twinlog.broker.clients import Client
+from twinlog.broker.context import BrokerContext
 from twinlog.broker.message_services import MessageServices
 from twinlog.broker.names import HALF_TOPIC, OP_TOPIC
-from twinlog.store.committed import commits_in
+from twinlog.net.connection import Request
+from twinlog.store.append import Appended
+from twinlog.store.commit_log import CommitLog
+from twinlog.store.committed import Commit, LogSlice, slice_at
 from twinlog.wire.message import decode_message
 
 COMMIT, ROLLBACK = 8, 12
@@ -141,9 +150,137 @@ def test_commits_are_found_in_slices_over_segments_and_damage(tmp_path: Path):
                 end(services, stored, COMMIT)
                 expected.append(stored.physical_offset)
         log = ctx.store.commit_log
-        found = [one.prepared for commits in commits_in(log, 0, log.log_end) for one in commits]
-        assert (found, len(log.segments) > 2) == (expected, True)
-        segment, first_commit = log.segments[0], next(iter(commits_in(log, 0, log.log_end)))[0]
+        found = commits_in(log)
+        assert ([one.prepared for one in found], len(log.segments) > 2) == (expected, True)
+        segment, first_commit = log.segments[0], found[0]
         segment.map[first_commit.physical_offset + 4 : first_commit.physical_offset + 8] = b"\0\0\0\1"
-        found = [one.prepared for commits in commits_in(log, 0, log.log_end) for one in commits]
-        assert found == expected[1:]
+        assert [one.prepared for one in commits_in(log)] == expected[1:]
+
+
+def commits_in(log: CommitLog) -> list[Commit]:
+    found, at = [], 0
+    while (part := slice_at(log, at, log.log_end)) is not None:
+        commits, at = part.commits()
+        found += commits
+    return found
+
+
+# -- a long log --------------------------------------------------------------------------------------
+
+
+def request(of: Appended, decision: int = COMMIT) -> Request:
+    fields = {
+        "producerGroup": "PG",
+        "tranStateTableOffset": str(of.queue_offset),
+        "commitLogOffset": str(of.physical_offset),
+        "commitOrRollback": str(decision),
+    }
+    return Request(37, 1, fields=fields)
+
+
+@contextlib.contextmanager
+def died(root: Path, clock: Clock, *, messages: int = 200) -> Iterator[tuple[BrokerContext, MessageServices, Appended]]:
+    """A new master behind one that left `open`, wrote much after it and committed some; the open one is returned."""
+    with stored_context(root, clock) as ctx:
+        services = MessageServices(ctx)
+        left_open = half(ctx, b"open")
+        for number in range(messages):
+            put(ctx, b"%d" % number)
+            if number % 50 == 0:
+                end(services, half(ctx, b"committed"), COMMIT)
+    with stored_context(root, clock) as ctx:
+        yield ctx, MessageServices(ctx), left_open
+
+
+@pytest.fixture
+def searched(monkeypatch) -> list[bool]:
+    """Slices of ten records; whether each was searched beside the loop."""
+    slices, real = [], LogSlice.commits
+
+    def commits(self):
+        slices.append(threading.current_thread() is not threading.main_thread())
+        return real(self)
+
+    monkeypatch.setattr(LogSlice, "commits", commits)
+    monkeypatch.setattr("twinlog.store.committed.RECORDS_PER_SLICE", 10)
+    return slices
+
+
+async def test_ends_wait_for_one_search_of_the_log_beside_the_loop(tmp_path: Path, searched):
+    with died(tmp_path, Clock(NOW)) as (ctx, services, left_open):
+        searched.clear()
+        handler = services.handlers()[37]
+        first, second = handler(request(left_open)), handler(request(left_open))
+        assert searched == [], "nothing is searched before somebody waits"
+        turns = []
+
+        async def work_of_others():
+            while True:
+                turns.append(len(searched))
+                await asyncio.sleep(0)
+
+        others = asyncio.create_task(work_of_others())
+        answers = await asyncio.gather(first, second)
+        others.cancel()
+        assert [answer.code for answer in answers] == [0, 0]
+        assert bodies(ctx, queue_id=1) == [b"committed"] * 4 + [b"open"]
+        assert all(searched)
+        assert len(searched) in range(20, 25), "the log once"
+        assert set(turns) >= set(range(len(searched))), "others got a turn between every two slices"
+        assert handler(request(left_open)).code == 0, "from now on the answer comes at once"
+
+
+async def test_whoever_waits_goes_on_when_the_first_one_has_left(tmp_path: Path, searched):
+    with died(tmp_path, Clock(NOW)) as (ctx, services, left_open):
+        searched.clear()
+        handler = services.handlers()[37]
+        first, second = (asyncio.ensure_future(handler(request(left_open))) for _ in range(2))
+        while len(searched) < 5:
+            await asyncio.sleep(0)
+        first.cancel()
+        assert (await second).code == 0
+        assert len(searched) in range(20, 26), "nothing began anew"
+        assert bodies(ctx, queue_id=1) == [b"committed"] * 4 + [b"open"]
+
+
+async def test_who_waits_is_refused_when_the_broker_steps_down(tmp_path: Path, searched):
+    with died(tmp_path, Clock(NOW)) as (ctx, services, left_open):
+        searched.clear()
+        waiting = asyncio.ensure_future(services.handlers()[37](request(left_open)))
+        while len(searched) < 3:
+            await asyncio.sleep(0)
+        ctx.conf = dataclasses.replace(ctx.conf, broker=dataclasses.replace(ctx.conf.broker, broker_role="SLAVE"))
+        assert (await waiting).code == 11
+        assert bodies(ctx, queue_id=1) == [b"committed"] * 4
+
+
+async def test_what_an_op_record_names_is_passed_over_undecoded(tmp_path: Path, monkeypatch):
+    clock, decoded = Clock(NOW), []
+    monkeypatch.setattr("twinlog.broker.transaction_takeover.decode_message", lambda record: decoded.append(1))
+    with stored_context(tmp_path, clock) as ctx:
+        services = MessageServices(ctx)
+        half(ctx, b"open")
+        for _ in range(5):
+            end(services, half(ctx), COMMIT)
+        services.transactions.flush_ops([0])
+    with stored_context(tmp_path, clock) as ctx:
+        await MessageServices(ctx).transactions.take_over()
+        assert decoded == []
+
+
+async def test_without_the_groups_offset_only_the_last_rounds_are_searched(tmp_path: Path, searched):
+    clock = Clock(NOW)
+    with stored_context(tmp_path, clock) as ctx:
+        services = MessageServices(ctx)
+        half(ctx, b"an old copy")
+        for _ in range(100):
+            put(ctx)
+        clock.now_ms += 3_600_000
+        end(services, half(ctx, b"lost"), COMMIT)
+    with stored_context(tmp_path, clock) as ctx:
+        services = MessageServices(ctx)
+        searched.clear()
+        await services.transactions.take_over()
+        assert len(searched) == 1
+        services.transactions.flush_ops([0])
+        assert [bytes(op.body) for op in messages(ctx, OP_TOPIC)] == [b"1,"]

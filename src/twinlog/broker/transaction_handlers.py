@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from twinlog.broker import half
@@ -39,26 +40,43 @@ class TransactionHandlers:
         self._ctx = ctx
         self._transactions = transactions
 
-    def end(self, request: Request) -> Command | None:
+    def end(self, request: Request) -> Command | Awaitable[Command] | None:
         ctx = self._ctx
         if not ctx.is_master:
             return request.reply(ResponseCode.SLAVE_NOT_AVAILABLE, NOT_SET)
         header = decode_fields(EndTransactionHeader, request.fields)
         if header.commit_or_rollback not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
             return None  # the producer does not know yet; Java does not answer either
-        offset = header.commit_log_offset
-        message = ctx.store.message_at(offset) if offset is not None and offset >= 0 else None
-        problem = half.end_problem(message, header)
-        if problem is not None or message is None:
-            return request.reply(ResponseCode.SYSTEM_ERROR, problem)
+        message = self._half_message(header)
         if half.came_too_late(message, header, ctx.settings.transaction_timeout_ms, ctx.clock_ms()):
             return request.reply(ResponseCode.ILLEGAL_OPERATION)
-        if self._transactions.is_ended(message):
-            return request.reply()
-        commit = header.commit_or_rollback == TRANSACTION_COMMIT
-        if commit:
-            self._commit(message)
-        self._transactions.ended(message, committed=commit)
+        if not self._transactions.has_taken_over:
+            return self._end_later(request, header)
+        return self._end(request, header, message)
+
+    async def _end_later(self, request: Request, header: EndTransactionHeader) -> Command:
+        """End it as soon as this new master knows what the one before it has ended."""
+        while self._ctx.is_master and not self._transactions.has_taken_over:
+            await self._transactions.take_over()
+        if not self._ctx.is_master:
+            return request.reply(ResponseCode.SLAVE_NOT_AVAILABLE, NOT_SET)
+        return self._end(request, header, self._half_message(header))
+
+    def _half_message(self, header: EndTransactionHeader) -> Message:
+        offset = header.commit_log_offset
+        message = self._ctx.store.message_at(offset) if offset is not None and offset >= 0 else None
+        problem = half.end_problem(message, header)
+        if problem is not None:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, problem)
+        assert message is not None, "a missing message is a problem"
+        return message
+
+    def _end(self, request: Request, header: EndTransactionHeader, message: Message) -> Command:
+        if not self._transactions.is_ended(message):
+            commit = header.commit_or_rollback == TRANSACTION_COMMIT
+            if commit:
+                self._commit(message)
+            self._transactions.ended(message, committed=commit)
         return request.reply()
 
     def _commit(self, message: Message) -> None:

@@ -17,7 +17,7 @@ from twinlog.broker.durable import until_flushed
 from twinlog.broker.half import CheckRules, OpBuffer, OpTracker, Verdict
 from twinlog.broker.message_rules import real_place, redelivery
 from twinlog.broker.names import CHECK_MAX_TOPIC, HALF_TOPIC, OP_TOPIC
-from twinlog.broker.transaction_takeover import TakeOver, committed_halves
+from twinlog.broker.transaction_takeover import Steps, TakeOver, find_committed
 from twinlog.net.connection import Connection
 from twinlog.net.errors import NetError
 from twinlog.store.append import Draft
@@ -37,6 +37,7 @@ GROUP = "CID_RMQ_SYS_TRANS"
 SLICE_MESSAGES = 100
 RETRY_MS = 1_000
 FLUSH_WAIT_S = 15.0
+OFFSET_LOST_BACK_MS_MIN = 600_000
 
 
 class TransactionService:
@@ -67,8 +68,17 @@ class TransactionService:
 
     # -- becoming master -----------------------------------------------------------------------
 
-    def _take_over(self) -> Iterator[None]:
-        """Learn which half messages are finished, slice by slice."""
+    @property
+    def has_taken_over(self) -> bool:
+        """Whether the outcome of every earlier transaction is known, so that others may be ended."""
+        return self._reign.done
+
+    async def take_over(self) -> None:
+        """Wait until `has_taken_over`, or until this broker is not master any more."""
+        await self._reign.finish()
+
+    def _take_over(self) -> Steps:
+        """Learn which half messages are finished."""
         self._trackers.clear()
         self._progress.clear()
         self._ops = OpBuffer()
@@ -76,28 +86,47 @@ class TransactionService:
         for queue_id in self._half_queues():
             tracker = self._tracker(queue_id)
             yield from self._read_ops(queue_id, tracker)
-            at, end = self._half_progress(queue_id), store.max_offset(HALF_TOPIC, queue_id)
+            at, end = self._first_to_look_for(queue_id), store.max_offset(HALF_TOPIC, queue_id)
             while at < end and tracker.is_finished(at, at):
                 at += 1
             unit = store.unit(HALF_TOPIC, queue_id, at) if at < end else None
             if unit is not None:
                 oldest_open.append(unit[0])
-        count = 0
-        for found in committed_halves(store, min(oldest_open, default=store.log_end)):
-            for message in found:
-                tracker = self._tracker(message.queue_id)
-                if not tracker.is_finished(message.queue_offset, half.identity(message)):
-                    self._note_end(message, tracker)
-                    count += 1
-            yield
-        if count:
-            log.info("transactions were committed whose op record was lost; it is written now", count=count)
+        found: list[Message] = []
+
+        def note(message: Message) -> None:
+            tracker = self._tracker(message.queue_id)
+            if not tracker.is_finished(message.queue_offset, half.identity(message)):
+                self._note_end(message, tracker)
+                found.append(message)
+
+        yield from find_committed(store, min(oldest_open, default=store.log_end), self._is_known, note)
+        if found:
+            log.info("transactions were committed whose op record was lost; it is written now", count=len(found))
+
+    def _first_to_look_for(self, queue_id: int) -> int:
+        """The first half message whose commit is looked for in the log.
+
+        Where the group's offset is lost, old copies of half messages look open: they were written again, and no op
+        record names them. A master writes each open one again in every round, and an op record within seconds. So what
+        the last master left open stands in its last two rounds, and the whole log need not be searched.
+        """
+        store, settings, at = self._ctx.store, self._ctx.settings, self._half_progress(queue_id)
+        if self._saved(HALF_TOPIC, queue_id) is not None:
+            return at
+        round_ms = settings.transaction_check_interval_ms + settings.transaction_timeout_ms + half.OP_INTERVAL_MS
+        since_ms = store.last_timestamp - max(2 * round_ms, OFFSET_LOST_BACK_MS_MIN)
+        return max(at, store.search_offset(HALF_TOPIC, queue_id, since_ms))
+
+    def _is_known(self, queue_id: int, half_offset: int) -> bool:
+        tracker = self._trackers.get(queue_id)
+        return tracker is not None and tracker.is_finished(half_offset, half_offset)
 
     # -- ending --------------------------------------------------------------------------------
 
     def is_ended(self, message: Message) -> bool:
         """Whether this half message, or another copy of it, was committed or rolled back before."""
-        self._reign.take_all()
+        assert self._reign.done, "the caller has waited for the take-over"
         return self._tracker(message.queue_id).is_finished(message.queue_offset, half.identity(message))
 
     def ended(self, message: Message, *, committed: bool) -> None:
@@ -128,7 +157,7 @@ class TransactionService:
     async def _write_ops(self) -> None:
         while True:
             if self._ctx.is_master:
-                await self._reign.take_slowly()
+                await self._reign.finish()
             await self._alarm.wait()
             if self._ctx.is_master:
                 self.flush_ops(self._ops.due(self._ctx.clock_ms()))
@@ -166,7 +195,9 @@ class TransactionService:
 
     async def check(self) -> None:
         """One round over all half queues."""
-        self._reign.take_all()
+        await self._reign.finish()
+        if not self._reign.done:
+            return
         for queue_id in self._half_queues():
             await self._check_queue(queue_id, self._ctx.store.log_end)
 
@@ -303,10 +334,11 @@ class TransactionService:
         """Where the group stands; Java's first start has no offset, and begins with the oldest message."""
         store, saved = self._ctx.store, self._saved(topic, queue_id)
         low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
-        return low if saved is None or saved < 0 else min(max(saved, low), high)
+        return low if saved is None else min(max(saved, low), high)
 
     def _saved(self, topic: str, queue_id: int) -> int | None:
-        return self._ctx.offsets.get(GROUP, topic, queue_id)
+        saved = self._ctx.offsets.get(GROUP, topic, queue_id)
+        return None if saved is None or saved < 0 else saved
 
     def _message(self, topic: str, queue_id: int, queue_offset: int) -> Message | None:
         unit = self._ctx.store.unit(topic, queue_id, queue_offset)
