@@ -9,14 +9,18 @@ import pytest
 from tests.broker.offline import Clock
 from tests.broker.running import broker_conf, connected, running_broker, send
 from tests.broker.stored import NOW, bodies, put, stored_context
-from tests.broker.test_transactions import Producer, check, half
+from tests.broker.test_transactions import Producer, check, end, half
 
 from twinlog.broker.clients import Client
 from twinlog.broker.maintenance_service import MaintenanceService
 from twinlog.broker.message_services import MessageServices
+from twinlog.broker.send_checks import check_send
 from twinlog.broker.stamp_skew import StampSkew
 from twinlog.nameserver.nameserver_service import NameServerService
+from twinlog.net.connection import Request
+from twinlog.net.errors import RequestRefused
 from twinlog.settings.nameserver_conf import load_nameserver_conf
+from twinlog.wire.headers import SendHeader
 
 HOUR_MS = 3_600_000
 LEVEL, LEVEL_MS = "5", 60_000
@@ -94,6 +98,28 @@ async def test_a_half_message_is_asked_about_after_the_same_time(tmp_path: Path)
         clocks.advance(10_000)
         await check(services)
         assert len(producer.asked) == 1
+
+
+def test_a_producers_own_limit_is_counted_by_the_clock_that_stamped_the_birth(tmp_path: Path):
+    clocks = Clocks()
+    clocks.advance(0, HOUR_MS)
+    with stored_context(tmp_path, clocks.steady, wall=clocks.wall) as ctx:
+        services = MessageServices(ctx)
+        first, second = (half(ctx, CHECK_IMMUNITY_TIME_IN_SECONDS="5") for _ in range(2))
+        clocks.advance(5_000)
+        assert end(services, first, 8).code == 0
+        clocks.advance(1)
+        assert end(services, second, 8).code == 604
+
+
+def test_sends_are_accepted_from_a_time_of_day_on(tmp_path: Path):
+    clocks, header = Clocks(), SendHeader(topic="T", queue_id=0, default_topic_queue_nums=4)
+    opens_ms = NOW + HOUR_MS
+    with stored_context(tmp_path, clocks.steady, wall=clocks.wall, startAcceptSendRequestTimeStamp=opens_ms) as ctx:
+        with pytest.raises(RequestRefused, match="broker unable to service, until"):
+            check_send(ctx, Request(10, 1), header)
+        clocks.advance(0, HOUR_MS)
+        assert check_send(ctx, Request(10, 1), header).topic_name == "T"
 
 
 def test_quiet_clocks_leave_no_marks_and_a_cut_number_of_marks_is_kept():

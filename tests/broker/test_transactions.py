@@ -34,7 +34,7 @@ class Producer(Wire):
 def half(ctx: BrokerContext, body: bytes = b"pay", **pairs: str) -> Appended:
     """Store a half message as the send path does."""
     pairs = {"TRAN_MSG": "true", "PGROUP": "PG", "UNIQ_KEY": f"K{ctx.store.log_end}", **pairs}
-    draft = Draft("T", 1, body, encode_properties(pairs), ("127.0.0.1", 4711), ctx.clock_ms(), sys_flag=4)
+    draft = Draft("T", 1, body, encode_properties(pairs), ("127.0.0.1", 4711), ctx.wall_ms(), sys_flag=4)
     ctx.prepare(draft, pairs)
     draft.properties = encode_properties(pairs)
     ctx.redirect(draft, pairs)

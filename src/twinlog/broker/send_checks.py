@@ -50,7 +50,7 @@ def check_send(ctx: BrokerContext, request: Request, header: SendHeader | SendHe
     settings = ctx.settings
     topic, queue_id, queues = header.topic, header.queue_id, header.default_topic_queue_nums
     assert topic is not None and queue_id is not None and queues is not None, "read_header has looked"
-    if ctx.clock_ms() < settings.send_accepted_from_ms:
+    if ctx.wall_ms() < settings.send_accepted_from_ms:
         until = datetime.fromtimestamp(settings.send_accepted_from_ms / 1000)
         text = f"{until:%Y-%m-%d %H:%M:%S},{until.microsecond // 1000:03d}"
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {text}")

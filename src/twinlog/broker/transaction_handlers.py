@@ -48,7 +48,7 @@ class TransactionHandlers:
         if header.commit_or_rollback not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
             return None  # the producer does not know yet; Java does not answer either
         message = self._half_message(header)
-        if half.came_too_late(message, header, ctx.settings.transaction_timeout_ms, ctx.clock_ms()):
+        if half.came_too_late(message, header, ctx.settings.transaction_timeout_ms, ctx.wall_ms()):
             return request.reply(ResponseCode.ILLEGAL_OPERATION)
         if not self._transactions.has_taken_over:
             return self._end_later(request, header)

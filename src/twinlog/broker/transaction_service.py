@@ -255,7 +255,7 @@ class TransactionService:
             settings.transaction_checks_max,
             self._ctx.conf.store.reserved_hours * 3_600_000,
         )
-        verdict = rules.judge(message, round_log_end, self._ctx.clock_ms())
+        verdict = rules.judge(message, round_log_end, self._ctx.wall_ms())
         if verdict is Verdict.WAIT:
             return False
         if verdict is Verdict.GIVE_UP:
