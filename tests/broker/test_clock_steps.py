@@ -86,6 +86,25 @@ async def test_what_was_parked_before_a_restart_waits_no_longer_than_its_delay_f
         assert bodies(ctx) == [b"%d" % number for number in range(5)]
 
 
+@pytest.mark.parametrize("started_ahead_ms", [HOUR_MS, 0, -HOUR_MS])
+async def test_a_replica_whose_clock_was_wrong_at_its_start_delivers_in_time(tmp_path: Path, started_ahead_ms):
+    clocks = Clocks()
+    with stored_context(tmp_path, clocks.steady, wall=clocks.wall) as ctx:
+        MessageServices(ctx)
+        put(ctx, b"parked by the old master", DELAY=LEVEL)
+    clocks.steady.now_ms += started_ahead_ms
+    with stored_context(tmp_path, clocks.steady, wall=clocks.wall) as ctx:
+        clocks.advance(20_000)
+        delays = MessageServices(ctx).delays
+        delays.load(took_over=True)
+        clocks.advance(LEVEL_MS - 20_001)
+        delays.deliver_due(clocks.steady())
+        assert bodies(ctx) == []
+        clocks.advance(1)
+        delays.deliver_due(clocks.steady())
+        assert bodies(ctx) == [b"parked by the old master"]
+
+
 async def test_a_half_message_is_asked_about_after_the_same_time(tmp_path: Path):
     clocks, producer = Clocks(), Producer()
     with stored_context(tmp_path, clocks.steady, wall=clocks.wall) as ctx:
@@ -131,6 +150,17 @@ def test_quiet_clocks_leave_no_marks_and_a_cut_number_of_marks_is_kept():
         skew.note(place, NOW + 100 * (place % 2), NOW)
     assert len(skew) <= 100_001
     assert skew.due_ms(299_999, NOW + 150, 50) == NOW + 50
+
+
+@pytest.mark.parametrize("set_ms", [-HOUR_MS, 0, HOUR_MS])
+def test_thinned_marks_deliver_nothing_early_and_little_late(set_ms):
+    skew = StampSkew(0, NOW)
+    for place in range(250_000):
+        skew.note(place, NOW + set_ms + 100 * (place % 2), NOW)
+    assert len(skew) <= 100_001
+    for place in (*range(100), *range(1_000, 249_000, 997), 249_999):
+        late_ms = skew.due_ms(place, NOW + set_ms + 100 * (place % 2) + 50, 50) - (NOW + 50)
+        assert late_ms in (0, 100) or (place < 16 and late_ms >= 0), place
 
 
 async def test_a_running_broker_waits_by_the_steady_clock_and_stamps_by_the_wall_clock(

@@ -71,7 +71,8 @@ class DelayService:
             for level in levels
         }
         self._cursors = open_cursors(levels, ctx.delay_offsets.rows, bounds)
-        self._skew = StampSkew(store.log_end, ctx.clock_ms())
+        now_ms = ctx.clock_ms()
+        self._skew = StampSkew(store.log_end, now_ms, ctx.wall_ms() - now_ms)
         for cursor in self._cursors:
             if took_over:
                 cursor.step_back(self._offset_to_resume(cursor, bounds[cursor.level][0]))

@@ -4,8 +4,9 @@ A delay level's delivery time is its record's stamp plus the delay. Stamps come 
 they run ahead of the steady clock after the wall clock was set forward, and stand still for a while after it was set
 back. The difference is noted when a message is parked. In quiet years there is nothing to note.
 
-What was in the log before we led it was parked before that moment, whatever its stamp says: it waits no longer than its
-delay from then on. Neither rule delivers early.
+What was in the log before we led it was stamped by another clock: our wall clock stands for that one. It was parked
+before that moment, whatever its stamp says, so it waits no longer than its delay from then on. Nothing is delivered
+early.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ _MARKS_MAX = 100_000
 class StampSkew:
     """Marks in the log, each with how far stamps are ahead of the steady clock from there to the next mark."""
 
-    def __init__(self, log_end: int = 0, now_ms: int = 0) -> None:
-        self._led_from, self._led_ms = log_end, now_ms
+    def __init__(self, log_end: int = 0, now_ms: int = 0, ahead_ms: int = 0) -> None:
+        """We lead the log from `log_end` on; the wall clock is `ahead_ms` ahead of the steady one's `now_ms`."""
+        self._led_from, self._led_ms, self._led_ahead_ms = log_end, now_ms, ahead_ms
         self._places = [0]
         self._skews = [0]
 
@@ -31,12 +33,18 @@ class StampSkew:
             self._places.append(physical_offset)
             self._skews.append(skew_ms)
             if len(self._places) > _MARKS_MAX:
-                del self._places[1 : _MARKS_MAX // 2], self._skews[1 : _MARKS_MAX // 2]
+                self._thin_out()
+
+    def _thin_out(self) -> None:
+        """Join each two neighbours under the smaller skew, which is the later delivery; the last mark stays."""
+        places, skews = self._places[:-1], self._skews[:-1]
+        self._places = [*places[::2], self._places[-1]]
+        self._skews = [*(min(skews[at : at + 2]) for at in range(0, len(skews), 2)), self._skews[-1]]
 
     def due_ms(self, physical_offset: int, deliver_ms: int, delay_ms: int) -> int:
         """The steady time at which the record there is due, whose stamp plus its delay is `deliver_ms`."""
         if physical_offset < self._led_from:
-            return min(deliver_ms, self._led_ms + delay_ms)
+            return min(deliver_ms - self._led_ahead_ms, self._led_ms + delay_ms)
         return deliver_ms - self._skews[bisect_right(self._places, physical_offset) - 1]
 
     def __len__(self) -> int:
