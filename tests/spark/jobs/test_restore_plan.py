@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.net.errors import ConnectionLost
-from twinlog.spark.errors import BadOption
+from twinlog.spark.errors import BadOption, CannotRead
 from twinlog.spark.jobs import restore_send
 from twinlog.spark.jobs.restore_plan import (
     ORIGIN,
@@ -121,19 +121,31 @@ def test_a_single_message_is_a_plain_send_and_more_are_a_batch():
 
 
 class FakeTarget:
-    """A queue in memory that loses requests or answers as told: "ok", "lost" before it stores, "unanswered" after."""
+    """A queue in memory that loses requests or answers as told: "ok", "lost" before it stores, "unanswered" after.
+
+    With "away" it is not registered, and with "blind" it cannot be read either, behind a lost answer.
+    """
+
+    wait_ms = 0
 
     def __init__(self, events, topic="Orders") -> None:
         self.queue = MessageQueue(topic, "broker-b", 0)
         self.log: list[int] = []
         self.requests: list[int] = []
         self._events = iter(events)
+        self._is_blind = False
 
     def stamps(self, prefix, start):
+        if self._is_blind:
+            self._is_blind = False
+            raise CannotRead("no master is registered")
         return frozenset(self.log[start:]), len(self.log)
 
     def send(self, elements, place):
         event = next(self._events, "ok")
+        if event == "away":
+            raise CannotRead("no master is registered")
+        self._is_blind = event == "blind"
         if event != "lost":
             self.log += [int(decode_properties(one.properties)[ORIGIN].rpartition("@")[2]) for one in elements]
             self.requests.append(len(elements))
@@ -144,7 +156,7 @@ class FakeTarget:
         pass
 
 
-@given(st.lists(st.sampled_from(["ok", "ok", "lost", "unanswered"]), max_size=12), st.integers(0, 40))
+@given(st.lists(st.sampled_from(["ok", "ok", "lost", "unanswered", "away", "blind"]), max_size=12), st.integers(0, 40))
 def test_lost_requests_and_lost_answers_give_no_gap_and_no_copy(events, killed_at):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(restore_send.time, "sleep", lambda seconds: None)
@@ -163,6 +175,23 @@ def test_lost_requests_and_lost_answers_give_no_gap_and_no_copy(events, killed_a
                 assert target.log == list(range(len(target.log)))
                 return
     assert target.log == list(range(40))
+
+
+@pytest.mark.parametrize("wait_ms", [5_000, 60_000])
+def test_a_target_that_is_away_is_waited_for_as_broker_wait_says(monkeypatch, wait_ms):
+    now_s = [0.0]
+    monkeypatch.setattr(restore_send.time, "monotonic", lambda: now_s[0])
+    monkeypatch.setattr(restore_send.time, "sleep", lambda seconds: now_s.__setitem__(0, now_s[0] + seconds))
+    target = FakeTarget(["away"] * 12)
+    target.wait_ms = wait_ms
+    sender = QueueSender(target, "r", QUEUE)  # pyright: ignore[reportArgumentType]
+    sender.add(0, b"x", 0, {})
+    if wait_ms == 60_000:
+        sender.finish()
+        assert target.log == [0]
+        return
+    with pytest.raises(CannotRestore, match=r"away for \d+ s: start it, or set --option brokerWait; run it again"):
+        sender.finish()
 
 
 def test_retry_topics_are_sent_one_by_one():

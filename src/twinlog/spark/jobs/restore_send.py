@@ -19,8 +19,9 @@ import pyarrow.compute
 
 from twinlog.client.errors import ClientError, name_of
 from twinlog.client.outgoing import STORED_CODES
-from twinlog.net.errors import NetError
-from twinlog.spark.cluster import Cluster
+from twinlog.net.errors import NetError, RequestTimeout
+from twinlog.spark.cluster import AWAY, Cluster
+from twinlog.spark.errors import CannotRead
 from twinlog.spark.jobs.restore_plan import (
     BATCH_BYTES_MAX,
     BATCH_COUNT_MAX,
@@ -130,34 +131,64 @@ class QueueSender:
 
     def finish(self) -> None:
         """Send what is pending; returns when it is stored."""
-        failures = 0
+        patience = _Patience(self._target.wait_ms)
+        in_doubt = False
         while self._pending:
             try:
+                if in_doubt:
+                    self._leave_out_arrived()
+                    in_doubt = False
+                    continue
                 self._target.send([one.element for one in self._pending], where(self.queue, self._pending[0].offset))
-            except (NetError, ClientError, _Busy) as error:
-                failures += 1
-                self._recover(error, failures)
+            except (NetError, ClientError, CannotRead, _Busy) as error:
+                in_doubt = True
+                place = where(self.queue, self._pending[0].offset)
+                patience.check(error, place, time.monotonic() * 1000)
+                log.warning("a send failed, looking at the target before it is repeated", where=place, error=str(error))
+                self._target.forget()
+                time.sleep(patience.pause_s)
                 continue
             self.sent += len(self._pending)
             self._pending = []
         self._pending_bytes = 0
 
-    def _recover(self, error: Exception, failures: int) -> None:
-        """Wait, and drop from what is pending what the target has after all."""
-        place = where(self.queue, self._pending[0].offset)
-        if failures >= _TRIES:
-            told = f"{place}: not stored after {failures} tries: {error}; run it again to go on"
-            raise CannotRestore(told) from error
-        log.warning("a send failed, looking at the target before it is repeated", where=place, error=str(error))
-        self._target.forget()
-        time.sleep(_FIRST_PAUSE_S * 2 ** (failures - 1))
-        try:
-            found, self._seen_to = self._target.stamps(self._prefix, self._seen_to)
-        except (NetError, ClientError):
-            return  # it counts as the next try
+    def _leave_out_arrived(self) -> None:
+        """Drop from what is pending what the target has after all."""
+        found, self._seen_to = self._target.stamps(self._prefix, self._seen_to)
         arrived = [one for one in self._pending if one.offset in found]
         self.sent += len(arrived)
         self._pending = [one for one in self._pending if one.offset not in found]
+
+
+class _Patience:
+    """How long one request is tried: a few times if it is refused, and for `wait_ms` if its broker is away."""
+
+    def __init__(self, wait_ms: int) -> None:
+        self._wait_ms = wait_ms
+        self._failures = self._refusals = 0
+        self._away_since_ms: float | None = None
+
+    def check(self, error: Exception, place: str, now_ms: float) -> None:
+        """CannotRestore when it is over."""
+        self._failures += 1
+        if not isinstance(error, AWAY) or isinstance(error, RequestTimeout):
+            self._refusals += 1
+        elif self._away_since_ms is None:
+            self._away_since_ms = now_ms
+        if self._failures < _TRIES:
+            return
+        hint = ""
+        if self._refusals < _TRIES:
+            elapsed_ms = 0 if self._away_since_ms is None else now_ms - self._away_since_ms
+            if elapsed_ms < self._wait_ms:
+                return
+            hint = f"its broker is away for {elapsed_ms / 1000:.0f} s: start it, or set --option brokerWait; "
+        told = f"{place}: not stored after {self._failures} tries: {error}; {hint}run it again to go on"
+        raise CannotRestore(told) from error
+
+    @property
+    def pause_s(self) -> float:
+        return _FIRST_PAUSE_S * 2 ** min(self._failures - 1, _TRIES - 2)
 
 
 class _Busy(Exception):
@@ -170,7 +201,8 @@ class Target:
     def __init__(self, queue: MessageQueue, options: Mapping[str, str]) -> None:
         self.queue = queue
         self._options = read_options({**options, "topic": queue.topic}, streaming=False)
-        self._cluster = Cluster(self._options.cluster)
+        self.wait_ms = self._options.cluster.broker_wait_ms
+        self._cluster = Cluster(self._options.cluster, waits=True)
         self._address = ""
 
     def stamps(self, prefix: str, start: int) -> tuple[frozenset[int], int]:
@@ -198,7 +230,7 @@ class Target:
     def forget(self) -> None:
         """After a failure: another connection, and a fresh look at the route."""
         forget_connection(self._address, self._options.cluster)
-        self._cluster = Cluster(self._options.cluster)
+        self._cluster = Cluster(self._options.cluster, waits=True)
 
 
 def stamped(batch: pa.RecordBatch, prefix: str) -> np.ndarray:
