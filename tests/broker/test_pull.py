@@ -6,10 +6,12 @@ import asyncio
 
 import msgspec
 import pytest
-from tests.broker.running import broker_conf, connected, pull, pull_messages, running_broker, send
+from tests.broker.running import PULL_FIELDS, broker_conf, connected, pull, pull_messages, running_broker, send
 
+from twinlog.broker.pull import PATIENCE_MS_MAX
 from twinlog.net.errors import ConnectionLost
 from twinlog.wire.bodies import ConsumerData, HeartbeatData, SubscriptionData, encode_body
+from twinlog.wire.command import Command
 from twinlog.wire.java_text import tags_code
 from twinlog.wire.message import decode_messages
 
@@ -178,6 +180,35 @@ async def test_a_held_pull_ends_when_its_time_is_up(connection):
     await send(connection)
     answer = await pull(connection, sysFlag="6", queueOffset="1", suspendTimeoutMillis="1")
     assert (answer.code, answer.remark) == (19, "OFFSET_OVERFLOW_ONE")
+
+
+async def test_a_held_pull_keeps_only_what_its_answer_needs(broker, connection):
+    await send(connection)
+    held = Command(11, 1, remark="r" * 10_000, fields={**PULL_FIELDS, "queueOffset": "1", "sysFlag": "6"})
+    held.body = bytes(1 << 20)
+    connection.send(held)
+    while not len(broker.context.holds):
+        await asyncio.sleep(0)
+    (one,) = broker.context.holds
+    assert (one.request.body, one.request.remark) == (None, None)
+
+
+async def test_a_pull_with_very_large_fields_does_not_wait(broker, connection):
+    await send(connection)
+    answer = await pull(connection, queueOffset="1", sysFlag="6", junk="x" * 70_000)
+    assert (answer.code, len(broker.context.holds)) == (19, 0)
+    assert "65536" in answer.remark
+
+
+async def test_a_pull_waits_an_hour_at_most(broker, connection):
+    await send(connection)
+    task = asyncio.create_task(pull(connection, queueOffset="1", sysFlag="6", suspendTimeoutMillis=str(2**62)))
+    while not len(broker.context.holds):
+        await asyncio.sleep(0)
+    (one,) = broker.context.holds
+    assert one.deadline_ms - one.checked_ms == PATIENCE_MS_MAX
+    await send(connection)
+    assert (await task).code == 0
 
 
 async def test_a_held_pull_leaves_with_its_connection(broker, connection):

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from twinlog.store.read import ReadResult
 
 OFFSET_RESET = "OFFSET_RESET"
+PATIENCE_MS_MAX = 3_600_000  # clients ask for 15 to 30 seconds
+HELD_FIELDS_CHARS_MAX = 64 * 1024  # of one pull; a long filter has some thousands
 
 _CODES = {
     ReadStatus.FOUND: ResponseCode.SUCCESS,
@@ -132,6 +134,9 @@ class PullHandler:
     def _limit_reached(self, request: Request) -> str | None:
         """Why one more pull of this peer may not wait: it is answered at once, with this remark."""
         ctx, settings = self._ctx, self._ctx.settings
+        chars = sum(len(name) + len(value) for name, value in (request.fields or {}).items())
+        if chars > HELD_FIELDS_CHARS_MAX:
+            return f"{chars} characters of fields: a pull with more than {HELD_FIELDS_CHARS_MAX} does not wait"
         held, own = len(ctx.holds), ctx.holds.count_of(request.connection)
         if own >= settings.holds_per_connection_max:
             what, key = f"{own} pulls of this peer", "maxHeldPullsPerConnection"
@@ -156,6 +161,8 @@ class PullHandler:
     def _hold(self, request: Request, pull: PullFields, plan: PullPlan) -> None:
         ctx, now_ms = self._ctx, self._ctx.clock_ms()
         patience_ms = pull.suspend_timeout_millis if ctx.settings.long_polling else ctx.settings.short_polling_ms
+        patience_ms = min(patience_ms, PATIENCE_MS_MAX)
+        request.body = request.remark = None  # nobody reads them, and they may be large
         ctx.holds.hold(
             Hold(request, pull.topic, pull.queue_id, pull.queue_offset, now_ms + patience_ms, now_ms, plan.wakes)
         )
