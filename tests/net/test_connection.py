@@ -249,3 +249,30 @@ async def test_a_request_that_the_system_fails_is_told_in_one_line(caplog):
     finally:
         await server.stop()
     assert "/data/topics.json" in caplog.text and "Traceback" not in caplog.text
+
+
+@pytest.mark.parametrize("loop_kind", ["asyncio", "uvloop"])
+@pytest.mark.parametrize("where", ["fast", "after_batch"])
+def test_an_unexpected_failure_costs_one_connection_and_one_line(loop_kind, where, caplog):
+    def fail(*_: object) -> int:
+        raise ZeroDivisionError("on purpose")
+
+    async def ask() -> None:
+        server = Server(HANDLERS, **{where: fail})
+        await server.start("127.0.0.1", 0)
+        try:
+            answers = await talk(server, encode_command(Command(ECHO, 1)), frames=2)
+            assert len(answers) == (where == "after_batch")
+        finally:
+            await server.stop()
+
+    factory = None if loop_kind == "asyncio" else pytest.importorskip("uvloop").new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(ask())
+    assert [record.getMessage() for record in caplog.records if "closing a connection" in record.getMessage()]
+    assert "data_received" not in "".join(record.getMessage() for record in caplog.records)
+
+
+async def test_answers_before_a_broken_frame_still_leave(server):
+    broken = encode_command(Command(ECHO, 2)).replace(b'"JAVA"', b"[     ")
+    assert [one.opaque for one in await talk(server, encode_command(Command(ECHO, 1)) + broken, frames=2)] == [1]

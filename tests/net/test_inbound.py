@@ -113,6 +113,17 @@ def test_the_sum_is_right_whatever_peers_do():
         assert inbound.work_bytes == sum(work)
 
 
+def test_one_that_cannot_go_on_does_not_stop_the_others(caplog):
+    inbound, went_on = Inbound(100), []
+    inbound.take(101)
+    inbound.wait(lambda: went_on.append("first"))
+    inbound.wait(lambda: 1 // 0)  # type: ignore[arg-type]
+    inbound.wait(lambda: went_on.append("last"))
+    inbound.give_back(101)
+    assert went_on == ["first", "last"]
+    assert "a connection that waited cannot go on" in caplog.text
+
+
 # -- with sockets ---------------------------------------------------------------------------------
 
 

@@ -96,3 +96,10 @@ def test_a_binary_length_beyond_the_header_is_refused(length_at):
     header[length_at] = 0x7F
     with pytest.raises(HeaderError):
         decode_header(bytes(header), BINARY)
+
+
+@pytest.mark.parametrize("name", ["code", "opaque", "flag", "language", "version", "remark", "extFields"])
+@pytest.mark.parametrize("value", ["[]", "{}", "[[]]", '{"a":[]}', "1e999", "NaN", "1" * 5000, "true", "1.5", "'a'"])
+def test_a_member_of_any_type_is_read_or_refused(name, value):
+    with contextlib.suppress(HeaderError):
+        decode_header(f'{{"code":1,"opaque":1,"{name}":{value}}}'.encode(), JSON)

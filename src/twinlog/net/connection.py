@@ -227,20 +227,23 @@ class Connection(asyncio.Protocol):
         self._out = []
         self._out_bytes = 0
         try:
-            used = self._handle_frames(data)
+            try:
+                used = self._handle_frames(data)
+            finally:
+                out, self._out = self._out, None
+                if out and not self.closed:
+                    self._write(out)
+                if self._options.after_batch is not None:
+                    # After the answers are on their way: nothing a peer asks next is looked at before this is done.
+                    self._options.after_batch()
+            if used < len(data):
+                self._keep(data[used:] if used else data)
         except (FrameError, HeaderError) as error:
             log.warning("closing a connection that broke the protocol", peer=self.peer_text, error=str(error))
             self.close(error)
-            return
-        finally:
-            out, self._out = self._out, None
-            if out and not self.closed:
-                self._write(out)
-            if self._options.after_batch is not None:
-                # After the answers are on their way: nothing a peer asks next is looked at before this is done.
-                self._options.after_batch()
-        if used < len(data):
-            self._keep(data[used:] if used else data)
+        except Exception as error:
+            log.error("closing a connection whose requests failed", peer=self.peer_text, exc_info=error)
+            self.close(error)
 
     def _keep(self, rest: bytes) -> None:
         """Hold an incomplete frame; a large one is joined once, when its last byte is there."""

@@ -16,7 +16,10 @@ from collections.abc import Callable
 from typing import Protocol
 
 from twinlog.net.limits import Limits
+from twinlog.telemetry.log import get_logger
 from twinlog.telemetry.metrics import Metrics
+
+log = get_logger(__name__)
 
 BYTES_KEY = "maxUnfinishedFrameBytes"
 PROGRESS_KEY = "frameProgressTimeoutSeconds"
@@ -94,7 +97,10 @@ class Inbound:
         if self._waiting and not self.is_full:
             waiting, self._waiting = self._waiting, []
             for go_on in waiting:
-                go_on()
+                try:
+                    go_on()
+                except Exception as error:  # the others waited too
+                    log.error("a connection that waited cannot go on", exc_info=error)
 
     def wait(self, go_on: Callable[[], None]) -> None:
         """Call `go_on` once it is not full any more."""

@@ -148,6 +148,8 @@ def _decode_tolerant(header: bytes, make: type[C]) -> C:
     if fields is not None and len(fields) > FIELDS_MAX:
         raise _too_many_fields()
     language = value.get("language", "JAVA")
+    if isinstance(language, dict | list):
+        raise HeaderError(f"language is a JSON {type(language).__name__}, not a name")
     remark = value.get("remark")
     return make(
         _integer(value, "code"),
@@ -166,7 +168,7 @@ def _integer(value: dict, name: str) -> int:
         return 0
     try:
         number = int(found)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise HeaderError(f"{name}={str(found)[:40]!r} is not a number") from None
     if not INT_MIN <= number <= INT_MAX:
         raise HeaderError(f"{name}={str(found)[:40]} is not a number of 32 bits")
