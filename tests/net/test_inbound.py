@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 import random
 import socket
+from types import SimpleNamespace
 
 import pytest
 
-from twinlog.net.connection import Request
+from twinlog.net.connection import Connection, ConnectionOptions, Request
 from twinlog.net.inbound import BYTES_KEY, PROGRESS_KEY, Inbound, UnfinishedFrame
 from twinlog.net.limits import Limits
 from twinlog.net.server import Server
@@ -236,6 +237,24 @@ def test_bodies_in_work_count_and_make_the_next_requests_wait(loop_kind):
             await until(lambda: len(begun) == 101 and inbound.work_bytes == 0)
 
     run_on(loop_kind, ask_much())
+
+
+async def test_a_pause_of_ours_does_not_make_a_frame_late():
+    now_s = [1000.0]
+    inbound = Inbound(100, progress_s_max=60)
+    connection = Connection(ConnectionOptions(inbound=inbound))
+    connection._loop = SimpleNamespace(time=lambda: now_s[0])  # type: ignore[assignment]
+    transport = SimpleNamespace(pause_reading=lambda: None, resume_reading=lambda: None, abort=lambda: None)
+    connection._transport = transport  # type: ignore[assignment]
+    inbound.take(101)
+    connection.data_received(BEGIN)
+    assert connection.is_paused
+    now_s[0] += 300
+    inbound.give_back(101)
+    inbound.drop_late(now_s[0] + 59)
+    assert inbound.bytes == len(BEGIN)
+    inbound.drop_late(now_s[0] + 61)
+    assert inbound.bytes == 0
 
 
 def test_the_metrics_show_what_is_held():

@@ -403,6 +403,7 @@ class Connection(asyncio.Protocol):
         self._transport.resume_reading()
         if self._stalled:
             self._stalled = False
+            self.last_active = self._loop.time()  # we paused, not the peer: what is kept of a frame is not late
             self._process(self._take_kept())
 
 
