@@ -11,6 +11,7 @@ from tests.broker.running import broker_conf, connected, pull, running_broker, s
 from twinlog.broker.hold import CHECK_INTERVAL_MS, MESSAGES_PER_ROUND, Hold, HoldTable
 from twinlog.broker.hold_service import ANSWERS_PER_TURN, HoldService
 from twinlog.broker.pull import PullHandler
+from twinlog.net.errors import ConnectionLost
 from twinlog.store.dispatch import DispatchRequest
 from twinlog.wire.codes import ResponseCode
 
@@ -183,3 +184,39 @@ async def test_five_hundred_pulls_are_answered_over_many_turns_of_the_loop(tmp_p
         assert (await send(client)).code == 0
         assert {answer.code for answer in await asyncio.gather(*waiting)} == {0}
         assert (sum(sizes), max(sizes)) == (500, ANSWERS_PER_TURN)
+
+
+@pytest.mark.parametrize("where", ["read", "send"])
+async def test_a_pull_that_fails_does_not_take_the_others_along(tmp_path, monkeypatch, where, caplog):
+    async with running_broker(broker_conf(tmp_path)) as broker, connected(broker) as client, connected(broker) as other:
+        await send(client)
+        bad = asyncio.create_task(pull(other, queueOffset="1", sysFlag="6"))
+        while len(broker.context.holds) < 1:
+            await asyncio.sleep(0)
+        count = 2 * ANSWERS_PER_TURN
+        waiting = [asyncio.create_task(pull(client, queueOffset="1", sysFlag="6")) for _ in range(count)]
+        while len(broker.context.holds) < count + 1:
+            await asyncio.sleep(0)
+        (held, *_) = broker.context.holds
+        asked = held.request
+
+        def fail(*_: object, **__: object) -> None:
+            raise OSError("the disk is gone")
+
+        if where == "send":
+            monkeypatch.setattr(asked.connection, "send", fail)
+        else:
+            answer = PullHandler._answer
+            monkeypatch.setattr(
+                PullHandler,
+                "_answer",
+                lambda self, request, **more: fail() if request is asked else answer(self, request, **more),
+            )
+        await send(client)
+        assert {one.code for one in await asyncio.gather(*waiting)} == {0}
+        if where == "send":
+            with pytest.raises(ConnectionLost):
+                await bad
+        else:
+            refused = await bad
+            assert (refused.code, refused.remark) == (ResponseCode.SYSTEM_ERROR, "OSError: the disk is gone")

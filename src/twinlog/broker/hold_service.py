@@ -7,11 +7,15 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from twinlog.telemetry.log import get_logger
+
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
     from twinlog.broker.hold import Hold
     from twinlog.broker.pull import PullHandler
     from twinlog.store.dispatch import DispatchRequest
+
+log = get_logger(__name__)
 
 TICK_S = 0.5  # how late a timeout may be answered; Java looks every 5 s
 ANSWERS_PER_TURN = 64  # each reads from the store and takes some 50 microseconds
@@ -58,11 +62,20 @@ class HoldService:
     def _turn(self) -> None:
         self._scheduled = False
         holds = self._ctx.holds
-        woken = holds.take_woken(ANSWERS_PER_TURN, LOOKS_PER_TURN)
-        while self._ended and len(woken) < ANSWERS_PER_TURN:
-            woken.append(self._ended.popleft())
-        for hold in woken:
-            if not hold.request.connection.closed:
-                self._pulls.finish(hold)
-        if self._ended or holds.has_arrivals:
-            self._soon()
+        try:
+            woken = holds.take_woken(ANSWERS_PER_TURN, LOOKS_PER_TURN)
+            while self._ended and len(woken) < ANSWERS_PER_TURN:
+                woken.append(self._ended.popleft())
+            for hold in woken:
+                if not hold.request.connection.closed:
+                    self._finish(hold)
+        finally:
+            if self._ended or holds.has_arrivals:
+                self._soon()
+
+    def _finish(self, hold: Hold) -> None:
+        try:
+            self._pulls.finish(hold)
+        except Exception as error:  # it could not be sent: the others are answered all the same
+            log.error("a held pull cannot be answered", peer=hold.request.connection.peer_text, exc_info=error)
+            hold.request.connection.close(error)

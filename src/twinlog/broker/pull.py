@@ -14,6 +14,7 @@ import msgspec
 from twinlog.broker.hold import Hold
 from twinlog.broker.pull_checks import PullRefused, check_pull
 from twinlog.broker.send_checks import BUSY
+from twinlog.net.connection import answer_for_error
 from twinlog.net.errors import RequestRefused
 from twinlog.net.limits import limit_text
 from twinlog.store.read import ReadStatus
@@ -88,8 +89,8 @@ class PullHandler:
         request = hold.request
         try:
             answer = self._answer(request, may_hold=False)
-        except RequestRefused as refused:
-            answer = request.reply(refused.code, refused.remark, refused.fields)
+        except Exception as error:
+            answer = answer_for_error(request, error)
         request.connection.send(answer)
 
     def _answer(self, request: Request, *, may_hold: bool) -> Answer:
