@@ -168,6 +168,7 @@ OWN_SETTINGS = {
     "maxHeldPullsPerConnection": "Java has no limit",
     "maxKvLength": "Java has no limit",
     "maxKvTableLength": "Java has no limit",
+    "maxRouteTopics": "Java has no limit",
     "maxSendBackBytesPerSecond": "Java copies a message for every request that names it",
     "maxSubscriptionsPerGroup": "Java has no limit",
     "maxSubscriptionLengthPerGroup": "Java has no limit",

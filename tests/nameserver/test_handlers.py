@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.nameserver.handlers import NameServerHandlers
+from twinlog.nameserver.handlers import NameServerHandlers, is_served
 from twinlog.nameserver.kv_config import KvConfig
 from twinlog.nameserver.route_table import MinBrokerIdNotice
 from twinlog.net.connection import Request, answer_for_error
@@ -23,14 +23,16 @@ from . import vectors
 class Desk:
     """Handlers with a clock that the test turns, asked without a socket."""
 
-    def __init__(self, tmp_path, text=""):
+    def __init__(self, tmp_path, text="", beside=None):
         self.now_ms = 1_000_000
         self.notices = []
         self.path = tmp_path / "namesrv.conf"
         self.path.write_text(text)
         conf = load_nameserver_conf(self.path, overrides={"kvConfigPath": str(tmp_path / "kv.json")})
         kv = KvConfig(conf.nameserver.kv_path)
-        self.handlers = NameServerHandlers(conf, kv, clock_ms=lambda: self.now_ms, notify=self.notices.append)
+        self.handlers = NameServerHandlers(
+            conf, kv, clock_ms=lambda: self.now_ms, notify=self.notices.append, beside=beside
+        )
         self._by_code = self.handlers.handlers()
         self.connection = SimpleNamespace(peer_text="192.0.2.1:5", peer=("192.0.2.1", 5))
 
@@ -77,6 +79,11 @@ MASTER = {
     "haServerAddr": "127.0.0.1:19912",
     "brokerId": "0",
 }
+
+
+def registration(topics):
+    wrapper = {"topicConfigTable": topics, "dataVersion": {"counter": 1, "timestamp": 1, "stateVersion": 0}}
+    return json.dumps({"topicConfigSerializeWrapper": wrapper, "filterServerList": []}).encode()
 
 
 def frame(name):
@@ -216,12 +223,79 @@ class TestQueueCounts:
         assert desk.ask(ROUTE, {"topic": "T"}).code == 0
         assert desk.handlers.limits.refused == {"maxTopicQueueNums": 1}
 
+    def test_one_line_tells_of_all_such_topics_of_a_registration(self, desk, caplog):
+        body = registration({f"T{n}": {"readQueueNums": -1, "writeQueueNums": 4} for n in range(5_000)})
+        assert desk.ask(REGISTER, MASTER, body).code == 0
+        events = [record.msg for record in caplog.records if "no route" in record.msg.text]
+        (event,) = events
+        assert (event.fields["topics"], event.fields["some"]) == (5_000, "T0, T1, T2")
+        assert event.fields["error"] == "-1 read and 4 write queues are not in 0 to 65536, which is maxTopicQueueNums"
+        assert desk.handlers.limits.refused == {"maxTopicQueueNums": 5_000}
+
+    def test_they_are_found_where_the_body_is_read(self, tmp_path, monkeypatch):
+        beside = []
+
+        async def run(work):
+            beside.append("begins")
+            body = work()
+            beside.append("ends")
+            return body
+
+        def counted(topic, limit):
+            beside.append("looks")
+            return is_served(topic, limit)
+
+        monkeypatch.setattr("twinlog.nameserver.handlers.is_served", counted)
+        desk = Desk(tmp_path, beside=run)
+        desk.connection.closed = False
+        body = registration({f"T{n}": {} for n in range(2)} | {"x" * 1_100_000: {}})
+        assert desk.ask(REGISTER, MASTER, body).code == 0
+        assert beside == ["begins", *["looks"] * 3, "ends"]
+
     def test_an_operator_cannot_register_such_a_topic_either(self, desk):
         queues = [{"brokerName": "broker-a", "readQueueNums": 2**31 - 1, "writeQueueNums": 4, "perm": 6}]
         body = json.dumps({"queueDatas": queues, "brokerDatas": []}).encode()
         answer = desk.ask(RequestCode.REGISTER_TOPIC_IN_NAMESRV, {"topic": "BIG"}, body)
         assert answer.code == ResponseCode.INVALID_PARAMETER
         assert "topic BIG with 2147483647 read and 4 write queues: maxTopicQueueNums is 65536" in answer.remark
+
+
+class TestTopicsOfTheTable:
+    def test_brokers_together_register_topics_up_to_the_limit(self, tmp_path, caplog):
+        desk = Desk(tmp_path, "maxRouteTopics=3")
+        other = MASTER | {"brokerName": "broker-b", "brokerAddr": "127.0.0.1:29911"}
+        assert desk.ask(REGISTER, MASTER, registration({"A": {}, "B": {}})).code == 0
+        body = registration({"B": {}, "C": {}, "D": {}, "E": {}})
+        assert desk.ask(REGISTER, other, body).code == 0
+        assert set(desk.handlers.table.topics) == {"A", "B", "C"}
+        assert len(desk.json(ROUTE, {"topic": "B"})["brokerDatas"]) == 2
+        assert desk.handlers.limits.refused == {"maxRouteTopics": 2}
+        assert [record.msg.fields["topics"] for record in caplog.records if "no route" in record.msg.text] == [2]
+
+        desk.ask(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": "A"})
+        assert desk.ask(REGISTER, other, body).code == 0  # the same body, and now there is room for one more
+        assert set(desk.handlers.table.topics) == {"B", "C", "D"}
+
+    def test_room_that_a_leaving_broker_makes_is_used_by_an_unchanged_registration(self, tmp_path):
+        desk = Desk(tmp_path, "maxRouteTopics=2")
+        other = MASTER | {"brokerName": "broker-b", "brokerAddr": "127.0.0.1:29911"}
+        body = registration({"C": {}, "D": {}})
+        desk.ask(REGISTER, MASTER, registration({"A": {}, "B": {}}))
+        desk.ask(REGISTER, other, body)
+        assert desk.ask(RequestCode.UNREGISTER_BROKER, MASTER).code == 0
+        desk.ask(REGISTER, other, body)
+        assert set(desk.handlers.table.topics) == {"C", "D"}
+
+    def test_an_operator_s_topic_counts_as_well(self, tmp_path):
+        desk = Desk(tmp_path, "maxRouteTopics=2")
+        desk.ask(REGISTER, MASTER, registration({"A": {}, "B": {}}))
+        body = json.dumps({"queueDatas": [{"brokerName": "broker-a", "perm": 6}], "brokerDatas": []}).encode()
+        assert desk.ask(RequestCode.REGISTER_TOPIC_IN_NAMESRV, {"topic": "A"}, body).code == 0
+        answer = desk.ask(RequestCode.REGISTER_TOPIC_IN_NAMESRV, {"topic": "C"}, body)
+        assert (answer.code, answer.remark) == (
+            ResponseCode.INVALID_PARAMETER,
+            "topic C beside 2 others: maxRouteTopics is 2; delete some, or raise it",
+        )
 
 
 class TestKeepAlive:

@@ -16,6 +16,7 @@ OWN_KEYS = {
     "maxUnfinishedFrameBytes",
     "frameProgressTimeoutSeconds",
     "maxTopicQueueNums",
+    "maxRouteTopics",
     "maxKvLength",
     "maxKvTableLength",
     "maxHeldPulls",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -58,7 +58,9 @@ from twinlog.wire.headers import (
 
 log = get_logger(__name__)
 Beside = Callable[[Callable[[], Any]], Awaitable[Any]]
-QUEUES_KEY = "maxTopicQueueNums"
+QUEUES_KEY, TOPICS_KEY = "maxTopicQueueNums", "maxRouteTopics"
+NAMES_SHOWN = 3
+_Read = tuple[RegistrationBody, list[str], str]  # see `_read_registration`
 _LARGE_BYTES = 1024 * 1024  # of a registration: some 6,000 topics
 _FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 
@@ -141,24 +143,27 @@ class NameServerHandlers:
         )
         if self.table.holds(cluster, name, address, broker_id, digest):
             return self._register(request, said)
-        decode = partial(_decode_registration, request, header.compressed)
+        decode = partial(_read_registration, request, header.compressed, self.conf.nameserver.topic_queues_max)
         # A few bytes may inflate to very many topics.
         if self._beside is not None and (header.compressed or len(request.body or b"") > _LARGE_BYTES):
             return self._register_later(request, said, self._beside(decode))
         return self._register(request, self._with_topics(said, decode()))
 
-    async def _register_later(self, request: Request, said: Registration, body: Awaitable[RegistrationBody]) -> Command:
+    async def _register_later(self, request: Request, said: Registration, body: Awaitable[_Read]) -> Command:
         said = self._with_topics(said, await body)
         if request.connection.closed:  # and with it the broker would have left
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "the connection closed before the registration was read")
         return self._register(request, said)
 
-    def _with_topics(self, said: Registration, body: RegistrationBody) -> Registration:
+    def _with_topics(self, said: Registration, read: _Read) -> Registration:
+        body, without_route, problem = read
         wrapper = body.topic_config_serialize_wrapper
+        if without_route:
+            self._without_route(said.broker_name, without_route, QUEUES_KEY, problem)
         return dataclasses.replace(
             said,
             topics=wrapper.topic_config_table,
-            without_route=self._without_route(said.broker_name, wrapper.topic_config_table),
+            without_route=frozenset(without_route),
             version=wrapper.data_version,
             mappings=wrapper.topic_queue_mapping_info_map or {},
             filter_servers=body.filter_server_list,
@@ -175,9 +180,17 @@ class NameServerHandlers:
                 cluster=said.cluster,
             )
         try:
-            known = self.table.register(said, self._clock_ms(), complete=settings.registrations_are_complete)
+            known = self.table.register(
+                said,
+                self._clock_ms(),
+                complete=settings.registrations_are_complete,
+                topics_max=settings.route_topics_max,
+            )
         except RegistrationRefused as refusal:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(refusal)) from refusal
+        if known.left_out:
+            problem = f"the table has {len(self.table.topics)} topics: {TOPICS_KEY} is {settings.route_topics_max}"
+            self._without_route(said.broker_name, known.left_out, TOPICS_KEY, problem)
         if known.notice is not None and settings.notify_min_broker_id:
             self._notify(known.notice)
         answer = RegisterBrokerResponseHeader(ha_server_addr=known.master_ha_address, master_addr=known.master_address)
@@ -185,16 +198,11 @@ class NameServerHandlers:
         table = encode_body(KVTable(table=order_topics)) if order_topics is not None else None
         return request.reply(fields=encode_fields(answer), body=table)
 
-    def _without_route(self, broker: str, topics: dict[str, RegisteredTopic]) -> frozenset[str]:
-        """The topics that have more queues than any client can hold."""
-        limit = self.conf.nameserver.topic_queues_max
-        found = [name for name, topic in topics.items() if not is_served(topic, limit)]
-        for name in found:
-            self.limits.count(QUEUES_KEY)
-            queues = max(topics[name].read_queue_nums, topics[name].write_queue_nums, key=abs)
-            problem = f"{queues} queues are not in 0 to {limit}, which is {QUEUES_KEY}"
-            log.warning("a topic gets no route", broker=broker, topic=name, error=problem)
-        return frozenset(found)
+    def _without_route(self, broker: str, topics: Sequence[str], key: str, problem: str) -> None:
+        """One line for all of them: a registration may have very many."""
+        self.limits.count(key, len(topics))
+        some = ", ".join(topics[:NAMES_SHOWN])
+        log.warning("topics get no route", broker=broker, topics=len(topics), some=some, error=problem)
 
     def unregister_broker(self, request: Request) -> Command:
         header = decode_fields(BrokerIdentityHeader, request.fields)
@@ -298,6 +306,10 @@ class NameServerHandlers:
                 raise self.limits.refuse(
                     ResponseCode.INVALID_PARAMETER, what, QUEUES_KEY, limit, "register 0 to as many"
                 )
+        most, others = self.conf.nameserver.route_topics_max, len(self.table.topics)
+        if topic not in self.table.topics and others >= most:
+            what = f"topic {topic} beside {others} others"
+            raise self.limits.refuse(ResponseCode.INVALID_PARAMETER, what, TOPICS_KEY, most, "delete some, or raise it")
         self.table.register_topic(topic, queues)
         return request.reply()
 
@@ -405,6 +417,19 @@ def is_served(topic: RegisteredTopic | QueueData, queues_max: int) -> bool:
 def _not_written(problem: str) -> RequestRefused:
     log.error(problem)
     return RequestRefused(ResponseCode.SYSTEM_ERROR, f"{problem}; nothing was changed")
+
+
+def _read_registration(request: Request, compressed: bool, queues_max: int) -> _Read:
+    """The body, the topics that have more queues than any client can hold, and what is wrong with the first of them."""
+    body = _decode_registration(request, compressed)
+    topics = body.topic_config_serialize_wrapper.topic_config_table
+    found = [name for name, topic in topics.items() if not is_served(topic, queues_max)]
+    problem = ""
+    if found:
+        first = topics[found[0]]
+        queues = f"{first.read_queue_nums} read and {first.write_queue_nums} write queues"
+        problem = f"{queues} are not in 0 to {queues_max}, which is {QUEUES_KEY}"
+    return body, found, problem
 
 
 def _decode_registration(request: Request, compressed: bool) -> RegistrationBody:

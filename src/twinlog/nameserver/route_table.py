@@ -12,7 +12,7 @@ silent too long is taken out again. Connections are opaque here; they are only c
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from twinlog.nameserver.errors import RegistrationRefused
@@ -77,6 +77,7 @@ class Registered:
     master_address: str | None = None
     master_ha_address: str | None = None
     notice: MinBrokerIdNotice | None = None
+    left_out: tuple[str, ...] = ()  # topics that the table has no room for
 
 
 @dataclass(slots=True)
@@ -116,8 +117,13 @@ class RouteTable:
         takes = broker_id == min(broker.broker_addrs)
         return (found.digest, found.removals) == (digest, self._removals) and (found.took_topics or not takes)
 
-    def register(self, said: Registration, now_ms: int, *, complete: bool = False) -> Registered:
-        """Take a registration over. `complete`: topics that a master leaves out are gone."""
+    def register(
+        self, said: Registration, now_ms: int, *, complete: bool = False, topics_max: int | None = None
+    ) -> Registered:
+        """Take a registration over. `complete`: topics that a master leaves out are gone.
+
+        Of new topics only so many are taken that the table has `topics_max`.
+        """
         key = (said.cluster, said.address)
         known = self.brokers.get(said.broker_name)
         addresses = dict(known.broker_addrs) if known is not None else {}
@@ -136,10 +142,13 @@ class RouteTable:
         takes_topics = said.broker_id == MASTER_ID or is_prime_replica
         previous = self.live.get(key)
         version = said.version if said.topics is not None or previous is None else previous.version
+        left_out: tuple[str, ...] = ()
         if takes_topics and said.topics is not None:
             changed = holder is None or previous is None or previous.version != said.version
             read_only = is_prime_replica and broker.enable_acting_master
-            self._take_topics(said, changed=changed, read_only=read_only, complete=complete)
+            left_out = self._take_topics(
+                said, changed=changed, read_only=read_only, complete=complete, topics_max=topics_max
+            )
         silence = SILENCE_MS_MAX if said.silence_ms_max is None else said.silence_ms_max
         self.live[key] = LiveBroker(
             said.broker_name,
@@ -149,7 +158,7 @@ class RouteTable:
             version,
             said.connection,
             said.ha_address,
-            said.digest,
+            b"" if left_out else said.digest,  # the same body may find room next time
             takes_topics,
             self._removals,
         )
@@ -158,7 +167,7 @@ class RouteTable:
             if said.filter_servers:
                 self._filter_servers[key] = list(said.filter_servers)
         notice = _notice(broker.broker_addrs, None, said.ha_address) if gained_min else None
-        return self._answer(said, broker, notice)
+        return replace(self._answer(said, broker, notice), left_out=left_out)
 
     def _is_newer(self, holder: LiveKey, version: DataVersion) -> bool:
         found = self.live.get(holder)
@@ -175,7 +184,11 @@ class RouteTable:
         broker.broker_addrs = dict(sorted(addresses.items()))
         return broker
 
-    def _take_topics(self, said: Registration, *, changed: bool, read_only: bool, complete: bool) -> None:
+    def _take_topics(
+        self, said: Registration, *, changed: bool, read_only: bool, complete: bool, topics_max: int | None
+    ) -> tuple[str, ...]:
+        """The topics there was no room for."""
+        left_out: list[str] = []
         name, topics = said.broker_name, said.topics or {}
         if complete and not said.mappings:
             for topic in [topic for topic, queues in self.topics.items() if name in queues and topic not in topics]:
@@ -184,6 +197,9 @@ class RouteTable:
             self._remove(topic, (name,))
         for topic, config in topics.items():
             if topic in said.without_route:
+                continue
+            if _is_full(self.topics, topic, topics_max):
+                left_out.append(topic)
                 continue
             queues = self.topics.setdefault(topic, {})
             if changed or name not in queues:
@@ -197,7 +213,9 @@ class RouteTable:
         if changed:
             for topic, mapping in said.mappings.items():
                 owner = mapping.get("bname") if isinstance(mapping, Mapping) else None
-                self._mappings.setdefault(topic, {})[owner or name] = mapping
+                if not _is_full(self._mappings, topic, topics_max):
+                    self._mappings.setdefault(topic, {})[owner or name] = mapping
+        return tuple(left_out)
 
     def _answer(self, said: Registration, broker: BrokerData, notice: MinBrokerIdNotice | None) -> Registered:
         master_address = broker.broker_addrs.get(MASTER_ID)
@@ -364,6 +382,10 @@ class RouteTable:
         for queue in found:
             queue.perm = change(queue.perm)
         return len(found)
+
+
+def _is_full(table: Mapping[str, Any], topic: str, topics_max: int | None) -> bool:
+    return topics_max is not None and len(table) >= topics_max and topic not in table
 
 
 def keep_zone(route: TopicRouteData, zone: str) -> TopicRouteData:

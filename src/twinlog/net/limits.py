@@ -16,9 +16,9 @@ class Limits:
     def __init__(self) -> None:
         self.refused: dict[str, int] = {}
 
-    def count(self, key: str) -> None:
-        """Note a refusal that is answered in another way."""
-        self.refused[key] = self.refused.get(key, 0) + 1
+    def count(self, key: str, times: int = 1) -> None:
+        """Note refusals that are answered in another way."""
+        self.refused[key] = self.refused.get(key, 0) + times
 
     def refuse(
         self, code: int, what: str, key: str, limit: int, advice: str, fields: dict[str, str] | None = None

@@ -31,6 +31,7 @@ class NameServerSettings:
     wait_seconds: int = conf("waitSecondsForService", 45, minimum=0, updatable=True)
     # Limits; the keys are Twinlog's own. What is refused says which key did it, and twinlog_namesrv_refused counts it.
     topic_queues_max: int = conf("maxTopicQueueNums", TOPIC_QUEUES_MAX, minimum=1, updatable=True)
+    route_topics_max: int = conf("maxRouteTopics", 2_000_000, minimum=1, updatable=True)  # of all brokers
     kv_length_max: int = conf("maxKvLength", 64 * 1024, minimum=1, updatable=True)  # namespace, key and value
     kv_table_length_max: int = conf("maxKvTableLength", 8 * 1024 * 1024, minimum=1, updatable=True)
     black_list: str = conf("configBlackList", "configBlackList;configStorePath;kvConfigPath")
