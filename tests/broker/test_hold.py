@@ -10,7 +10,7 @@ from tests.broker.running import broker_conf, connected, pull, running_broker, s
 
 from twinlog.broker.hold import CHECK_INTERVAL_MS, MESSAGES_PER_ROUND, Hold, HoldTable
 from twinlog.broker.hold_service import ANSWERS_PER_TURN, HoldService
-from twinlog.broker.pull import PullHandler
+from twinlog.broker.pull import PROPERTY_LOOK_COST, PullHandler
 from twinlog.net.errors import ConnectionLost
 from twinlog.store.dispatch import DispatchRequest
 from twinlog.wire.codes import ResponseCode
@@ -220,3 +220,36 @@ async def test_a_pull_that_fails_does_not_take_the_others_along(tmp_path, monkey
         else:
             refused = await bad
             assert (refused.code, refused.remark) == (ResponseCode.SYSTEM_ERROR, "OSError: the disk is gone")
+
+
+def test_a_slice_counts_looks_at_messages_and_dear_filters_more():
+    looked = []
+    holds = [hold(wakes=lambda m: looked.append(m) is not None) for _ in range(100)]
+    dear = [hold(queue_id=1, wakes=lambda m: looked.append(m) is not None) for _ in range(10)]
+    for one in dear:
+        one.look_cost = 50
+    table = table_of(*holds, *dear)
+    table.arrived([message(n) for n in range(MESSAGES_PER_ROUND)])
+    table.arrived([message(n, queue_id=1) for n in range(4)])
+    counts = []
+    while table.has_arrivals:
+        before = len(looked)
+        assert table.take_woken(100, 1000) == []
+        counts.append(len(looked) - before)
+    assert sum(counts) == 100 * MESSAGES_PER_ROUND + 10 * 4
+    assert max(counts) < 1000 + MESSAGES_PER_ROUND
+    assert max(counts[-2:]) <= 1000 // 50 + 4
+
+
+async def test_a_property_filter_counts_for_more_than_a_tag(tmp_path):
+    conf = broker_conf(tmp_path, enablePropertyFilter=True)
+    async with running_broker(conf) as broker, connected(broker) as client:
+        await send(client)
+        sql = {"expressionType": "SQL92", "subscription": "a > 1"}
+        asked = [{"subscription": "red"}, sql]
+        pulls = [asyncio.create_task(pull(client, queueOffset="1", sysFlag="6", **one)) for one in asked]
+        while len(broker.context.holds) < 2:
+            await asyncio.sleep(0)
+        assert [one.look_cost for one in broker.context.holds] == [1, PROPERTY_LOOK_COST]
+        for one in pulls:
+            one.cancel()

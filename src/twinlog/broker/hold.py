@@ -36,6 +36,7 @@ class Hold:
     deadline_ms: int
     checked_ms: int
     wakes: Wakes | None = None  # None: any message does
+    look_cost: int = 1  # of `wakes`, where a look at a tag is 1
 
 
 @dataclass(slots=True)
@@ -44,6 +45,10 @@ class _Round:
 
     holds: Iterator[Hold]
     messages: list[DispatchRequest]
+
+    def cost(self, hold: Hold) -> int:
+        """What it takes to show the messages to a pull; one that is woken unseen looks at them when it is answered."""
+        return 1 if hold.wakes is None else hold.look_cost * min(len(self.messages), MESSAGES_PER_ROUND)
 
     def wakes(self, hold: Hold) -> bool:
         messages = self.messages
@@ -102,7 +107,7 @@ class HoldTable:
         return self._round is not None or bool(self._arrivals)
 
     def take_woken(self, woken_max: int, looks_max: int) -> list[Hold]:
-        """Take out pulls that arrived messages satisfy: at most so many, after a look at so many."""
+        """Take out pulls that arrived messages satisfy: at most so many, for about so many looks."""
         woken: list[Hold] = []
         while len(woken) < woken_max and looks_max > 0:
             if self._round is None and not self._begin_round():
@@ -120,7 +125,7 @@ class HoldTable:
         return False
 
     def _go_on(self, woken: list[Hold], woken_max: int, looks_max: int) -> int:
-        """Continue the round; how many pulls were looked at."""
+        """Continue the round; what the looks at pulls cost."""
         looks, current = 0, self._round
         assert current is not None
         while looks < looks_max and len(woken) < woken_max:
@@ -128,8 +133,11 @@ class HoldTable:
             if hold is None:
                 self._round = None
                 break
-            looks += 1
-            if hold in self._holds and current.wakes(hold):
+            if hold not in self._holds:
+                looks += 1
+                continue
+            looks += current.cost(hold)
+            if current.wakes(hold):
                 self._remove(hold)
                 woken.append(hold)
         return looks

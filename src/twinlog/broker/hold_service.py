@@ -19,7 +19,7 @@ log = get_logger(__name__)
 
 TICK_S = 0.5  # how late a timeout may be answered; Java looks every 5 s
 ANSWERS_PER_TURN = 64  # each reads from the store and takes some 50 microseconds
-LOOKS_PER_TURN = 2_000
+LOOKS_PER_TURN = 2_000  # of a tag filter at a message; a property filter counts for more
 
 
 class HoldService:

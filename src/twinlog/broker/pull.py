@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 OFFSET_RESET = "OFFSET_RESET"
 PATIENCE_MS_MAX = 3_600_000  # clients ask for 15 to 30 seconds
+PROPERTY_LOOK_COST = 50  # of a property filter, where a look at a tag is 1; a filter may have hundreds of terms
 HELD_FIELDS_CHARS_MAX = 64 * 1024  # of one pull; a long filter has some thousands
 
 _CODES = {
@@ -164,9 +165,11 @@ class PullHandler:
         patience_ms = pull.suspend_timeout_millis if ctx.settings.long_polling else ctx.settings.short_polling_ms
         patience_ms = min(patience_ms, PATIENCE_MS_MAX)
         request.body = request.remark = None  # nobody reads them, and they may be large
-        ctx.holds.hold(
-            Hold(request, pull.topic, pull.queue_id, pull.queue_offset, now_ms + patience_ms, now_ms, plan.wakes)
-        )
+        deadline_ms = now_ms + patience_ms
+        hold = Hold(request, pull.topic, pull.queue_id, pull.queue_offset, deadline_ms, now_ms, plan.wakes)
+        if plan.accept_record is not None:
+            hold.look_cost = PROPERTY_LOOK_COST
+        ctx.holds.hold(hold)
 
     def _found(
         self,
