@@ -96,11 +96,21 @@ def test_a_broker_that_stays_away_ends_the_stream_with_the_name_of_the_option(tw
         stream.latestOffset(at, ALL)
 
 
-def test_available_now_waits_for_a_broker_that_the_checkpoint_knows(two, monkeypatch):
+@pytest.mark.parametrize("by", ["topic", "alone", "assign"])
+def test_available_now_waits_for_a_broker_that_the_checkpoint_knows(two, monkeypatch, by):
     topic, second = two
     topic.send("0")
     send(topic, second, "1")
-    at = topic.stream(startingOffsets="earliest").initialOffset()
+    given, expected = {}, ["0", "1"]
+    if by == "alone":
+        name = f"{topic.name}Alone"
+        second.add_topic(name)
+        with Producer(topic.name_server, "alone") as producer:
+            producer.send(Outgoing(name, b"1"), queue=MessageQueue(name, second.name, 0))
+        given, expected = {"subscribe": name}, ["1"]
+    elif by == "assign":
+        given = {"assign": f'{{"{topic.name}":{{"broker-dev":[0],"{second.name}":[0]}}}}'}
+    at = topic.stream(startingOffsets="earliest", **given).initialOffset()
     second.stop()
     pauses = []
 
@@ -110,10 +120,10 @@ def test_available_now_waits_for_a_broker_that_the_checkpoint_knows(two, monkeyp
             second.start()
 
     monkeypatch.setattr("twinlog.spark.reading.queue_ends.time.sleep", pause)
-    stream = topic.stream()
+    stream = topic.stream(**given)
     stream.prepareForTriggerAvailableNow()
     at, read = batch(stream, at)
-    assert sorted(read) == ["0", "1"]
+    assert sorted(read) == expected
     assert len(pauses) >= 3
 
 

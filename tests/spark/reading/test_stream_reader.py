@@ -242,8 +242,11 @@ def test_available_now_goes_on_without_a_topic_that_is_gone_if_that_is_forgiven(
     start = kept.stream(**options).initialOffset()
     with Admin(gone.name_server) as admin:
         admin.delete_topic(gone.name)
-    with pytest.raises(NoRoute, match=gone.name):
-        kept.stream(**options).prepareForTriggerAvailableNow()
+    for known, error in ((start, DataLoss), ({kept.key(): 0}, NoRoute)):  # a loss, or a wrong option
+        strict = kept.stream(**options)
+        strict.prepareForTriggerAvailableNow()
+        with pytest.raises(error, match=gone.name):
+            strict.latestOffset(known, ALL)
     forgiving = kept.stream(**options, failOnDataLoss="false")
     forgiving.prepareForTriggerAvailableNow()
     end = forgiving.latestOffset(start, ALL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping, Sequence
 
@@ -25,6 +26,18 @@ def find_queues(options: ReadOptions, cluster: Cluster) -> list[MessageQueue]:
         return list(options.assigned)
     topics = options.topics if options.pattern is None else cluster.topics_like(options.pattern)
     return cluster.queues(topics)
+
+
+def find_queues_present(options: ReadOptions, cluster: Cluster) -> list[MessageQueue]:
+    """The same without those that are not there: they may be gone, their brokers away, or the options wrong."""
+    topics = set(options.topics) | {queue.topic for queue in options.assigned}
+    if options.pattern is not None:
+        topics = set(cluster.topics_like(options.pattern))
+    found: list[MessageQueue] = []
+    for topic in sorted(topics):
+        with contextlib.suppress(NoRoute):
+            found += cluster.queues([topic])
+    return [queue for queue in found if not options.assigned or queue in options.assigned]
 
 
 def find_queues_that_remain(

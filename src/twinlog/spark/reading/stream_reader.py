@@ -28,7 +28,7 @@ from twinlog.spark.options import Place, ReadOptions
 from twinlog.spark.reading.fetch import read_queue, tell_loss
 from twinlog.spark.reading.initial_offsets import place_for
 from twinlog.spark.reading.plan import cap_offsets, plan_ranges, rows_between, split_ranges
-from twinlog.spark.reading.positions import find_queues, find_queues_that_remain, starting_offsets
+from twinlog.spark.reading.positions import find_queues, find_queues_present, starting_offsets
 from twinlog.spark.reading.queue_ends import QueueEnds
 from twinlog.spark.schema import Columns
 from twinlog.telemetry.log import get_logger
@@ -88,13 +88,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return None
 
     def prepareForTriggerAvailableNow(self) -> None:
-        options = self._options
-        # Here nobody says yet how far the query was: a topic that is gone may be a wrong option, if it is not forgiven.
-        if options.fail_on_data_loss:
-            queues = find_queues(options, self._waiting)
-        else:
-            queues, _ = find_queues_that_remain(options, self._waiting, {})
-        self._target = self._waiting.max_offsets(queues)
+        # Here nobody says yet how far the query was: what is missing may be known to the checkpoint.
+        self._target = self._waiting.max_offsets(find_queues_present(self._options, self._waiting))
 
     def partitions(self, start: dict, end: dict) -> Sequence[InputPartition]:
         ranges = plan_ranges(decode_offsets(start), decode_offsets(end), self._on_loss)
@@ -133,6 +128,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _latest(self, position: Offsets) -> Offsets:
         """The newest offsets; a queue not seen before comes in at its oldest message, to be read by the next batch."""
         if self._target is not None:
+            self._check_target(self._target, position)
             # A target before the position may be that of a replica which is behind.
             unsure = {queue: at for queue, at in position.items() if self._target.get(queue, -1) < at}
             self._target |= self._ends.wait_for(unsure)
@@ -148,6 +144,15 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # needs nothing but the two offsets.
         begins = self._ends.begins([*new, *back])
         return {**latest, **{queue: position[queue] for queue in back}, **begins}
+
+    def _check_target(self, target: Offsets, position: Offsets) -> None:
+        """An error for what the options name, and neither the cluster nor the checkpoint knows."""
+        known = {*target, *position}
+        has_all = set(self._options.topics) <= {queue.topic for queue in known} and known.issuperset(
+            self._options.assigned
+        )
+        if self._options.fail_on_data_loss and not has_all:
+            find_queues(self._options, self._waiting)
 
     def _should_wait(self, position: Offsets, latest: Offsets) -> bool:
         """Whether too little has arrived for a batch, and the wait for more is not over."""
