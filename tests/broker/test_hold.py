@@ -93,10 +93,8 @@ def test_a_deleted_topic_gives_its_pulls_back():
     assert list(table) == [kept]
 
 
-@pytest.mark.parametrize(
-    ("key", "count"), [("maxHeldPullsPerConnection", "2 pulls of this peer"), ("maxHeldPulls", "2 pulls")]
-)
-async def test_a_pull_that_may_not_wait_is_answered_at_once_and_told_why(tmp_path, key, count):
+async def test_a_pull_that_may_not_wait_is_answered_at_once_and_told_why(tmp_path):
+    key, count = "maxHeldPullsPerConnection", "2 pulls of this peer"
     async with running_broker(broker_conf(tmp_path, **{key: 2})) as broker, connected(broker) as client:
         await send(client)
         waiting = [asyncio.create_task(pull(client, queueOffset="1", sysFlag="6")) for _ in range(2)]
@@ -108,6 +106,31 @@ async def test_a_pull_that_may_not_wait_is_answered_at_once_and_told_why(tmp_pat
         assert broker.context.limits.refused == {key: 1}
         await send(client)
         assert {(await one).code for one in waiting} == {0}
+
+
+async def test_who_holds_most_makes_room_for_others_when_too_many_wait(tmp_path):
+    conf = broker_conf(tmp_path, maxHeldPulls=3)
+    async with running_broker(conf) as broker, connected(broker) as greedy, connected(broker) as other:
+        await send(greedy)
+        waiting = []
+        for client in (other, greedy, greedy):
+            waiting.append(asyncio.create_task(pull(client, queueOffset="1", sysFlag="6")))
+            while len(broker.context.holds) < len(waiting):
+                await asyncio.sleep(0)
+        late = asyncio.create_task(pull(other, queueOffset="1", sysFlag="6"))
+        answer = await waiting.pop(1)
+        assert answer.code == ResponseCode.PULL_NOT_FOUND
+        assert answer.remark == "3 pulls wait already: maxHeldPulls is 3; raise it"
+        assert (len(broker.context.holds), broker.context.limits.refused) == (3, {"maxHeldPulls": 1})
+        await send(greedy)
+        assert {(await one).code for one in [*waiting, late]} == {0}
+
+
+async def test_nobody_waits_where_no_pull_may(tmp_path):
+    async with running_broker(broker_conf(tmp_path, maxHeldPulls=0)) as broker, connected(broker) as client:
+        await send(client)
+        answer = await pull(client, queueOffset="1", sysFlag="6")
+        assert answer.remark == "0 pulls wait already: maxHeldPulls is 0; raise it"
 
 
 def test_a_send_looks_at_no_pull_and_each_slice_at_a_bounded_number():

@@ -170,6 +170,14 @@ class HoldTable:
             self._remove(hold)
         return taken
 
+    def take_of_largest(self) -> Hold | None:
+        """Take out the pull that waits longest of the peer that has most."""
+        if not self._connections:
+            return None
+        hold = next(iter(max(self._connections.values(), key=len)))
+        self._remove(hold)
+        return hold
+
     def _remove(self, hold: Hold) -> None:
         del self._holds[hold]
         _discard(self._queues, (hold.topic, hold.queue_id), hold)

@@ -85,16 +85,16 @@ class PullHandler:
         """The answer to a pull that came in; None when it is held."""
         return self._answer(request, may_hold=True)
 
-    def finish(self, hold: Hold) -> None:
-        """Answer a pull that was held, with whatever there is now."""
+    def finish(self, hold: Hold, remark: str | None = None) -> None:
+        """Answer a pull that was held, with whatever there is now; `remark` says why if that is nothing."""
         request = hold.request
         try:
-            answer = self._answer(request, may_hold=False)
+            answer = self._answer(request, may_hold=False, remark=remark)
         except Exception as error:
             answer = answer_for_error(request, error)
         request.connection.send(answer)
 
-    def _answer(self, request: Request, *, may_hold: bool) -> Answer:
+    def _answer(self, request: Request, *, may_hold: bool, remark: str | None = None) -> Answer:
         ctx = self._ctx
         settings = ctx.settings
         if not ctx.is_master and not settings.replica_reads:
@@ -126,7 +126,7 @@ class PullHandler:
         code = self._code(found.status, pull.queue_offset)
         wants_to_wait = code == ResponseCode.PULL_NOT_FOUND and may_hold and pull.sys_flag & PULL_SUSPEND
         if not wants_to_wait:
-            return self._found(request, pull, plan, found, code)
+            return self._found(request, pull, plan, found, code, remark if code != ResponseCode.SUCCESS else None)
         limit = self._limit_reached(request)
         if limit is not None:
             return self._found(request, pull, plan, found, code, limit)
@@ -141,14 +141,20 @@ class PullHandler:
             return f"{chars} characters of fields: a pull with more than {HELD_FIELDS_CHARS_MAX} does not wait"
         held, own = len(ctx.holds), ctx.holds.count_of(request.connection)
         if own >= settings.holds_per_connection_max:
-            what, key = f"{own} pulls of this peer", "maxHeldPullsPerConnection"
-            limit = settings.holds_per_connection_max
-        elif held >= settings.holds_max:
-            what, key, limit = f"{held} pulls", "maxHeldPulls", settings.holds_max
-        else:
+            key, limit = "maxHeldPullsPerConnection", settings.holds_per_connection_max
+            ctx.limits.count(key)
+            return limit_text(f"{own} pulls of this peer wait already", key, limit, "raise it")
+        if held < settings.holds_max:
             return None
+        key = "maxHeldPulls"
         ctx.limits.count(key)
-        return limit_text(f"{what} wait already", key, limit, "raise it")
+        remark = limit_text(f"{held} pulls wait already", key, settings.holds_max, "raise it")
+        # Who fills the table pays for it: if newcomers did, all others would ask again and again.
+        longest = ctx.holds.take_of_largest()
+        if longest is None:
+            return remark
+        self.finish(longest, remark)
+        return None
 
     def _code(self, status: ReadStatus, queue_offset: int) -> int:
         code = _CODES.get(status)
