@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import threading
 
 import pytest
-from tests.broker.offline import ask, context
+from tests.broker.offline import ask, asked, context
 from tests.broker.running import broker_conf, connected, running_broker, send
 from tests.broker.stored import stored_context
 
-from twinlog.broker import group_handlers, reset_handlers, stats_handlers, topic_handlers
+from twinlog.broker import consume_stats, group_handlers, reset_handlers, stats_handlers, topic_handlers
 from twinlog.broker.topic_limits import QUEUES_PER_TURN, Turns
 from twinlog.metadata.topics import TopicsFile
 from twinlog.wire.bodies import (
@@ -83,14 +85,14 @@ def test_a_master_s_topic_is_adopted_as_it_is_and_its_statistics_are_refused(tmp
         ctx.topics.adopt_loaded(TopicsFile(data_version=DataVersion(counter=9), topic_config_table=rows))
         ctx.offsets.commit("G", "BIG", 0, 1, 0)
         stats, resets = stats_handlers.handlers(ctx), reset_handlers.handlers(ctx)
-        asked = [
+        answers = [
             ask(stats, 202, {"topic": "BIG"}),
             ask(stats, 208, {"consumerGroup": "G", "topic": "BIG"}),
             ask(stats, 303, {"topic": "BIG", "group": "G"}),
             ask(resets, 222, {"topic": "BIG", "group": "G", "timestamp": "0", "isForce": "true"}),
         ]
         expected = f"topic BIG has {INT_MAX} queues, and an answer has at most 65536: lower its queues"
-        assert [(answer.code, answer.remark) for answer in asked] == [(1, expected)] * 4
+        assert [(answer.code, answer.remark) for answer in answers] == [(1, expected)] * 4
         assert ask(stats, 317).code == 0  # statistics of all groups go on without that topic
 
 
@@ -108,6 +110,63 @@ async def test_others_have_their_turn_while_many_queues_are_walked():
     beside.cancel()
     assert seen == list(range(3 * QUEUES_PER_TURN))
     assert others == [QUEUES_PER_TURN, 2 * QUEUES_PER_TURN]
+
+
+async def test_a_crowd_of_statistics_takes_turns_with_others(tmp_path, monkeypatch):
+    with stored_context(tmp_path) as ctx:
+        ctx.topics.put("BIG", TopicConfig(topic_name="BIG", read_queue_nums=600, write_queue_nums=600), 0)
+        handlers, walked, seen = stats_handlers.handlers(ctx), [], []
+        queue_of = consume_stats.queue_of
+
+        def counted(*arguments):
+            walked.append(1)
+            return queue_of(*arguments)
+
+        async def other():
+            while True:
+                seen.append(len(walked))
+                await asyncio.sleep(0)
+
+        monkeypatch.setattr(consume_stats, "queue_of", counted)
+        monkeypatch.setattr(stats_handlers, "queue_of", counted)
+        questions = [(202, {"topic": "BIG"}), (208, {"consumerGroup": "G", "topic": "BIG"})]
+        questions.append((303, {"topic": "BIG", "group": "G"}))
+        beside = asyncio.create_task(other())
+        crowd = [handlers[code](asked(code, fields)) for code, fields in questions * 5]
+        assert {answer.code for answer in await asyncio.gather(*crowd)} == {0}
+        beside.cancel()
+        assert len(walked) == 15 * 600
+        assert max(after - before for before, after in itertools.pairwise(seen)) <= QUEUES_PER_TURN
+
+
+async def test_large_statistics_are_encoded_beside_the_loop(tmp_path, monkeypatch):
+    with stored_context(tmp_path) as ctx:
+        threads = []
+
+        def encode(body):
+            threads.append(threading.current_thread() is threading.main_thread())
+            return encode_body(body)
+
+        monkeypatch.setattr(stats_handlers, "encode_body", encode)
+        ctx.topics.put("BIG", TopicConfig(topic_name="BIG", read_queue_nums=5_000, write_queue_nums=5_000), 0)
+        ctx.offsets.commit("G", "BIG", 0, 0, 0)
+        handlers = stats_handlers.handlers(ctx)
+        for code in (202, 208, 303, 317):
+            fields = {"topic": "BIG", "group": "G", "consumerGroup": "G"}
+            assert (await handlers[code](asked(code, fields))).code == 0
+        assert threads == [False] * 4
+        await handlers[202](asked(202, {"topic": "T"}))
+        assert threads[4:] == [True]
+
+
+def test_a_topic_that_is_named_many_times_is_walked_once(tmp_path, monkeypatch):
+    with stored_context(tmp_path) as ctx:
+        walked = []
+        queue_of = consume_stats.queue_of
+        monkeypatch.setattr(consume_stats, "queue_of", lambda *args: walked.append(1) or queue_of(*args))
+        answer = ask(stats_handlers.handlers(ctx), 208, {"consumerGroup": "G", "topicList": "T;" * 1_000})
+        assert answer.code == 0
+        assert len(walked) == ctx.topics.get("T").read_queue_nums
 
 
 async def test_small_topics_share_a_turn():

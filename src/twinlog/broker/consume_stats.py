@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 LONG_MAX = (1 << 63) - 1
 
 
-async def topic_stats(ctx: BrokerContext, config: TopicConfig) -> TopicStats:
+async def topic_stats(ctx: BrokerContext, config: TopicConfig, turns: Turns) -> TopicStats:
     """Bounds and last write of every queue of a topic."""
     topic, table = config.topic_name, {}
     count = max(config.read_queue_nums, config.write_queue_nums)
     check_walk(topic, count)
-    async for part in Turns().slices(count):
+    async for part in turns.slices(count):
         for queue_id in part:
             low, high = max(ctx.store.min_offset(topic, queue_id), 0), ctx.store.max_offset(topic, queue_id)
             written_ms = ctx.store.store_time_of(topic, queue_id, high - 1) if high > 0 else 0
@@ -30,9 +30,9 @@ async def topic_stats(ctx: BrokerContext, config: TopicConfig) -> TopicStats:
     return TopicStats(offset_table=table, topic_put_tps=ctx.stats.put_tps(topic, ctx.clock_ms()))
 
 
-async def consume_stats(ctx: BrokerContext, group: str, topics: list[str]) -> ConsumeStats:
+async def consume_stats(ctx: BrokerContext, group: str, topics: list[str], turns: Turns) -> ConsumeStats:
     """Where a group stands in these topics; those it does not subscribe to just now are left out while it is online."""
-    stats, turns = ConsumeStats(offset_table={}), Turns()
+    stats = ConsumeStats(offset_table={})
     for config in consumed_topics(ctx, group, topics):
         check_walk(config.topic_name, config.read_queue_nums)
         one = await topic_consume_stats(ctx, group, config, turns)
@@ -41,9 +41,9 @@ async def consume_stats(ctx: BrokerContext, group: str, topics: list[str]) -> Co
     return stats
 
 
-async def all_consume_stats(ctx: BrokerContext, *, orderly_only: bool) -> dict[str, list[ConsumeStats]]:
+async def all_consume_stats(ctx: BrokerContext, turns: Turns, *, orderly_only: bool) -> dict[str, list[ConsumeStats]]:
     """Where every group stands in every topic it has offsets of; topics with too many queues are left out."""
-    turns, found = Turns(), {}
+    found = {}
     for group, topics in sorted(ctx.offsets.topics_by_group().items()):
         if group not in ctx.groups:
             continue

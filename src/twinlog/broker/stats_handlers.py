@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from twinlog.wire.command import Command
 
 QUEUE_UNITS_MAX = 10_000  # shown in one answer
+ROWS_IN_LOOP_MAX = 1_000  # more are encoded in a thread
 
 
 def handlers(ctx: BrokerContext) -> dict[int, Handler]:
@@ -54,10 +56,15 @@ class StatsHandlers:
 
     def __init__(self, ctx: BrokerContext) -> None:
         self._ctx = ctx
+        # One walk over queues at a time: a crowd of requests holds up others no longer than one does.
+        self._walking = asyncio.Lock()
+        self._turns = Turns()
 
     async def topic(self, request: Request) -> Command:
         config = self._known_topic(decode_fields(TopicHeader, request.fields).topic)
-        return request.reply(body=encode_body(await topic_stats(self._ctx, config)))
+        async with self._walking:
+            stats = await topic_stats(self._ctx, config, self._turns)
+            return request.reply(body=await self._encoded(stats, len(stats.offset_table)))
 
     async def consume(self, request: Request) -> Command:
         header = decode_fields(ConsumerGroupHeader, request.fields)
@@ -65,23 +72,26 @@ class StatsHandlers:
         if header.topic:
             topics = [header.topic]
         elif header.topic_list:
-            topics = [topic for topic in header.topic_list.split(";") if topic]
+            topics = list(dict.fromkeys(topic for topic in header.topic_list.split(";") if topic))
         else:
             topics = sorted(self._ctx.offsets.topics_of(group))
-        return request.reply(body=encode_body(await consume_stats(self._ctx, group, topics)))
+        async with self._walking:
+            stats = await consume_stats(self._ctx, group, topics, self._turns)
+            return request.reply(body=await self._encoded(stats, len(stats.offset_table)))
 
     async def consume_all(self, request: Request) -> Command:
         ctx = self._ctx
         orderly_only = (request.fields or {}).get("isOrder", "").lower() == "true"
-        found = await all_consume_stats(ctx, orderly_only=orderly_only)
-        every = [one for stats in found.values() for one in stats]
-        body = {
-            "brokerAddr": ctx.settings.address,
-            "consumeStatsList": [{group: stats} for group, stats in found.items()],
-            "totalDiff": sum(map(lag, every)),
-            "totalInflightDiff": sum(map(inflight, every)),
-        }
-        return request.reply(body=encode_body(body))
+        async with self._walking:
+            found = await all_consume_stats(ctx, self._turns, orderly_only=orderly_only)
+            every = [one for stats in found.values() for one in stats]
+            body = {
+                "brokerAddr": ctx.settings.address,
+                "consumeStatsList": [{group: stats} for group, stats in found.items()],
+                "totalDiff": sum(map(lag, every)),
+                "totalInflightDiff": sum(map(inflight, every)),
+            }
+            return request.reply(body=await self._encoded(body, sum(len(one.offset_table) for one in every)))
 
     def groups_of_topic(self, request: Request) -> Command:
         topic = decode_fields(TopicHeader, request.fields).topic or ""
@@ -93,9 +103,15 @@ class StatsHandlers:
         config = self._known_topic(header.topic)
         check_walk(config.topic_name, config.write_queue_nums)
         spans: list[dict[str, object]] = []
-        async for part in Turns().slices(config.write_queue_nums):
-            spans += [self._span(header.group or "", config, queue_id) for queue_id in part]
-        return request.reply(body=encode_body({"consumeTimeSpanSet": spans}))
+        async with self._walking:
+            async for part in self._turns.slices(config.write_queue_nums):
+                spans += [self._span(header.group or "", config, queue_id) for queue_id in part]
+            return request.reply(body=await self._encoded({"consumeTimeSpanSet": spans}, len(spans)))
+
+    async def _encoded(self, body: object, rows: int) -> bytes:
+        if rows <= ROWS_IN_LOOP_MAX:
+            return encode_body(body)
+        return await self._ctx.table_work.in_order("statistics", encode_body, body)
 
     def _span(self, group: str, config: TopicConfig, queue_id: int) -> dict[str, object]:
         ctx, store, topic = self._ctx, self._ctx.store, config.topic_name
