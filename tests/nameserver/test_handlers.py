@@ -260,6 +260,35 @@ class TestQueueCounts:
         assert "topic BIG with 2147483647 read and 4 write queues: maxTopicQueueNums is 65536" in answer.remark
 
 
+class TestLargeRegistrations:
+    def test_one_of_each_connection_waits_to_be_read(self, tmp_path):
+        running, most = [], []
+
+        async def run(work):
+            running.append(1)
+            most.append(len(running))
+            for _ in range(3):
+                await asyncio.sleep(0)
+            running.pop()
+            return work()
+
+        desk = Desk(tmp_path, beside=run)
+        bodies = [registration({f"T{n}": {}, "x" * 1_100_000: {}}) for n in range(4)]
+        wires = [SimpleNamespace(peer_text="192.0.2.1:5", peer=("192.0.2.1", 5), closed=False) for _ in range(2)]
+
+        async def crowd():
+            asked = [
+                Request(REGISTER, n, version=479, fields=MASTER, body=body, connection=wire)
+                for wire in wires
+                for n, body in enumerate(bodies)
+            ]
+            return await asyncio.gather(*(desk.handlers.register_broker(request) for request in asked))
+
+        assert {answer.code for answer in asyncio.run(crowd())} == {0}
+        assert (len(most), max(most)) == (8, 2)
+        assert not desk.handlers._reading
+
+
 class TestTopicsOfTheTable:
     def test_brokers_together_register_topics_up_to_the_limit(self, tmp_path, caplog):
         desk = Desk(tmp_path, "maxRouteTopics=3")

@@ -65,6 +65,14 @@ _LARGE_BYTES = 1024 * 1024  # of a registration: some 6,000 topics
 _FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 
 
+class _Turn:
+    """Who reads a registration of one connection, and how many wait for that."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.users = 0
+
+
 class NameServerHandlers:
     """Answers every request of the name server; owns the tables and the settings in use."""
 
@@ -87,6 +95,8 @@ class NameServerHandlers:
         self._beside = beside
         self._started_ms = clock_ms()
         self._updating = asyncio.Lock()
+        # One large registration of a connection at a time, so that nobody waits behind all those of another.
+        self._reading: dict[int, _Turn] = {}
 
     def handlers(self) -> dict[int, Handler]:
         table = self.table
@@ -146,11 +156,22 @@ class NameServerHandlers:
         decode = partial(_read_registration, request, header.compressed, self.conf.nameserver.topic_queues_max)
         # A few bytes may inflate to very many topics.
         if self._beside is not None and (header.compressed or len(request.body or b"") > _LARGE_BYTES):
-            return self._register_later(request, said, self._beside(decode))
+            return self._register_later(request, said, partial(self._beside, decode))
         return self._register(request, self._with_topics(said, decode()))
 
-    async def _register_later(self, request: Request, said: Registration, body: Awaitable[_Read]) -> Command:
-        said = self._with_topics(said, await body)
+    async def _register_later(
+        self, request: Request, said: Registration, read: Callable[[], Awaitable[_Read]]
+    ) -> Command:
+        key = id(request.connection)
+        turn = self._reading.setdefault(key, _Turn())
+        turn.users += 1
+        try:
+            async with turn.lock:
+                said = self._with_topics(said, await read())
+        finally:
+            turn.users -= 1
+            if not turn.users:
+                del self._reading[key]
         if request.connection.closed:  # and with it the broker would have left
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "the connection closed before the registration was read")
         return self._register(request, said)
