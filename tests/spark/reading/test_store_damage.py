@@ -7,7 +7,8 @@ import pytest
 from tests.spark.reading.test_store_reader import reader, rows
 from tests.store.store_at import SEGMENT, draft, open_store, write_log
 
-from twinlog.spark.errors import BadRecord
+from twinlog.spark.errors import BadRecord, DataLoss
+from twinlog.spark.reading.store_plan import list_segments
 
 TOPICS = ("A", "B", "C")
 BODY_BYTES = 402  # of the first records
@@ -130,3 +131,37 @@ def test_a_queue_that_ends_before_the_damage_is_not_believed(stored):
         queue.write_bytes(queue.read_bytes()[:20].ljust(2000, b"\0"))
     with pytest.raises(BadRecord, match="no consume queue tells whose"):
         numbers(path, topic="A")
+
+
+@pytest.mark.parametrize("split", [1024, 1500, SEGMENT])
+@pytest.mark.parametrize("back", [0, 1, 100])
+def test_an_end_before_the_damage_leaves_it_out(stored, split, back):
+    path, places = stored
+    _, place, _ = places[5]
+    write_log(path, place + 4, b"\xff")
+    ends = {"brokerName": "broker-x", "splitBytes": split}
+    assert numbers(path, endingOffsets=json.dumps({"broker-x": place - back}), **ends) == list(range(5))
+    with pytest.raises(BadRecord):
+        numbers(path, endingOffsets=json.dumps({"broker-x": place + 1}), **ends)
+
+
+def test_offsets_outside_the_log_are_a_loss(stored, caplog):
+    path, places = stored
+    (path / "store" / "commitlog" / f"{0:020d}").unlink()
+    left = [number for number, (_, place, _) in places.items() if place >= SEGMENT]
+    end = places[89][1] + places[89][2]
+    for given, told in (({"startingOffsets": 1}, f"the log begins at {SEGMENT}"), ({"endingOffsets": end + 1}, "ends")):
+        more = {"brokerName": "broker-x", **{key: json.dumps({"broker-x": at}) for key, at in given.items()}}
+        with pytest.raises(DataLoss, match=told):
+            numbers(path, **more)
+        assert numbers(path, failOnDataLoss="false", **more) == left
+    more = {"startingOffsets": '{"broker-x":0}', "endingOffsets": json.dumps({"broker-x": end})}
+    assert numbers(path, brokerName="broker-x", **more) == left
+
+
+def test_a_segment_that_its_broker_deletes_meanwhile_tells_no_time(stored):
+    path, _ = stored
+    one = reader(path / "store", startingTimestamp=1)
+    segments = list_segments([path / "store" / "commitlog"], path / "store")
+    segments[0].path.unlink()
+    assert one._options.selection.in_time(segments) == segments

@@ -54,6 +54,7 @@ class StoreRange:
     begin: int
     end: int
     begins_record: bool = False  # known to begin where a record does: anything else there is damage
+    wanted_end: int | None = None  # nothing from here on is asked for, in this range or another one
 
 
 def segment_files(directories: Sequence[Path], root: Path) -> list[SegmentFile]:
@@ -135,8 +136,10 @@ def plan_ranges(
     for segment in segments:
         first = max(begin - segment.base, 0)
         last = segment.end if end is None else min(end - segment.base, segment.end)
+        wanted_end = None if end is None else end - segment.base
         for at in range(first, last, split_bytes):
-            ranges.append(StoreRange(store, broker_name, segment, at, min(at + split_bytes, last)))
+            until = min(at + split_bytes, last)
+            ranges.append(StoreRange(store, broker_name, segment, at, until, wanted_end=wanted_end))
     return ranges
 
 

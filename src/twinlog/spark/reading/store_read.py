@@ -59,6 +59,8 @@ def _read(
         assert stop is not None
         if stop.reason is StopReason.BLANK or stop.position >= records_end:
             return
+        if wanted.wanted_end is not None and stop.position >= wanted.wanted_end:
+            return
         # The place behind the range's end belongs to the next range, which looks for a record, not for damage.
         if stop.position >= wanted.end and stop.reason is StopReason.CRC:
             return

@@ -8,8 +8,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from twinlog.spark.reading.decode import Decoder
+from twinlog.spark.reading.fetch import tell_loss
 from twinlog.spark.reading.store_options import StoreOptions
-from twinlog.spark.reading.store_plan import StoreRange, list_segments, plan_ranges
+from twinlog.spark.reading.store_plan import SegmentFile, StoreRange, list_segments, log_end, plan_ranges
 from twinlog.spark.reading.store_read import read_range
 from twinlog.spark.reading.store_tables import TablePart, plan_table, read_table
 from twinlog.spark.schema import Columns
@@ -29,9 +30,10 @@ class StoreReader(DataSourceReader):
             name = store.broker_name
             if not wanted.wants_store(name):
                 continue
-            segments = wanted.in_time(list_segments(store.commit_log_dirs, store.root))
+            segments = list_segments(store.commit_log_dirs, store.root)
+            self._check_places(str(store.root), segments, wanted.begins.get(name, 0), wanted.ends.get(name, 0))
             found += plan_ranges(
-                segments,
+                wanted.in_time(segments),
                 self._options.split_bytes,
                 store=str(store.root),
                 broker_name=name,
@@ -43,6 +45,14 @@ class StoreReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is not None:
             yield from read_messages(self._options, self._columns, partition.value)
+
+    def _check_places(self, store: str, segments: list[SegmentFile], begin: int, end: int) -> None:
+        """What was asked for and is not in the log is a loss; 0 asks for whatever there is."""
+        fails, place = self._options.fail_on_data_loss, f"store {store}"
+        if segments and 0 < begin < segments[0].base:
+            tell_loss(fails, place, f"the log begins at {segments[0].base}, startingOffsets says {begin}")
+        if end > log_end(segments):
+            tell_loss(fails, place, f"the log ends at {log_end(segments)}, endingOffsets says {end}")
 
 
 class TableReader(DataSourceReader):

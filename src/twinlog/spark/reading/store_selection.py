@@ -127,8 +127,11 @@ def _check_broker(option: str, broker_name: str, known: Sequence[str]) -> None:
 
 
 def _begin_ms(file: SegmentFile) -> int | None:
-    """The time of a segment's first record; None when that is damaged."""
-    segment = file.open()
+    """The time of a segment's first record; None when that is damaged, or its broker has just deleted the file."""
+    try:
+        segment = file.open()
+    except FileNotFoundError:
+        return None
     try:
         batch = next(scan(segment.map, 0, file.end, file.base, check_crc=False, batch_records=1))
         return int(batch.store_timestamp[0]) if len(batch) else None
