@@ -57,7 +57,7 @@ class DelayService:
                     self.load(took_over=self._followed)
                     self._followed = False
                 more = True
-                while more:
+                while more and self._ctx.is_master:  # whoever steps down appends nothing more
                     more = self.deliver_due(self._ctx.clock_ms())
                     await asyncio.sleep(0)
             await self._alarm.wait()

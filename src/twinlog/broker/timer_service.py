@@ -90,7 +90,7 @@ class TimerService:
                 if self._table is None:
                     self._table = await self.load()
                 more = True
-                while more:
+                while more and self._ctx.is_master:  # whoever steps down appends nothing more
                     more = self.read_new() or self.deliver_due(self._ctx.clock_ms())
                     await asyncio.sleep(0)
             await self._alarm.wait()
@@ -208,7 +208,7 @@ class TimerService:
         while True:
             await asyncio.sleep(ROLL_S)
             more = True
-            while more and self._table is not None:
+            while more and self._table is not None and self._ctx.is_master:
                 more = self.roll(self._ctx.clock_ms())
                 await asyncio.sleep(0)
 

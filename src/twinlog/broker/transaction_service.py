@@ -198,15 +198,24 @@ class TransactionService:
         await self._reign.finish()
         if not self._reign.done:
             return
+        reign = self._ctx.reign
         for queue_id in self._half_queues():
-            await self._check_queue(queue_id, self._ctx.store.log_end)
+            if self._ctx.is_master and self._ctx.reign == reign:
+                await self._check_queue(queue_id, self._ctx.store.log_end, reign)
 
-    async def _check_queue(self, queue_id: int, round_log_end: int) -> None:
+    async def _check_queue(self, queue_id: int, round_log_end: int, reign: int) -> None:
+        """Look at a queue's half messages. Whoever steps down meanwhile appends nothing more, and commits nothing."""
+
+        def over() -> bool:
+            return not self._ctx.is_master or self._ctx.reign != reign
+
         store, tracker = self._ctx.store, self._tracker(queue_id)
         op_before = tracker.settled_offset
         self.flush_ops([queue_id] if self._ops.offsets(queue_id) else [])
         for _ in self._read_ops(queue_id, tracker):
             await asyncio.sleep(0)
+            if over():
+                return
         at = before = self._half_progress(queue_id)
         end, looked = store.max_offset(HALF_TOPIC, queue_id), 0
         while at < end and self._look(queue_id, at, tracker, round_log_end):
@@ -217,12 +226,16 @@ class TransactionService:
             if looked % SLICE_MESSAGES == 0:
                 self._ctx.settle()
                 await asyncio.sleep(0)
+                if over():
+                    return
         self._ctx.settle()
         if at == before and tracker.settled_offset == op_before:
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FLUSH_WAIT_S):
                 await until_flushed(store, store.log_end)
+        if over():
+            return
         now_ms = self._ctx.clock_ms()
         if at != before:
             self._ctx.offsets.commit(GROUP, HALF_TOPIC, queue_id, at, now_ms)
