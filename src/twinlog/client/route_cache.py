@@ -7,8 +7,9 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
-from twinlog.client.errors import BrokerRefused, ClientError, NoRoute
+from twinlog.client.errors import BrokerRefused, ClientClosed, ClientError, NoRoute
 from twinlog.client.route_doubt import RouteDoubt
 from twinlog.client.routes import DEFAULT_TOPIC, TopicRoute, borrowed_route, broker_addresses, read_route
 from twinlog.client.tasks import TaskSet
@@ -19,6 +20,7 @@ from twinlog.wire.codes import ResponseCode
 from twinlog.wire.errors import WireError
 
 log = get_logger(__name__)
+_T = TypeVar("_T")
 
 
 class RouteCache:
@@ -69,7 +71,7 @@ class RouteCache:
 
         A name server that does not answer, or has forgotten the topic, leaves the last route in place.
         """
-        await asyncio.shield(self._renewal(topic))
+        await _result(self._renewal(topic))
 
     async def refresh_all(self) -> None:
         for topic in list(self._wanted):
@@ -108,7 +110,7 @@ class RouteCache:
         if task is None:
             task = self._questions[key] = self._tasks.start(self._question(*key), f"ask route {topic}", awaited=True)
             task.add_done_callback(lambda done: self._answered(key, done))
-        return await asyncio.shield(task)
+        return await _result(task)
 
     def _answered(self, key: tuple[str, int], task: asyncio.Task[TopicRoute]) -> None:
         self._questions.pop(key, None)
@@ -134,6 +136,17 @@ class RouteCache:
             with contextlib.suppress(BrokerRefused):
                 return borrowed_route(topic, await self._fetch(DEFAULT_TOPIC), create_queues)
         raise NoRoute(topic, self._name_servers)
+
+
+async def _result(task: asyncio.Task[_T]) -> _T:
+    """What a shared task brings. One that was cancelled belongs to a closed client; its caller was not cancelled."""
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        caller = asyncio.current_task()
+        if task.cancelled() and caller is not None and not caller.cancelling():
+            raise ClientClosed("the client") from None
+        raise
 
 
 def _now_ms() -> int:
