@@ -199,6 +199,13 @@ async def test_a_transaction_ends_as_its_local_part_says(cluster, outcome):
     assert (end.commit_log_offset, end.producer_group) == (half.physical_offset, "g")
 
 
+async def test_a_transaction_ends_at_once_even_while_no_name_server_knows_its_new_topic(cluster):
+    async with Producer(cluster.address, "g") as producer:
+        cluster.create = lambda topic, queues=0: None  # the broker has told no name server yet
+        await producer.send_in_transaction(Outgoing("Unheard", "x"), lambda message: Outcome.COMMIT)
+        assert len(cluster.broker.requests(RequestCode.END_TRANSACTION)) == 1
+
+
 async def test_a_local_part_that_raises_leaves_the_outcome_to_the_check_back(cluster):
     def fail(message: Outgoing) -> Outcome:
         raise KeyError("database")

@@ -204,7 +204,9 @@ class Producer(SessionOwner):
         topic, plan = sent.queue.topic, RetryPlan(self._deadline_ms(None), retries=0, fixed=True)
         while True:
             try:
-                address = _master(await self.session.route(topic), sent.queue)
+                # The topic may be a new one, whose route is still borrowed.
+                route = await self.session.route(topic, create_queues=self._settings.new_topic_queues)
+                address = _master(route, sent.queue)
                 left_ms = max(1, plan.left_ms(_steady_ms()))
                 await self.session.ask(address, RequestCode.END_TRANSACTION, header, timeout_ms=left_ms)
                 return
