@@ -18,7 +18,7 @@ from twinlog.client.pulling import PULL_CODES, pull_header, subscription_of
 from twinlog.client.routes import TopicRoute, read_route
 from twinlog.net.errors import NetError
 from twinlog.spark.away import patiently
-from twinlog.spark.errors import CannotRead, OffsetsNotKept
+from twinlog.spark.errors import CannotRead, NoReplica, OffsetsNotKept
 from twinlog.spark.offsets import Offsets, commit_waves, where
 from twinlog.spark.options import ClusterOptions
 from twinlog.spark.remoting import Answer, connection_to, forget_connection
@@ -120,7 +120,8 @@ class Cluster:
             known = ", ".join(f"{broker_id} at {address}" for broker_id, address in sorted(brokers.items())) or "none"
             wanted = "broker" if self._read_from == "any" else self._read_from
             hint = "readFrom=any takes whichever is up" if self._has_choice else "start it, or check its registration"
-            raise CannotRead(f"{where(queue)}: no {wanted} is registered (broker ids: {known}); {hint}")
+            kind = NoReplica if MASTER_ID in brokers else CannotRead
+            raise kind(f"{where(queue)}: no {wanted} is registered (broker ids: {known}); {hint}")
         return usable[attempt % len(usable)]
 
     def lost(self, queues: Iterable[MessageQueue], known: Iterable[MessageQueue] = ()) -> set[MessageQueue]:
@@ -261,18 +262,27 @@ class Cluster:
         away: type[Exception] | tuple[type[Exception], ...],
         queues: Iterable[MessageQueue] = (),
     ) -> T:
-        """What `ask` returns, after a wait for the broker while it raises `away`; queues that are gone end the wait."""
+        """What `ask` returns, after a wait for the broker while it raises `away`.
+
+        Queues that are gone end the wait, and so does a master that has no replica: there may never be one.
+        """
         if not self._waits:
             return ask()
+        is_alone = False
 
         def ask_again() -> T:
             try:
                 return ask()
-            except away:
+            except away as error:
+                nonlocal is_alone
+                is_alone = isinstance(error, NoReplica)
                 self._routes.clear()
                 raise
 
-        return patiently(name, ask_again, away, self._options.broker_wait_ms, lambda: self._has_lost_some(queues))
+        def is_over() -> bool:
+            return is_alone or self._has_lost_some(queues)
+
+        return patiently(name, ask_again, away, self._options.broker_wait_ms, is_over)
 
     def _has_lost_some(self, queues: Iterable[MessageQueue]) -> bool:
         with contextlib.suppress(*AWAY):

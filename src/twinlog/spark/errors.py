@@ -30,6 +30,10 @@ class CannotRead(SparkSourceError):
     """A broker that does not deliver what it was asked for."""
 
 
+class NoReplica(CannotRead):
+    """A master without the replica that readFrom asks for."""
+
+
 class OffsetsNotKept(SparkSourceError):
     """A broker acknowledged an offset of a group, and does not hold it."""
 
