@@ -40,7 +40,7 @@ from twinlog.spark.jobs.archive_layout import (
     topic_of,
 )
 from twinlog.spark.jobs.archive_source import ArchiveSpec, decode_spec, keep_messages
-from twinlog.spark.jobs.archive_write import CannotWrite, FileWriter, partition_name, split, write_files
+from twinlog.spark.jobs.archive_write import CannotWrite, FileWriter, WriteSorted, partition_name, split, write_files
 from twinlog.spark.jobs.compact import CompactJob, compact_files, plan_compaction
 from twinlog.spark.schema import MESSAGE_COLUMNS, arrow_schema
 
@@ -340,6 +340,7 @@ def rewrite(files, directory, count):
     directory.mkdir()
     pq.write_table(table, directory / "0.staged")
     assert len(globbed(directory.parent.parent)) == len(set(globbed(directory.parent.parent)))
+    return ["0.staged"]
 
 
 def fill(root: Path, batches: int = 4) -> list[int]:
@@ -407,8 +408,9 @@ def test_a_batch_that_arrives_meanwhile_is_not_lost(tmp_path):
     everything = fill(tmp_path)
 
     def slowly(files, directory, count):
-        rewrite(files, directory, count)
+        names = rewrite(files, directory, count)
         commit_batch(tmp_path, 4, "q", "r", stage(tmp_path, batch_of(range(40, 45))))
+        return names
 
     done = compact_files(tmp_path, JOB, slowly)
     assert done.left == (OLD,)
@@ -422,6 +424,37 @@ def test_a_rewrite_that_loses_rows_changes_nothing(tmp_path):
     with pytest.raises(BadArchive, match=r"has 20 rows, rewritten 5: it stays as it was"):
         compact_files(tmp_path, JOB, lambda files, directory, count: rewrite(files[:1], directory, count))
     assert visible(tmp_path) == everything
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_what_a_dead_attempt_of_a_task_wrote_is_not_taken(tmp_path, whole):
+    everything = fill(tmp_path)
+
+    def again(files, directory, count):
+        names = rewrite(files, directory, count)
+        left = (directory / names[0]).read_bytes()
+        (directory / "a dead attempt.staged").write_bytes(left if whole else left[:100])
+        return names
+
+    done = compact_files(tmp_path, JOB, again)
+    assert (done.partitions, done.files_after) == (1, 1)
+    assert visible(tmp_path) == globbed(tmp_path) == everything
+    assert not list(tmp_path.rglob("*.staged"))
+    assert not list(tmp_path.parent.glob(f".{tmp_path.name}*"))
+
+
+def test_a_task_returns_the_name_and_the_rows_of_its_file(tmp_path):
+    columns = {name: kind for name, kind in MESSAGE_COLUMNS.items() if name != "topic"}
+    write = WriteSorted(str(tmp_path), columns, "snappy")
+    batches = [batch_of(rows).drop_columns(["topic"]) for rows in (range(5), range(5, 8))]
+    names = []
+    for _attempt in range(2):
+        (made,) = write(batches)
+        (row,) = made.to_pylist()
+        assert row["rows"] == pq.read_metadata(tmp_path / row["name"]).num_rows == 8
+        names.append(row["name"])
+    assert sorted(names) == sorted(path.name for path in tmp_path.iterdir())
+    assert list(write([])) == []
 
 
 def test_a_killed_batch_is_finished_before_compaction(tmp_path):

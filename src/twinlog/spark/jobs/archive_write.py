@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 import numpy as np
@@ -103,7 +103,12 @@ class FileWriter:
 
 @dataclass(frozen=True, slots=True)
 class WriteSorted:
-    """For mapInArrow: the rows of a partition, in their order, as one staged file; yields its rows."""
+    """For mapInArrow: the rows of a partition, in their order, as one staged file; yields its name and rows.
+
+    Only a file whose name arrives counts: an attempt that died or was too slow leaves its own behind.
+    """
+
+    YIELDS: ClassVar[str] = "name string, rows bigint"
 
     directory: str
     columns: Columns
@@ -119,7 +124,7 @@ class WriteSorted:
                     file.add(batch.cast(schema))
             if file is not None:
                 file.close()
-                yield pa.record_batch({"rows": pa.array([file.rows], pa.int64())})
+                yield pa.record_batch({"name": [file.path.name], "rows": pa.array([file.rows], pa.int64())})
         except OSError as error:
             raise CannotWrite(Path(self.directory), error) from error
 

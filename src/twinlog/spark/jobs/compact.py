@@ -37,7 +37,6 @@ from twinlog.spark.jobs.archive_files import (
 )
 from twinlog.spark.jobs.archive_layout import (
     COMPACTING,
-    STAGED,
     BadArchive,
     Header,
     day_of,
@@ -52,8 +51,10 @@ from twinlog.spark.schema import ddl
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Rewrite = Callable[[Sequence[Path], Path, int], None]
-"""(files, directory, count): write the rows of `files` as about `count` staged files into a new directory."""
+Rewrite = Callable[[Sequence[Path], Path, int], Sequence[str]]
+"""(files, directory, count): write the rows of `files` as about `count` staged files into a new directory.
+
+Returns the names of the files that hold them; whatever else is there was left by attempts that failed."""
 _ORDER = ("brokerName", "queueId", "queueOffset")
 
 
@@ -148,8 +149,8 @@ def _compact_one(root: Path, one: Compaction, rewrite: Rewrite, ops: Ops, summar
     live, name = root / one.partition, uuid.uuid4().hex
     staged, new = root / COMPACTING / name, swap_place(root) / f"{name}.new"
     staged.parent.mkdir(exist_ok=True)
-    rewrite([live / file for file in one.files], staged, one.count)
-    made = {path: path.stat().st_size for path in sorted(staged.iterdir()) if path.suffix == STAGED}
+    names = rewrite([live / file for file in one.files], staged, one.count)
+    made = {path: path.stat().st_size for path in (staged / file for file in names)}
     rows_before, rows_after = _rows(live / file for file in one.files), _rows(made)
     if rows_before != rows_after:
         raise BadArchive(f"{one.partition} has {rows_before} rows, rewritten {rows_after}: it stays as it was")
@@ -160,7 +161,7 @@ def _compact_one(root: Path, one: Compaction, rewrite: Rewrite, ops: Ops, summar
                 ops.move(path, new / f"c{name[:12]}-{number:05d}.parquet")
             ops.exchange(new, live)
             ops.remove(new)  # the old files
-    ops.remove(staged)
+    ops.remove(staged)  # with what failed attempts left there
     if not unchanged:
         return _with(summary, left=(*summary.left, one.partition))
     return _with(
@@ -186,11 +187,12 @@ def _rows(files: Iterable[Path]) -> int:
 def _rewriter(spark: SparkSession, header: Header, compression: str) -> Rewrite:
     columns = {name: kind for name, kind in header.schema().items() if name not in ("topic", "day")}
 
-    def rewrite(files: Sequence[Path], directory: Path, count: int) -> None:
+    def rewrite(files: Sequence[Path], directory: Path, count: int) -> list[str]:
         frame = spark.read.schema(ddl(columns)).option("recursiveFileLookup", "true").parquet(*map(str, files))
         frame = frame.coalesce(1) if count == 1 else frame.repartitionByRange(count, *_ORDER)
         write = WriteSorted(str(directory), columns, compression)
-        frame.sortWithinPartitions(*_ORDER).mapInArrow(write, "rows bigint").collect()
+        done = frame.sortWithinPartitions(*_ORDER).mapInArrow(write, write.YIELDS).collect()
+        return sorted(row["name"] for row in done)
 
     return rewrite
 
