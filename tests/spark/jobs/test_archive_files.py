@@ -1,6 +1,9 @@
 """An archive's files without Spark: what a batch adds, and what a run killed after any step leaves behind."""
 
+import errno
+import os
 import shutil
+import stat
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -365,13 +368,47 @@ def test_small_files_of_days_that_are_over_become_one(tmp_path):
     assert not list(tmp_path.parent.glob(f".{tmp_path.name}*"))
 
 
-@pytest.mark.parametrize("steps", range(9))
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory to any group")
+@pytest.mark.parametrize("mode", [0o2750, 0o2775, 0o750])
+def test_a_compacted_partition_keeps_owner_group_and_mode(tmp_path, mode):
+    root = tmp_path / "archive"
+    root.mkdir()
+    fill(root)
+    for directory in (root, *root.glob("topic=*"), *root.glob("topic=*/day=*")):
+        os.chown(directory, 4321, 1234)
+        directory.chmod(mode)
+    assert compact_files(root, JOB, rewrite).partitions == 1
+    found = (root / OLD).stat()
+    assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (4321, 1234, mode)
+    if mode & stat.S_ISGID:
+        assert {path.stat().st_gid for path in (root / OLD).iterdir()} == {1234}
+
+
+def test_an_owner_that_cannot_be_given_does_not_stop_a_compaction(tmp_path, monkeypatch):
+    def fail(*_args, **_options):
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    everything = fill(tmp_path)
+    (tmp_path / OLD).chmod(0o711)
+    for name in ("chown", "chmod"):
+        monkeypatch.setattr(os, name, fail)
+    assert compact_files(tmp_path, JOB, rewrite).partitions == 1
+    assert visible(tmp_path) == everything
+
+
+def test_the_directory_beside_an_archive_is_private(tmp_path):
+    root = tmp_path / "archive"
+    root.mkdir()
+    assert stat.S_IMODE(swap_place(root).stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("steps", range(10))
 def test_compaction_killed_after_any_step_leaves_old_or_new(tmp_path, steps):
     everything = fill(tmp_path)
     try:
         compact_files(tmp_path, JOB, rewrite, ops=KilledAfter(steps))
     except Killed:
-        assert steps < 8
+        assert steps < 9
     assert visible(tmp_path) == globbed(tmp_path) == everything
     assert len(partition_files(tmp_path, OLD)) in (1, 4)
     compact_files(tmp_path, JOB, rewrite)
@@ -383,7 +420,7 @@ def test_compaction_killed_after_any_step_leaves_old_or_new(tmp_path, steps):
 def test_what_a_killed_compaction_left_is_removed_by_the_next_run_of_the_archive(tmp_path):
     everything = fill(tmp_path)
     with pytest.raises(Killed):
-        compact_files(tmp_path, JOB, rewrite, ops=KilledAfter(6))
+        compact_files(tmp_path, JOB, rewrite, ops=KilledAfter(7))
     (beside,) = tmp_path.parent.glob(f".{tmp_path.name}*")
     with held(tmp_path / "_compact.lock"):
         finish_last_batch(tmp_path)

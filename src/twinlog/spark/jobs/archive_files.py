@@ -11,6 +11,7 @@ import errno
 import fcntl
 import os
 import shutil
+import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -99,7 +100,7 @@ def swap_place(root: Path) -> Path:
     probe = inside / "probe"
     try:
         probe.mkdir(parents=True, exist_ok=True)
-        beside.mkdir(exist_ok=True)
+        beside.mkdir(mode=0o700, exist_ok=True)  # the archive itself may be closed to others
         os.rename(probe, beside / probe.name)
         (beside / probe.name).rmdir()
     except OSError:
@@ -109,6 +110,26 @@ def swap_place(root: Path) -> Path:
             probe.rmdir()
         return inside
     return beside
+
+
+def make_partition(root: Path, live: Path, new: Path, ops: Ops) -> None:
+    """Make the directory that shall take the place of `live`, with its owner, group and mode.
+
+    It begins inside the archive, so it also inherits what directories there inherit: the group, or an access list.
+    """
+    inside = root / COMPACTING / new.name
+    inside.mkdir(parents=True)
+    before, now = live.stat(), inside.stat()
+    if (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
+        try:
+            os.chown(inside, before.st_uid, before.st_gid)
+        except OSError:  # only root gives directories away; a group of our own may still be set
+            with contextlib.suppress(OSError):
+                os.chown(inside, -1, before.st_gid)
+    if inside.stat().st_mode != before.st_mode:
+        with contextlib.suppress(OSError):
+            os.chmod(inside, stat.S_IMODE(before.st_mode))
+    ops.move(inside, new)
 
 
 def remove_aside(root: Path, ops: Ops) -> None:

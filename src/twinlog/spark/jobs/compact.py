@@ -30,6 +30,7 @@ from twinlog.spark.jobs.archive_files import (
     Ops,
     finish_last_batch,
     held,
+    make_partition,
     partition_files,
     partitions,
     remove_aside,
@@ -157,6 +158,7 @@ def _compact_one(root: Path, one: Compaction, rewrite: Rewrite, ops: Ops, summar
     with held(root / "_lock"):
         unchanged = partition_files(root, one.partition) == dict(one.files)
         if unchanged:
+            make_partition(root, live, new, ops)
             for number, path in enumerate(made):
                 ops.move(path, new / f"c{name[:12]}-{number:05d}.parquet")
             ops.exchange(new, live)
