@@ -69,6 +69,18 @@ def test_where_nothing_is_safe_the_error_names_why(shared, tmp_path):
     assert not list(shared.rglob("java"))
 
 
+def test_a_shared_directory_without_sticky_bit_is_named_with_what_helps(shared):
+    """As /tmp in some containers; a private directory below it would not help, as its name could be taken."""
+    shared.chmod(0o777)
+    blocked = shared.parent / "home" / ".cache"
+    blocked.write_text("")  # a home that cannot be written
+    with pytest.raises(NoJava) as raised:
+        write_launcher(JAVA)
+    assert str(raised.value).count(f"others may write to {shared} (mode 0777)") == 1
+    for step in ("chmod +t", "set TMPDIR to a private directory that is not below", "or set JAVA_HOME"):
+        assert step in str(raised.value)
+
+
 @as_root
 def test_a_launcher_of_another_user_is_replaced(shared):
     launcher = write_launcher(JAVA) / "bin" / "java"

@@ -47,7 +47,12 @@ def write_launcher(java_home: Path, directory: Path | None = None) -> Path:
             _write(home / "bin" / "java", _LAUNCHER.format(java=java_home / "bin" / "java"))
             return home
         problems.append(problem)
-    raise NoJava(f"no safe directory for a Java launcher ({'; '.join(problems)}): set TMPDIR to a private directory")
+    # A new directory below one that others may write to is not used: they could rename it, and put theirs in its place.
+    hint = (
+        "give a directory that all may write to the sticky bit (chmod +t), set TMPDIR to a private directory that is "
+        "not below any of these, or set JAVA_HOME to an installed Java"
+    )
+    raise NoJava(f"no safe directory for a Java launcher ({'; '.join(dict.fromkeys(problems))}): {hint}")
 
 
 def _places() -> Iterator[Path]:
