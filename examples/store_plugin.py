@@ -40,7 +40,7 @@ class TopicCounts:
         self._file = file
         kept = json.loads(file.read_text()) if file.exists() else {"end": 0, "counts": {}}
         self._end, self._counts = kept["end"], Counter(kept["counts"])
-        self._lock = threading.Lock()
+        self._lock, self._writing = threading.Lock(), threading.Lock()
 
     def dispatch(self, batch):
         with self._lock:
@@ -51,9 +51,17 @@ class TopicCounts:
 
     def flush(self):
         """Runs in a thread beside `dispatch`. What is not on disk when it returns may come again after a crash."""
-        with self._lock:
-            text = json.dumps({"end": self._end, "counts": self._counts})
-        replace_file(self._file, [text.encode()])
+        with self._writing:
+            with self._lock:
+                text = json.dumps({"end": self._end, "counts": self._counts})
+            replace_file(self._file, [text.encode()])
+
+    def truncate_after(self, log_end):
+        """The log was cut: other records come from `log_end` on. What was counted stays counted."""
+        if log_end < self._end:
+            with self._lock:
+                self._end = log_end
+            self.flush()
 
 
 def factory(store, context):

@@ -42,6 +42,28 @@ class Follower:
         Follower.flushed = list(self.seen)
 
 
+class EndKeeper:
+    """A dispatcher that keeps the end of the last record it took, durably, as the manual advises."""
+
+    end: ClassVar[int] = 0
+
+    def __init__(self):
+        self.taken, self.cuts = [], []
+
+    def dispatch(self, batch):
+        for one in batch:
+            if one.physical_offset >= EndKeeper.end:
+                self.taken.append(one.physical_offset)
+                EndKeeper.end = one.physical_offset + one.size
+
+    def flush(self):
+        pass
+
+    def truncate_after(self, log_end):
+        self.cuts.append(log_end)
+        EndKeeper.end = min(EndKeeper.end, log_end)
+
+
 def shouting(store, context):
     return Shouting(store)
 
@@ -56,6 +78,12 @@ def watching(store, context):
 
 def following(store, context):
     store.follower = Follower()
+    store.add_dispatcher(store.follower)
+    return store
+
+
+def keeping_the_end(store, context):
+    store.follower = EndKeeper()
     store.add_dispatcher(store.follower)
     return store
 
@@ -165,6 +193,77 @@ def test_after_a_crash_an_added_dispatcher_gets_what_it_had_not_flushed(followed
     assert Follower.flushed == []
     with open_store(followed) as store:
         assert store.follower.seen == places
+
+
+@pytest.fixture
+def end_kept(tmp_path):
+    EndKeeper.end = 0
+    return settings_at(tmp_path, plugins="store_plugins_under_test:keeping_the_end")
+
+
+def test_a_follower_takes_what_comes_after_the_log_was_cut(end_kept):
+    with open_store(end_kept) as store:
+        places = [one.physical_offset for one in fill(store, 5)]
+        store.cut_tail(places[2], now_ms=1)
+        assert store.follower.cuts[-1] == places[2]
+        again = [one.physical_offset for one in fill(store, 1)]
+        assert again == places[2:3]
+        assert store.follower.taken == places + again
+
+
+def test_a_follower_takes_what_comes_after_the_log_was_set_aside(end_kept):
+    with open_store(end_kept) as store:
+        places = [one.physical_offset for one in fill(store, 5)]
+        store.set_log_aside(now_ms=1)
+        assert store.follower.cuts[-1] == 0
+        again = [one.physical_offset for one in fill(store, 1)]
+        assert again == places[:1]
+        assert store.follower.taken == places + again
+
+
+def test_a_follower_that_is_ahead_of_the_recovered_log_takes_what_comes_next(end_kept):
+    with open_store(end_kept) as store:
+        fill(store, 5)
+        end = store.log_end
+    EndKeeper.end = end + 1000  # it had flushed records that a power failure took from the log
+    with open_store(end_kept) as store:
+        assert store.follower.cuts == [end]
+        again = [one.physical_offset for one in fill(store, 1)]
+        assert store.follower.taken == again == [end]
+
+
+def test_a_follower_need_not_know_of_cuts_and_a_failing_one_refuses_sends_until_it_flushes(followed, end_kept):
+    with open_store(followed) as store:
+        places = [one.physical_offset for one in fill(store, 2)]
+        store.cut_tail(places[1], now_ms=1)
+    with open_store(end_kept) as store:
+        places = [one.physical_offset for one in fill(store, 2)]
+        store.follower.truncate_after = fail_to_cut
+        store.cut_tail(places[1], now_ms=2)
+        assert store.queues_failed
+        store.flush_queues()
+        assert not store.queues_failed
+
+
+def fail_to_cut(log_end):
+    raise OSError(28, "No space left on device")
+
+
+def test_records_whose_dispatch_failed_are_not_given_again_while_the_store_is_open(end_kept):
+    with open_store(end_kept) as store:
+        calls = []
+
+        def fail_once(batch):
+            calls.append([one.physical_offset for one in batch])
+            if len(calls) == 1:
+                raise OSError(28, "No space left on device")
+
+        store.follower.dispatch = fail_once
+        first = [one.physical_offset for one in fill(store, 1)]
+        assert store.queues_failed
+        store.flush_queues()
+        second = [one.physical_offset for one in fill(store, 1)]
+        assert calls == [first, second]
 
 
 def test_a_plug_in_gets_the_settings_and_can_report_arrivals(tmp_path):

@@ -58,3 +58,10 @@ class Dispatcher(Protocol):
     def dispatch(self, batch: Sequence[DispatchRequest]) -> None: ...
 
     def flush(self) -> None: ...
+
+
+@runtime_checkable
+class CutDispatcher(Dispatcher, Protocol):
+    """A plug-in's dispatcher that also follows cuts: from `log_end` on, other records may come."""
+
+    def truncate_after(self, log_end: int) -> None: ...

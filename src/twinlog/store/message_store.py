@@ -32,7 +32,7 @@ from twinlog.store.checkpoint import load_checkpoint, save_checkpoint
 from twinlog.store.commit_log import RawRoom
 from twinlog.store.delay import DelayLevels
 from twinlog.store.directory_check import check_directories
-from twinlog.store.dispatch import Dispatcher, DispatchRequest
+from twinlog.store.dispatch import CutDispatcher, Dispatcher, DispatchRequest
 from twinlog.store.errors import (
     AllocationFailed,
     DamagedTransfer,
@@ -286,6 +286,7 @@ class MessageStore(StoreReader):
         self._appender.forget()
         self.dispatched_end, self.last_record_offset = 0, None
         self._tail.start_at(0)
+        self._cut_followers(0)
         return kept
 
     def cut_tail(self, log_end: int, now_ms: int) -> Path:
@@ -304,6 +305,7 @@ class MessageStore(StoreReader):
                 self.index.truncate_after(log_end)
             if self.last_record_offset is not None and self.last_record_offset >= log_end:
                 self.last_record_offset = None
+            self._cut_followers(log_end)
         self.dispatched_end = min(self.dispatched_end, log_end)
         self._tail.start_at(self.dispatched_end)
         self._appender.forget()
@@ -475,6 +477,15 @@ class MessageStore(StoreReader):
         self.dispatched_end = self.log_end
         self._dispatched_timestamp = self._appender.last_timestamp = self.report.last_timestamp
         self._tail.start_at(self.log_end)
+        self._cut_followers(self.log_end)  # one may have flushed records that a crash took from the log
+
+    def _cut_followers(self, log_end: int) -> None:
+        for one in self._followers:
+            if isinstance(one, CutDispatcher):
+                try:
+                    one.truncate_after(log_end)
+                except OSError as error:  # it has the new end in memory, and the next flush tries again
+                    self._queues_failed(error)
 
 
 def _request_end(request: DispatchRequest) -> int:
