@@ -39,6 +39,9 @@ def test_a_relative_path_is_below_the_working_directory_and_may_hold_colons():
         "file:a",
         "file:",
         "",
+        " s3a://bucket/a",
+        "\thdfs:/a",
+        " file:///a",
     ],
 )
 def test_other_addresses_are_refused_with_the_value_and_the_next_step(given):
@@ -50,9 +53,18 @@ def test_other_addresses_are_refused_with_the_value_and_the_next_step(given):
 def test_a_table_that_spark_alone_writes_may_be_wherever_spark_can_write():
     for given in ("s3a://bucket/a", "/a", "a", "file:///a"):
         assert table_location(given, "--to") == given
-    for given in ("", "file:a", "file://host/a"):
+    for given in ("", "file:a", "file://host/a", " s3a://bucket/a", " file:///a"):
         with pytest.raises(BadOption, match="--to"):
             table_location(given, "--to")
+
+
+def test_a_table_whose_name_spark_would_take_for_a_scheme_is_refused_with_its_whole_path():
+    for given in ("a:b", "a:b/c"):
+        with pytest.raises(BadOption, match=r"--to 'a:b.*Spark takes a for a scheme") as raised:
+            table_location(given, "--to")
+        assert f"give {Path.cwd() / given}" in str(raised.value)
+    assert table_location("/x/a:b", "--to") == "/x/a:b"
+    assert table_location("x/a:b", "--to") == "x/a:b"
 
 
 def test_every_job_means_the_same_by_the_same_path(tmp_path):

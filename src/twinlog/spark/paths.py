@@ -15,6 +15,7 @@ from pathlib import Path
 from twinlog.spark.errors import BadOption
 
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
+_SCHEME = re.compile(r"([^/:]*):")  # as Spark finds one: whatever is before a colon in the first part
 _FILE = re.compile(r"file:(?://(?:localhost)?)?(?=/[^/]|/$)", re.IGNORECASE)
 
 
@@ -28,6 +29,9 @@ def local_text(given: str | Path, what: str) -> str:
     text = str(given)
     if not text.strip():
         raise BadOption(f"{what} {text!r}: the path is empty; give a directory")
+    bare = text.lstrip()
+    if bare != text and (is_file_address(bare) or _ADDRESS.match(bare)):
+        raise BadOption(f"{what} {text!r}: an address begins with its scheme; give {bare} without the space before it")
     if is_file_address(text):
         rest = _FILE.sub("", text, count=1)
         if rest == text:
@@ -43,6 +47,8 @@ def table_location(given: str, what: str) -> str:
     """Where Spark alone writes and reads a table: any address that Spark knows, or a local path; as it was given."""
     if not _ADDRESS.match(given) or is_file_address(given):
         local_text(given, what)
+        if (found := _SCHEME.match(given)) and not is_file_address(given):
+            raise BadOption(f"{what} {given!r}: Spark takes {found[1]} for a scheme; give {Path(given).absolute()}")
     return given
 
 
