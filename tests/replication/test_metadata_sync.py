@@ -20,6 +20,7 @@ from twinlog.replication.metadata_sync import reason_to_skip
 from twinlog.replication.metadata_sync_service import MetadataSyncService
 from twinlog.settings.replication import ReplicationSettings
 from twinlog.wire.bodies import SubscriptionGroupConfig, TopicConfig
+from twinlog.wire.command import Command
 from twinlog.wire.errors import BodyError
 from twinlog.wire.fastjson import loads
 from twinlog.wire.twinlog_codes import TwinlogCode
@@ -285,6 +286,19 @@ async def bad():
     yield master
     await pool.close()
     await server.stop()
+
+
+@pytest.mark.parametrize("raised", [0, 2])
+async def test_carried_offsets_are_logged_only_when_the_master_took_some(bad, raised, caplog, monkeypatch):
+    caplog.set_level("INFO")
+    monkeypatch.setattr(bad.replica.offsets, "ahead", lambda: {"T@G": {0: 5, 1: 6}})
+
+    class Master:
+        async def request(self, code, **more):
+            return Command(0, 1, fields={"raised": str(raised)})
+
+    await bad.sync._carry_back(Master())
+    assert ("carried back" in caplog.text) is bool(raised)
 
 
 VERSION = {"stateVersion": 0, "timestamp": 1, "counter": 1}

@@ -217,15 +217,16 @@ class MetadataSyncService:
 
     async def _carry_back(self, connection: Connection) -> None:
         """Tell a master that was away how far its consumers have come meanwhile."""
-        rows = list(self._tables.offsets.ahead().items())
+        rows, raised = list(self._tables.offsets.ahead().items()), 0
         for first in range(0, len(rows), _CARRIED_ROWS):
             body = msgspec.json.encode(dict(rows[first : first + _CARRIED_ROWS]))
             answer = await connection.request(TwinlogCode.OFFSETS_CARRIED_BACK, body=body, timeout_ms=_TIMEOUT_MS)
             if answer.code != ResponseCode.SUCCESS:
                 self._failed("offsets", MasterRefused("acceptance of carried offsets", answer.code, answer.remark))
                 return
-        if rows:
-            log.info("offsets were carried back to the master", groups=len(rows))
+            raised += int(text) if (text := (answer.fields or {}).get("raised") or "").isdecimal() else 0
+        if raised:  # rows of groups that the master does not have are offered again in every round
+            log.info("offsets were carried back to the master", raised=raised)
 
     # -- a Java master -----------------------------------------------------------------------------
 
