@@ -169,11 +169,17 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         changed = {queue: at for queue, at in position.items() if self._published.get(queue) != at}
         if not changed:
             return
+        cluster = Cluster(self._options.cluster)
         try:
-            Cluster(self._options.cluster).commit(group, changed)
+            try:
+                cluster.commit(group, changed)
+            except BrokerRefused as error:
+                if not _is_unknown_group(error) or self._published:
+                    raise
+                cluster.store_times(group, changed)  # a pull makes a broker create the group, where it may
+                cluster.commit(group, changed)
         except (NetError, ClientError, SparkSourceError) as error:
-            is_unknown = isinstance(error, BrokerRefused) and error.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
-            if is_unknown and not self._published:  # at the start it is a wrong option, and nobody would see a warning
+            if _is_unknown_group(error) and not self._published:  # a wrong option, and nobody would see a warning
                 raise BadOption(f"commitOffsetsToGroup: {error}") from error
             log.warning("a group's offsets were not published", group=group, error=str(error))
         else:
@@ -184,3 +190,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _now_ms(self) -> float:
         return time.monotonic() * 1000
+
+
+def _is_unknown_group(error: Exception) -> bool:
+    return isinstance(error, BrokerRefused) and error.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
