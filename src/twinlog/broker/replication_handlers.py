@@ -19,6 +19,7 @@ from twinlog.wire.bodies import HaClientInfo, HaConnectionInfo, HaRuntimeInfo, e
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.command import Command
 from twinlog.wire.fields import decode_fields, encode_fields
+from twinlog.wire.numbers import is_natural
 from twinlog.wire.twinlog_codes import TwinlogCode
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ class ReplicationHandlers:
     async def change_role(self, request: Request) -> Command:
         fields = request.fields or {}
         broker_id = fields.get("brokerId", "")
-        if broker_id and not (broker_id.isascii() and broker_id.isdigit() and len(broker_id) < 19):
+        if broker_id and not is_natural(broker_id):
             remark = f"brokerId={broker_id} is no id; give a number above 0, or none to take a free one"
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, remark)
         try:

@@ -7,6 +7,8 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from twinlog.wire.numbers import is_natural
+
 DIGEST_BYTES = 16
 RANGE_BYTES_MAX = 64 * 1024 * 1024  # what one request may ask a master to read
 RANGES_MAX = 1024  # and in how many parts; an audit asks for 256
@@ -50,17 +52,13 @@ def parse_ranges(text: str | None) -> list[ByteRange]:
     ranges = []
     for part in parts:
         begin, separator, end = part.partition("-")
-        if not separator or not _is_offset(begin) or not _is_offset(end) or int(begin) >= int(end):
+        if not separator or not is_natural(begin) or not is_natural(end) or int(begin) >= int(end):
             raise ValueError(f"{part[:80]!r} is not a byte range; write begin-end with begin below end")
         ranges.append(ByteRange(int(begin), int(end)))
     total = sum(one.end - one.begin for one in ranges)
     if total > RANGE_BYTES_MAX:
         raise ValueError(f"ranges of {total} bytes in one request; ask for at most {RANGE_BYTES_MAX} at a time")
     return ranges
-
-
-def _is_offset(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 19
 
 
 def tail_search(begin: int, end: int) -> Generator[ByteRange, bool, int | None]:

@@ -22,7 +22,7 @@ from twinlog.metadata.table import Changes
 from twinlog.metadata.tables import MetadataTables
 from twinlog.wire.bodies import DataVersion, MessageRequestMode, SubscriptionGroupConfig, TopicConfig
 from twinlog.wire.errors import BodyError
-from twinlog.wire.numbers import Int, Long
+from twinlog.wire.numbers import Int, Long, is_natural
 
 ROWS_MAX = 10_000  # of one page, over all kinds: about 2 MiB of topics
 PAGE_BYTES_MAX = 3 * 1024 * 1024  # of one kind, so that five kinds fit a frame: a row of offsets may have many queues
@@ -67,7 +67,7 @@ class Held:
 def parse_held(text: str) -> Held:
     epoch, _, rest = text.partition(":")
     revision, _, whole = rest.partition(":")
-    if not (revision.isascii() and revision.isdigit() and len(revision) < 19):
+    if not is_natural(revision):
         raise BodyError(f"{text!r} does not say which revision is held; write epoch:revision")
     return Held(epoch, int(revision), whole == "whole")
 

@@ -31,6 +31,7 @@ from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import DataVersion
 from twinlog.wire.codes import ResponseCode
 from twinlog.wire.errors import WireError
+from twinlog.wire.numbers import is_natural
 from twinlog.wire.twinlog_codes import TwinlogCode
 
 log = get_logger(__name__)
@@ -224,7 +225,7 @@ class MetadataSyncService:
             if answer.code != ResponseCode.SUCCESS:
                 self._failed("offsets", MasterRefused("acceptance of carried offsets", answer.code, answer.remark))
                 return
-            raised += int(text) if (text := (answer.fields or {}).get("raised") or "").isdecimal() else 0
+            raised += int(text) if is_natural(text := (answer.fields or {}).get("raised") or "") else 0
         if raised:  # rows of groups that the master does not have are offered again in every round
             log.info("offsets were carried back to the master", raised=raised)
 

@@ -23,3 +23,8 @@ else:
     _Depth3 = _Scalar | list[_Depth2] | dict[str, _Depth2]
     _Depth4 = _Scalar | list[_Depth3] | dict[str, _Depth3]
     OpenObject = dict[str, _Scalar | list[_Depth4] | dict[str, _Depth4]]
+
+
+def is_natural(text: str) -> bool:
+    """Whether `text` is a number of digits alone that surely fits 64 bits."""
+    return text.isascii() and text.isdigit() and len(text) < 19
