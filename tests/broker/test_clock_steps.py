@@ -152,6 +152,20 @@ def test_quiet_clocks_leave_no_marks_and_a_cut_number_of_marks_is_kept():
     assert skew.due_ms(299_999, NOW + 150, 50) == NOW + 50
 
 
+@pytest.mark.parametrize("ahead_ms", [0, 1, 99])
+def test_a_small_lead_of_the_wall_clock_at_the_start_delivers_nothing_early(ahead_ms):
+    """Both clocks are read in whole milliseconds: a lead of 1 ms may be no lead at all."""
+    assert StampSkew(1000, NOW, ahead_ms).due_ms(0, NOW + 40, 50) == NOW + 40
+
+
+@pytest.mark.parametrize("behind_ms", [1, 50, 99])
+def test_stamps_that_lag_a_little_deliver_nothing_early(behind_ms):
+    assert StampSkew(1000, NOW, -behind_ms).due_ms(0, NOW + 40 - behind_ms, 50) == NOW + 40
+    skew = StampSkew(0, NOW)
+    skew.note(10, NOW - behind_ms, NOW)
+    assert skew.due_ms(10, NOW - behind_ms + 50, 50) == NOW + 50
+
+
 @pytest.mark.parametrize("set_ms", [-HOUR_MS, 0, HOUR_MS])
 def test_thinned_marks_deliver_nothing_early_and_little_late(set_ms):
     skew = StampSkew(0, NOW)

@@ -71,8 +71,8 @@ class DelayService:
             for level in levels
         }
         self._cursors = open_cursors(levels, ctx.delay_offsets.rows, bounds)
-        now_ms = ctx.clock_ms()
-        self._skew = StampSkew(store.log_end, now_ms, ctx.wall_ms() - now_ms)
+        wall_ms, now_ms = ctx.wall_ms(), ctx.clock_ms()  # in this order: a pause between them must not add to the lead
+        self._skew = StampSkew(store.log_end, now_ms, wall_ms - now_ms)
         for cursor in self._cursors:
             if took_over:
                 cursor.step_back(self._offset_to_resume(cursor, bounds[cursor.level][0]))

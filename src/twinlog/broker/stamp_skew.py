@@ -13,7 +13,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-_NOTED_MS = 100  # smaller differences are left to the clocks
+# Clocks are read in whole milliseconds and one after the other, so a small lead of the stamps may be an error of
+# reading. It counts as none: the message comes up to this much late. A lag always counts, or it would come early.
+_LEAD_MS_MIN = 100
 _MARKS_MAX = 100_000
 
 
@@ -22,14 +24,15 @@ class StampSkew:
 
     def __init__(self, log_end: int = 0, now_ms: int = 0, ahead_ms: int = 0) -> None:
         """We lead the log from `log_end` on; the wall clock is `ahead_ms` ahead of the steady one's `now_ms`."""
-        self._led_from, self._led_ms, self._led_ahead_ms = log_end, now_ms, ahead_ms
+        self._led_from, self._led_ms = log_end, now_ms
+        self._led_ahead_ms = 0 if 0 < ahead_ms < _LEAD_MS_MIN else ahead_ms
         self._places = [0]
         self._skews = [0]
 
     def note(self, physical_offset: int, stamp_ms: int, now_ms: int) -> None:
         """A record that begins at `physical_offset` is stamped `stamp_ms` at the steady time `now_ms`."""
         skew_ms = stamp_ms - now_ms
-        if abs(skew_ms - self._skews[-1]) >= _NOTED_MS:
+        if skew_ms < self._skews[-1] or skew_ms >= self._skews[-1] + _LEAD_MS_MIN:
             self._places.append(physical_offset)
             self._skews.append(skew_ms)
             if len(self._places) > _MARKS_MAX:
