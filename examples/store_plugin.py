@@ -9,10 +9,10 @@ import threading
 from collections import Counter
 from pathlib import Path
 
+from twinlog.base.safe_files import replace_file
 from twinlog.broker.embedded import EmbeddedBroker
 from twinlog.client import BrokerRefused, Outgoing
 from twinlog.client.sync import Producer
-from twinlog.settings.safe_files import replace_file
 from twinlog.store.append import Appended, PutStatus
 from twinlog.store.plugins import StoreWrapper
 

@@ -10,12 +10,12 @@ import msgspec
 import pytest
 from tests.broker.running import broker_conf, connected, pull, running_broker, send
 
+from twinlog.base.clock import wall_clock_ms
 from twinlog.broker.ack_desk import Demand, NoReplicas
 from twinlog.broker.broker import Broker
 from twinlog.metadata.errors import NotSaved
 from twinlog.store.errors import FlushFailed
 from twinlog.store.run_flags import RunFlags
-from twinlog.telemetry.clock import wall_clock_ms
 
 
 async def test_with_sync_flush_an_answered_message_is_on_disk_and_readable(tmp_path):

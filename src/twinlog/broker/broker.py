@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from twinlog.base.clock import SteadyClock, ticks_ns, wall_clock_ms
 from twinlog.broker import (
     client_handlers,
     config_handlers,
@@ -68,7 +69,6 @@ from twinlog.replication.replica_service import monotonic_ms
 from twinlog.store.errors import RecoveryStopped, StoreUnusable, system_errors_as
 from twinlog.store.message_store import MessageStore
 from twinlog.store.plugins import open_store
-from twinlog.telemetry.clock import SteadyClock, ticks_ns, wall_clock_ms
 from twinlog.telemetry.fence import Fence
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.codes import RequestCode

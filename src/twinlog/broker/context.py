@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from twinlog.base.clock import SteadyClock, wall_clock_ms
 from twinlog.broker.auto_created import AutoCreated
 from twinlog.broker.copy_budget import CopyBudget
 from twinlog.broker.names import group_name_problem
@@ -18,7 +19,6 @@ from twinlog.broker.table_work import TableWork
 from twinlog.net.limits import Limits
 from twinlog.settings.broker import TOPIC_QUEUES_MAX
 from twinlog.store.append import Appended, Draft
-from twinlog.telemetry.clock import SteadyClock, wall_clock_ms
 from twinlog.telemetry.fence import Fence
 from twinlog.wire.bodies import SubscriptionGroupConfig, TopicConfig
 from twinlog.wire.codes import ResponseCode

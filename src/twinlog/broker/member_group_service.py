@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from twinlog.base.addresses import is_address
 from twinlog.net.errors import NetError
-from twinlog.settings.addresses import is_address
 from twinlog.wire.bodies import BrokerMemberGroupBody, ClusterInfo, HaRuntimeInfo, decode_body
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.errors import WireError

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from twinlog.base.addresses import is_address, split_addresses
 from twinlog.broker.registration import plan_registration
 from twinlog.net.errors import NetError
-from twinlog.settings.addresses import is_address, split_addresses
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import DataVersion, KVTable, TopicConfig, decode_body, encode_body
 from twinlog.wire.codes import RequestCode, ResponseCode

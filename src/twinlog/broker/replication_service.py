@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from twinlog.base.file_modes import Modes
+from twinlog.base.safe_files import read_file, replace_file
 from twinlog.broker.ack_desk import Demand
 from twinlog.broker.conf_service import write_settings
 from twinlog.broker.member_group_service import MemberGroup
@@ -21,8 +23,6 @@ from twinlog.replication.master_service import MasterService
 from twinlog.replication.metadata_sync_service import ExtraKind, MetadataSyncService
 from twinlog.replication.replica_service import MasterAddresses, ReplicaIdentity, ReplicaService, monotonic_ms
 from twinlog.replication.role_plan import Step, plan_role_change
-from twinlog.settings.file_modes import Modes
-from twinlog.settings.safe_files import read_file, replace_file
 from twinlog.store.errors import DispatchFailed, StoreUnusable, system_errors_as
 from twinlog.telemetry.log import get_logger
 

@@ -18,11 +18,11 @@ from typing import Annotated
 
 import typer
 
+from twinlog.base.safe_files import make_directory
 from twinlog.cli.running import LogJson, LogLevel, fail, ready, run_service, start_logging
 from twinlog.settings.broker_conf import load_broker_conf
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.nameserver_conf import load_nameserver_conf
-from twinlog.settings.safe_files import make_directory
 
 NAME_SERVER_FILE = "namesrv.conf"
 _STOP_S_MAX = 30.0

@@ -4,9 +4,9 @@ import contextlib
 from pathlib import Path
 from typing import Protocol
 
+from twinlog.base.safe_files import replace_file
 from twinlog.client.errors import ClientError
 from twinlog.client.queue_calls import QueueCalls
-from twinlog.settings.safe_files import replace_file
 from twinlog.wire.bodies import MessageQueue, ResetOffsetBody, decode_body, encode_body
 from twinlog.wire.errors import WireError
 

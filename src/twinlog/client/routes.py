@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from twinlog.base.addresses import is_address
 from twinlog.client.errors import BadRoute
-from twinlog.settings.addresses import is_address
 from twinlog.settings.broker import TOPIC_QUEUES_MAX
 from twinlog.wire.bodies import BrokerData, MessageQueue, TopicRouteData
 

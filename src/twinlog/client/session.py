@@ -13,6 +13,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 
+from twinlog.base.addresses import AddressError, parse_address
 from twinlog.client.errors import BadArgument, BrokerRefused, ClientClosed, ClientError, NoMaster, NoNameServer
 from twinlog.client.options import ClientOptions
 from twinlog.client.retry_plan import doubts_route
@@ -24,7 +25,6 @@ from twinlog.net.connecting import below, connecting_to
 from twinlog.net.connection import Connection, Handler
 from twinlog.net.errors import ConnectFailed, NetError
 from twinlog.net.pool import ConnectionPool
-from twinlog.settings.addresses import AddressError, parse_address
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import HeartbeatData, MessageQueue, TopicRouteData, decode_body, encode_body
 from twinlog.wire.codes import RequestCode, ResponseCode

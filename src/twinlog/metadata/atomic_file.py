@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
+from twinlog.base.durable_names import sync_directory
+from twinlog.base.file_modes import PRIVATE, Modes
+from twinlog.base.safe_files import keep_backup, read_file, refuse_links, sibling, write_beside
 from twinlog.metadata.errors import BrokenFile
-from twinlog.settings.durable_names import sync_directory
-from twinlog.settings.file_modes import PRIVATE, Modes
-from twinlog.settings.safe_files import keep_backup, read_file, refuse_links, sibling, write_beside
 from twinlog.wire.errors import WireError
 
 T = TypeVar("T")

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from twinlog.base.file_modes import PRIVATE, Modes
 from twinlog.metadata import delay_offsets, filters, groups, offsets, request_modes, topics
 from twinlog.metadata.atomic_file import AtomicFile
 from twinlog.metadata.delay_offsets import DelayOffsetTable
@@ -19,7 +20,6 @@ from twinlog.metadata.offsets import OffsetTable
 from twinlog.metadata.persisted import PersistedTable
 from twinlog.metadata.request_modes import RequestModeTable
 from twinlog.metadata.topics import TopicTable
-from twinlog.settings.file_modes import PRIVATE, Modes
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from twinlog.base.addresses import AddressError, parse_address
 from twinlog.nameserver.errors import RegistrationRefused, TableFull
 from twinlog.nameserver.kv_config import ORDER_TOPICS, KvConfig
 from twinlog.nameserver.registration import RegisteredTopic, RegistrationBody, body_crc32, decode_registration
@@ -25,7 +26,6 @@ from twinlog.nameserver.route_table import (
 from twinlog.net.connection import Handler, Request
 from twinlog.net.errors import RequestRefused
 from twinlog.net.limits import Limits
-from twinlog.settings.addresses import AddressError, parse_address
 from twinlog.settings.conf_file import rewrite_file
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.nameserver_conf import NameServerConf

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import msgspec
 
+from twinlog.base.safe_files import UnsafeFile, read_file, refuse_links, replace_file
 from twinlog.nameserver.errors import NameServerError, TableFull
-from twinlog.settings.safe_files import UnsafeFile, read_file, refuse_links, replace_file
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import Body
 from twinlog.wire.budget import FILE

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from twinlog.base.clock import SteadyClock
 from twinlog.nameserver.handlers import NameServerHandlers
 from twinlog.nameserver.kv_config import KvConfig
 from twinlog.nameserver.route_table import MinBrokerIdNotice
@@ -18,7 +19,6 @@ from twinlog.net.pool import ConnectionPool
 from twinlog.net.server import Server
 from twinlog.net.tls import ServerTls, client_context
 from twinlog.settings.nameserver_conf import NameServerConf
-from twinlog.telemetry.clock import SteadyClock
 from twinlog.telemetry.fence import Fence
 from twinlog.telemetry.log import get_logger, lines_left_out
 from twinlog.telemetry.metrics import Metrics

@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+from twinlog.base.addresses import Address, AddressError, parse_address
 from twinlog.net.errors import BadAddress, ConnectFailed
-from twinlog.settings.addresses import Address, AddressError, parse_address
 
 
 def target_of(address: str) -> Address:

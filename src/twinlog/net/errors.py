@@ -2,7 +2,7 @@
 
 import errno
 
-from twinlog.settings.addresses import AddressError
+from twinlog.base.addresses import AddressError
 
 
 class NetError(Exception):

@@ -6,7 +6,7 @@ v2: | signature 12 | version and command 1 | family 1 | length 2 | addresses ...
 import ipaddress
 from dataclasses import dataclass
 
-from twinlog.settings.addresses import PORT_MAX
+from twinlog.base.addresses import PORT_MAX
 
 _V1 = b"PROXY "
 _V2 = b"\r\n\r\n\x00\r\nQUIT\n"

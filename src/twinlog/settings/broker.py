@@ -6,7 +6,7 @@ import socket
 from dataclasses import dataclass
 from typing import Literal
 
-from twinlog.settings.addresses import check_addresses, check_bind_address, check_host, local_address
+from twinlog.base.addresses import check_addresses, check_bind_address, check_host, local_address
 from twinlog.settings.conf import conf
 
 TOPIC_QUEUES_MAX = 65_536  # of one topic on one broker, whatever a file, a master or a name server says

@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from twinlog.base.safe_files import replace_file
 from twinlog.settings.broker_conf import read_text
 from twinlog.settings.properties import replace_values
-from twinlog.settings.safe_files import replace_file
 
 
 def rewrite_file(path: str | os.PathLike[str], changed: Mapping[str, str], *, missing_ok: bool = False) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from twinlog.settings.addresses import check_bind_address
+from twinlog.base.addresses import check_bind_address
 from twinlog.settings.broker import TOPIC_QUEUES_MAX
 from twinlog.settings.conf import conf
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from twinlog.settings.addresses import check_address
+from twinlog.base.addresses import check_address
 from twinlog.settings.conf import conf
 
 MIB = 1024 * 1024

@@ -6,9 +6,9 @@ import os
 from dataclasses import dataclass
 from typing import Literal
 
+from twinlog.base.file_modes import Modes, check_directory_mode, check_file_mode, parse_modes
 from twinlog.settings.conf import conf
 from twinlog.settings.durations import check_delay_levels, check_hours
-from twinlog.settings.file_modes import Modes, check_directory_mode, check_file_mode, parse_modes
 
 MIB = 1024 * 1024
 _QUEUE_UNIT_BYTES = 20

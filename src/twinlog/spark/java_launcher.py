@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from twinlog.settings.trusted_path import why_foreign, why_untrusted
+from twinlog.base.trusted_path import why_foreign, why_untrusted
 from twinlog.spark.errors import SparkSourceError
 
 # Spark's launcher always asks for this module, which the small runtime does not have; without it all goes well.

@@ -16,7 +16,7 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
-from twinlog.settings.safe_files import read_file
+from twinlog.base.safe_files import read_file
 from twinlog.store.file_ops import FILE_OPS, FileOps
 
 CHECKPOINT_BYTES = 4096

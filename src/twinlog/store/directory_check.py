@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from twinlog.settings.safe_files import refuse_foreign_link
-from twinlog.settings.trusted_path import why_untrusted
+from twinlog.base.safe_files import refuse_foreign_link
+from twinlog.base.trusted_path import why_untrusted
 from twinlog.telemetry.log import get_logger
 
 log = get_logger(__name__)

@@ -14,9 +14,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from twinlog.settings.durable_names import sync_directory
-from twinlog.settings.file_modes import PRIVATE, Modes
-from twinlog.settings.safe_files import make_directory, open_file
+from twinlog.base.durable_names import sync_directory
+from twinlog.base.file_modes import PRIVATE, Modes
+from twinlog.base.safe_files import make_directory, open_file
 
 _PARTS_MAX = 512  # Linux takes 1024 at a time
 _LIBC = ctypes.CDLL(None, use_errno=True)

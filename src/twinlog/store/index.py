@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from twinlog.settings.safe_files import refuse_link
+from twinlog.base.safe_files import refuse_link
 from twinlog.store.column_batch import ColumnBatch
 from twinlog.store.dispatch import ROLLBACK, TRANSACTION_BITS, DispatchRequest
 from twinlog.store.errors import SegmentSizeMismatch

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from twinlog.settings.safe_files import replace_file
+from twinlog.base.safe_files import replace_file
 from twinlog.store.batch_consume_queue import BatchConsumeQueue
 from twinlog.store.commit_log import BLANK, BLANK_BYTES, CommitLog
 from twinlog.store.consume_queue import FILL_SIZE, pack_unit

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from twinlog.settings.safe_files import refuse_foreign_link
+from twinlog.base.safe_files import refuse_foreign_link
 from twinlog.store.batch_consume_queue import BatchConsumeQueue
 from twinlog.store.column_batch import ColumnBatch, Columns
 from twinlog.store.consume_queue import ConsumeQueue, pack_unit

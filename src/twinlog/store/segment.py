@@ -16,7 +16,7 @@ import os
 import re
 from pathlib import Path
 
-from twinlog.settings.safe_files import refuse_link
+from twinlog.base.safe_files import refuse_link
 from twinlog.store.errors import AllocationFailed, FlushFailed, ForeignFile, ReadOnlySegment, SegmentSizeMismatch
 from twinlog.store.file_ops import FILE_OPS, FileOps
 

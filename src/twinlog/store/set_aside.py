@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from twinlog.settings.safe_files import copy_file
+from twinlog.base.safe_files import copy_file
 from twinlog.store.commit_log import CommitLog
 from twinlog.store.file_ops import FileOps
 

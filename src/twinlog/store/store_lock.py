@@ -14,7 +14,7 @@ import os
 import struct
 from pathlib import Path
 
-from twinlog.settings.safe_files import refuse_link
+from twinlog.base.safe_files import refuse_link
 from twinlog.store.errors import StoreLocked
 from twinlog.store.file_ops import FILE_OPS, FileOps
 

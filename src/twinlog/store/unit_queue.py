@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
-from twinlog.settings.safe_files import refuse_link
+from twinlog.base.safe_files import refuse_link
 from twinlog.store.errors import ForeignFile, SegmentSizeMismatch
 from twinlog.store.file_ops import FILE_OPS, FileOps
 

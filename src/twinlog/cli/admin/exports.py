@@ -8,12 +8,12 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
+from twinlog.base.safe_files import UnsafeFile, make_directory, replace_file
+from twinlog.base.trusted_path import why_untrusted
 from twinlog.cli.admin.command import broker_or_cluster, command, flag, masters, need, opt
 from twinlog.cli.admin.groups import version_name
 from twinlog.cli.admin.report import Report, plain, says
 from twinlog.client import Admin, ClientError
-from twinlog.settings.safe_files import UnsafeFile, make_directory, replace_file
-from twinlog.settings.trusted_path import why_untrusted
 
 CLUSTER = need("c", "clusterName", "cluster")
 DEFAULT_FOLDER = Path("/tmp/rocketmq/export")  # mqadmin's

@@ -15,7 +15,7 @@ from twinlog.cli.pipeline.running import AsJson, SparkConf, SparkMaster, errors,
 from twinlog.cli.running import fail
 
 if TYPE_CHECKING:
-    from twinlog.settings.file_modes import Modes
+    from twinlog.base.file_modes import Modes
     from twinlog.spark.jobs.sync.job import SyncSummary
     from twinlog.spark.jobs.sync.plan import SyncJob
 
@@ -126,7 +126,7 @@ def _cluster(name_server: str | None, access_key: str | None, secret_key: str | 
 
 
 def _modes(file: str, directory: str) -> Modes:
-    from twinlog.settings.file_modes import check_directory_mode, check_file_mode, parse_modes
+    from twinlog.base.file_modes import check_directory_mode, check_file_mode, parse_modes
     from twinlog.spark.errors import BadOption
 
     for option, text, check in (

@@ -15,7 +15,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from twinlog.settings.safe_files import open_file
+from twinlog.base.safe_files import open_file
 from twinlog.spark.jobs.archive_layout import (
     COMPACTING,
     STAGING,

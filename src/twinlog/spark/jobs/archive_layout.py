@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from twinlog.settings.durable_names import sync_directory
-from twinlog.settings.safe_files import open_file
+from twinlog.base.durable_names import sync_directory
+from twinlog.base.safe_files import open_file
 from twinlog.spark.errors import SparkSourceError, nearest
 from twinlog.spark.schema import MESSAGE_COLUMNS, Columns
 

@@ -15,7 +15,7 @@ import json
 import os
 from pathlib import Path
 
-from twinlog.settings.safe_files import open_file
+from twinlog.base.safe_files import open_file
 from twinlog.spark.errors import SparkSourceError
 from twinlog.spark.options import ReadOptions
 from twinlog.spark.paths import is_local, local_path

@@ -20,6 +20,8 @@ from pathlib import Path
 
 import msgspec
 
+from twinlog.base.addresses import parse_address
+from twinlog.base.file_modes import PRIVATE, Modes
 from twinlog.client.admin_servers import read_lines
 from twinlog.client.options import tls_context
 from twinlog.client.signing import sign
@@ -33,8 +35,6 @@ from twinlog.replication.greeting import HelloHeader
 from twinlog.replication.join import Begin, LogRange, Refuse, decide_join
 from twinlog.replication.master_contact import MasterContact, MasterFacts
 from twinlog.replication.metadata_sync_service import MetadataSyncService
-from twinlog.settings.addresses import parse_address
-from twinlog.settings.file_modes import PRIVATE, Modes
 from twinlog.settings.replication import ReplicationSettings
 from twinlog.spark.errors import SparkSourceError
 from twinlog.spark.jobs.sync.copy import Limits, copy_log

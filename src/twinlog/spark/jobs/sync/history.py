@@ -25,8 +25,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from twinlog.settings.durable_names import sync_directory
-from twinlog.settings.safe_files import open_file
+from twinlog.base.durable_names import sync_directory
+from twinlog.base.safe_files import open_file
 from twinlog.spark.errors import SparkSourceError
 from twinlog.spark.jobs.archive_files import exchange
 from twinlog.spark.jobs.archive_layout import BadArchive

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from twinlog.settings.file_modes import PRIVATE, Modes
+from twinlog.base.file_modes import PRIVATE, Modes
 from twinlog.spark.errors import BadOption
 from twinlog.spark.options import ClusterOptions
 from twinlog.spark.paths import local_path

@@ -18,9 +18,9 @@ from typing import Any
 
 import msgspec
 
+from twinlog.base.file_modes import PRIVATE, Modes
 from twinlog.metadata.atomic_file import AtomicFile
 from twinlog.metadata.errors import MetadataError
-from twinlog.settings.file_modes import PRIVATE, Modes
 from twinlog.wire.bodies import DataVersion
 
 DIRECTORY = "twinlog-sync"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.settings.addresses import Address, AddressError, check_bind_address, check_host, parse_address
+from twinlog.base.addresses import Address, AddressError, check_bind_address, check_host, parse_address
 from twinlog.settings.broker_conf import load_broker_conf
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.updates import plan_broker_update

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from twinlog.settings import safe_files
-from twinlog.settings.file_modes import Modes, check_directory_mode, check_file_mode
-from twinlog.settings.safe_files import UnsafeFile, make_directory, open_file, read_file, replace_file
+from twinlog.base import safe_files
+from twinlog.base.file_modes import Modes, check_directory_mode, check_file_mode
+from twinlog.base.safe_files import UnsafeFile, make_directory, open_file, read_file, replace_file
 
 NOBODY = 65534
 WRITE = os.O_WRONLY | os.O_CREAT

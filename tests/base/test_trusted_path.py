@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from twinlog.settings.trusted_path import why_untrusted
+from twinlog.base.trusted_path import why_untrusted
 
 NOBODY = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory to another user")

@@ -1,6 +1,6 @@
 from tests.broker.offline import Clock
 
-from twinlog.telemetry.clock import SteadyClock
+from twinlog.base.clock import SteadyClock
 
 HOUR_MS = 3_600_000
 

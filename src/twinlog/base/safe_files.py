@@ -20,9 +20,9 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-from twinlog.settings.durable_names import sync_directory
-from twinlog.settings.file_modes import PRIVATE, Modes
-from twinlog.settings.trusted_path import foreign_link
+from twinlog.base.durable_names import sync_directory
+from twinlog.base.file_modes import PRIVATE, Modes
+from twinlog.base.trusted_path import foreign_link
 
 _SAFE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # the last: a pipe in a file's place would wait for its other end
 # This user may not give files away; the user is unknown in this namespace; the file system, often of a network, cannot.
