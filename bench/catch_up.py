@@ -26,8 +26,8 @@ from bench.ballast import Ballast
 from bench.load import ask, connect
 from bench.servers import running
 from twinlog.wire.command import Command, decode_command, encode_command
-from twinlog.wire.fastjson import loads
 from twinlog.wire.frame import take_frame
+from twinlog.wire.java_json.fastjson import loads
 
 SEGMENT = 256 << 20
 CONF = {"mappedFileSizeCommitLog": str(SEGMENT), "slaveReadEnable": "true"}

@@ -26,7 +26,7 @@ from twinlog.net.errors import RequestTimeout
 from twinlog.settings.broker_conf import load_broker_conf
 from twinlog.wire.bodies import ConsumerData, SubscriptionData
 from twinlog.wire.command import Command
-from twinlog.wire.fastjson import loads
+from twinlog.wire.java_json.fastjson import loads
 
 T0 = (("brokerName", "broker-a"), ("queueId", 0), ("topic", "T"))
 

@@ -8,7 +8,7 @@ from tests.broker.offline import ask, context, golden
 from twinlog.broker import lock_handlers
 from twinlog.broker.locks import LOCK_MS_MAX, QueueLocks
 from twinlog.wire.bodies import LockBatchRequest, MessageQueue, encode_body
-from twinlog.wire.fastjson import loads
+from twinlog.wire.java_json.fastjson import loads
 
 QUEUES = [MessageQueue("T", "broker-a", queue_id) for queue_id in range(3)]
 

@@ -12,7 +12,7 @@ from twinlog.metadata.groups import GroupTable
 from twinlog.metadata.offsets import OffsetTable
 from twinlog.metadata.topics import TopicTable
 from twinlog.wire.bodies import MessageRequestMode, SubscriptionGroupConfig, TopicConfig, encode_body
-from twinlog.wire.fastjson import loads
+from twinlog.wire.java_json.fastjson import loads
 
 
 class Timer:

@@ -29,9 +29,9 @@ from twinlog.wire.bodies import (
 from twinlog.wire.codes import RequestCode as R
 from twinlog.wire.codes import ResponseCode as C
 from twinlog.wire.command import Command
-from twinlog.wire.fastjson import dumps
 from twinlog.wire.fields import decode_fields, encode_fields
 from twinlog.wire.headers import PullHeader, PullResponseHeader, SendBackHeader, SendHeaderV2, SendResponseHeader
+from twinlog.wire.java_json.fastjson import dumps
 from twinlog.wire.message import Message, encode_message
 from twinlog.wire.properties import decode_properties
 

@@ -17,7 +17,7 @@ from twinlog.client import (
 )
 from twinlog.wire.bodies import MessageQueue, ResetOffsetBody, decode_body, encode_body
 from twinlog.wire.codes import RequestCode, ResponseCode
-from twinlog.wire.fastjson import loads
+from twinlog.wire.java_json.fastjson import loads
 from twinlog.wire.message import Message, encode_message
 
 FIRST = ConsumerOptions(start_from=StartFrom.FIRST)

@@ -12,7 +12,7 @@ from tests.interop.toolchain import VERSIONS, java_command
 from twinlog.metadata.filters import BloomData, ConsumerFilter
 from twinlog.metadata.tables import open_tables
 from twinlog.wire.bodies import SimpleSubscriptionData, SubscriptionGroupConfig, TopicConfig
-from twinlog.wire.fastjson import loads
+from twinlog.wire.java_json.fastjson import loads
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 

@@ -20,7 +20,7 @@ from twinlog.net.connection import Connection, ConnectionOptions
 from twinlog.net.pool import connect
 from twinlog.wire.command import Command
 from twinlog.wire.errors import WireError
-from twinlog.wire.fastjson import loads
+from twinlog.wire.java_json.fastjson import loads
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 

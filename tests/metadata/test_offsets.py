@@ -12,8 +12,8 @@ from twinlog.metadata.delay_offsets import DelayOffsetTable
 from twinlog.metadata.errors import BrokenSnapshot
 from twinlog.metadata.offsets import OffsetTable
 from twinlog.wire.bodies import DataVersion
-from twinlog.wire.dialect import quote_bare_keys
-from twinlog.wire.fastjson import loads
+from twinlog.wire.java_json.dialect import quote_bare_keys
+from twinlog.wire.java_json.fastjson import loads
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 VERSION = DataVersion(state_version=0, timestamp=77, counter=9)

@@ -14,7 +14,7 @@ from twinlog.metadata.request_modes import RequestModeTable
 from twinlog.metadata.tables import open_tables
 from twinlog.metadata.topics import TopicTable
 from twinlog.wire.bodies import DataVersion, MessageRequestMode, SubscriptionGroupConfig, TopicConfig
-from twinlog.wire.fastjson import loads
+from twinlog.wire.java_json.fastjson import loads
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 VERSION = DataVersion(state_version=0, timestamp=77, counter=9)

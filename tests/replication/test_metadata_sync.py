@@ -22,7 +22,7 @@ from twinlog.settings.replication import ReplicationSettings
 from twinlog.wire.bodies import SubscriptionGroupConfig, TopicConfig
 from twinlog.wire.command import Command
 from twinlog.wire.errors import BodyError
-from twinlog.wire.fastjson import loads
+from twinlog.wire.java_json.fastjson import loads
 from twinlog.wire.twinlog_codes import TwinlogCode
 
 KINDS = ("topics", "offsets", "delayOffsets", "groups", "requestModes")

@@ -17,8 +17,8 @@ from tools.fuzz.mutation import corpus, mutate
 from twinlog.replication.transfer import HEAD_BYTES, TRANSFER_BYTES_MAX, decode_head, encode_head
 from twinlog.wire.command import Command, decode_command, encode_command
 from twinlog.wire.errors import WireError
-from twinlog.wire.fastjson import dumps, loads
 from twinlog.wire.frame import take_frame
+from twinlog.wire.java_json.fastjson import dumps, loads
 
 VALUES: tuple[Any, ...] = (
     *(None, True, -1, 0, 7, 2**31 - 1, 2**31, -(2**63), 2**63, 10**30, 1.5, "", "x", "-1", "..:5", "a b:1", "[::1]:0"),

@@ -15,9 +15,9 @@ from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import GroupConfigList, SubscriptionGroupConfig, decode_body, encode_body
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.command import Command
-from twinlog.wire.fastjson import dumps
 from twinlog.wire.fields import decode_fields
 from twinlog.wire.headers import DeleteGroupHeader, GroupForbiddenHeader, GroupHeader
+from twinlog.wire.java_json.fastjson import dumps
 
 log = get_logger(__name__)
 

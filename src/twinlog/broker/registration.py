@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from twinlog.wire.bodies import DataVersion, RegisterBrokerBody, TopicConfig, TopicConfigTable, encode_body
-from twinlog.wire.fastjson import dumps
 from twinlog.wire.fields import encode_fields
 from twinlog.wire.frame import FRAME_BYTES_MAX
 from twinlog.wire.headers import RegisterBrokerHeader
+from twinlog.wire.java_json.fastjson import dumps
 
 if TYPE_CHECKING:
     from twinlog.settings.broker_conf import BrokerConf

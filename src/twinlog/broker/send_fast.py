@@ -27,7 +27,7 @@ from twinlog.store.append import Draft, PutStatus
 from twinlog.store.message_store import MessageStore
 from twinlog.wire import properties as names
 from twinlog.wire.codes import VERSION
-from twinlog.wire.fastjson import dumps
+from twinlog.wire.java_json.fastjson import dumps
 from twinlog.wire.java_text import tags_code
 from twinlog.wire.message_id import offset_message_id
 from twinlog.wire.numbers import Int, Long

@@ -13,7 +13,7 @@ from twinlog.wire.bodies import Body, ClusterInfo, TopicRouteData, decode_body
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.command import Command
 from twinlog.wire.errors import BodyError
-from twinlog.wire.fastjson import loads
+from twinlog.wire.java_json.fastjson import loads
 
 log = get_logger(__name__)
 S = TypeVar("S", bound=Body)

@@ -10,7 +10,7 @@ from twinlog.client.errors import BrokerRefused
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.command import Command
 from twinlog.wire.errors import BodyError
-from twinlog.wire.fastjson import loads
+from twinlog.wire.java_json.fastjson import loads
 from twinlog.wire.twinlog_codes import TwinlogCode
 
 _ROLE_TIMEOUT_MS = 60_000  # sends that wait for a replica are answered first

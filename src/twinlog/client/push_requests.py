@@ -10,7 +10,7 @@ from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import ResetOffsetBody, decode_body
 from twinlog.wire.codes import VERSION_NAME, RequestCode, ResponseCode
 from twinlog.wire.command import Command
-from twinlog.wire.fastjson import dumps
+from twinlog.wire.java_json.fastjson import dumps
 from twinlog.wire.message import decode_message
 
 if TYPE_CHECKING:

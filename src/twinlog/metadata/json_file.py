@@ -6,9 +6,9 @@ from typing import TypeVar
 
 import msgspec
 
-from twinlog.wire.budget import FILE
-from twinlog.wire.dialect import quote_bare_keys
-from twinlog.wire.fastjson import loads
+from twinlog.wire.java_json.budget import FILE
+from twinlog.wire.java_json.dialect import quote_bare_keys
+from twinlog.wire.java_json.fastjson import loads
 
 T = TypeVar("T")
 

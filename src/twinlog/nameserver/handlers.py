@@ -46,7 +46,6 @@ from twinlog.wire.bodies import (
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.command import Command
 from twinlog.wire.errors import WireError
-from twinlog.wire.fastjson import loads
 from twinlog.wire.fields import decode_fields, encode_fields
 from twinlog.wire.headers import (
     BrokerIdentityHeader,
@@ -55,6 +54,7 @@ from twinlog.wire.headers import (
     RegisterBrokerResponseHeader,
     RouteHeader,
 )
+from twinlog.wire.java_json.fastjson import loads
 
 log = get_logger(__name__)
 Beside = Callable[[Callable[[], Any]], Awaitable[Any]]

@@ -21,9 +21,9 @@ from twinlog.base.safe_files import UnsafeFile, read_file, refuse_links, replace
 from twinlog.nameserver.errors import NameServerError, TableFull
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import Body
-from twinlog.wire.budget import FILE
 from twinlog.wire.errors import BodyError
-from twinlog.wire.fastjson import dumps, loads
+from twinlog.wire.java_json.budget import FILE
+from twinlog.wire.java_json.fastjson import dumps, loads
 
 ORDER_TOPICS = "ORDER_TOPIC_CONFIG"
 ENTRY_LENGTH = 16  # what a name or value costs beside its characters

@@ -21,9 +21,9 @@ from typing import Any
 import msgspec
 
 from twinlog.wire.bodies import Body, DataVersion, decode_body
-from twinlog.wire.budget import BESIDE, PEER, check_size
 from twinlog.wire.errors import BodyError, WireError
-from twinlog.wire.fastjson import dumps, loads
+from twinlog.wire.java_json.budget import BESIDE, PEER, check_size
+from twinlog.wire.java_json.fastjson import dumps, loads
 from twinlog.wire.numbers import INT_MAX, INT_MIN, Int, OpenObject
 
 VERSION_WITH_FILTER_SERVERS = 37

@@ -22,8 +22,8 @@ from twinlog.store.places import place_of
 from twinlog.wire.bodies import KVTable, decode_body
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.errors import WireError
-from twinlog.wire.fastjson import loads
 from twinlog.wire.fields import decode_fields, encode_fields
+from twinlog.wire.java_json.fastjson import loads
 from twinlog.wire.twinlog_codes import TwinlogCode
 
 _TIMEOUT_MS = 3000

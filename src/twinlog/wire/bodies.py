@@ -5,10 +5,10 @@ from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
-from twinlog.wire.budget import ANSWER, PEER, Budget, check_size
-from twinlog.wire.dialect import quote_bare_keys
 from twinlog.wire.errors import BodyError
-from twinlog.wire.fastjson import IntKeys, dumps, loads
+from twinlog.wire.java_json.budget import ANSWER, PEER, Budget, check_size
+from twinlog.wire.java_json.dialect import quote_bare_keys
+from twinlog.wire.java_json.fastjson import IntKeys, dumps, loads
 from twinlog.wire.numbers import Int, Long, OpenObject
 
 S = TypeVar("S", bound="Body")

@@ -15,8 +15,8 @@ import msgspec
 
 from twinlog.wire.codes import LANGUAGE_CODES, LANGUAGE_NAMES, VERSION, ResponseCode
 from twinlog.wire.errors import HeaderError, WireError
-from twinlog.wire.fastjson import dumps, loads
 from twinlog.wire.frame import BINARY, JSON, Frame, encode_frame
+from twinlog.wire.java_json.fastjson import dumps, loads
 from twinlog.wire.numbers import INT_MAX, INT_MIN, Int
 
 RESPONSE_FLAG = 1

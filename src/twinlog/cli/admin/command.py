@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 from twinlog.cli.admin.report import Report
 from twinlog.client import Admin, BadArgument
 from twinlog.wire.bodies import Body, convert_body
-from twinlog.wire.budget import FILE
-from twinlog.wire.fastjson import loads
+from twinlog.wire.java_json.budget import FILE
+from twinlog.wire.java_json.fastjson import loads
 
 Run = Callable[[Admin, Namespace], Awaitable[Report]]
 B = TypeVar("B", bound=Body)

@@ -12,7 +12,7 @@ from twinlog.client import Admin, BadArgument, BrokerRefused, ClientError, Messa
 from twinlog.client.admin_groups import DLQ_PREFIX, RETRY_PREFIX
 from twinlog.wire.bodies import MessageRequestMode, SubscriptionGroupConfig
 from twinlog.wire.codes import RequestCode
-from twinlog.wire.fastjson import loads
+from twinlog.wire.java_json.fastjson import loads
 
 GROUP = need("g", "groupName", "consumer group")
 

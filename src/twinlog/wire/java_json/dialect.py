@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from twinlog.wire.budget import DEPTH_MAX, too_deep, too_many
 from twinlog.wire.errors import BodyError
+from twinlog.wire.java_json.budget import DEPTH_MAX, too_deep, too_many
 from twinlog.wire.numbers import LONG_MAX, LONG_MIN
 
 _decode = msgspec.json.Decoder().decode

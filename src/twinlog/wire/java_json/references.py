@@ -7,8 +7,8 @@ and the depth are those of the walk, worked out without one. An object that cont
 import re
 from typing import Any
 
-from twinlog.wire.budget import DEPTH_MAX, too_deep, too_many
 from twinlog.wire.errors import BodyError
+from twinlog.wire.java_json.budget import DEPTH_MAX, too_deep, too_many
 
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d{1,9})\]")
 

@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from twinlog.wire.budget import DEPTH_MAX, PEER, Budget, check_size, too_deep
-from twinlog.wire.dialect import read_dialect
 from twinlog.wire.errors import BodyError
+from twinlog.wire.java_json.budget import DEPTH_MAX, PEER, Budget, check_size, too_deep
+from twinlog.wire.java_json.dialect import read_dialect
+from twinlog.wire.java_json.references import resolve
 from twinlog.wire.numbers import LONG_MAX, LONG_MIN
-from twinlog.wire.references import resolve
 
 IntKeys = Literal["bare", "quoted"]
 

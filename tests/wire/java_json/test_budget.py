@@ -11,17 +11,18 @@ from hypothesis import strategies as st
 
 from twinlog.metadata.json_file import decode_json
 from twinlog.metadata.offsets import OffsetsFile
-from twinlog.wire import bodies, budget, dialect
+from twinlog.wire import bodies
 from twinlog.wire.batch import decode_batch
 from twinlog.wire.bodies import HeartbeatData, TopicConfigTable, decode_body
 from twinlog.wire.command import FIELDS_MAX, decode_header
 from twinlog.wire.compression import decompress
-from twinlog.wire.dialect import quote_bare_keys
 from twinlog.wire.errors import BodyError, FrameError, HeaderError, WireError
-from twinlog.wire.fastjson import loads
 from twinlog.wire.fields import decode_fields
 from twinlog.wire.frame import BINARY, HEADER_BYTES_MAX, JSON, encode_frame, frame_span
 from twinlog.wire.headers import UpdateOffsetHeader
+from twinlog.wire.java_json import budget, dialect
+from twinlog.wire.java_json.dialect import quote_bare_keys
+from twinlog.wire.java_json.fastjson import loads
 from twinlog.wire.message import decode_message, decode_messages
 from twinlog.wire.message_id import parse_offset_message_id
 from twinlog.wire.properties import decode_properties

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from twinlog.wire import bodies
 from twinlog.wire.bodies import MessageQueue, TopicConfig, decode_body, encode_body
-from twinlog.wire.budget import DEPTH_MAX
 from twinlog.wire.errors import BodyError
-from twinlog.wire.fastjson import dumps, java_double, loads
+from twinlog.wire.java_json.budget import DEPTH_MAX
+from twinlog.wire.java_json.fastjson import dumps, java_double, loads
 
 from . import vectors
 
