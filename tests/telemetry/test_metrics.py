@@ -4,7 +4,7 @@ import contextlib
 import pytest
 
 from twinlog.telemetry.metrics import Metrics
-from twinlog.telemetry.metrics_service import MetricsService
+from twinlog.telemetry.metrics_port import MetricsService
 
 
 def test_counters_gauges_and_watched_values_appear_in_the_exposition():

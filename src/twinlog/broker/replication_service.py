@@ -15,7 +15,7 @@ from twinlog.base.safe_files import read_file, replace_file
 from twinlog.broker.ack_desk import Demand
 from twinlog.broker.conf_service import write_settings
 from twinlog.broker.member_group_service import MemberGroup
-from twinlog.net.attention import Attention
+from twinlog.net.busy_wait import Attention
 from twinlog.replication.acks import replicas_needed
 from twinlog.replication.errors import IdentityTaken, ReplicationError
 from twinlog.replication.log_marks import LogMarks

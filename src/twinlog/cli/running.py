@@ -17,7 +17,7 @@ from twinlog.settings.errors import SettingsError
 from twinlog.settings.properties import format_properties
 from twinlog.telemetry.log import LEVELS, get_logger, setup_logging
 from twinlog.telemetry.metrics import Metrics
-from twinlog.telemetry.metrics_service import MetricsService
+from twinlog.telemetry.metrics_port import MetricsService
 
 log = get_logger(__name__)
 _FILES_MAX = 1 << 20

@@ -18,7 +18,7 @@ import socket
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
-from twinlog.net.attention import Attention
+from twinlog.net.busy_wait import Attention
 from twinlog.replication.errors import PeerSilent
 from twinlog.replication.replica_link import ReplicaLink
 from twinlog.replication.replica_status import ReplicaStatus

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from twinlog.net.attention import Attention
+from twinlog.net.busy_wait import Attention
 
 
 class Clock:
