@@ -18,7 +18,7 @@ from pathlib import Path
 
 from twinlog.broker.broker import Broker
 from twinlog.settings.broker_conf import load_broker_conf
-from twinlog.store.append import Draft
+from twinlog.store.log.append import Draft
 from twinlog.telemetry.log import setup_logging
 
 BROKERS_PER_PROCESS = 125

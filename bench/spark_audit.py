@@ -44,7 +44,7 @@ def measure_audit(folder: Path, *, gigabytes: float = 2.0, rounds: int = 3) -> l
 def make_twins(folder: Path, gigabytes: float) -> tuple[Path, Path]:
     """A store of 1 KiB messages, and its copy."""
     from twinlog.settings.store import StoreSettings
-    from twinlog.store.append import Draft
+    from twinlog.store.log.append import Draft
     from twinlog.store.message_store import MessageStore
 
     master, replica = folder / "master" / "store", folder / "replica" / "store"

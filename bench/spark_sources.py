@@ -22,7 +22,7 @@ from bench.spark_cores import measure_cores
 from bench.spark_runner import Runner, spark_runner
 from twinlog.client import ClientError, NetError
 from twinlog.client.sync import Admin
-from twinlog.store.scan import scan
+from twinlog.store.scan.scan import scan
 
 TOPIC = "Bench"
 QUEUES = 8

@@ -13,7 +13,7 @@ from twinlog.base.safe_files import replace_file
 from twinlog.broker.embedded import EmbeddedBroker
 from twinlog.client import BrokerRefused, Outgoing
 from twinlog.client.sync import Producer
-from twinlog.store.append import Appended, PutStatus
+from twinlog.store.log.append import Appended, PutStatus
 from twinlog.store.plugins import StoreWrapper
 
 CARD_NUMBER = b"card="

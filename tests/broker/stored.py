@@ -20,7 +20,7 @@ from twinlog.broker.locks import QueueLocks
 from twinlog.broker.stats import BrokerStats
 from twinlog.broker.topic_creation import seed_tables
 from twinlog.metadata.tables import open_tables
-from twinlog.store.append import Appended, Draft
+from twinlog.store.log.append import Appended, Draft
 from twinlog.store.message_store import MessageStore
 from twinlog.wire.bodies import SubscriptionGroupConfig, TopicConfig
 from twinlog.wire.message import Message, decode_messages

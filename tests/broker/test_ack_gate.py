@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.broker.ack_gate import AckGate, Settled
-from twinlog.store.append import PutStatus
+from twinlog.store.log.append import PutStatus
 
 OK, DISK, REPLICA = PutStatus.PUT_OK, PutStatus.FLUSH_DISK_TIMEOUT, PutStatus.FLUSH_SLAVE_TIMEOUT
 

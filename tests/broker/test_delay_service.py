@@ -12,7 +12,7 @@ from tests.broker.stored import NOW, bodies, messages, put, stored_context
 from twinlog.broker.context import BrokerContext
 from twinlog.broker.delay_service import RETRY_MS
 from twinlog.broker.message_services import MessageServices
-from twinlog.store.append import Appended, Draft, PutStatus
+from twinlog.store.log.append import Appended, Draft, PutStatus
 
 
 async def test_a_delayed_message_appears_when_it_is_due_and_not_before(tmp_path: Path):

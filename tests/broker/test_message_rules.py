@@ -7,8 +7,8 @@ import pytest
 from twinlog.broker.message_rules import park, prepare_half, real_place, redelivery
 from twinlog.broker.timer import TimerRules
 from twinlog.net.errors import RequestRefused
-from twinlog.store.append import Draft
-from twinlog.store.delay import DelayLevels
+from twinlog.store.delay_levels import DelayLevels
+from twinlog.store.log.append import Draft
 from twinlog.wire.message import Message
 from twinlog.wire.properties import decode_properties
 

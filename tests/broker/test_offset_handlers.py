@@ -9,7 +9,7 @@ from tests.broker.offline import ask, context, golden
 from tests.broker.running import broker_conf
 
 from twinlog.broker import offset_handlers, replication_handlers, reset_handlers
-from twinlog.store.append import Draft
+from twinlog.store.log.append import Draft
 from twinlog.store.message_store import MessageStore
 from twinlog.wire.bodies import TopicConfig
 

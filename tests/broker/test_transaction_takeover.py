@@ -20,9 +20,9 @@ from twinlog.broker.context import BrokerContext
 from twinlog.broker.message_services import MessageServices
 from twinlog.broker.names import HALF_TOPIC, OP_TOPIC
 from twinlog.net.connection import Request
-from twinlog.store.append import Appended
-from twinlog.store.commit_log import CommitLog
-from twinlog.store.committed import Commit, LogSlice, slice_at
+from twinlog.store.log.append import Appended
+from twinlog.store.log.commit_log import CommitLog
+from twinlog.store.scan.committed import Commit, LogSlice, slice_at
 from twinlog.wire.message import decode_message
 
 COMMIT, ROLLBACK = 8, 12
@@ -202,7 +202,7 @@ def searched(monkeypatch) -> list[bool]:
         return real(self)
 
     monkeypatch.setattr(LogSlice, "commits", commits)
-    monkeypatch.setattr("twinlog.store.committed.RECORDS_PER_SLICE", 10)
+    monkeypatch.setattr("twinlog.store.scan.committed.RECORDS_PER_SLICE", 10)
     return slices
 
 

@@ -13,7 +13,7 @@ from twinlog.broker.context import BrokerContext
 from twinlog.broker.message_services import MessageServices
 from twinlog.broker.names import CHECK_MAX_TOPIC, HALF_TOPIC, OP_TOPIC
 from twinlog.net.connection import Request
-from twinlog.store.append import Appended, Draft
+from twinlog.store.log.append import Appended, Draft
 from twinlog.wire.message import decode_message
 from twinlog.wire.properties import encode_properties
 

@@ -8,10 +8,10 @@ import pytest
 from tests.interop.java_rocketmq import TEST_CONF, JavaRocketmq
 
 from twinlog.settings.store import StoreSettings
-from twinlog.store.append import Draft
+from twinlog.store.log.append import Draft
 from twinlog.store.message_store import MessageStore
-from twinlog.store.offline import OfflineStore
-from twinlog.store.verify import verify_store
+from twinlog.store.offline.offline_store import OfflineStore
+from twinlog.store.offline.verify import verify_store
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(420)]
 SEGMENT = int(TEST_CONF["mappedFileSizeCommitLog"])

@@ -19,9 +19,9 @@ from twinlog.replication.master_contact import MasterFacts
 from twinlog.replication.replica_service import MasterAddresses, ReplicaIdentity, ReplicaService
 from twinlog.replication.transfer import encode_head
 from twinlog.settings.replication import ReplicationSettings
-from twinlog.store.commit_log import CommitLog
 from twinlog.store.errors import ReadOnlySegment
-from twinlog.store.segment import segment_name
+from twinlog.store.log.commit_log import CommitLog
+from twinlog.store.log.segment import segment_name
 
 Conversation = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 

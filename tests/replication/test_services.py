@@ -17,7 +17,7 @@ from twinlog.replication.master_service import MasterService
 from twinlog.replication.replica_service import MasterAddresses, ReplicaIdentity, ReplicaService
 from twinlog.settings.replication import ReplicationSettings
 from twinlog.settings.store import StoreSettings
-from twinlog.store.append import Draft
+from twinlog.store.log.append import Draft
 from twinlog.store.message_store import MessageStore
 
 SEGMENT = 64 * 1024

@@ -1,9 +1,9 @@
 """Small stores for tests: settings, messages, and a stop that looks like kill -9."""
 
 from twinlog.settings.store import StoreSettings
-from twinlog.store.append import Draft
+from twinlog.store.log.append import Draft
 from twinlog.store.message_store import MessageStore
-from twinlog.store.read import ReadStatus
+from twinlog.store.queues.read import ReadStatus
 from twinlog.wire.message import decode_messages
 
 NOW = 1_700_000_000_000

@@ -11,9 +11,9 @@ import textwrap
 import pytest
 from tests.store.store_at import SEGMENT, bodies, draft, fill, kill, open_store
 
-from twinlog.store.append import PutStatus
 from twinlog.store.errors import AllocationFailed, FlushFailed, NotClosed, StoreError
 from twinlog.store.file_ops import FileOps
+from twinlog.store.log.append import PutStatus
 
 
 class Failing(FileOps):

@@ -6,10 +6,10 @@ import os
 import pytest
 from tests.store.store_at import SEGMENT, bodies, draft, fill, kill, open_store
 
-from twinlog.store.append import PutStatus
 from twinlog.store.errors import NotClosed, StoreUnusable
-from twinlog.store.segment import segment_name
-from twinlog.store.set_aside import DIRECTORY
+from twinlog.store.log.append import PutStatus
+from twinlog.store.log.segment import segment_name
+from twinlog.store.recovery.set_aside import DIRECTORY
 
 
 @pytest.fixture

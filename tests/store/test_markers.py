@@ -10,9 +10,9 @@ import pytest
 from tests.store import golden
 from tests.store.store_at import NOW, fill, kill, open_store
 
-from twinlog.store.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint, load_checkpoint
 from twinlog.store.errors import StoreLocked, StoreUnusable
-from twinlog.store.store_lock import StoreLock, is_locked
+from twinlog.store.lock import StoreLock, is_locked
+from twinlog.store.recovery.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint, load_checkpoint
 
 
 def test_the_checkpoint_of_java_is_read_and_written_byte_for_byte(tmp_path):

@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 from tests.store.store_at import NOW, SEGMENT, bodies, draft, fill, open_store
 
-from twinlog.store.append import PutStatus
 from twinlog.store.errors import StoreError, StoreLocked
-from twinlog.store.read import ReadStatus
+from twinlog.store.log.append import PutStatus
+from twinlog.store.queues.read import ReadStatus
 from twinlog.wire.message import decode_messages
 
 
@@ -110,7 +110,7 @@ def test_several_log_directories_share_the_segments(tmp_path):
 
 
 def test_a_disk_that_became_too_full_by_a_new_limit_gets_no_more_segments(tmp_path, monkeypatch):
-    monkeypatch.setattr("twinlog.store.commit_log.disk_used_ratio", lambda path: 0.5 if path.name == "a" else 0.1)
+    monkeypatch.setattr("twinlog.store.log.commit_log.disk_used_ratio", lambda path: 0.5 if path.name == "a" else 0.1)
     with open_store(tmp_path, settings={"commit_log_dirs_given": f"{tmp_path}/a,{tmp_path}/b"}) as store:
         store.update_settings(dataclasses.replace(store.settings, disk_percent_forcible=40))
         fill(store, 200)

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from twinlog.broker.ack_gate import AckGate, Settled
-from twinlog.store.append import PutStatus
+from twinlog.store.log.append import PutStatus
 from twinlog.wire.codes import ResponseCode
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from twinlog.store.append import PutStatus
+from twinlog.store.log.append import PutStatus
 
 A = TypeVar("A")
 

@@ -18,7 +18,7 @@ from twinlog.broker.names import group_name_problem
 from twinlog.broker.table_work import TableWork
 from twinlog.net.limits import Limits
 from twinlog.settings.broker import TOPIC_QUEUES_MAX
-from twinlog.store.append import Appended, Draft
+from twinlog.store.log.append import Appended, Draft
 from twinlog.telemetry.fence import Fence
 from twinlog.wire.bodies import SubscriptionGroupConfig, TopicConfig
 from twinlog.wire.codes import ResponseCode

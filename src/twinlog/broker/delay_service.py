@@ -14,8 +14,8 @@ from twinlog.broker.durable import until_flushed
 from twinlog.broker.message_rules import real_place, redelivery
 from twinlog.broker.names import SCHEDULE_TOPIC
 from twinlog.broker.stamp_skew import StampSkew
-from twinlog.store.append import PutStatus
-from twinlog.store.delay import DelayLevels
+from twinlog.store.delay_levels import DelayLevels
+from twinlog.store.log.append import PutStatus
 from twinlog.telemetry.log import get_logger
 
 if TYPE_CHECKING:

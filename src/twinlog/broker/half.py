@@ -21,7 +21,7 @@ from enum import Enum
 
 from twinlog.broker.message_rules import redelivery
 from twinlog.broker.names import HALF_TOPIC
-from twinlog.store.append import Draft
+from twinlog.store.log.append import Draft
 from twinlog.wire import properties as names
 from twinlog.wire.headers import EndTransactionHeader
 from twinlog.wire.message import Message

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from twinlog.broker.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from twinlog.broker.timer import TimerRules, place_timer
 from twinlog.net.errors import RequestRefused
-from twinlog.store.append import Draft
-from twinlog.store.delay import DelayLevels
+from twinlog.store.delay_levels import DelayLevels
+from twinlog.store.log.append import Draft
 from twinlog.wire import properties as names
 from twinlog.wire.codes import ResponseCode
 from twinlog.wire.message import Message

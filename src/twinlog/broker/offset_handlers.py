@@ -5,7 +5,7 @@ from __future__ import annotations
 from twinlog.broker.context import BrokerContext
 from twinlog.net.connection import Handler, Request
 from twinlog.net.errors import RequestRefused
-from twinlog.store.read import ReadStatus
+from twinlog.store.queues.read import ReadStatus
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.command import Command
 from twinlog.wire.fields import decode_fields

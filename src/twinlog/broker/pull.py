@@ -17,7 +17,7 @@ from twinlog.broker.send_checks import BUSY
 from twinlog.net.connection import answer_for_error
 from twinlog.net.errors import RequestRefused
 from twinlog.net.limits import limit_text
-from twinlog.store.read import ReadStatus
+from twinlog.store.queues.read import ReadStatus
 from twinlog.wire.codes import VERSION, RequestCode, ResponseCode
 from twinlog.wire.command import RESPONSE_FLAG
 from twinlog.wire.frame import encode_prefix
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
     from twinlog.broker.pull_checks import PullPlan
     from twinlog.net.connection import Answer, Handler, Request
-    from twinlog.store.read import ReadResult
+    from twinlog.store.queues.read import ReadResult
 
 OFFSET_RESET = "OFFSET_RESET"
 PATIENCE_MS_MAX = 3_600_000  # clients ask for 15 to 30 seconds

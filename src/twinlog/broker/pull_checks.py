@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from twinlog.broker.pull import PullFields
     from twinlog.net.connection import Request
     from twinlog.store.dispatch import DispatchRequest
-    from twinlog.store.read import Accept, AcceptRecord
+    from twinlog.store.queues.read import Accept, AcceptRecord
     from twinlog.wire.bodies import SubscriptionData, SubscriptionGroupConfig, TopicConfig
 
 # forbiddenType of an answer with code 16

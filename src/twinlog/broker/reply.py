@@ -8,7 +8,7 @@ from twinlog.broker.send import check_put
 from twinlog.broker.send_checks import BUSY, check_send, choose_queue, read_header
 from twinlog.net.connection import Connection
 from twinlog.net.errors import NetError, RequestRefused
-from twinlog.store.append import Draft
+from twinlog.store.log.append import Draft
 from twinlog.wire import properties as names
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.message_id import offset_message_id

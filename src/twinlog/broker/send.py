@@ -15,8 +15,8 @@ from twinlog.broker.names import RETRY_PREFIX, TIMER_TOPIC, dlq_topic
 from twinlog.broker.send_checks import BUSY, FAQ, check_send, choose_queue, read_header
 from twinlog.broker.timer import recall_handle
 from twinlog.net.errors import RequestRefused
-from twinlog.store.append import Appended, Draft, PutStatus
-from twinlog.store.commit_log import disk_used_ratio
+from twinlog.store.log.append import Appended, Draft, PutStatus
+from twinlog.store.log.commit_log import disk_used_ratio
 from twinlog.store.message_store import MessageStore
 from twinlog.wire import properties as names
 from twinlog.wire.batch import BatchElement, decode_batch

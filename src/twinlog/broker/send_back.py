@@ -19,7 +19,7 @@ from twinlog.wire.headers import SendBackHeader
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
     from twinlog.net.connection import Handler, Request
-    from twinlog.store.append import Draft
+    from twinlog.store.log.append import Draft
     from twinlog.wire.bodies import SubscriptionGroupConfig
     from twinlog.wire.command import Command
     from twinlog.wire.message import Message

@@ -23,7 +23,7 @@ from twinlog.broker.ack_desk import CODES
 from twinlog.broker.names import RETRY_PREFIX, SEND_FORBIDDEN_TOPICS, topic_name_problem
 from twinlog.broker.send_template import BORN, BORN_DIGITS, Template, learn
 from twinlog.broker.topic_creation import WRITE
-from twinlog.store.append import Draft, PutStatus
+from twinlog.store.log.append import Draft, PutStatus
 from twinlog.store.message_store import MessageStore
 from twinlog.wire import properties as names
 from twinlog.wire.codes import VERSION
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from twinlog.broker.stats import Tally
     from twinlog.net.connection import Buffer, Connection
     from twinlog.settings.broker_conf import BrokerConf
-    from twinlog.store.append_run import Row
+    from twinlog.store.log.append_run import Row
 
 _PREFIX = struct.Struct(">iI")
 _unpack = _PREFIX.unpack_from

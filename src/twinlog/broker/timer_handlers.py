@@ -8,7 +8,7 @@ from twinlog.broker.send import check_put
 from twinlog.broker.timer import delete_key, parse_recall_handle
 from twinlog.broker.transaction_handlers import NOT_SET
 from twinlog.net.errors import RequestRefused
-from twinlog.store.append import Draft
+from twinlog.store.log.append import Draft
 from twinlog.wire import properties as names
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.properties import encode_properties

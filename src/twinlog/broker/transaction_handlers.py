@@ -9,7 +9,7 @@ from twinlog.broker import half
 from twinlog.broker.copy_budget import check_copy
 from twinlog.broker.message_rules import real_place
 from twinlog.net.errors import RequestRefused
-from twinlog.store.append import PutStatus
+from twinlog.store.log.append import PutStatus
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.errors import WireError
 from twinlog.wire.fields import decode_fields
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
     from twinlog.broker.transaction_service import TransactionService
     from twinlog.net.connection import Handler, Request
-    from twinlog.store.append import Appended
+    from twinlog.store.log.append import Appended
     from twinlog.wire.command import Command
     from twinlog.wire.message import Message
 

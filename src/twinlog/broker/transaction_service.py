@@ -20,7 +20,7 @@ from twinlog.broker.names import CHECK_MAX_TOPIC, HALF_TOPIC, OP_TOPIC
 from twinlog.broker.transaction_takeover import Steps, TakeOver, find_committed
 from twinlog.net.connection import Connection
 from twinlog.net.errors import NetError
-from twinlog.store.append import Draft
+from twinlog.store.log.append import Draft
 from twinlog.telemetry.log import get_logger
 from twinlog.wire import properties as names
 from twinlog.wire.codes import RequestCode

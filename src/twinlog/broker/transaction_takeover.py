@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from twinlog.broker.half import shows_commit
-from twinlog.store.committed import Commit, slice_at
+from twinlog.store.scan.committed import Commit, slice_at
 from twinlog.wire.errors import WireError
 from twinlog.wire.message import decode_message
 

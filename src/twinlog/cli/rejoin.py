@@ -17,10 +17,10 @@ from twinlog.settings.errors import SettingsError
 from twinlog.settings.store import StoreSettings
 from twinlog.store.errors import StoreError
 from twinlog.store.message_store import MessageStore
-from twinlog.store.offline import OfflineStore
-from twinlog.store.places import place_of, records_end
-from twinlog.store.scan import RecordBatch
-from twinlog.store.walk import walk_log
+from twinlog.store.offline.offline_store import OfflineStore
+from twinlog.store.scan.places import place_of, records_end
+from twinlog.store.scan.scan import RecordBatch
+from twinlog.store.scan.walk import walk_log
 
 
 class CutRefused(Exception):

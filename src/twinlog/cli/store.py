@@ -18,11 +18,11 @@ import typer
 
 from twinlog.settings.broker_conf import load_broker_conf
 from twinlog.settings.errors import SettingsError
-from twinlog.store.compare import Comparison, compare_logs
-from twinlog.store.dump import dump_index, dump_log, dump_queues, dump_state
 from twinlog.store.errors import StoreError
-from twinlog.store.offline import OfflineStore
-from twinlog.store.verify import verify_store
+from twinlog.store.offline.compare import Comparison, compare_logs
+from twinlog.store.offline.dump import dump_index, dump_log, dump_queues, dump_state
+from twinlog.store.offline.offline_store import OfflineStore
+from twinlog.store.offline.verify import verify_store
 
 UNREADABLE, UNSOUND = 2, 1
 

@@ -17,8 +17,8 @@ from twinlog.replication.greeting import HelloAnswer, HelloHeader
 from twinlog.replication.join import LogRange
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.properties import parse_properties
-from twinlog.store.commit_log import CommitLog
-from twinlog.store.places import place_of
+from twinlog.store.log.commit_log import CommitLog
+from twinlog.store.scan.places import place_of
 from twinlog.wire.bodies import KVTable, decode_body
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.errors import WireError

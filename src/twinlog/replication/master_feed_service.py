@@ -23,7 +23,7 @@ from twinlog.replication.errors import PeerSilent
 from twinlog.replication.replica_link import ReplicaLink
 from twinlog.replication.replica_status import ReplicaStatus
 from twinlog.settings.replication import ReplicationSettings
-from twinlog.store.commit_log import RawRoom
+from twinlog.store.log.commit_log import RawRoom
 from twinlog.store.message_store import MessageStore
 
 _RECEIVE_BYTES = 1024 * 1024

@@ -21,7 +21,7 @@ from twinlog.replication.errors import PeerSilent, ReplicationError
 from twinlog.replication.greeting import Guest, HelloHeader, PassBook
 from twinlog.replication.master_link import LogView, MasterLink, State, Transfer
 from twinlog.settings.replication import ReplicationSettings
-from twinlog.store.commit_log import CommitLog
+from twinlog.store.log.commit_log import CommitLog
 from twinlog.telemetry.log import get_logger
 
 log = get_logger(__name__)

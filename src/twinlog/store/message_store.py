@@ -25,13 +25,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from twinlog.settings.store import StoreSettings
-from twinlog.store.append import Appended, Appender, Draft, PutStatus
-from twinlog.store.append_elements import append_elements
-from twinlog.store.append_run import Row, append_run
-from twinlog.store.checkpoint import load_checkpoint, save_checkpoint
-from twinlog.store.commit_log import RawRoom
-from twinlog.store.delay import DelayLevels
-from twinlog.store.directory_check import check_directories
+from twinlog.store.delay_levels import DelayLevels
 from twinlog.store.dispatch import CutDispatcher, Dispatcher, DispatchRequest
 from twinlog.store.errors import (
     AllocationFailed,
@@ -43,14 +37,20 @@ from twinlog.store.errors import (
     system_errors_as,
 )
 from twinlog.store.file_ops import FileOps
-from twinlog.store.quarantine import Damage
-from twinlog.store.recovery import Recovery, RecoveryReport
-from twinlog.store.replica_tail import ReplicaTail
+from twinlog.store.lock import StoreLock, clear_abort_marker, has_abort_marker, set_abort_marker
+from twinlog.store.log.append import Appended, Appender, Draft, PutStatus
+from twinlog.store.log.append_batch import append_elements
+from twinlog.store.log.append_run import Row, append_run
+from twinlog.store.log.commit_log import RawRoom
+from twinlog.store.log.replica_tail import ReplicaTail
+from twinlog.store.reader import StoreReader, read_limits
+from twinlog.store.recovery.checkpoint import load_checkpoint, save_checkpoint
+from twinlog.store.recovery.directory_check import check_directories
+from twinlog.store.recovery.quarantine import Damage
+from twinlog.store.recovery.recovery import Recovery, RecoveryReport
+from twinlog.store.recovery.set_aside import keep_range, keep_segments
 from twinlog.store.retention import Cleaned, Retention
 from twinlog.store.run_flags import RunFlags
-from twinlog.store.set_aside import keep_range, keep_segments
-from twinlog.store.store_lock import StoreLock, clear_abort_marker, has_abort_marker, set_abort_marker
-from twinlog.store.store_reader import StoreReader, read_limits
 from twinlog.telemetry.log import get_logger
 
 log = get_logger(__name__)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from twinlog.settings.durations import parse_hours
 from twinlog.settings.store import StoreSettings
-from twinlog.store.commit_log import CommitLog, disk_used_ratio
+from twinlog.store.log.commit_log import CommitLog, disk_used_ratio
 from twinlog.store.run_flags import RunFlags
 from twinlog.telemetry.log import get_logger
 

@@ -7,8 +7,8 @@ from twinlog.broker.filters.bloom import BloomFilter
 from twinlog.broker.filters.consumer_filters import ConsumerFilters
 from twinlog.broker.filters.message_filter import record_properties
 from twinlog.metadata.filters import FilterTable
-from twinlog.store.consume_queue_ext import ExtUnit
 from twinlog.store.dispatch import DispatchRequest
+from twinlog.store.queues.consume_queue_ext import ExtUnit
 from twinlog.wire.bodies import SubscriptionData
 from twinlog.wire.message import Message, encode_message
 from twinlog.wire.properties import encode_properties

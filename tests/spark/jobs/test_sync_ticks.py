@@ -21,8 +21,8 @@ from twinlog.spark.jobs.sync.plan import BrokerTarget
 from twinlog.spark.jobs.sync.replica import SparseFiles
 from twinlog.spark.jobs.sync.replica_state import SyncFolder
 from twinlog.spark.options import ClusterOptions
-from twinlog.store.compare import compare_logs
-from twinlog.store.offline import OfflineStore
+from twinlog.store.offline.compare import compare_logs
+from twinlog.store.offline.offline_store import OfflineStore
 from twinlog.wire.bodies import SubscriptionGroupConfig
 
 SEGMENT = 128 * 1024

@@ -27,7 +27,7 @@ from twinlog.spark.jobs.sync.job import sync
 from twinlog.spark.jobs.sync.plan import SyncJob
 from twinlog.spark.jobs.sync.replica_state import SyncFolder
 from twinlog.spark.options import ClusterOptions
-from twinlog.store.store_lock import is_locked
+from twinlog.store.lock import is_locked
 
 pytestmark = pytest.mark.timeout(300)
 SETTINGS = {"mappedFileSizeCommitLog": str(256 * 1024)}

@@ -10,7 +10,7 @@ from twinlog.spark.errors import BadRecord
 from twinlog.spark.reading.decode import Decoder
 from twinlog.spark.reading.property_columns import PropertyColumns
 from twinlog.spark.schema import STORE_MESSAGE_COLUMNS, arrow_schema, checked
-from twinlog.store.scan import scan
+from twinlog.store.scan.scan import scan
 from twinlog.wire import sys_flag
 from twinlog.wire.batch import BatchElement, encode_batch
 from twinlog.wire.compression import compress

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from twinlog.broker.filters.bloom import has_bits
 from twinlog.broker.filters.sql92 import PropertyFilter
-from twinlog.store.consume_queue_ext import ExtUnit
 from twinlog.store.dispatch import DispatchRequest
-from twinlog.store.read import Accept, AcceptRecord
+from twinlog.store.queues.consume_queue_ext import ExtUnit
+from twinlog.store.queues.read import Accept, AcceptRecord
 from twinlog.wire.properties import decode_properties
 
 # In a record: magic at 4, system flag at 36, born host at 48 (8 or 20 bytes); then store time 8, store host 8 or 20,

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from twinlog.spark.errors import BadRecord
 from twinlog.spark.reading.property_columns import PropertyColumns, spans
 from twinlog.spark.schema import Columns, arrow_schema, batch_of
-from twinlog.store.scan import HEAD_TYPE, RecordBatch, scan
+from twinlog.store.scan.scan import HEAD_TYPE, RecordBatch, scan
 from twinlog.wire import sys_flag
 from twinlog.wire.batch import decode_batch
 from twinlog.wire.compression import decompress

@@ -19,9 +19,9 @@ from twinlog.metadata.errors import MetadataError
 from twinlog.metadata.json_file import decode_json
 from twinlog.metadata.topics import FILE_NAME, TopicsFile
 from twinlog.spark.reading.store_plan import first_record
-from twinlog.store.offline import stored_queues
-from twinlog.store.scan import Stop, StopReason, columns_at
-from twinlog.store.segment import Segment
+from twinlog.store.log.segment import Segment
+from twinlog.store.offline.offline_store import stored_queues
+from twinlog.store.scan.scan import Stop, StopReason, columns_at
 from twinlog.wire.message import MAGIC_BLANK
 
 _NAMED_MAX = 3

@@ -22,8 +22,8 @@ import numpy as np
 
 from twinlog.spark.errors import BadRecord
 from twinlog.store.errors import NotAStore
-from twinlog.store.scan import StopReason, columns_at, find_record, scan
-from twinlog.store.segment import SEGMENT_NAME, Segment
+from twinlog.store.log.segment import SEGMENT_NAME, Segment
+from twinlog.store.scan.scan import StopReason, columns_at, find_record, scan
 from twinlog.wire.message import MAGIC_V1, RECORD_BYTES_MIN
 
 _MAGIC_PREFIX = MAGIC_V1.to_bytes(4, "big")[:3]

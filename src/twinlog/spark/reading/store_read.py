@@ -9,8 +9,8 @@ from twinlog.spark.errors import BadRecord, DataLoss
 from twinlog.spark.reading.store_damage import damage_at
 from twinlog.spark.reading.store_plan import StoreRange, first_record
 from twinlog.spark.reading.store_selection import Selection
-from twinlog.store.scan import RecordBatch, Stop, StopReason, scan
-from twinlog.store.segment import Segment
+from twinlog.store.log.segment import Segment
+from twinlog.store.scan.scan import RecordBatch, Stop, StopReason, scan
 from twinlog.telemetry.log import get_logger
 
 log = get_logger(__name__)

@@ -12,8 +12,8 @@ from twinlog.metadata.tables import MetadataTables, open_tables
 from twinlog.spark.errors import BadOption, BadRecord
 from twinlog.spark.reading.store_options import StoreDirectory, StoreOptions
 from twinlog.spark.schema import TABLE_COLUMNS, Columns, arrow_schema, batch_of
-from twinlog.store.consume_queue import FILL_SIZE
-from twinlog.store.offline import OfflineIndexFile, OfflineStore
+from twinlog.store.offline.offline_store import OfflineIndexFile, OfflineStore
+from twinlog.store.queues.consume_queue import FILL_SIZE
 
 _PARTITIONS_PER_STORE = 16
 

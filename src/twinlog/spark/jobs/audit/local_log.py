@@ -16,10 +16,10 @@ import numpy as np
 from twinlog.spark.errors import BadRecord
 from twinlog.spark.reading.store_plan import SegmentFile, first_record, records_end, segment_files
 from twinlog.store.errors import NotAStore
-from twinlog.store.scan import Stop, StopReason, scan
-from twinlog.store.segment import Segment
-from twinlog.store.store_lock import has_abort_marker, is_locked
-from twinlog.store.walk import describe
+from twinlog.store.lock import has_abort_marker, is_locked
+from twinlog.store.log.segment import Segment
+from twinlog.store.scan.scan import Stop, StopReason, scan
+from twinlog.store.scan.walk import describe
 
 _BACK_BYTES = 1 << 20
 

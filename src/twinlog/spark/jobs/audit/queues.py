@@ -12,8 +12,8 @@ import numpy as np
 
 from twinlog.spark.jobs.audit.findings import Finding
 from twinlog.spark.jobs.side import Side
-from twinlog.store.consume_queue import FILL_SIZE
-from twinlog.store.offline import OfflineQueue, OfflineStore
+from twinlog.store.offline.offline_store import OfflineQueue, OfflineStore
+from twinlog.store.queues.consume_queue import FILL_SIZE
 
 _NAMES = ("physical_offset", "size", "tags_code")
 

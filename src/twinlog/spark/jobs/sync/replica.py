@@ -25,13 +25,13 @@ from twinlog.replication.join import LogRange
 from twinlog.spark.jobs.sync.metadata_changes import Image, adopt_again, differences, image_of, versions_of
 from twinlog.spark.jobs.sync.replica_state import Change, Entry, RangeDigest, ReplicaState, SyncFolder, new_identity
 from twinlog.spark.jobs.sync.whole_records import Whole
-from twinlog.store.commit_log import CommitLog
 from twinlog.store.errors import OffsetGap, SegmentSizeMismatch, StoreError, StoreLocked
 from twinlog.store.file_ops import FileOps
-from twinlog.store.scan import RecordBatch
-from twinlog.store.segment import SEGMENT_NAME, segment_name
-from twinlog.store.store_lock import StoreLock, has_abort_marker, set_abort_marker
-from twinlog.store.walk import LogEnd, walk_log
+from twinlog.store.lock import StoreLock, has_abort_marker, set_abort_marker
+from twinlog.store.log.commit_log import CommitLog
+from twinlog.store.log.segment import SEGMENT_NAME, segment_name
+from twinlog.store.scan.scan import RecordBatch
+from twinlog.store.scan.walk import LogEnd, walk_log
 from twinlog.wire.checksum import crc32 as checksum
 from twinlog.wire.message import MAGIC_V1, MAGIC_V2
 

@@ -19,7 +19,7 @@ from twinlog.replication.errors import PeerSilent, ReplicationError
 from twinlog.replication.replica_link import Append, ReplicaLink
 from twinlog.replication.transfer import encode_pass
 from twinlog.settings.replication import ReplicationSettings
-from twinlog.store.segment import SEGMENT_NAME, segment_name
+from twinlog.store.log.segment import SEGMENT_NAME, segment_name
 
 CHUNK_BYTES = 2 * 1024 * 1024  # about what a processor's cache holds: larger chunks are slower
 _CONNECT_SECONDS = 5

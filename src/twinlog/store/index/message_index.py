@@ -1,0 +1,317 @@
+"""The message index: finds records by UNIQ_KEY and by each word of KEYS.
+
+Indexing is deferred: `dispatch` only remembers the records, and `drain` enters them in one batch, when many
+have gathered, on a timer of the store, before a query and before a flush. A crash loses what was not entered,
+so recovery dispatches the log again from `end_physical` on; records that are in the index are left out.
+
+The thread that dispatches never waits for one that flushes: it leaves the entering to it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from twinlog.base.safe_files import refuse_link
+from twinlog.store.dispatch import ROLLBACK, TRANSACTION_BITS, DispatchRequest
+from twinlog.store.errors import SegmentSizeMismatch
+from twinlog.store.file_ops import FILE_OPS, FileOps
+from twinlog.store.index.index_file import IndexFile
+from twinlog.store.index.key_hash import hash_key, hash_keys, hash_prefix
+from twinlog.store.queues.unit_queue import QueueFiles
+from twinlog.store.scan.column_batch import ColumnBatch
+
+log = logging.getLogger(__name__)
+
+PENDING_MAX = 2048
+_OPEN_FILES_MAX = 16
+
+
+class Found(NamedTuple):
+    """Candidates, newest first: hashes may collide, so the caller compares keys before it believes one."""
+
+    physical_offsets: list[int]
+    last_update_timestamp: int
+    last_update_offset: int
+
+
+class Index:
+    """All index files, oldest first; a dispatcher.
+
+    `full_timestamp` is the end of the newest file that is full and durable, for the checkpoint.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        slot_count: int = 5_000_000,
+        entry_max: int = 20_000_000,
+        clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        ops: FileOps = FILE_OPS,
+    ) -> None:
+        self.full_timestamp = 0
+        self._directory = f"{root}/index"
+        self._slot_count = slot_count
+        self._entry_max = entry_max
+        self._clock_ms = clock_ms
+        self._io = QueueFiles(ops, _OPEN_FILES_MAX)
+        self._files: list[IndexFile] = []
+        self._pending: list[DispatchRequest | ColumnBatch] = []
+        self._pending_count = 0
+        self._gathering = threading.Lock()  # around `_pending`, always brief
+        self._lock = threading.RLock()  # around the files
+
+    def load(self, *, clean: bool, trusted_timestamp: int = 0) -> None:
+        """Open the files. After a crash, those that end after `trusted_timestamp` are repaired, not deleted.
+
+        Java deletes them, and with them most of the index, as the checkpoint only knows full files.
+        """
+        self._files = []
+        for path in self._paths():
+            file = IndexFile.open(self._io, path, self._slot_count, self._entry_max)
+            if not clean and file.end_timestamp > trusted_timestamp:
+                file.repair()
+            self._files.append(file)
+        for file in self._files[:-1]:
+            file.release_slots()
+        self.full_timestamp = max((file.end_timestamp for file in self._files[:-1]), default=0)
+
+    @property
+    def end_physical(self) -> int:
+        """Where the newest indexed record begins; all before it are in the index."""
+        return self._files[-1].end_physical if self._files else 0
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(file.count > 1 for file in self._files)
+
+    def dispatch(self, batch: Sequence[DispatchRequest]) -> None:
+        """Remember the records; they enter the index when there are many, or at the next `drain`."""
+        pending = [batch] if isinstance(batch, ColumnBatch) and batch.columns is not None else batch
+        with self._gathering:
+            self._pending += pending
+            self._pending_count += len(batch)
+        if self._pending_count >= PENDING_MAX and self._lock.acquire(blocking=False):
+            try:
+                self.drain()
+            finally:
+                self._lock.release()
+
+    def drain(self) -> None:
+        """Enter what is pending. On failure it stays pending."""
+        with self._lock:
+            with self._gathering:
+                pending, self._pending = self._pending, []
+                count, self._pending_count = self._pending_count, 0
+            try:
+                while pending:
+                    self._enter(pending)
+            except OSError:
+                with self._gathering:
+                    self._pending = pending + self._pending
+                    self._pending_count += count
+                raise
+
+    def flush(self) -> None:
+        """Enter what is pending and make it durable; the slot table of the last file can wait for `close`."""
+        with self._lock:
+            self.drain()
+            full = max((file.end_timestamp for file in self._files[:-1]), default=0)
+        self._io.flush()
+        self.full_timestamp = full
+
+    def query(self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int) -> Found:
+        """Records that may have this key, stored between the two times."""
+        with self._lock:
+            self.drain()
+            if not self._files:
+                return Found([], 0, 0)
+            found: list[int] = []
+            key_hash = hash_key(topic, key)
+            for file in reversed(self._files):
+                if file.overlaps(begin_ms, end_ms):
+                    file.find(key_hash, count_max, begin_ms, end_ms, found)
+                if len(found) >= count_max or file.begin_timestamp < begin_ms:
+                    break
+            return Found(found, self._files[-1].end_timestamp, self._files[-1].end_physical)
+
+    def truncate_after(self, log_end: int) -> None:
+        """Remove what points at or beyond `log_end`."""
+        with self._lock:
+            with self._gathering:
+                requests = [request for one in self._pending for request in _requests(one)]
+                self._pending = [request for request in requests if request.physical_offset < log_end]
+                self._pending_count = len(self._pending)
+            while self._files and self._files[-1].end_physical >= log_end:
+                file = self._files[-1]
+                file.truncate_after(log_end)
+                if file.count > 1:
+                    return
+                self._io.remove(self._files.pop().path)
+
+    def delete_expired(self, log_start: int) -> int:
+        """Delete the files whose newest record the log no longer has, never the last; returns how many went."""
+        with self._lock:
+            expired = [file for file in self._files[:-1] if file.end_physical < log_start]
+            self._files = [file for file in self._files if file not in expired]
+            for file in expired:
+                self._io.remove(file.path)
+            return len(expired)
+
+    def delete_all(self) -> None:
+        """Remove every file: the log is empty, or the index is to be built anew."""
+        with self._lock:
+            with self._gathering:
+                self._pending, self._pending_count = [], 0
+            while self._files:
+                self._io.remove(self._files.pop().path)
+
+    def close(self) -> None:
+        """Make everything durable, slot tables included, and close the files."""
+        with self._lock:
+            self.drain()
+            for file in self._files:
+                file.write_slots()
+            self.flush()
+            self._io.close()
+
+    def _enter(self, pending: list[DispatchRequest | ColumnBatch]) -> None:
+        """Enter the first of `pending`, and take it off: one batch of columns, or all requests before the next."""
+        first = pending[0]
+        if isinstance(first, ColumnBatch):
+            columns = first.columns
+            if columns is not None and int(first.records.physical_offset[0]) > self._last_entered:
+                rows = columns.key_row
+                offsets, times = first.records.physical_offset[rows], first.records.store_timestamp[rows]
+                self._append(columns.key_hash, offsets, times)
+            else:
+                self._enter_requests(list(first))
+            del pending[0]
+            return
+        until = next((n for n, one in enumerate(pending) if isinstance(one, ColumnBatch)), len(pending))
+        self._enter_requests(pending[:until])  # pyright: ignore[reportArgumentType]
+        del pending[:until]
+
+    def _enter_requests(self, requests: list[DispatchRequest]) -> None:
+        known = 0  # keys of the first record that are in the index already
+        if requests[0].physical_offset <= (end := self._last_entered):
+            requests = [request for request in requests if request.physical_offset >= end]
+            if requests and requests[0].physical_offset == end:
+                known = self._entries_of(end)
+        hashes, rows = _hash_requests(requests)
+        offsets = np.array([request.physical_offset for request in requests], np.int64)[rows]
+        times = np.array([request.store_timestamp for request in requests], np.int64)[rows]
+        self._append(hashes[known:], offsets[known:], times[known:])
+
+    @property
+    def _last_entered(self) -> int:
+        """Where the newest indexed record begins, -1 before the first."""
+        return self.end_physical if self._files else -1
+
+    def _append(self, hashes: np.ndarray, offsets: np.ndarray, times: np.ndarray) -> None:
+        at = 0
+        while at < len(hashes):
+            file = self._current()
+            end = at + min(file.room, len(hashes) - at)
+            file.append(hashes[at:end], offsets[at:end], times[at:end])
+            at = end
+
+    def _current(self) -> IndexFile:
+        """The file that takes the next entry; a full one is finished first."""
+        last = self._files[-1] if self._files else None
+        if last is not None and last.room > 0:
+            return last
+        if last is not None:
+            last.release_slots()
+        path = f"{self._directory}/{self._new_name()}"
+        file = IndexFile.create(self._io, path, self._slot_count, self._entry_max, after=last)
+        self._files.append(file)
+        return file
+
+    def _new_name(self) -> str:
+        """Local time in 17 digits; later than the last file's, even when the clock is not."""
+        now_ms = self._clock_ms()
+        while True:
+            name = datetime.fromtimestamp(now_ms // 1000).strftime("%Y%m%d%H%M%S") + f"{now_ms % 1000:03d}"
+            last = os.path.basename(self._files[-1].path) if self._files else ""
+            if name > last:
+                return name
+            now_ms = max(now_ms + 1, _time_of(last))
+
+    def _entries_of(self, physical_offset: int) -> int:
+        """How many entries at the end of the index belong to this record; they may span two files."""
+        number = 0
+        for file in reversed(self._files):
+            for entry in range(file.count - 1, 0, -1):
+                if file.physical_offset(entry) != physical_offset:
+                    return number
+                number += 1
+        return number
+
+    def _paths(self) -> list[str]:
+        if not os.path.isdir(self._directory):
+            return []
+        paths, expected = [], IndexFile(self._io, "", self._slot_count, self._entry_max).file_bytes
+        for entry in sorted(os.scandir(self._directory), key=lambda entry: entry.name):
+            if not (len(entry.name) == 17 and entry.name.isdigit()):
+                log.warning("not an index file path=%s: left alone", entry.path)
+                continue
+            if entry.is_symlink():
+                refuse_link(entry.path)
+            if (size := entry.stat().st_size) == 0:  # a crash while it was made
+                self._io.remove(entry.path)
+            elif size != expected:
+                setting = "maxHashSlotNum and maxIndexNum"
+                raise SegmentSizeMismatch(Path(entry.path), found=size, expected=expected, setting=setting)
+            else:
+                paths.append(entry.path)
+        return paths
+
+
+def _requests(pending: DispatchRequest | ColumnBatch) -> Sequence[DispatchRequest]:
+    return pending if isinstance(pending, ColumnBatch) else (pending,)
+
+
+def _hash_requests(requests: list[DispatchRequest]) -> tuple[np.ndarray, np.ndarray | slice]:
+    """The hash of every key of the records in order, and for each the place of its record."""
+    keys = [request.uniq_key for request in requests]
+    topics = [request.topic for request in requests]
+    special = [request for request in requests if request.keys or request.sys_flag & TRANSACTION_BITS]
+    if not special and None not in keys:
+        return hash_keys(_prefixes(topics), keys), slice(None)  # pyright: ignore[reportArgumentType]
+    texts: list[str] = []
+    rows: list[int] = []
+    for row, request in enumerate(requests):
+        if request.sys_flag & TRANSACTION_BITS == ROLLBACK:
+            continue
+        uniq_key = keys[row]
+        if uniq_key is not None:
+            texts.append(uniq_key)
+            rows.append(row)
+        words = request.keys
+        if words:
+            for word in words.split(" ") if " " in words else (words,):
+                if word:
+                    texts.append(word)
+                    rows.append(row)
+    return hash_keys(_prefixes([topics[row] for row in rows]), texts), np.array(rows, np.int64)
+
+
+def _prefixes(topics: list[str]) -> list[int] | int:
+    first = topics[0] if topics else ""
+    return hash_prefix(first) if topics.count(first) == len(topics) else [hash_prefix(topic) for topic in topics]
+
+
+def _time_of(name: str) -> int:
+    """The time just after the one a file is named for."""
+    parsed = datetime.strptime(name[:14], "%Y%m%d%H%M%S")
+    return int(parsed.timestamp()) * 1000 + int(name[14:]) + 1

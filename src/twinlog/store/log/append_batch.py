@@ -1,0 +1,152 @@
+"""A whole batch send in one go: from its elements straight to records.
+
+What it trades: `decode_batch` and `Appender.append_batch` are the definition, with objects for each message. This
+walks the elements by offset, packs all records into one piece, and copies that piece into the mapped log. It takes a
+batch only if every element is ordinary (IPv4 on both sides, no transaction, within all limits) and answers None
+otherwise, with nothing stored. A property test holds both equal.
+
+As in `append_run`, all of it becomes visible with its first eight bytes, written last.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from twinlog.store.dispatch import DispatchRequest
+from twinlog.store.log.append_run import HEAD, UNUSUAL_FLAGS
+from twinlog.store.scan.property_scan import dispatch_properties
+from twinlog.wire.checksum import crc32
+from twinlog.wire.java_text import tags_code
+
+if TYPE_CHECKING:
+    from twinlog.store.log.append import Appended, Appender
+
+_ELEMENT = struct.Struct(">iiiii")  # size, magic, CRC, flag, body length
+_LENGTH = struct.Struct(">h")
+_PROPERTIES_MAX = 4095
+_UNIQ_KEY = b"UNIQ_KEY\x01"
+_SHAPES_MAX = 16  # properties that differ more than that from message to message are not worth remembering
+
+
+def append_elements(
+    appender: Appender,
+    born_host: tuple[str, int],
+    topic: str,
+    queue_id: int,
+    batch: bytes,
+    born_timestamp: int,
+    sys_flag: int,
+    reconsume_times: int,
+) -> Appended | None:
+    """Store all elements of `batch` next to each other; None when the plain way must look at them."""
+    born = appender._hosts.get(born_host) or appender._remember_host(born_host)
+    store = appender._store_host
+    lane = appender._lanes.get((topic, queue_id)) or appender._open_lane(topic, queue_id)
+    if lane is None or lane.is_schedule or sys_flag & UNUSUAL_FLAGS or appender._append_crc:
+        return None
+    if born is None or len(born) != 8 or len(store) != 8:
+        return None
+    around = HEAD.size + len(lane.topic_bytes) - _ELEMENT.size  # what a record has more than its element
+    elements = _walk(batch, min(appender._body_max, appender._record_max - around))
+    if not elements:
+        return None
+    try:  # a number that its field cannot hold: the plain way says so, and no file is made for it
+        HEAD.pack(0, 0, 0, queue_id, 0, 0, 0, sys_flag, born_timestamp, born, 0, store, reconsume_times, 0, 0)
+    except struct.error:
+        return None
+    log, room = appender._log, len(batch) + around * len(elements)
+    if log.log_end + room > appender._ready_end and not appender._make_ready(room):
+        return None
+    timestamp = max(appender._clock_ms(), appender.last_timestamp)
+    pack, topic_bytes, magic = HEAD.pack, lane.topic_bytes, lane.magic
+    at, queue_offset = log.log_end, lane.next_offset
+    begin, first_queue_offset = at, queue_offset
+    parts: list[bytes] = []
+    requests: list[DispatchRequest] = []
+    offsets: list[int] = []
+    shapes: dict[bytes, tuple[int, str]] = {}
+    for body_at, body_end, end, flag in elements:
+        body, properties = batch[body_at:body_end], batch[body_end + 2 : end]
+        length = body_end - body_at
+        size = around + _ELEMENT.size + end - body_at
+        parts += (
+            pack(
+                size,
+                magic,
+                crc32(body) & 0x7FFFFFFF,
+                queue_id,
+                flag,
+                queue_offset,
+                at,
+                sys_flag,
+                born_timestamp,
+                born,
+                timestamp,
+                store,
+                reconsume_times,
+                0,
+                length,
+            ),
+            body,
+            topic_bytes,
+            batch[body_end:end],
+        )
+        code, keys, uniq_key = _found(properties, shapes)
+        requests.append(
+            DispatchRequest(
+                topic, queue_id, at, size, code, timestamp, queue_offset, keys, uniq_key, sys_flag, 0, properties
+            )
+        )
+        offsets.append(at)
+        at += size
+        queue_offset += 1
+    memory = appender._memory
+    assert memory is not None and at - begin == room
+    joined = memoryview(b"".join(parts))
+    position = begin - appender._base
+    memory[position + 8 : position + room] = joined[8:]
+    memory[position : position + 8] = joined[:8]
+    appender.last_timestamp = timestamp
+    appender.pending += requests
+    lane.next_offset = queue_offset
+    log.log_end = at
+    return appender.batch_appended(begin, room, first_queue_offset, timestamp, tuple(offsets))
+
+
+def _found(properties: bytes, shapes: dict[bytes, tuple[int, str]]) -> tuple[int, str, str | None]:
+    """(tags code, keys, unique key); `shapes` remembers what the properties without the unique key come to."""
+    at = properties.find(_UNIQ_KEY)
+    end = properties.find(b"\x02", at)
+    if at >= 0 and end > at + len(_UNIQ_KEY) and (at == 0 or properties[at - 1] == 2):
+        rest = properties[:at] + properties[end + 1 :]
+        shape = shapes.get(rest)
+        if shape is None and len(shapes) < _SHAPES_MAX and _UNIQ_KEY not in rest:
+            tags, keys, _ = dispatch_properties(rest)
+            shape = shapes[rest] = tags_code(tags) if tags else 0, keys
+        if shape is not None:
+            return *shape, properties[at + len(_UNIQ_KEY) : end].decode("utf-8", "replace")
+    tags, keys, uniq_key = dispatch_properties(properties)
+    return tags_code(tags) if tags else 0, keys, uniq_key
+
+
+def _walk(batch: bytes, body_bytes_max: int) -> list[tuple[int, int, int, int]]:
+    """(body begin, body end, element end, flag) of each; empty when something about them is not ordinary."""
+    elements, at, total = [], 0, len(batch)
+    unpack, unpack_length = _ELEMENT.unpack_from, _LENGTH.unpack_from
+    try:
+        while at < total:
+            size, _, _, flag, length = unpack(batch, at)
+            body_at = at + 20
+            body_end = body_at + length
+            end = at + size
+            (properties_length,) = unpack_length(batch, body_end)
+            if not 0 <= properties_length <= _PROPERTIES_MAX or end != body_end + 2 + properties_length:
+                return []
+            if length < 0 or end > total or end - body_at > body_bytes_max:
+                return []
+            elements.append((body_at, body_end, end, flag))
+            at = end
+    except struct.error:
+        return []
+    return elements

@@ -1,0 +1,359 @@
+"""The commit log: segments in a row, one end that grows.
+
+    log_start                      flushed_end        log_end
+    | segment | segment | segment ......|...............|        | next segment, allocated ahead |
+
+One thread (the event loop's) writes; any thread may read or call `flush`. `flushed_end` only says what
+`fdatasync` has returned for. The segment after the last one is allocated by a worker thread as soon as
+half of the last one is used, and disappears at a clean close if it was never needed.
+
+With several directories in storePathCommitLog, segment number n goes to directory n mod count, skipping
+directories whose disk is too full; reading finds the files wherever they are. readOnlyCommitLogStorePaths get no new
+segments; those in them are read, go on to be filled, and expire like all others as far as their disk lets them.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import os
+import shutil
+import struct
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from twinlog.store.errors import ForeignFile, OffsetGap, ReadOnlySegment, SegmentGap, StoreClosed
+from twinlog.store.file_ops import FILE_OPS, FileOps
+from twinlog.store.log.segment import SEGMENT_NAME, Segment
+from twinlog.wire.message import MAGIC_BLANK
+
+BLANK = struct.Struct(">iI")  # free bytes of the file, magic
+BLANK_BYTES = BLANK.size
+WRITE_BYTES_MIN = 16 * 1024  # from here on a write call is cheaper than the page faults of a copy into the mapping
+_INT = struct.Struct(">i")
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True, slots=True)
+class RawRoom:
+    """Free bytes behind the log's end, in one file."""
+
+    descriptor: int
+    position: int
+    size: int
+    _ops: FileOps
+
+    def write(self, parts: Sequence[memoryview], at: int) -> int:
+        """Write `parts` one after the other from position `at` of the file on; returns how many bytes that was."""
+        total = sum(map(len, parts))
+        assert self.position <= at and at + total <= self.position + self.size
+        self._ops.write_parts(self.descriptor, parts, at)
+        return total
+
+
+class CommitLog:
+    """All segments of a store, oldest first."""
+
+    def __init__(
+        self,
+        directories: Sequence[Path],
+        segment_size: int,
+        *,
+        writable: bool = True,
+        read_only_directories: Sequence[Path] = (),
+        disk_ratio_max: float = 1.0,
+        ops: FileOps = FILE_OPS,
+    ) -> None:
+        self.directories = list(directories)
+        self._read_only_directories = list(read_only_directories)  # some of `directories`
+        self.segment_size = segment_size
+        self.writable = writable
+        self.segments: list[Segment] = []
+        self.log_end = 0
+        self.flushed_end = 0
+        self.disk_ratio_max = disk_ratio_max
+        self._ops = ops
+        self._bases: list[int] = []
+        self._next: Future[Segment] | None = None
+        self._filling: Segment | None = None  # by a thread, see `raw_room`
+        self._worker: ThreadPoolExecutor | None = None
+        self._flush_lock = threading.Lock()
+        self._closed = False
+
+    def load(self) -> None:
+        """Open every segment file; until recovery says otherwise, all of them count as full."""
+        paths = sorted(_segment_paths(self.directories), key=lambda path: path.name)
+        if paths and os.lstat(paths[-1]).st_size == 0:  # a file whose allocation never happened
+            empty = paths.pop()
+            if self.writable:
+                self._ops.remove(empty)
+        for path in paths:
+            segment = Segment.open(path, self.segment_size, writable=self._may_write(path), ops=self._ops)
+            if self.segments and self.segments[-1].end != segment.base:
+                raise SegmentGap(ends=self.segments[-1].end, next_begins=segment.base)
+            self._add(segment)
+        self.log_end = self.flushed_end = self.segments[-1].end if self.segments else 0
+
+    def _may_write(self, path: Path) -> bool:
+        """Whether a segment is opened for writing: in a read-only directory only if it can be, and no link."""
+        if not self.writable or path.parent not in self._read_only_directories:
+            return self.writable
+        return os.access(path, os.W_OK) and not path.is_symlink()
+
+    def check_end(self) -> None:
+        """Refuse a log that ends in a file which cannot be written: every send would fail."""
+        if self.segments and self.log_end < self.segments[-1].end and not self.segments[-1].writable:
+            raise ReadOnlySegment(self.segments[-1].path)
+
+    @property
+    def log_start(self) -> int:
+        return self._bases[0] if self._bases else self.log_end
+
+    def segment_at(self, physical_offset: int) -> Segment | None:
+        """The segment that holds this byte."""
+        index = bisect.bisect_right(self._bases, physical_offset) - 1
+        if index < 0 or physical_offset >= self._bases[index] + self.segment_size:
+            return None
+        return self.segments[index]
+
+    def slice(self, physical_offset: int, size: int) -> memoryview | None:
+        """`size` bytes without copying; None when they are not (or no longer) all in one segment of the log."""
+        segment = self.segment_at(physical_offset)
+        if segment is None or size < 0 or physical_offset + size > min(self.log_end, segment.end):
+            return None
+        return segment.view(physical_offset - segment.base, size)
+
+    def chunk(self, physical_offset: int, bytes_max: int) -> memoryview | None:
+        """Up to `bytes_max` bytes from an offset, ending at the segment's or the log's end: a transfer."""
+        segment = self.segment_at(physical_offset)
+        if segment is None or physical_offset >= self.log_end:
+            return None
+        end = min(physical_offset + bytes_max, segment.end, self.log_end)
+        return segment.view(physical_offset - segment.base, end - physical_offset)
+
+    def record(self, physical_offset: int) -> memoryview | None:
+        """The record that begins at this offset, by its own size field; None when it cannot be one."""
+        head = self.slice(physical_offset, 4)
+        return None if head is None else self.slice(physical_offset, _INT.unpack(head)[0])
+
+    def ranges(self, begin: int, end: int) -> Iterator[tuple[Segment, int, int]]:
+        """(segment, first position, end position) of every file part between two offsets."""
+        for segment in list(self.segments):
+            first, last = max(begin, segment.base), min(end, segment.end)
+            if first < last:
+                yield segment, first - segment.base, last - segment.base
+
+    # ---- growing
+
+    def tail(self) -> Segment:
+        """The segment the next byte goes to; created when the log is empty or its last file is full."""
+        if self._closed:
+            raise StoreClosed
+        if not self.segments or self.log_end == self.segments[-1].end:
+            self._extend()
+        last = self.segments[-1]
+        if not last.has_blocks:
+            last.secure()
+        return last
+
+    def roll(self) -> Segment:
+        """Declare the last segment full with a blank record, and start the next one."""
+        segment = self.tail()
+        free = segment.end - self.log_end
+        if free >= BLANK_BYTES:
+            BLANK.pack_into(segment.map, self.log_end - segment.base, free, MAGIC_BLANK)
+        self.log_end = segment.end
+        return self.tail()
+
+    def write_raw(self, physical_offset: int, data: bytes | bytearray | memoryview) -> None:
+        """Append a master's bytes, which may begin and end inside a record and cross files.
+
+        An empty log starts at the file boundary below the first offset, with zeros before it.
+        """
+        if not self.segments and self.log_end != physical_offset:
+            self.begin_at(physical_offset)
+        if physical_offset != self.log_end:
+            raise OffsetGap(log_end=self.log_end, data_begins=physical_offset)
+        data = memoryview(data)
+        while data:
+            segment = self.tail()
+            position = self.log_end - segment.base
+            length = min(len(data), segment.size - position)
+            if length >= WRITE_BYTES_MIN:  # the kernel need not fill with zeros what is about to be overwritten
+                self._ops.write(segment.descriptor, data[:length], position)
+            else:
+                segment.map[position : position + length] = data[:length]
+            self.log_end += length
+            data = data[length:]
+            self.allocate_ahead()
+
+    def raw_room(self, bytes_max: int) -> RawRoom:
+        """Where the next of a master's bytes go, for a thread that writes them; `raw_written` takes them in."""
+        segment = self.tail()
+        if segment is not self._filling:
+            self.end_raw()
+            segment.read_ahead(False)  # the kernel would fill pages with zeros that are about to be written
+            self._filling = segment
+        position = self.log_end - segment.base
+        return RawRoom(segment.descriptor, position, min(bytes_max, segment.size - position), self._ops)
+
+    def raw_written(self, log_end: int) -> None:
+        """The log now goes on to `log_end`: these bytes were written to the last room."""
+        assert self.log_end <= log_end <= self.segments[-1].end, (self.log_end, log_end)
+        self.log_end = log_end
+        self.allocate_ahead()
+
+    def end_raw(self) -> None:
+        """No thread writes any more."""
+        if self._filling is not None:
+            self._filling.read_ahead(True)
+            self._filling = None
+
+    def begin_at(self, physical_offset: int) -> None:
+        """Make an empty log begin in the file that holds `physical_offset`."""
+        if self.segments:
+            raise OffsetGap(log_end=self.log_end, data_begins=physical_offset)
+        self._drop_next()
+        self.log_end = self.flushed_end = physical_offset - physical_offset % self.segment_size
+        self._extend()
+        self.log_end = self.flushed_end = physical_offset
+
+    def allocate_ahead(self) -> None:
+        """Let the worker prepare the next segment once the last one is half full."""
+        if self._next is not None or self._closed or not self.segments:
+            return
+        last = self.segments[-1]
+        if self.log_end - last.base < self.segment_size // 2:
+            return
+        self._next = self._in_background(self._create, last.end)
+
+    # ---- shrinking
+
+    def truncate(self, end: int, *, durable: bool = False) -> None:
+        """Cut the log at `end`: later files go, and the rest of the last file becomes zeros.
+
+        `durable` waits until the zeros are on disk, so that not even a power failure brings records back.
+        """
+        with self._flush_lock:
+            self._drop_next()
+            while self.segments and self.segments[-1].base > end:
+                self._remove(len(self.segments) - 1)
+            self.log_end = end
+            self.flushed_end = min(self.flushed_end, end)
+            if self.segments and self.writable and self.segments[-1].writable and end < self.segments[-1].end:
+                zeroed = self.segments[-1].zero_from(max(0, end - self.segments[-1].base))
+                if durable and zeroed:
+                    self.segments[-1].flush()
+
+    def drop_oldest(self) -> Segment | None:
+        """Delete the oldest segment; never the last one, nor one that a flush may be working on."""
+        if len(self.segments) < 2 or self.segments[0].end > self.flushed_end:
+            return None
+        if not os.access(self.segments[0].path.parent, os.W_OK):  # what stays on disk must not leave a gap behind it
+            return None
+        segment = self.segments.pop(0)
+        del self._bases[0]
+        segment.close()
+        self._in_background(self._ops.remove, segment.path)  # freeing a large file's blocks takes a while
+        return segment
+
+    def clear(self) -> None:
+        """Delete every segment, for a replica that starts over."""
+        with self._flush_lock:
+            self._drop_next()
+            while self.segments:
+                self._remove(len(self.segments) - 1)
+            self.log_end = self.flushed_end = 0
+
+    # ---- durability
+
+    def flush(self) -> int:
+        """Make everything appended so far durable; returns the new flushed end. Callable from any thread."""
+        with self._flush_lock:
+            if self._closed:
+                raise StoreClosed
+            end = self.log_end
+            for segment, _, _ in self.ranges(self.flushed_end, end):
+                segment.flush()
+                self.flushed_end = max(self.flushed_end, min(end, segment.end))
+            return self.flushed_end
+
+    def close(self) -> None:
+        """Close all files; a segment allocated ahead and never used is deleted."""
+        if self._closed:
+            return
+        with self._flush_lock:
+            self._closed = True
+            self._drop_next()
+            if self._worker is not None:
+                self._worker.shutdown()
+            for segment in self.segments:
+                segment.close()
+
+    def _in_background(self, function: Callable[..., Made], *arguments: object) -> Future[Made]:
+        if self._worker is None:
+            self._worker = ThreadPoolExecutor(1, thread_name_prefix="segment-files")
+        return self._worker.submit(function, *arguments)
+
+    def _extend(self) -> None:
+        if self._next is None:
+            segment = self._create(self.log_end)
+        else:
+            pending, self._next = self._next, None
+            segment = pending.result()
+        if self.segments:
+            self.segments[-1].release_pages()
+        self._add(segment)
+
+    def _create(self, base: int) -> Segment:
+        directory = self._choose_directory(base // self.segment_size)
+        return Segment.create(directory, base, self.segment_size, self._ops)
+
+    def _choose_directory(self, number: int) -> Path:
+        writable = [path for path in self.directories if path not in self._read_only_directories]
+        candidates = [path for path in writable if disk_used_ratio(path) <= self.disk_ratio_max] or writable
+        return candidates[number % len(candidates)]
+
+    def _add(self, segment: Segment) -> None:
+        self.segments.append(segment)
+        self._bases.append(segment.base)
+
+    def _remove(self, index: int) -> Segment:
+        segment = self.segments.pop(index)
+        del self._bases[index]
+        segment.remove()
+        return segment
+
+    def _drop_next(self) -> None:
+        if self._next is not None:
+            pending, self._next = self._next, None
+            with contextlib.suppress(Exception):  # an allocation that failed left nothing behind
+                pending.result().remove()
+
+
+def disk_used_ratio(path: Path) -> float:
+    """Used part of the partition that holds `path`, as Java computes it; 0 when nobody can tell."""
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    try:
+        usage = shutil.disk_usage(path)
+    except OSError:
+        return 0.0
+    total = usage.used + usage.free
+    return -(-usage.used * 100 // total) / 100 if total else 0.0
+
+
+def _segment_paths(directories: Sequence[Path]) -> Iterator[Path]:
+    for directory in directories:
+        if directory.is_dir():
+            with os.scandir(directory) as entries:
+                for entry in entries:
+                    if entry.is_dir():
+                        continue
+                    if not SEGMENT_NAME.match(entry.name):
+                        raise ForeignFile(Path(entry.path))
+                    yield Path(entry.path)

@@ -1,0 +1,87 @@
+"""Following a log that grows by foreign bytes: whole records become dispatch requests, in order.
+
+A transfer may end inside a record, so the tail waits where the last whole record ended. Java dispatches what
+it received without a look at its CRC; here a damaged record raises, so that the link is opened again and the
+bytes are asked for once more. If they come back the same, the master itself has them so: the tail says so,
+and steps over them as soon as a valid record has arrived behind them. The bytes stay equal to the master's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from twinlog.store.delay_levels import DelayLevels
+from twinlog.store.dispatch import DispatchRequest
+from twinlog.store.errors import DamagedTransfer
+from twinlog.store.log.commit_log import CommitLog
+from twinlog.store.scan.column_batch import ColumnBatch
+from twinlog.store.scan.scan import Stop, StopReason, find_record, scan
+from twinlog.store.scan.small_scan import FEW_BYTES, take_few
+from twinlog.telemetry.log import get_logger
+
+log = get_logger(__name__)
+
+
+class ReplicaTail:
+    """The place in the log up to which everything was handed out: `end`."""
+
+    def __init__(self, commit_log: CommitLog, delay_levels: DelayLevels) -> None:
+        self.end = 0
+        self._log = commit_log
+        self._delay_levels = delay_levels
+        self._damaged_at = -1
+        self._asked_again = False
+
+    def start_at(self, physical_offset: int) -> None:
+        """Go on at this offset; the bytes from there on are new."""
+        self.end = physical_offset
+        self._asked_again = physical_offset == self._damaged_at
+
+    def requests(self) -> Iterator[Sequence[DispatchRequest]]:
+        """Requests for every whole record that has arrived since the last call."""
+        while self.end < self._log.log_end:
+            segment = self._log.segment_at(self.end)
+            if segment is None:
+                return
+            written = min(self._log.log_end, segment.end) - segment.base
+            if written - (self.end - segment.base) <= FEW_BYTES:
+                view, at = memoryview(segment.map), self.end - segment.base
+                few, at, waits = take_few(view, at, written, segment.base, self._delay_levels)
+                self.end = segment.base + at
+                if few:
+                    yield few
+                if waits and written < segment.size:
+                    return
+            stop = None
+            for batch in scan(segment.map, self.end - segment.base, written, segment.base):
+                stop = batch.stop
+                if len(batch):
+                    many = ColumnBatch(batch, self._delay_levels)
+                    self.end = int(batch.physical_offset[-1] + batch.size[-1])
+                    yield many
+            assert stop is not None
+            if stop.reason is StopReason.BLANK:
+                if self._log.log_end < segment.end:  # wait for the rest of the file
+                    return
+                self.end = segment.end
+                continue
+            skipped = self._skip_damage(stop, written)
+            if skipped is None:
+                return
+            self.end = skipped
+
+    def _skip_damage(self, stop: Stop, written: int) -> int | None:
+        """Where the next valid record behind a damaged one begins; None to wait for more bytes."""
+        segment = self._log.segment_at(self.end)
+        if segment is None or stop.reason is StopReason.END:
+            return None
+        if stop.reason is StopReason.SHORT and written < segment.size:
+            return None
+        if self._damaged_at != self.end or not self._asked_again:
+            self._damaged_at = self.end
+            raise DamagedTransfer(self.end, stop.reason.value)
+        log.error("the master's record is damaged", physical_offset=self.end, reason=stop.reason.value)
+        found = find_record(segment.map, stop.position + 1, written, written, segment.base)
+        if found is not None:
+            return segment.base + found
+        return segment.end if written == segment.size else None

@@ -1,0 +1,186 @@
+"""A store seen from outside: nothing is locked, changed or deleted, so it may be live, stopped, or Java's.
+
+File sizes tell the settings; only the index's two numbers cannot be told from its size and must be given
+unless they are the defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from twinlog.store.errors import NotAStore
+from twinlog.store.index.index_file import ENTRY_TYPE, HEADER
+from twinlog.store.lock import has_abort_marker, is_locked
+from twinlog.store.log.commit_log import CommitLog
+from twinlog.store.log.segment import SEGMENT_NAME
+from twinlog.store.queues.batch_consume_queue import BatchConsumeQueue
+from twinlog.store.queues.consume_queue import FILL_SIZE, ConsumeQueue
+from twinlog.store.recovery.checkpoint import Checkpoint, load_checkpoint
+
+KINDS = {"consumequeue": ConsumeQueue, "batchconsumequeue": BatchConsumeQueue}
+UNITS_PER_READ = 65536
+
+
+class OfflineStore:
+    """Read-only access to the files of a store."""
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        commit_log_dirs: Sequence[Path] = (),
+        index_slots: int = 5_000_000,
+        index_entries: int = 20_000_000,
+    ) -> None:
+        self.root = root
+        self.index_slots = index_slots
+        self.index_entries = index_entries
+        directories = list(commit_log_dirs) or [root / "commitlog"]
+        sizes = [path.stat().st_size for place in directories if place.is_dir() for path in _numbered(place)]
+        if not sizes:
+            raise NotAStore(root)
+        self.commit_log = CommitLog(directories, max(sizes), writable=False)
+        self.commit_log.load()
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        return load_checkpoint(self.root / "checkpoint")
+
+    @property
+    def was_aborted(self) -> bool:
+        """Whether the store is in use, or was when its broker died."""
+        return has_abort_marker(self.root)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a broker has the store open now."""
+        return is_locked(self.root)
+
+    def queues(self) -> Iterator[OfflineQueue]:
+        """Every queue on disk, by kind, topic and id."""
+        return stored_queues(self.root)
+
+    def index_files(self) -> Iterator[OfflineIndexFile]:
+        base = self.root / "index"
+        for path in sorted(base.iterdir()) if base.is_dir() else ():
+            if path.name.isdigit() and path.stat().st_size:
+                yield OfflineIndexFile(path, self.index_slots, self.index_entries)
+
+    def close(self) -> None:
+        self.commit_log.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def stored_queues(root: Path) -> Iterator[OfflineQueue]:
+    """Every queue of the store at `root`, by kind, topic and id; its log is not looked at."""
+    for kind in KINDS:
+        base = root / kind
+        for topic in sorted(base.iterdir()) if base.is_dir() else ():
+            if not topic.is_dir():
+                continue
+            for place in sorted((one for one in topic.iterdir() if one.name.isdigit()), key=lambda p: int(p.name)):
+                yield OfflineQueue(kind, topic.name, int(place.name), place)
+
+
+class OfflineQueue:
+    """The units of one queue, as they are on disk; what its broker still holds in memory is not seen."""
+
+    def __init__(self, kind: str, topic: str, queue_id: int, directory: Path) -> None:
+        self.kind = kind
+        self.topic = topic
+        self.queue_id = queue_id
+        self._dtype = KINDS[kind].UNIT_TYPE
+        self._paths = sorted(_numbered(directory))
+
+    @property
+    def is_batch(self) -> bool:
+        return self.kind == "batchconsumequeue"
+
+    def chunks(self) -> Iterator[tuple[int, np.ndarray]]:
+        """(number of the first unit, units) until the data ends; placeholders are part of it."""
+        width = self._dtype.itemsize
+        for path in self._paths:
+            first = int(path.name) // width
+            with path.open("rb") as file:
+                while data := file.read(UNITS_PER_READ * width):
+                    units: np.ndarray = np.frombuffer(data, self._dtype, len(data) // width)
+                    bad = np.flatnonzero((units["physical_offset"] < 0) | (units["size"] <= 0))
+                    units = units[: bad[0]] if len(bad) else units
+                    if len(units):
+                        yield first, units
+                    if len(bad):
+                        break
+                    first += len(units)
+
+    def pointing_into(self, begin: int, end: int) -> np.ndarray:
+        """The units of records that start in [begin, end) of the log; files that cannot hold one are not read."""
+        found = []
+        places = [self._first_place(path) for path in self._paths]
+        for number, path in enumerate(self._paths):
+            if places[number] >= end:
+                break
+            if number + 1 < len(places) and 0 < places[number + 1] <= begin:
+                continue
+            units: np.ndarray = np.fromfile(path, self._dtype)
+            at, size = units["physical_offset"], units["size"]
+            found.append(units[(at >= begin) & (at < end) & (size > 0) & (size != FILL_SIZE)])
+        return np.concatenate(found) if found else np.empty(0, self._dtype)
+
+    def _first_place(self, path: Path) -> int:
+        """Where the first record of a file is in the log; 0 when nothing is there, or a placeholder."""
+        units: np.ndarray = np.fromfile(path, self._dtype, 1)
+        return int(units["physical_offset"][0]) if len(units) else 0
+
+    def ends(self) -> tuple[int, int]:
+        """(first, next) queue offset."""
+        low = high = 0
+        seen = False
+        for first, units in self.chunks():
+            real = np.flatnonzero(units["size"] != FILL_SIZE)
+            if self.is_batch:
+                high = int(units["base_offset"][-1] + units["batch_size"][-1])
+                low = low if seen else int(units["base_offset"][0])
+                seen = True
+            else:
+                high = first + len(units)
+                if not seen:
+                    low, seen = (first + int(real[0]), True) if len(real) else (high, False)
+        return low, high
+
+
+class OfflineIndexFile:
+    """Header and entries of one index file."""
+
+    def __init__(self, path: Path, slots: int, entries: int) -> None:
+        self.path = path
+        with path.open("rb") as file:
+            fields = HEADER.unpack(file.read(HEADER.size))
+        self.begin_timestamp, self.end_timestamp, self.begin_physical, self.end_physical = fields[:4]
+        self.slots_used, self.count = fields[4:]
+        self.has_expected_size = path.stat().st_size == HEADER.size + 4 * slots + ENTRY_TYPE.itemsize * entries
+        self._entries_at = HEADER.size + 4 * slots
+
+    def chunks(self) -> Iterator[np.ndarray]:
+        """The entries in log order; entry 0 does not exist."""
+        left = self.count - 1
+        with self.path.open("rb") as file:
+            file.seek(self._entries_at + ENTRY_TYPE.itemsize)
+            while left > 0:
+                data = file.read(min(left, UNITS_PER_READ) * ENTRY_TYPE.itemsize)
+                if not data:
+                    return
+                yield np.frombuffer(data, ENTRY_TYPE, len(data) // ENTRY_TYPE.itemsize)
+                left -= UNITS_PER_READ
+
+
+def _numbered(directory: Path) -> list[Path]:
+    return [path for path in directory.iterdir() if SEGMENT_NAME.match(path.name)]

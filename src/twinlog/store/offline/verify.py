@@ -1,0 +1,190 @@
+"""Is everything in a store what it should be? Looks at every byte that counts, and changes nothing.
+
+    log      names, sizes and order of files; every record's length, place, CRC and time; what follows the end
+    queues   every unit points at a record of its topic and queue; no record is missing from its queue
+    index    every entry points at a record; the index reaches the newest record with a key
+
+A problem is something a broker or a reader would trip over. A note is worth knowing and harmless: a queue
+that is behind in a store that is live or crashed (recovery completes it), a place in a queue whose message was
+lost and which points at its neighbour, fillers where damage was replaced.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from twinlog.store.dispatch import ROLLBACK, TRANSACTION_BITS
+from twinlog.store.log.commit_log import CommitLog
+from twinlog.store.offline.offline_store import OfflineIndexFile, OfflineQueue, OfflineStore
+from twinlog.store.queues.consume_queue import FILL_SIZE
+from twinlog.store.queues.queue_table import SKIPPED_TRANSACTION_BIT
+from twinlog.store.queues.unit_check import heads_at, rows_by_segment
+from twinlog.store.recovery.quarantine import QUARANTINE_TOPIC
+from twinlog.store.scan.scan import RecordBatch, columns_at
+from twinlog.store.scan.walk import Hole, LogEnd, walk_log
+from twinlog.wire.message import MAGIC_V1, MAGIC_V2
+
+PROBLEMS_MAX = 1000
+
+
+@dataclass(slots=True)
+class VerifyReport:
+    """What was looked at and what was wrong."""
+
+    records: int = 0
+    log_start: int = 0
+    log_end: int = 0
+    queues: int = 0
+    units: int = 0
+    index_entries: int = 0
+    problem_count: int = 0
+    problems: list[str] = field(default_factory=list)  # the first of them
+    notes: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        return self.problem_count == 0
+
+    def problem(self, text: str) -> None:
+        self.problem_count += 1
+        if len(self.problems) < PROBLEMS_MAX:
+            self.problems.append(text)
+
+
+def verify_store(store: OfflineStore, *, progress: Callable[[int], None] | None = None) -> VerifyReport:
+    """Check the whole store; `progress` hears how many records have been looked at."""
+    report, began = VerifyReport(log_start=store.commit_log.log_start), time.perf_counter()
+    expected = _verify_log(store, report, progress)
+    unfinished = store.was_aborted or store.is_live
+    if unfinished:
+        report.notes.append("the store is live, or its broker crashed: what is still in memory is not on disk")
+    seen = set()
+    for queue in store.queues():
+        seen.add((queue.topic, queue.queue_id))
+        _verify_queue(store.commit_log, queue, report, expected.get((queue.topic, queue.queue_id), 0), unfinished)
+    for topic, queue_id in sorted(expected.keys() - seen):
+        report.notes.append(f"topic {topic} queue {queue_id} has records and no queue: it was deleted, or is rebuilt")
+    for file in store.index_files():
+        _verify_index(store.commit_log, file, report)
+    report.seconds = time.perf_counter() - began
+    return report
+
+
+def _verify_log(
+    store: OfflineStore, report: VerifyReport, progress: Callable[[int], None] | None
+) -> dict[tuple[str, int], int]:
+    """Walk the log; returns the next queue offset that each queue must have reached."""
+    expected: dict[tuple[str, int], int] = defaultdict(int)
+    newest = fillers = 0
+    for found in walk_log(store.commit_log):
+        if isinstance(found, Hole):
+            report.problem(f"log {found.begin} to {found.end}: no valid record ({found.reason})")
+        elif isinstance(found, LogEnd):
+            report.log_end = found.physical_offset
+            if found.is_torn and not (store.was_aborted or store.is_live):
+                report.problem(f"log {found.physical_offset}: torn end ({found.stop.reason.value})")
+            elif found.is_torn:
+                report.notes.append(f"log {found.physical_offset}: torn end ({found.stop.reason.value})")
+        else:
+            report.records += len(found)
+            backwards = np.flatnonzero(np.diff(found.store_timestamp, prepend=newest) < 0)
+            if len(backwards):
+                at = int(found.physical_offset[backwards[0]])
+                report.notes.append(f"log {at}: {len(backwards)} records stored earlier than the one before them")
+            newest = max(newest, int(found.store_timestamp.max()))
+            fillers += _count_expected(found, expected)
+            if progress is not None:
+                progress(report.records)
+    if fillers:
+        report.notes.append(f"{fillers} filler records where damage was replaced; see the quarantine directory")
+    return expected
+
+
+def _count_expected(batch: RecordBatch, expected: dict[tuple[str, int], int]) -> int:
+    """Raise each queue's expected end; returns the number of fillers."""
+    queued = batch.sys_flag & SKIPPED_TRANSACTION_BIT == 0
+    keys = batch.topic_number << 32 | batch.queue_id.astype(np.int64) & 0xFFFFFFFF
+    _, rows, numbers = np.unique(keys[queued], return_index=True, return_inverse=True)
+    ends = np.zeros(len(rows), np.int64)
+    np.maximum.at(ends, numbers.reshape(-1), batch.queue_offset[queued] + 1)
+    for row, end in zip(np.flatnonzero(queued)[rows].tolist(), ends.tolist(), strict=True):
+        name = batch.topics[int(batch.topic_number[row])], int(batch.queue_id[row])
+        expected[name] = max(expected[name], end)
+    if QUARANTINE_TOPIC not in batch.topics:
+        return 0
+    number = batch.topics.index(QUARANTINE_TOPIC)
+    return int(np.count_nonzero((batch.topic_number == number) & (batch.sys_flag & TRANSACTION_BITS == ROLLBACK)))
+
+
+def _verify_queue(
+    commit_log: CommitLog, queue: OfflineQueue, report: VerifyReport, expected_end: int, unfinished: bool
+) -> None:
+    name = f"topic {queue.topic} queue {queue.queue_id}"
+    report.queues += 1
+    end = stand_ins = 0
+    for first, units in queue.chunks():
+        report.units += len(units)
+        numbers = first + np.arange(len(units))
+        end = int(units["base_offset"][-1] + units["batch_size"][-1]) if queue.is_batch else first + len(units)
+        alive = (units["physical_offset"] >= report.log_start) & (units["size"] != FILL_SIZE)
+        units, numbers = units[alive], numbers[alive]
+        beyond = units["physical_offset"] + units["size"] > report.log_end
+        if beyond.any() and not unfinished:
+            report.problem(f"{name} offset {int(numbers[np.argmax(beyond)])}: points beyond the log's end")
+        units, numbers = units[~beyond], numbers[~beyond]
+        heads = heads_at(commit_log, units["physical_offset"].astype(np.int64))
+        good = (
+            ((heads["magic"] == MAGIC_V1) | (heads["magic"] == MAGIC_V2))
+            & (heads["size"] == units["size"])
+            & (heads["physical_offset"] == units["physical_offset"])
+            & (heads["queue_id"] == queue.queue_id)
+        )
+        good[good] = _have_topic(commit_log, units["physical_offset"][good].astype(np.int64), queue.topic)
+        for row in np.flatnonzero(~good)[:PROBLEMS_MAX]:
+            at = int(units["physical_offset"][row])
+            report.problem(f"{name} offset {int(numbers[row])}: no record of this queue at {at}")
+        if not queue.is_batch:
+            stand_ins += int(np.count_nonzero(good & (heads["queue_offset"] != numbers)))
+    if stand_ins:
+        report.notes.append(f"{name}: {stand_ins} places of lost messages point at a neighbour")
+    if end < expected_end:
+        text = f"{name}: ends at {end}, the log has messages up to {expected_end}"
+        if unfinished:
+            report.notes.append(text)
+        else:
+            report.problem(f"{text}; a clean stop leaves none behind")
+
+
+def _verify_index(commit_log: CommitLog, file: OfflineIndexFile, report: VerifyReport) -> None:
+    if not file.has_expected_size:
+        report.notes.append(f"index {file.path.name}: not checked, give maxHashSlotNum and maxIndexNum of its broker")
+        return
+    previous = 0
+    for entries in file.chunks():
+        report.index_entries += len(entries)
+        offsets = entries["physical_offset"].astype(np.int64)
+        if (np.diff(offsets, prepend=previous) < 0).any():
+            report.problem(f"index {file.path.name}: entries are not in log order")
+        previous = int(offsets[-1])
+        alive = (offsets >= report.log_start) & (offsets < report.log_end)
+        heads = heads_at(commit_log, offsets[alive])
+        # A lost record whose place nobody knew lies inside a filler, which is zeros there.
+        good = (heads["physical_offset"] == offsets[alive]) | (heads["magic"] == 0)
+        for row in np.flatnonzero(~good)[:PROBLEMS_MAX]:
+            report.problem(f"index {file.path.name}: no record at {int(offsets[alive][row])}")
+
+
+def _have_topic(commit_log: CommitLog, offsets: np.ndarray, topic: str) -> np.ndarray:
+    """Which of the records at these offsets belong to the topic."""
+    have = np.zeros(len(offsets), bool)
+    for segment, rows in rows_by_segment(commit_log, offsets):
+        batch, _ = columns_at(memoryview(segment.map), offsets[rows] - segment.base, segment.size, segment.base, False)
+        if topic in batch.topics:
+            have[rows[: len(batch)]] = batch.topic_number == batch.topics.index(topic)
+    return have

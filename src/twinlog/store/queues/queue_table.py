@@ -1,0 +1,286 @@
+"""All queues of a store, by topic and queue id, and the dispatcher that fills them.
+
+A queue at rest is a handful of numbers: no open file, no buffer. 100,000 of them start in seconds and cost
+about as much memory as their names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from twinlog.base.safe_files import refuse_foreign_link
+from twinlog.store.dispatch import DispatchRequest
+from twinlog.store.errors import StoreError
+from twinlog.store.file_ops import FILE_OPS, FileOps
+from twinlog.store.queues.batch_consume_queue import BatchConsumeQueue
+from twinlog.store.queues.consume_queue import ConsumeQueue, pack_unit
+from twinlog.store.queues.consume_queue_ext import ConsumeQueueExt
+from twinlog.store.queues.unit_queue import QueueFiles
+from twinlog.store.scan.column_batch import ColumnBatch, Columns
+
+log = logging.getLogger(__name__)
+
+TAIL_BYTES_MAX = 64 * 1024
+SKIPPED_TRANSACTION_BIT = 0x4  # set in PREPARED and ROLLBACK, clear in what consumers may see
+
+_UNITS = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
+
+Queue = ConsumeQueue | BatchConsumeQueue
+
+
+class QueueTypeMismatch(StoreError):
+    """A topic's queues lie in the directory of the other kind."""
+
+    def __init__(self, topic: str, *, found: str, expected: str) -> None:
+        super().__init__(
+            f"the queues of topic {topic} are {found}, its queue.type attribute says {expected}: "
+            f"correct the topic in config/topics.json, or move its queue directory away to have it rebuilt"
+        )
+
+
+class QueueTable:
+    """The consume queues; a dispatcher.
+
+    `written_end` and `written_timestamp` belong to the newest record such that it and all before it are in
+    files, `flushed_end` and `flushed_timestamp` to the one up to which the files are durable. Recovery after
+    a crash has to dispatch the log again from there.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        queue_file_bytes: int = 6_000_000,
+        batch_file_bytes: int = 13_800_000,
+        ext_file_bytes: int = 50_331_648,
+        ext_enabled: bool = False,
+        topic_kind: Callable[[str], str] = lambda topic: "SimpleCQ",
+        ops: FileOps = FILE_OPS,
+    ) -> None:
+        self.files = QueueFiles(ops)
+        self.written_end = self.flushed_end = 0
+        self.written_timestamp = self.flushed_timestamp = 0
+        self._root = str(root)
+        self._queue_file_bytes = queue_file_bytes
+        self._batch_file_bytes = batch_file_bytes
+        self._ext_file_bytes = ext_file_bytes
+        self._ext_enabled = ext_enabled
+        self._topic_kind = topic_kind
+        self._topics: dict[str, dict[int, Queue]] = {}
+        self._dirty: list[Queue] = []
+        self._flushing = threading.RLock()
+        self._taken_end = self._taken_timestamp = 0
+
+    def load(self, *, clean: bool) -> None:
+        """Find every queue on disk and its ends; `clean` trusts all but the last file of each."""
+        for kind, base in (("SimpleCQ", "consumequeue"), ("BatchCQ", "batchconsumequeue")):
+            for topic, queue_id in _queue_directories(f"{self._root}/{base}"):
+                if self._topic_kind(topic) != kind:
+                    raise QueueTypeMismatch(topic, found=kind, expected=self._topic_kind(topic))
+                queue = self._create(topic, queue_id)
+                queue.recover(thorough=not clean)
+
+    @property
+    def end_physical(self) -> int:
+        """Where the newest record that any queue knows ends."""
+        return max((queue.end_physical for queue in self.queues()), default=0)
+
+    def dispatch(self, batch: Sequence[DispatchRequest]) -> None:
+        """Add the records to their queues, in memory; only overlong tails are written."""
+        if not batch:
+            return
+        if isinstance(batch, ColumnBatch) and batch.columns is not None:
+            self._dispatch_columns(batch, batch.columns)
+            return
+        topics, long_tails = self._topics, []
+        with self.files.lock:
+            dirty = self._dirty
+            for request in batch:
+                if request.sys_flag & SKIPPED_TRANSACTION_BIT:
+                    continue
+                try:
+                    queue = topics[request.topic][request.queue_id]
+                except KeyError:
+                    queue = self._create(request.topic, request.queue_id)
+                tail = queue.tail
+                was_empty = not tail
+                physical_offset = request.physical_offset
+                if queue.is_plain and request.queue_offset == queue.end and physical_offset >= queue.end_physical:
+                    # the usual case of ConsumeQueue.put, without the call
+                    size = request.size
+                    tail += pack_unit(physical_offset, size, request.tags_code)
+                    queue.end += 1
+                    queue.end_physical = physical_offset + size
+                else:
+                    queue.put(request)
+                if was_empty and tail:
+                    dirty.append(queue)
+                if len(tail) >= TAIL_BYTES_MAX:
+                    long_tails.append(queue)
+            self._taken_end = batch[-1].physical_offset + batch[-1].size
+            self._taken_timestamp = batch[-1].store_timestamp
+        for queue in long_tails:
+            queue.write()
+
+    def _dispatch_columns(self, batch: ColumnBatch, columns: Columns) -> None:
+        """The same for columns: each queue gets its units in one piece."""
+        records, long_tails = batch.records, []
+        units = np.empty(len(batch), _UNITS)
+        units["physical_offset"], units["size"] = records.physical_offset, records.size
+        units["tags_code"] = columns.tags_code
+        keys = records.topic_number.astype(np.int64) << 32 | records.queue_id
+        order = np.argsort(keys, kind="stable")
+        starts = np.flatnonzero(np.diff(keys[order], prepend=keys[order[0]] - 1))
+        with self.files.lock:
+            for rows in np.split(order, starts[1:]):
+                first, last = int(rows[0]), int(rows[-1])
+                topic, queue_id = records.topics[int(records.topic_number[first])], int(records.queue_id[first])
+                queue = self._topics.get(topic, {}).get(queue_id) or self._create(topic, queue_id)
+                tail, offsets = queue.tail, records.queue_offset[rows]
+                was_empty = not tail
+                if (
+                    queue.is_plain
+                    and int(offsets[0]) == queue.end
+                    and int(records.physical_offset[first]) >= queue.end_physical
+                    and bool((np.diff(offsets) == 1).all())
+                ):
+                    tail += units[rows].tobytes()
+                    queue.end += len(rows)
+                    queue.end_physical = int(records.physical_offset[last] + records.size[last])
+                else:
+                    for row in rows.tolist():
+                        queue.put(batch[row])
+                if was_empty and tail:
+                    self._dirty.append(queue)
+                if len(tail) >= TAIL_BYTES_MAX:
+                    long_tails.append(queue)
+            self._taken_end = batch.end
+            self._taken_timestamp = int(records.store_timestamp[-1])
+        for queue in long_tails:
+            queue.write()
+
+    def write_pending(self) -> None:
+        """Write all tails to their files, so that they outlive the process."""
+        with self._flushing:
+            with self.files.lock:
+                dirty, self._dirty = self._dirty, []
+                end, timestamp = self._taken_end, self._taken_timestamp
+            try:
+                while dirty:
+                    dirty[-1].write()
+                    dirty.pop()
+            except OSError:
+                with self.files.lock:
+                    self._dirty += dirty
+                raise
+            self.written_end, self.written_timestamp = end, timestamp
+
+    def flush(self) -> None:
+        """Write all tails and make the files durable, so that they outlive the machine."""
+        with self._flushing:
+            self.write_pending()
+            self.files.flush()
+            self.flushed_end, self.flushed_timestamp = self.written_end, self.written_timestamp
+
+    def get(self, topic: str, queue_id: int) -> Queue | None:
+        queues = self._topics.get(topic)
+        return queues.get(queue_id) if queues is not None else None
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        queue = self.get(topic, queue_id)
+        return queue.min_offset if queue is not None else 0
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        queue = self.get(topic, queue_id)
+        return queue.max_offset if queue is not None else 0
+
+    def topics(self) -> list[str]:
+        return list(self._topics)
+
+    def of_topic(self, topic: str) -> dict[int, Queue]:
+        """The topic's queues by queue id."""
+        return dict(self._topics.get(topic, {}))
+
+    def queues(self) -> Iterator[Queue]:
+        for queues in list(self._topics.values()):
+            yield from list(queues.values())
+
+    def correct_min(self, log_start: int) -> None:
+        """Raise every queue's min offset to its first message that the log still has."""
+        for queue in self.queues():
+            queue.correct_min(log_start)
+
+    def truncate_after(self, log_end: int) -> None:
+        """Remove what points at or beyond `log_end` from every queue."""
+        for queue in self.queues():
+            queue.truncate_after(log_end)
+
+    def delete_expired(self, log_start: int) -> int:
+        """Delete queue files that only point below `log_start`; returns how many went.
+
+        Tails are written first: the log cannot dispatch again what it has deleted, and a queue's offset must
+        outlive its messages.
+        """
+        self.write_pending()
+        return sum(queue.delete_expired(log_start) for queue in self.queues())
+
+    def delete_topic(self, topic: str) -> None:
+        """Remove the topic's queues and their files."""
+        queues = self._topics.pop(topic, {})
+        with self.files.writing:
+            with self.files.lock:
+                self._dirty = [queue for queue in self._dirty if queue.topic != topic]
+            for queue in queues.values():
+                queue.delete()
+            for base in ("consumequeue", "batchconsumequeue", "consumequeue_ext"):
+                with contextlib.suppress(OSError):
+                    os.rmdir(f"{self._root}/{base}/{topic}")
+
+    def delete_all(self) -> None:
+        """Remove every queue: the log has no files, so nothing they point to exists."""
+        for topic in self.topics():
+            self.delete_topic(topic)
+
+    def close(self) -> None:
+        """Make everything durable and close the files."""
+        self.flush()
+        self.files.close()
+
+    def _create(self, topic: str, queue_id: int) -> Queue:
+        place = f"{topic}/{queue_id}"
+        queue: Queue
+        if self._topic_kind(topic) == "BatchCQ":
+            directory = f"{self._root}/batchconsumequeue/{place}"
+            queue = BatchConsumeQueue(self.files, directory, self._batch_file_bytes, topic, queue_id)
+        else:
+            ext = None
+            if self._ext_enabled:
+                ext = ConsumeQueueExt(self.files, f"{self._root}/consumequeue_ext/{place}", self._ext_file_bytes)
+            directory = f"{self._root}/consumequeue/{place}"
+            queue = ConsumeQueue(self.files, directory, self._queue_file_bytes, topic, queue_id, ext)
+        self._topics.setdefault(topic, {})[queue_id] = queue
+        return queue
+
+
+def _queue_directories(base: str) -> Iterator[tuple[str, int]]:
+    if not os.path.isdir(base):
+        return
+    for topic in os.scandir(base):
+        if not topic.is_dir():
+            continue
+        if topic.is_symlink():
+            refuse_foreign_link(topic.path)
+        for queue in os.scandir(topic.path):
+            if queue.name.isdigit() and queue.is_dir():
+                if queue.is_symlink():
+                    refuse_foreign_link(queue.path)
+                yield topic.name, int(queue.name)
+            else:
+                log.warning("not a queue directory path=%s: left alone", queue.path)

@@ -1,0 +1,74 @@
+"""Queue units compared with the records they stand for, and written again where they are wrong.
+
+Java trusts its consume queues blindly: a unit whose bytes have flipped hands garbage to every consumer that
+comes by. The log knows better, so recovery compares the units of all records it walks over anyway.
+
+A unit that differs from a record of its number is not always wrong: after a topic was deleted and made again,
+old records in the log carry numbers that newer ones have taken over. A unit is good as long as the record
+that it points at says that this is its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from twinlog.store.delay_levels import DelayLevels
+from twinlog.store.log.commit_log import CommitLog
+from twinlog.store.log.segment import Segment
+from twinlog.store.queues.consume_queue import ConsumeQueue, pack_unit
+from twinlog.store.scan.replay import requests_of
+from twinlog.store.scan.scan import HEAD_TYPE, RecordBatch, gather_heads
+
+
+def repair_units(
+    queue: ConsumeQueue, batch: RecordBatch, rows: np.ndarray, commit_log: CommitLog, delay_levels: DelayLevels
+) -> int:
+    """Write the units of these records (all of this queue) again where they are wrong; returns how many."""
+    numbers = batch.queue_offset[rows]
+    rows = rows[(numbers >= queue.min) & (numbers < queue.written)]
+    if queue.ext is not None or not len(rows):
+        return 0
+    first = int(batch.queue_offset[rows].min())
+    count = int(batch.queue_offset[rows].max()) - first + 1
+    units = np.frombuffer(bytes(queue.read(first, count)), queue.UNIT_TYPE)
+    if len(units) != count:
+        return 0
+    units = units[batch.queue_offset[rows] - first]
+    differs = (units["physical_offset"] != batch.physical_offset[rows]) | (units["size"] != batch.size[rows])
+    if not differs.any():
+        return 0
+    rows, units = rows[differs], units[differs]
+    heads = heads_at(commit_log, units["physical_offset"].astype(np.int64))
+    wrong = (
+        (heads["physical_offset"] != units["physical_offset"])
+        | (heads["size"] != units["size"])
+        | (heads["queue_id"] != queue.queue_id)
+        | (heads["queue_offset"] != batch.queue_offset[rows])
+    )
+    for request in requests_of(batch.select(rows[wrong]), delay_levels):
+        data = pack_unit(request.physical_offset, request.size, request.tags_code)
+        at = request.queue_offset % queue.file_units * queue.UNIT_BYTES
+        queue.files.write(queue.path_of(request.queue_offset), data, at, queue.file_bytes)
+    if wrong.any():  # one of them may have been the last, which tells how much the queue knows
+        queue.write()
+        queue.recover()
+    return int(np.count_nonzero(wrong))
+
+
+def heads_at(commit_log: CommitLog, offsets: np.ndarray) -> np.ndarray:
+    """The fixed parts of the records at these offsets; zeros where the log has none."""
+    heads = np.zeros(len(offsets), HEAD_TYPE)
+    for segment, rows in rows_by_segment(commit_log, offsets):
+        inside = rows[offsets[rows] - segment.base <= segment.size - HEAD_TYPE.itemsize]
+        heads[inside] = gather_heads(memoryview(segment.map), offsets[inside] - segment.base, segment.size)
+    return heads
+
+
+def rows_by_segment(commit_log: CommitLog, offsets: np.ndarray) -> Iterator[tuple[Segment, np.ndarray]]:
+    """Each segment with the numbers of the offsets that lie in it."""
+    for segment in commit_log.segments:
+        rows = np.flatnonzero((offsets >= segment.base) & (offsets < segment.end))
+        if len(rows):
+            yield segment, rows

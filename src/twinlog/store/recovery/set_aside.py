@@ -1,0 +1,43 @@
+"""Keeping what is about to be cut: nothing that may be the only copy of a message is ever just deleted.
+
+<root>/set-aside/<milliseconds>/commitlog/<20 digits>   whole segments, by hard link
+<root>/set-aside/<milliseconds>/tail-<begin>-<end>      the bytes of a cut tail
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from twinlog.base.safe_files import copy_file
+from twinlog.store.file_ops import FileOps
+from twinlog.store.log.commit_log import CommitLog
+
+DIRECTORY = "set-aside"
+
+
+def keep_segments(root: Path, commit_log: CommitLog, now_ms: int, ops: FileOps) -> Path:
+    """Give every segment a second name outside the log; returns their directory."""
+    target = root / DIRECTORY / str(now_ms) / "commitlog"
+    ops.make_directory(target)
+    for segment in commit_log.segments:
+        segment.flush()
+        try:
+            os.link(segment.path, target / segment.path.name)
+        except OSError:  # another file system
+            copy_file(segment.path, target / segment.path.name, ops.modes)
+    ops.flush_directory(target)
+    return target
+
+
+def keep_range(root: Path, commit_log: CommitLog, begin: int, end: int, now_ms: int, ops: FileOps) -> Path:
+    """Copy the bytes from `begin` to `end` into a file of their own, durably; returns its path."""
+    target = root / DIRECTORY / str(now_ms) / f"tail-{begin}-{end}"
+    ops.make_directory(target.parent)
+    with open(ops.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
+        for segment, first, last in commit_log.ranges(begin, end):
+            file.write(segment.view(first, last - first))
+        file.flush()
+        ops.flush(file.fileno())
+    ops.flush_directory(target.parent)
+    return target

@@ -1,0 +1,166 @@
+"""Dispatch of thousands of records at a time: a batch of requests that stays columns until somebody asks.
+
+What it trades: `requests_of` makes one object per record and looks into each record's properties. The
+records of a busy log were sent by few programs and have their properties in the same places, so here the
+properties of all records of one length are laid out as a matrix, checked against the first row, and tags and
+keys are read from its columns. Records of another layout, and the rare kinds (transactions, delays, inner
+batches), make the batch answer `None` for its columns, and the dispatchers iterate it as a plain sequence of
+requests. A property test holds both ways equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import NamedTuple, overload
+
+import numpy as np
+
+from twinlog.store.delay_levels import SCHEDULE_TOPIC, DelayLevels
+from twinlog.store.dispatch import TRANSACTION_BITS, DispatchRequest
+from twinlog.store.index.key_hash import hash_prefix, hash_rows
+from twinlog.store.scan.replay import requests_of
+from twinlog.store.scan.scan import RecordBatch
+from twinlog.wire.java_text import tags_code
+from twinlog.wire.sys_flag import INNER_BATCH
+
+ROWS_MIN = 64  # below this, plain requests are faster
+_LAYOUTS_MAX = 16
+_NAME_END, _PAIR_END, _SPACE = 1, 2, 0x20
+_WANTED = (b"TAGS", b"KEYS", b"UNIQ_KEY")
+
+
+class Columns(NamedTuple):
+    """What queues and index need, one row per record; the index columns have one row per key."""
+
+    tags_code: np.ndarray
+    key_hash: np.ndarray
+    key_row: np.ndarray
+
+
+class ColumnBatch(Sequence[DispatchRequest]):
+    """Scanned records as dispatch requests. `columns` is None when only the requests themselves will do."""
+
+    def __init__(self, records: RecordBatch, delay_levels: DelayLevels) -> None:
+        self.records = records
+        self._delay_levels = delay_levels
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    @overload
+    def __getitem__(self, index: int) -> DispatchRequest: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[DispatchRequest]: ...
+    def __getitem__(self, index: int | slice) -> DispatchRequest | list[DispatchRequest]:
+        if isinstance(index, int) and "requests" not in self.__dict__:
+            row = range(len(self))[index]
+            return requests_of(self.records.select(slice(row, row + 1)), self._delay_levels)[0]
+        return self.requests[index]
+
+    def __iter__(self) -> Iterator[DispatchRequest]:
+        return iter(self.requests)
+
+    @cached_property
+    def requests(self) -> list[DispatchRequest]:
+        return requests_of(self.records, self._delay_levels)
+
+    @cached_property
+    def columns(self) -> Columns | None:
+        return _columns(self.records) if len(self.records) >= ROWS_MIN else None
+
+    @property
+    def end(self) -> int:
+        """Where the last record ends."""
+        return int(self.records.physical_offset[-1] + self.records.size[-1])
+
+
+class _Layout(NamedTuple):
+    """Where the values of the three properties stand in a properties text; an absent one is empty."""
+
+    tags: slice
+    keys: slice
+    uniq_key: slice
+
+
+def _columns(records: RecordBatch) -> Columns | None:
+    if bool(np.any(records.sys_flag & (TRANSACTION_BITS | INNER_BATCH))) or SCHEDULE_TOPIC in records.topics:
+        return None
+    count = len(records)
+    tags = np.zeros(count, np.int64)
+    hashes: list[np.ndarray] = []
+    rows: list[np.ndarray] = []
+    prefixes = np.array([hash_prefix(topic) for topic in records.topics], np.uint32)[records.topic_number]
+    lengths = _distinct(records.properties_length)
+    if len(lengths) > _LAYOUTS_MAX:
+        return None
+    for length in lengths:
+        where = np.flatnonzero(records.properties_length == length)
+        if length == 0:
+            continue
+        matrix = _matrix(records, where, length)
+        layout = _layout(matrix)
+        if layout is None:
+            return None
+        if layout.tags.stop > layout.tags.start:
+            tags[where] = _tags_codes(matrix[:, layout.tags])
+        for part in (layout.uniq_key, layout.keys):
+            if part.stop > part.start:
+                values = matrix[:, part]
+                if part is layout.keys and bool((values == _SPACE).any()):
+                    return None  # several keys in one property
+                hashes.append(hash_rows(prefixes[where], values))
+                rows.append(where)
+    if not hashes:
+        return Columns(tags, np.zeros(0, np.int64), np.zeros(0, np.int64))
+    key_row = np.concatenate(rows)
+    order = np.argsort(key_row, kind="stable")  # of one record, the unique key stays first
+    return Columns(tags, np.concatenate(hashes)[order], key_row[order])
+
+
+def _matrix(records: RecordBatch, where: np.ndarray, length: int) -> np.ndarray:
+    """The properties of these records, which all have `length` bytes, a row each."""
+    view = records.buffer
+    windows = np.ndarray((len(view) - length + 1,), f"V{length}", buffer=view, strides=(1,))
+    return windows[records.properties_at[where]].view(np.uint8).reshape(len(where), length)
+
+
+def _layout(matrix: np.ndarray) -> _Layout | None:
+    """The places of the values if all rows have them where the first row has, and nothing is unusual."""
+    first, low, high = matrix[0], matrix.min(axis=0), matrix.max(axis=0)
+    fixed = first <= _PAIR_END  # separators, and soon the names; everything else is a value
+    if bool((high >= 0x80).any()) or bool((low[~fixed] <= _PAIR_END).any()):
+        return None  # hashes are over UTF-16 units, and here a byte is a unit; or a separator stands elsewhere
+    found = {name: slice(0, 0) for name in _WANTED}
+    at, text = 0, first.tobytes()
+    while at < len(text):
+        end = text.find(b"\x02", at)
+        end = len(text) if end < 0 else end
+        name_end = text.find(b"\x01", at, end)
+        if not at < name_end < end - 1:
+            return None  # a pair that the plain decoder would drop
+        fixed[at:name_end] = True
+        name = text[at:name_end]
+        if name in found:
+            if found[name].stop:
+                return None  # given twice
+            found[name] = slice(name_end + 1, end)
+        at = end + 1
+    if bool((low[fixed] != high[fixed]).any()):
+        return None
+    return _Layout(*(found[name] for name in _WANTED))
+
+
+def _tags_codes(values: np.ndarray) -> np.ndarray:
+    """The code of each row's tags; most logs have few distinct ones."""
+    if bool((values == values[0]).all()):
+        return np.full(len(values), tags_code(values[0].tobytes().decode()), np.int64)
+    texts = np.ascontiguousarray(values).view(f"V{values.shape[1]}").reshape(-1)
+    distinct, numbers = np.unique(texts, return_inverse=True)
+    codes = [tags_code(bytes(text).decode()) for text in distinct]
+    return np.array(codes, np.int64)[numbers.reshape(-1)]
+
+
+def _distinct(values: np.ndarray) -> list[int]:
+    """The values without repetition; in most batches there is one."""
+    return [int(values[0])] if bool((values == values[0]).all()) else np.unique(values).tolist()
