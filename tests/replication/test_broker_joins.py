@@ -10,7 +10,7 @@ from tests.replication.cluster import ask, end_of, log_bytes, read_all, running_
 from twinlog.cli.rejoin import CutRefused, cut_tail, plan_cut
 from twinlog.net.busy_wait import Attention
 from twinlog.replication.errors import IdentityTaken
-from twinlog.replication.replica_service import ReplicaService
+from twinlog.replication.replica.replica_service import ReplicaService
 from twinlog.wire.codes import RequestCode
 
 

@@ -11,12 +11,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from twinlog.replication.acks import AckTable, ReplicaAck, replicas_needed
 from twinlog.replication.digests import ByteRange, tail_search
 from twinlog.replication.errors import ReplicationError
-from twinlog.replication.join import Begin, LogRange, Refuse, Resume, decide_join
-from twinlog.replication.master_link import LogView, MasterLink, State
-from twinlog.replication.replica_link import ReplicaLink
+from twinlog.replication.master.link import LogView, MasterLink, State
+from twinlog.replication.master.replica_acks import AckTable, ReplicaAck, replicas_needed
+from twinlog.replication.replica.join import Begin, LogRange, Refuse, Resume, decide_join
+from twinlog.replication.replica.link import ReplicaLink
 from twinlog.settings.replication import ReplicationSettings
 
 SEGMENT = 256

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.wire.vectors import VECTORS
 
-from twinlog.replication.acks import AckTable, ReplicaAck, replicas_needed
 from twinlog.replication.errors import ReplicationError
-from twinlog.replication.join import Begin, LogRange, Refuse, Reseed, Resume, decide_join
-from twinlog.replication.master_link import LogView, MasterLink
-from twinlog.replication.replica_link import ReplicaLink
+from twinlog.replication.master.link import LogView, MasterLink
+from twinlog.replication.master.replica_acks import AckTable, ReplicaAck, replicas_needed
+from twinlog.replication.replica.join import Begin, LogRange, Refuse, Reseed, Resume, decide_join
+from twinlog.replication.replica.link import ReplicaLink
 from twinlog.replication.transfer import REPORT, encode_pass, pass_number
 from twinlog.settings.replication import ReplicationSettings
 

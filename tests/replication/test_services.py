@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from twinlog.net.pool import ConnectionPool
-from twinlog.replication import master_feed_service, master_service
 from twinlog.replication.errors import JoinRefused
 from twinlog.replication.greeting import PASSES_MAX, HelloHeader, PassBook
-from twinlog.replication.master_service import MasterService
-from twinlog.replication.replica_service import MasterAddresses, ReplicaIdentity, ReplicaService
+from twinlog.replication.master import master_service
+from twinlog.replication.master.master_service import MasterService
+from twinlog.replication.replica import receiver
+from twinlog.replication.replica.replica_service import MasterAddresses, ReplicaIdentity, ReplicaService
 from twinlog.settings.replication import ReplicationSettings
 from twinlog.settings.store import StoreSettings
 from twinlog.store.log.append import Draft
@@ -124,9 +125,9 @@ class Pair:
 def receiving(request, monkeypatch):
     """Every test runs twice: as a replica that keeps up receives, and as one that is far behind."""
     if request.param == "in the thread":
-        monkeypatch.setattr(master_feed_service, "_TURN_BYTES_MAX", 1)
-        monkeypatch.setattr(master_feed_service, "_RECEIVE_BYTES", 10_000)
-        monkeypatch.setattr(master_feed_service, "_BULK_BYTES", 40_000)
+        monkeypatch.setattr(receiver, "_TURN_BYTES_MAX", 1)
+        monkeypatch.setattr(receiver, "_RECEIVE_BYTES", 10_000)
+        monkeypatch.setattr(receiver, "_BULK_BYTES", 40_000)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from tests.broker.running import broker_conf, connected, running_broker, send
 from tests.replication.cluster import until
 
 from twinlog.client import ProducerOptions
-from twinlog.replication.acks import AckTable, ReplicaAck
+from twinlog.replication.master.replica_acks import AckTable, ReplicaAck
 from twinlog.settings.replication import ReplicationSettings
 
 OK, NOT_AVAILABLE, TIMEOUT = 0, 11, 12

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from twinlog.replication.errors import ReplicationError
-from twinlog.replication.master_link import LogView, MasterLink, State
-from twinlog.replication.replica_link import ReplicaLink
+from twinlog.replication.master.link import LogView, MasterLink, State
+from twinlog.replication.replica.link import ReplicaLink
 from twinlog.replication.transfer import encode_head, encode_pass, encode_report
 from twinlog.settings.replication import ReplicationSettings
 

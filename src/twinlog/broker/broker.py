@@ -65,7 +65,7 @@ from twinlog.net.inbound import Inbound
 from twinlog.net.pool import ConnectionPool
 from twinlog.net.server import Server
 from twinlog.net.tls import ServerTls, client_context
-from twinlog.replication.replica_service import monotonic_ms
+from twinlog.replication.replica.replica_service import monotonic_ms
 from twinlog.store.errors import RecoveryStopped, StoreUnusable, system_errors_as
 from twinlog.store.message_store import MessageStore
 from twinlog.store.plugins import open_store

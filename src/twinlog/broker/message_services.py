@@ -10,7 +10,7 @@ from twinlog.broker.delay_service import DelayService
 from twinlog.broker.names import SCHEDULE_TOPIC
 from twinlog.broker.timer_service import TimerService
 from twinlog.broker.transaction_service import TransactionService
-from twinlog.replication.metadata_sync_service import ExtraKind
+from twinlog.replication.metadata.sync_service import ExtraKind
 from twinlog.wire.codes import RequestCode
 
 if TYPE_CHECKING:

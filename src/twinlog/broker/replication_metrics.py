@@ -10,8 +10,8 @@ from twinlog.broker.replication_status import ReplicationReport
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
     from twinlog.broker.replication_service import ReplicationService
-    from twinlog.replication.master_service import ReplicaView
-    from twinlog.replication.metadata_sync import KindStatus
+    from twinlog.replication.master.master_service import ReplicaView
+    from twinlog.replication.metadata.sync import KindStatus
     from twinlog.telemetry.metrics import Metrics
 
 

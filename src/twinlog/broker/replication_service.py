@@ -16,12 +16,12 @@ from twinlog.broker.ack_desk import Demand
 from twinlog.broker.conf_service import write_settings
 from twinlog.broker.member_group_service import MemberGroup
 from twinlog.net.busy_wait import Attention
-from twinlog.replication.acks import replicas_needed
 from twinlog.replication.errors import IdentityTaken, ReplicationError
-from twinlog.replication.log_marks import LogMarks
-from twinlog.replication.master_service import MasterService
-from twinlog.replication.metadata_sync_service import ExtraKind, MetadataSyncService
-from twinlog.replication.replica_service import MasterAddresses, ReplicaIdentity, ReplicaService, monotonic_ms
+from twinlog.replication.master.log_marks import LogMarks
+from twinlog.replication.master.master_service import MasterService
+from twinlog.replication.master.replica_acks import replicas_needed
+from twinlog.replication.metadata.sync_service import ExtraKind, MetadataSyncService
+from twinlog.replication.replica.replica_service import MasterAddresses, ReplicaIdentity, ReplicaService, monotonic_ms
 from twinlog.replication.role_plan import Step, plan_role_change
 from twinlog.store.errors import DispatchFailed, StoreUnusable, system_errors_as
 from twinlog.telemetry.log import get_logger

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from twinlog.replication.log_marks import Lag
+from twinlog.replication.master.log_marks import Lag
 from twinlog.wire.errors import WireError
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
     from twinlog.broker.replication_service import ReplicationService
-    from twinlog.replication.master_service import ReplicaView
+    from twinlog.replication.master.master_service import ReplicaView
 
 _FOLLOWING = (
     "state",

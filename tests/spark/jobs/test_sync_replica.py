@@ -13,8 +13,8 @@ from tests.store.test_faults import Failing
 from twinlog.base.file_modes import Modes
 from twinlog.metadata.tables import open_tables
 from twinlog.replication.errors import ReplicationError
-from twinlog.replication.join import LogRange
-from twinlog.replication.replica_link import Append
+from twinlog.replication.replica.join import LogRange
+from twinlog.replication.replica.link import Append
 from twinlog.spark.jobs.sync import copy
 from twinlog.spark.jobs.sync.copy import Limits, copy_log
 from twinlog.spark.jobs.sync.metadata_changes import image_of

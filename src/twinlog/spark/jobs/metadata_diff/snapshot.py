@@ -19,9 +19,9 @@ import msgspec
 from twinlog.metadata.errors import BrokenSnapshot, MetadataError
 from twinlog.metadata.persisted import PersistedTable
 from twinlog.metadata.tables import open_tables
-from twinlog.replication.metadata_delta import table_of
-from twinlog.replication.metadata_sync import KINDS as ASKED_KINDS
-from twinlog.replication.metadata_sync import KindOfMetadata
+from twinlog.replication.metadata.delta import table_of
+from twinlog.replication.metadata.sync import KINDS as ASKED_KINDS
+from twinlog.replication.metadata.sync import KindOfMetadata
 from twinlog.spark.errors import SparkSourceError
 from twinlog.spark.jobs.side import LiveBroker, Side
 from twinlog.wire.bodies import DataVersion

@@ -32,9 +32,9 @@ from twinlog.net.errors import NetError
 from twinlog.net.pool import ConnectionPool
 from twinlog.replication.errors import JoinRefused, ReplicationError
 from twinlog.replication.greeting import HelloHeader
-from twinlog.replication.join import Begin, LogRange, Refuse, decide_join
-from twinlog.replication.master_contact import MasterContact, MasterFacts
-from twinlog.replication.metadata_sync_service import MetadataSyncService
+from twinlog.replication.metadata.sync_service import MetadataSyncService
+from twinlog.replication.replica.handshake import MasterContact, MasterFacts
+from twinlog.replication.replica.join import Begin, LogRange, Refuse, decide_join
 from twinlog.settings.replication import ReplicationSettings
 from twinlog.spark.errors import SparkSourceError
 from twinlog.spark.jobs.sync.copy import Limits, copy_log

@@ -10,7 +10,7 @@ import msgspec
 from twinlog.metadata.groups import GroupTable
 from twinlog.metadata.table import Changes
 from twinlog.metadata.tables import MetadataTables
-from twinlog.replication.metadata_delta import ROW_TYPES, table_of
+from twinlog.replication.metadata.delta import ROW_TYPES, table_of
 from twinlog.spark.jobs.sync.replica_state import Change, encode_value
 from twinlog.wire.bodies import DataVersion
 

@@ -21,7 +21,7 @@ from typing import Self
 from msgspec.structs import replace
 
 from twinlog.metadata.tables import MetadataTables, open_tables
-from twinlog.replication.join import LogRange
+from twinlog.replication.replica.join import LogRange
 from twinlog.spark.jobs.sync.metadata_changes import Image, adopt_again, differences, image_of, versions_of
 from twinlog.spark.jobs.sync.replica_state import Change, Entry, RangeDigest, ReplicaState, SyncFolder, new_identity
 from twinlog.spark.jobs.sync.whole_records import Whole

@@ -16,7 +16,7 @@ from typing import Protocol, Self
 from twinlog.net.connecting import connecting_to, target_of
 from twinlog.net.errors import ConnectFailed
 from twinlog.replication.errors import PeerSilent, ReplicationError
-from twinlog.replication.replica_link import Append, ReplicaLink
+from twinlog.replication.replica.link import Append, ReplicaLink
 from twinlog.replication.transfer import encode_pass
 from twinlog.settings.replication import ReplicationSettings
 from twinlog.store.log.segment import SEGMENT_NAME, segment_name

@@ -13,8 +13,8 @@ from twinlog.net.pool import ConnectionPool
 from twinlog.net.server import Server
 from twinlog.replication.errors import ReplicationError
 from twinlog.replication.greeting import HelloHeader
-from twinlog.replication.join import LogRange
-from twinlog.replication.master_contact import MasterContact, MasterFacts
+from twinlog.replication.replica.handshake import MasterContact, MasterFacts
+from twinlog.replication.replica.join import LogRange
 from twinlog.wire.bodies import KVTable, encode_body
 
 

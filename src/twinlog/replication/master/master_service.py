@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from twinlog.net.errors import CannotListen
-from twinlog.replication.acks import AckTable, ReplicaAck
 from twinlog.replication.errors import PeerSilent, ReplicationError
 from twinlog.replication.greeting import Guest, HelloHeader, PassBook
-from twinlog.replication.master_link import LogView, MasterLink, State, Transfer
+from twinlog.replication.master.link import LogView, MasterLink, State, Transfer
+from twinlog.replication.master.replica_acks import AckTable, ReplicaAck
 from twinlog.settings.replication import ReplicationSettings
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.telemetry.log import get_logger

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.replication.log_marks import Lag, LogMarks
+from twinlog.replication.master.log_marks import Lag, LogMarks
 
 
 def test_whoever_is_at_the_end_lags_by_nothing():

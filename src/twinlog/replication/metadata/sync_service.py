@@ -23,8 +23,8 @@ from twinlog.net.connecting import below
 from twinlog.net.connection import Connection
 from twinlog.net.errors import NetError
 from twinlog.net.pool import ConnectionPool
-from twinlog.replication.metadata_delta import ROW_TYPES, Follower, decode_changes, decode_delta, parse_held, table_of
-from twinlog.replication.metadata_sync import KINDS, KindOfMetadata, MasterRefused, SyncStatus, reason_to_skip
+from twinlog.replication.metadata.delta import ROW_TYPES, Follower, decode_changes, decode_delta, parse_held, table_of
+from twinlog.replication.metadata.sync import KINDS, KindOfMetadata, MasterRefused, SyncStatus, reason_to_skip
 from twinlog.settings.replication import ReplicationSettings
 from twinlog.telemetry.fence import shown
 from twinlog.telemetry.log import get_logger

@@ -21,10 +21,10 @@ from twinlog.net.errors import NetError
 from twinlog.net.pool import ConnectionPool
 from twinlog.replication.errors import JoinRefused, ReplicationError
 from twinlog.replication.greeting import HelloHeader
-from twinlog.replication.join import Begin, LogRange, Refuse, Reseed, decide_join
-from twinlog.replication.master_contact import MasterContact, MasterFacts
-from twinlog.replication.master_feed_service import MasterFeed
-from twinlog.replication.replica_status import ReplicaStatus
+from twinlog.replication.replica.handshake import MasterContact, MasterFacts
+from twinlog.replication.replica.join import Begin, LogRange, Refuse, Reseed, decide_join
+from twinlog.replication.replica.receiver import MasterFeed
+from twinlog.replication.replica.status import ReplicaStatus
 from twinlog.replication.transfer import encode_pass
 from twinlog.settings.replication import ReplicationSettings
 from twinlog.store.errors import DamagedTransfer, DispatchFailed, StoreError

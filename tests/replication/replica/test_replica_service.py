@@ -13,10 +13,10 @@ import pytest
 from tests.replication.test_services import SEGMENT, log_bytes, now_ms, open_store, send, until
 
 from twinlog.net.pool import ConnectionPool
-from twinlog.replication import master_feed_service, replica_service
-from twinlog.replication.join import LogRange
-from twinlog.replication.master_contact import MasterFacts
-from twinlog.replication.replica_service import MasterAddresses, ReplicaIdentity, ReplicaService
+from twinlog.replication.replica import receiver, replica_service
+from twinlog.replication.replica.handshake import MasterFacts
+from twinlog.replication.replica.join import LogRange
+from twinlog.replication.replica.replica_service import MasterAddresses, ReplicaIdentity, ReplicaService
 from twinlog.replication.transfer import encode_head
 from twinlog.settings.replication import ReplicationSettings
 from twinlog.store.errors import ReadOnlySegment
@@ -91,7 +91,7 @@ async def answer_with(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 async def test_an_empty_replica_that_is_far_behind_begins_where_the_master_says_even_if_a_header_comes_alone(
     tmp_path, monkeypatch, master_log, cut, has_file
 ):
-    monkeypatch.setattr(master_feed_service, "_FAR_BEHIND_BYTES", 1000)
+    monkeypatch.setattr(receiver, "_FAR_BEHIND_BYTES", 1000)
     begin = master_log.log_end - master_log.log_end % SEGMENT
     data = log_bytes(master_log, begin, master_log.log_end)
     stream = encode_head(begin, len(data)) + data
@@ -183,8 +183,8 @@ async def test_silence_is_measured_by_a_clock_that_nobody_sets(tmp_path):
 
 
 async def test_bytes_that_were_received_and_not_taken_in_leave_no_records_behind(tmp_path, monkeypatch, master_log):
-    monkeypatch.setattr(master_feed_service, "_FAR_BEHIND_BYTES", 1000)
-    monkeypatch.setattr(master_feed_service, "_BULK_RECEIVE_BYTES", 1000)
+    monkeypatch.setattr(receiver, "_FAR_BEHIND_BYTES", 1000)
+    monkeypatch.setattr(receiver, "_BULK_RECEIVE_BYTES", 1000)
     replica, data = Follower(tmp_path / "replica", master_log.log_end), log_bytes(master_log, 0, SEGMENT)
     first = next(at for at in range(100, 5000) if data[at + 4 : at + 8] == data[4:8])  # where the second record begins
     hang_up = asyncio.Event()

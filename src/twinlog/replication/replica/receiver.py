@@ -20,8 +20,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from twinlog.net.busy_wait import Attention
 from twinlog.replication.errors import PeerSilent
-from twinlog.replication.replica_link import ReplicaLink
-from twinlog.replication.replica_status import ReplicaStatus
+from twinlog.replication.replica.link import ReplicaLink
+from twinlog.replication.replica.status import ReplicaStatus
 from twinlog.settings.replication import ReplicationSettings
 from twinlog.store.log.commit_log import RawRoom
 from twinlog.store.message_store import MessageStore

@@ -14,7 +14,7 @@ from twinlog.net.pool import ConnectionPool
 from twinlog.replication.digests import ByteRange, range_digest, tail_search
 from twinlog.replication.errors import JoinRefused, ReplicationError
 from twinlog.replication.greeting import HelloAnswer, HelloHeader
-from twinlog.replication.join import LogRange
+from twinlog.replication.replica.join import LogRange
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.properties import parse_properties
 from twinlog.store.log.commit_log import CommitLog
