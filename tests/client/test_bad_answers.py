@@ -18,7 +18,7 @@ from twinlog.client import (
     PushConsumer,
     StartFrom,
 )
-from twinlog.client.pulling import read_pull_answer, subscription_of
+from twinlog.client.consuming.pulling import read_pull_answer, subscription_of
 from twinlog.net.connection import Request
 from twinlog.wire.codes import RequestCode
 from twinlog.wire.command import Command

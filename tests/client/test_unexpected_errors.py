@@ -6,13 +6,13 @@ import pytest
 from tests.client.fake_cluster import until
 
 from twinlog.client import ClientOptions, ConsumerOptions, Outgoing, Producer, PushConsumer, StartFrom
-from twinlog.client import crew as crew_module
-from twinlog.client.crew import ConsumeCrew
-from twinlog.client.listener import Listener
-from twinlog.client.queue_locks import QueueLocks
-from twinlog.client.queue_worker import QueueWorker
-from twinlog.client.route_cache import RouteCache
-from twinlog.client.session import Session
+from twinlog.client.consuming import concurrent_consumer as crew_module
+from twinlog.client.consuming.concurrent_consumer import ConsumeCrew
+from twinlog.client.consuming.listener import Listener
+from twinlog.client.consuming.queue_locks import QueueLocks
+from twinlog.client.consuming.queue_worker import QueueWorker
+from twinlog.client.routing.route_cache import RouteCache
+from twinlog.client.routing.session import Session
 from twinlog.telemetry import fence
 
 

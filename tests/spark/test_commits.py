@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.client.routes import TopicRoute
+from twinlog.client.routing.routes import TopicRoute
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.errors import CannotRead, OffsetsNotKept
 from twinlog.spark.options import ClusterOptions

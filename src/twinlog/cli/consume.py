@@ -19,7 +19,7 @@ from twinlog.cli.connecting import Failures, Parser, add_connection_options, cli
 from twinlog.cli.message_text import message_data
 from twinlog.cli.streams import leave_pipe
 from twinlog.client import SQL92, TAG, ConsumerOptions, Message, PullConsumer, PushConsumer, StartFrom
-from twinlog.client.admin_messages import TOOLS_GROUP
+from twinlog.client.admin.messages import TOOLS_GROUP
 from twinlog.telemetry.log import setup_logging
 
 IDLE_POLL_MS = 1_000

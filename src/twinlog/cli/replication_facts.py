@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from twinlog.client import Admin, BadArgument, BrokerRefused, ClientError, NetError
-from twinlog.client.missing_records import MissingRecords
+from twinlog.client.admin.missing_records import MissingRecords
 from twinlog.wire.errors import WireError
 
 

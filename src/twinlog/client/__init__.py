@@ -7,7 +7,10 @@ Producer sends; PushConsumer hands messages to a function, together with its gro
 where it is told to; Admin asks and changes. Errors are ClientError (with what to do next) or NetError.
 """
 
-from twinlog.client.admin import Admin
+from twinlog.client.admin.admin import Admin
+from twinlog.client.consuming.listener import Consumed, RetryLater
+from twinlog.client.consuming.process_queue import CacheLimits
+from twinlog.client.consuming.pulling import SQL92, TAG, PullResult, PullStatus
 from twinlog.client.errors import (
     BadArgument,
     BadMessage,
@@ -19,17 +22,14 @@ from twinlog.client.errors import (
     NoRoute,
     SendFailed,
 )
-from twinlog.client.listener import Consumed, RetryLater
 from twinlog.client.options import ClientOptions, tls_context
-from twinlog.client.outgoing import Outgoing, SendResult, SendStatus
-from twinlog.client.process_queue import CacheLimits
 from twinlog.client.producer import Producer, ProducerOptions
 from twinlog.client.pull_consumer import PullConsumer
-from twinlog.client.pulling import SQL92, TAG, PullResult, PullStatus
 from twinlog.client.push_consumer import ConsumerOptions, PushConsumer, StartFrom
-from twinlog.client.replies import reply_to
+from twinlog.client.sending.outgoing import Outgoing, SendResult, SendStatus
+from twinlog.client.sending.replies import reply_to
+from twinlog.client.sending.transactions import Outcome, TransactionResult
 from twinlog.client.signing import Credentials
-from twinlog.client.transactions import Outcome, TransactionResult
 from twinlog.net.errors import NetError
 from twinlog.wire.bodies import MessageQueue
 from twinlog.wire.message import Message

@@ -14,7 +14,11 @@ from twinlog.client.errors import (
     SendFailed,
 )
 from twinlog.client.options import ClientOptions
-from twinlog.client.outgoing import (
+from twinlog.client.routing.queue_choice import QueueChoice
+from twinlog.client.routing.routes import TopicRoute
+from twinlog.client.routing.session import Failures, Session
+from twinlog.client.routing.session_owner import SessionOwner
+from twinlog.client.sending.outgoing import (
     STORED_CODES,
     Outgoing,
     SendContext,
@@ -28,13 +32,9 @@ from twinlog.client.outgoing import (
     queue_for_key,
     read_send_answer,
 )
-from twinlog.client.queue_choice import QueueChoice
-from twinlog.client.replies import REPLY, Replies
-from twinlog.client.retry_plan import RetryPlan, Step, avoid_ms
-from twinlog.client.routes import TopicRoute
-from twinlog.client.session import Failures, Session
-from twinlog.client.session_owner import SessionOwner
-from twinlog.client.transactions import CheckBack, Outcome, TransactionResult, end_transaction_header
+from twinlog.client.sending.replies import REPLY, Replies
+from twinlog.client.sending.retry_plan import RetryPlan, Step, avoid_ms
+from twinlog.client.sending.transactions import CheckBack, Outcome, TransactionResult, end_transaction_header
 from twinlog.net.errors import NetError, RequestTimeout
 from twinlog.telemetry.log import get_logger
 from twinlog.wire import properties as names

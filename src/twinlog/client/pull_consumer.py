@@ -4,13 +4,13 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable
 
+from twinlog.client.consuming.pulling import TAG, PullResult, PullStatus, subscription_of
+from twinlog.client.consuming.queue_calls import QueueCalls
 from twinlog.client.errors import BadArgument, ClientError
 from twinlog.client.options import ClientOptions
-from twinlog.client.outgoing import check_group
-from twinlog.client.pulling import TAG, PullResult, PullStatus, subscription_of
-from twinlog.client.queue_calls import QueueCalls
-from twinlog.client.session import Session
-from twinlog.client.session_owner import SessionOwner
+from twinlog.client.routing.session import Session
+from twinlog.client.routing.session_owner import SessionOwner
+from twinlog.client.sending.outgoing import check_group
 from twinlog.client.tasks import TaskSet
 from twinlog.wire.bodies import ConsumerData, HeartbeatData, MessageQueue, SubscriptionData
 from twinlog.wire.message import Message

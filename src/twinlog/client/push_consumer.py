@@ -9,22 +9,22 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
-from twinlog.client.crew import ConsumeCrew
+from twinlog.client.consuming.concurrent_consumer import ConsumeCrew
+from twinlog.client.consuming.listener import Listen, Listener
+from twinlog.client.consuming.offset_store import LocalOffsets, RemoteOffsets
+from twinlog.client.consuming.process_queue import CacheLimits
+from twinlog.client.consuming.pulling import TAG, subscription_of
+from twinlog.client.consuming.push_requests import PushRequests
+from twinlog.client.consuming.queue_calls import QueueCalls
+from twinlog.client.consuming.queue_locks import QueueLocks
+from twinlog.client.consuming.queue_worker import QueueWorker, WorkerSettings
+from twinlog.client.consuming.rebalance import allocate_averagely, plan_moves
 from twinlog.client.errors import BadArgument, BrokerRefused, NoRoute
-from twinlog.client.listener import Listen, Listener
-from twinlog.client.offset_store import LocalOffsets, RemoteOffsets
 from twinlog.client.options import ClientOptions
-from twinlog.client.outgoing import check_group
-from twinlog.client.process_queue import CacheLimits
-from twinlog.client.pulling import TAG, subscription_of
-from twinlog.client.push_requests import PushRequests
-from twinlog.client.queue_calls import QueueCalls
-from twinlog.client.queue_locks import QueueLocks
-from twinlog.client.queue_worker import QueueWorker, WorkerSettings
-from twinlog.client.rebalance import allocate_averagely, plan_moves
-from twinlog.client.routes import TopicRoute
-from twinlog.client.session import Failures, Session
-from twinlog.client.session_owner import SessionOwner
+from twinlog.client.routing.routes import TopicRoute
+from twinlog.client.routing.session import Failures, Session
+from twinlog.client.routing.session_owner import SessionOwner
+from twinlog.client.sending.outgoing import check_group
 from twinlog.client.tasks import TaskSet, wait_for_event
 from twinlog.net.errors import NetError
 from twinlog.telemetry.log import get_logger

@@ -30,8 +30,8 @@ from twinlog.client import (
     SendResult,
     TransactionResult,
 )
+from twinlog.client.consuming.listener import Listen
 from twinlog.client.errors import ClientClosed
-from twinlog.client.listener import Listen
 from twinlog.client.producer import Selector
 
 T = TypeVar("T")

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TypeVar
 
+from twinlog.client.consuming.pulling import PULL_CODES, pull_header, subscription_of
 from twinlog.client.errors import BrokerRefused, NoNameServer, NoRoute
-from twinlog.client.pulling import PULL_CODES, pull_header, subscription_of
-from twinlog.client.routes import TopicRoute, read_route
+from twinlog.client.routing.routes import TopicRoute, read_route
 from twinlog.net.errors import NetError
 from twinlog.spark.away import patiently
 from twinlog.spark.errors import CannotRead, NoReplica, OffsetsNotKept

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from twinlog.client.outgoing import queue_for_key
+from twinlog.client.sending.outgoing import queue_for_key
 from twinlog.spark.errors import BadRow
 from twinlog.spark.writing.options import write_options
 from twinlog.spark.writing.properties import RowNames, pair

@@ -15,7 +15,7 @@ from tests.spark.writing.written import NamedTopic, frame, numbered, rows_of, ta
 
 from twinlog.broker.embedded import EmbeddedBroker
 from twinlog.client.errors import NoRoute
-from twinlog.client.outgoing import queue_for_key
+from twinlog.client.sending.outgoing import queue_for_key
 from twinlog.client.sync import Admin
 from twinlog.net.errors import ConnectionLost, NetError
 from twinlog.spark import remoting

@@ -12,8 +12,8 @@ from twinlog.cli.admin.report import Report, joined, pairs, says, table, when
 from twinlog.cli.connecting import client_options
 from twinlog.cli.message_text import body_text, message_data
 from twinlog.client import Admin, BadArgument, ClientError, MessageQueue, Outgoing, Producer, PullStatus
-from twinlog.client.admin_messages import LONG_MAX, TOOLS_GROUP
-from twinlog.client.pulling import subscription_of
+from twinlog.client.admin.messages import LONG_MAX, TOOLS_GROUP
+from twinlog.client.consuming.pulling import subscription_of
 from twinlog.wire.message import Message
 
 TOPIC = need("t", "topic", "topic")

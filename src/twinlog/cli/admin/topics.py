@@ -18,8 +18,8 @@ from twinlog.cli.admin.command import (
 )
 from twinlog.cli.admin.report import Report, plain, says, table, when
 from twinlog.client import Admin, BadArgument, ClientError, NoRoute
-from twinlog.client.admin_topics import ORDER_NAMESPACE
-from twinlog.client.rebalance import allocate_averagely
+from twinlog.client.admin.topics import ORDER_NAMESPACE
+from twinlog.client.consuming.rebalance import allocate_averagely
 from twinlog.wire.bodies import TopicConfig
 
 UNIT, UNIT_SUBSCRIPTION = 1, 2

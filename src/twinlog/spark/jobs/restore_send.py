@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from twinlog.client.errors import ClientError, name_of
-from twinlog.client.outgoing import STORED_CODES
+from twinlog.client.sending.outgoing import STORED_CODES
 from twinlog.net.errors import NetError, RequestTimeout
 from twinlog.spark.cluster import AWAY, Cluster
 from twinlog.spark.errors import CannotRead

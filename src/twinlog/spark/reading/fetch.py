@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pyarrow as pa
 
+from twinlog.client.consuming.pulling import pull_header, subscription_of
 from twinlog.client.errors import ClientError, name_of
-from twinlog.client.pulling import pull_header, subscription_of
 from twinlog.net.errors import NetError
 from twinlog.spark.away import Absences, pause_s
 from twinlog.spark.cluster import MASTER_ID, Cluster

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from twinlog.client.routes import ordered_queues
+from twinlog.client.routing.routes import ordered_queues
 from twinlog.spark.errors import BadRow
 from twinlog.spark.writing.properties import RowNames
 from twinlog.wire.bodies import MessageQueue

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from twinlog.client.errors import BadMessage
-from twinlog.client.outgoing import check_topic
+from twinlog.client.sending.outgoing import check_topic
 from twinlog.spark.errors import BadRow
 from twinlog.spark.writing.arrow_text import fixed_binary, join, pc
 from twinlog.spark.writing.columns import WRITE_COLUMNS, plain_column

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from twinlog.client.answers import number
 from twinlog.client.errors import ClientError, name_of
-from twinlog.client.outgoing import STORED_CODES, SendStatus
+from twinlog.client.sending.outgoing import STORED_CODES, SendStatus
 from twinlog.net.errors import NetError, RequestTimeout
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.errors import CannotWrite

@@ -9,8 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+from twinlog.client.consuming.pulling import unwrap
 from twinlog.client.errors import BrokerRefused
-from twinlog.client.pulling import unwrap
 from twinlog.net.errors import NetError
 from twinlog.spark.errors import CannotWrite
 from twinlog.spark.options import ClusterOptions

@@ -19,7 +19,7 @@ import itertools
 import time
 
 from twinlog.client.errors import BrokerRefused, ClientError
-from twinlog.client.routes import TopicRoute
+from twinlog.client.routing.routes import TopicRoute
 from twinlog.net.errors import NetError, RequestTimeout
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.errors import CannotWrite

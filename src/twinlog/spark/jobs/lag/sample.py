@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from twinlog.client.admin.missing_records import MissingRecords
+from twinlog.client.consuming.pulling import PULL_CODES, pull_header, subscription_of
 from twinlog.client.errors import ClientError
-from twinlog.client.missing_records import MissingRecords
-from twinlog.client.pulling import PULL_CODES, pull_header, subscription_of
 from twinlog.net.errors import NetError
 from twinlog.spark.jobs.side import LiveBroker
 from twinlog.spark.options import ClusterOptions

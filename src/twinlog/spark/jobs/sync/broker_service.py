@@ -22,7 +22,7 @@ import msgspec
 
 from twinlog.base.addresses import parse_address
 from twinlog.base.file_modes import PRIVATE, Modes
-from twinlog.client.admin_servers import read_lines
+from twinlog.client.admin.servers import read_lines
 from twinlog.client.options import tls_context
 from twinlog.client.signing import sign
 from twinlog.metadata.errors import MetadataError

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow as pa
 
-from twinlog.client.admin_servers import read_lines
+from twinlog.client.admin.servers import read_lines
 from twinlog.client.errors import BrokerRefused, ClientError
 from twinlog.net.errors import NetError
 from twinlog.spark.cluster import Cluster

@@ -1,0 +1,116 @@
+"""What all admin calls stand on: asking a broker, a name server, or all name servers."""
+
+from typing import Any, TypeVar
+
+from twinlog.client.consuming.queue_calls import QueueCalls
+from twinlog.client.errors import BadArgument, BrokerRefused, NoRoute
+from twinlog.client.options import ClientOptions
+from twinlog.client.routing.session import Session
+from twinlog.client.routing.session_owner import SessionOwner
+from twinlog.net.errors import NetError
+from twinlog.telemetry.log import get_logger
+from twinlog.wire.bodies import Body, ClusterInfo, TopicRouteData, decode_body
+from twinlog.wire.codes import RequestCode, ResponseCode
+from twinlog.wire.command import Command
+from twinlog.wire.errors import BodyError
+from twinlog.wire.java_json.fastjson import loads
+
+log = get_logger(__name__)
+S = TypeVar("S", bound=Body)
+ADMIN_TIMEOUT_MS = 5_000
+
+
+class AdminCalls(SessionOwner):
+    """A session, and requests on it that raise BrokerRefused for every error code."""
+
+    def __init__(
+        self, name_servers: str, *, options: ClientOptions | None = None, timeout_ms: int = ADMIN_TIMEOUT_MS
+    ) -> None:
+        self.session = Session(name_servers, options)
+        self.queue_calls = QueueCalls(self.session)
+        self._timeout_ms = timeout_ms
+
+    async def cluster_info(self) -> ClusterInfo:
+        """All brokers, by name and by cluster, as the name server knows them."""
+        return await self._names(ClusterInfo, RequestCode.GET_BROKER_CLUSTER_INFO)
+
+    async def masters(self, cluster: str) -> list[str]:
+        """The addresses of the cluster's masters; BadArgument for a cluster that is not there."""
+        info = await self.cluster_info()
+        found = [info.broker_addr_table[name].broker_addrs for name in self._broker_names(info, cluster)]
+        return [addresses[0] for addresses in found if 0 in addresses]
+
+    async def addresses(self, cluster: str) -> list[str]:
+        """The addresses of all brokers of the cluster, replicas too."""
+        info = await self.cluster_info()
+        names = self._broker_names(info, cluster)
+        return [address for name in names for _, address in sorted(info.broker_addr_table[name].broker_addrs.items())]
+
+    async def route_data(self, topic: str) -> TopicRouteData:
+        """The topic's route as the name server tells it."""
+        fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
+        try:
+            return await self._names(TopicRouteData, RequestCode.GET_ROUTEINFO_BY_TOPIC, fields)
+        except BrokerRefused as error:
+            if error.code != ResponseCode.TOPIC_NOT_EXIST:
+                raise
+        raise NoRoute(topic, ";".join(self.session.name_servers))
+
+    async def topic_masters(self, topic: str) -> dict[str, str]:
+        """Broker name -> address of its master (else of any replica) for the brokers that have the topic."""
+        route = await self.session.route(topic)
+        found = {name: route.address_of(name) for name in sorted(route.brokers)}
+        return {name: address for name, address in found.items() if address is not None}
+
+    # -- asking --------------------------------------------------------------------------------
+
+    async def ask_broker(
+        self,
+        address: str,
+        code: int,
+        header: object = None,
+        body: bytes | None = None,
+        *,
+        timeout_ms: int | None = None,
+    ) -> Command:
+        return await self.session.ask(address, code, header, body, timeout_ms=timeout_ms or self._timeout_ms)
+
+    async def ask_all_name_servers(self, code: int, header: object = None, body: bytes | None = None) -> None:
+        """Tell every name server; one that cannot be reached is skipped, but not all of them."""
+        reached, last = 0, None
+        for address in self.session.name_servers:
+            try:
+                await self.session.ask(address, code, header, body, timeout_ms=self._timeout_ms)
+                reached += 1
+            except NetError as error:
+                log.warning("a name server was not told", name_server=address, error=str(error))
+                last = error
+        if not reached and last is not None:
+            raise last
+
+    async def _broker(
+        self, kind: type[S], address: str, code: int, header: object = None, body: bytes | None = None
+    ) -> S:
+        return decode_body(kind, (await self.ask_broker(address, code, header, body)).body)
+
+    async def _broker_json(
+        self, address: str, code: int, header: object = None, *, timeout_ms: int | None = None
+    ) -> dict[str, Any]:
+        return read_json((await self.ask_broker(address, code, header, timeout_ms=timeout_ms)).body)
+
+    async def _names(self, kind: type[S], code: int, header: object = None) -> S:
+        return decode_body(kind, (await self.session.ask_name_server(code, header)).body)
+
+    @staticmethod
+    def _broker_names(info: ClusterInfo, cluster: str) -> list[str]:
+        if cluster not in info.cluster_addr_table:
+            known = ", ".join(sorted(info.cluster_addr_table)) or "none"
+            raise BadArgument(f"cluster {cluster!r} is not registered; there are: {known}")
+        return sorted(info.cluster_addr_table[cluster])
+
+
+def read_json(body: bytes | None) -> dict[str, Any]:
+    value = loads(body or b"{}")
+    if not isinstance(value, dict):
+        raise BodyError(f"a JSON object expected, the body is a {type(value).__name__}")
+    return value

@@ -1,0 +1,174 @@
+"""Consumer and producer groups: configuration, members, progress, offsets."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from twinlog.client.admin.calls import AdminCalls
+from twinlog.client.errors import BadArgument, BrokerRefused, NoRoute
+from twinlog.wire.bodies import (
+    ConsumerConnection,
+    ConsumeStats,
+    GroupConfigList,
+    MessageQueue,
+    MessageRequestMode,
+    OffsetWrapper,
+    ProducerConnection,
+    ResetOffsetBody,
+    SubscriptionGroupConfig,
+    SubscriptionGroupTable,
+    TopicList,
+    encode_body,
+)
+from twinlog.wire.codes import RequestCode, ResponseCode
+from twinlog.wire.headers import (
+    CloneOffsetHeader,
+    ConsumerGroupHeader,
+    DeleteGroupHeader,
+    RelayHeader,
+    ResetOffsetHeader,
+)
+
+RETRY_PREFIX, DLQ_PREFIX = "%RETRY%", "%DLQ%"
+_RELAY_TIMEOUT_MS = 15_000  # the broker asks the consumer, for 10 s
+
+
+class AdminGroups(AdminCalls):
+    async def save_group(self, address: str, config: SubscriptionGroupConfig) -> None:
+        """Create or change a consumer group on one broker."""
+        code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+        await self.ask_broker(address, code, None, encode_body(config))
+
+    async def save_groups(self, address: str, configs: Iterable[SubscriptionGroupConfig]) -> None:
+        body = encode_body(GroupConfigList(group_config_list=list(configs)))
+        await self.ask_broker(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, None, body)
+
+    async def delete_group(self, address: str, group: str, *, clean_offset: bool = False) -> None:
+        header = DeleteGroupHeader(group_name=group, clean_offset=clean_offset)
+        await self.ask_broker(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+
+    async def groups(self, address: str) -> SubscriptionGroupTable:
+        """All consumer groups that a broker keeps."""
+        return await self._broker(SubscriptionGroupTable, address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+
+    async def consumer_connection(self, group: str, address: str | None = None) -> ConsumerConnection:
+        """The members of a group that are connected, with their subscriptions; of all brokers by default."""
+        found: ConsumerConnection | None = None
+        for each in await self._group_brokers(group, address):
+            try:
+                answer = await self._broker(
+                    ConsumerConnection, each, RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": group}
+                )
+            except BrokerRefused as error:
+                if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
+                    raise
+                continue
+            if found is None:
+                found = answer
+                continue
+            known = {connection.client_id for connection in found.connection_set}
+            found.connection_set += [c for c in answer.connection_set if c.client_id not in known]
+            found.subscription_table |= answer.subscription_table
+        if found is None:
+            raise BadArgument(f"consumer group {group!r} has no member online; start a consumer first")
+        return found
+
+    async def producer_connection(self, group: str, topic: str) -> ProducerConnection:
+        found = ProducerConnection(connection_set=[])
+        for address in (await self.topic_masters(topic)).values():
+            answer = await self._broker(
+                ProducerConnection, address, RequestCode.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": group}
+            )
+            found.connection_set += answer.connection_set
+        return found
+
+    async def producers(self, address: str) -> dict[str, list[dict[str, Any]]]:
+        """All producers that a broker knows, by group."""
+        return (await self._broker_json(address, RequestCode.GET_ALL_PRODUCER_INFO)).get("data", {})
+
+    async def consume_stats(
+        self, group: str, topic: str | None = None
+    ) -> tuple[dict[MessageQueue, OffsetWrapper], float]:
+        """(where the group is in every queue, messages it consumes a second)."""
+        rows: dict[MessageQueue, OffsetWrapper] = {}
+        rate = 0.0
+        header = ConsumerGroupHeader(consumer_group=group, topic=topic)
+        for address in await self._group_brokers(group, None, topic):
+            stats = await self._broker(ConsumeStats, address, RequestCode.GET_CONSUME_STATS, header)
+            rows |= stats.offset_table
+            rate += stats.consume_tps
+        return dict(sorted(rows.items())), rate
+
+    async def broker_consume_stats(self, address: str, *, order: bool, timeout_ms: int | None = None) -> dict[str, Any]:
+        header = {"isOrder": "true" if order else "false"}
+        return await self._broker_json(address, RequestCode.GET_BROKER_CONSUME_STATS, header, timeout_ms=timeout_ms)
+
+    async def running_info(self, group: str, client_id: str, *, jstack: bool = False) -> dict[str, Any]:
+        """What one member says about itself, asked through a broker that it is connected to."""
+        header = RelayHeader(consumer_group=group, client_id=client_id, jstack_enable=jstack)
+        return await self._relay(group, RequestCode.GET_CONSUMER_RUNNING_INFO, header)
+
+    async def consume_directly(self, group: str, client_id: str, message_id: str, topic: str) -> dict[str, Any]:
+        """Have one member consume a message (by its offset id) now; what came of it."""
+        header = RelayHeader(consumer_group=group, client_id=client_id, msg_id=message_id, topic=topic)
+        return await self._relay(group, RequestCode.CONSUME_MESSAGE_DIRECTLY, header)
+
+    async def topics_of_group(self, group: str) -> list[str]:
+        found: set[str] = set()
+        for address in await self._group_brokers(group):
+            found |= set(
+                (
+                    await self._broker(TopicList, address, RequestCode.QUERY_TOPICS_BY_CONSUMER, {"group": group})
+                ).topic_list
+            )
+        return sorted(found)
+
+    async def reset_offset(
+        self,
+        topic: str,
+        group: str,
+        timestamp_ms: int,
+        *,
+        force: bool = True,
+        address: str | None = None,
+        queue_id: int = -1,
+        offset: int | None = None,
+    ) -> dict[MessageQueue, int]:
+        """Move a group to a time (-1: the newest message), or one queue to an offset; the new offsets."""
+        header = ResetOffsetHeader(
+            topic=topic, group=group, timestamp=timestamp_ms, is_force=force, queue_id=queue_id, offset=offset
+        )
+        addresses = [address] if address else list((await self.topic_masters(topic)).values())
+        moved: dict[MessageQueue, int] = {}
+        for each in addresses:
+            answer = await self._broker(ResetOffsetBody, each, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+            moved |= answer.offset_table
+        return dict(sorted(moved.items()))
+
+    async def clone_offset(self, source: str, target: str, topic: str, *, offline: bool) -> None:
+        """Let group `target` go on where `source` is in `topic`."""
+        header = CloneOffsetHeader(src_group=source, dest_group=target, topic=topic, offline=offline)
+        for address in (await self.topic_masters(topic)).values():
+            await self.ask_broker(address, RequestCode.CLONE_GROUP_OFFSET, header)
+
+    async def set_request_mode(self, address: str, mode: MessageRequestMode) -> None:
+        await self.ask_broker(address, RequestCode.SET_MESSAGE_REQUEST_MODE, None, encode_body(mode))
+
+    async def _relay(self, group: str, code: int, header: RelayHeader) -> dict[str, Any]:
+        last: BrokerRefused | None = None
+        for address in await self._group_brokers(group):
+            try:
+                return await self._broker_json(address, code, header, timeout_ms=_RELAY_TIMEOUT_MS)
+            except BrokerRefused as error:
+                last = error
+        raise last or BadArgument(f"no broker knows consumer group {group!r}")
+
+    async def _group_brokers(self, group: str, address: str | None = None, topic: str | None = None) -> list[str]:
+        """The brokers that know a group: those of its retry topic, which its first heartbeat creates."""
+        if address is not None:
+            return [address]
+        try:
+            return list((await self.topic_masters(topic or RETRY_PREFIX + group)).values())
+        except NoRoute:
+            if topic is not None:
+                raise
+        raise BadArgument(f"no broker knows consumer group {group!r}; its first consumer or updateSubGroup creates it")

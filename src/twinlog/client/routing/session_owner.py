@@ -1,0 +1,24 @@
+"""What producers, consumers and administrators have in common."""
+
+from typing import Self
+
+from twinlog.client.routing.session import Session
+
+
+class SessionOwner:
+    """Has one session from `start` to `close`; `async with` calls both."""
+
+    session: Session
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        await self.session.start()
+
+    async def close(self) -> None:
+        await self.session.close()
