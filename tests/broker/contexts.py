@@ -9,10 +9,10 @@ from typing import Any
 
 from tests.broker.running import broker_conf
 
-from twinlog.broker import message_rules
 from twinlog.broker.broker import Broker
 from twinlog.broker.context import BrokerContext
-from twinlog.broker.filters.consumer_filters import ConsumerFilters
+from twinlog.broker.pulls.filters.consumer_filters import ConsumerFilters
+from twinlog.broker.sends import message_rules
 from twinlog.net.connection import Connection, ConnectionOptions
 from twinlog.wire.command import Command, decode_command
 from twinlog.wire.frame import take_frame

@@ -11,11 +11,11 @@ from typing import Any, cast
 from tests.broker.running import broker_conf
 from tests.wire import vectors
 
-from twinlog.broker.clients import ClientRegistry
+from twinlog.broker.clients.client_table import ClientRegistry
+from twinlog.broker.clients.locks import QueueLocks
 from twinlog.broker.context import BrokerContext
-from twinlog.broker.filters.bloom import BloomFilter
-from twinlog.broker.filters.consumer_filters import ConsumerFilters
-from twinlog.broker.locks import QueueLocks
+from twinlog.broker.pulls.filters.bloom import BloomFilter
+from twinlog.broker.pulls.filters.consumer_filters import ConsumerFilters
 from twinlog.metadata.tables import open_tables
 from twinlog.net.connection import Connection, Handler, Request, answer_for_error
 from twinlog.wire.bodies import SubscriptionGroupConfig, TopicConfig

@@ -10,15 +10,15 @@ from pathlib import Path
 from tests.broker.offline import Clock
 from tests.broker.running import broker_conf
 
-from twinlog.broker.ack_desk import AckDesk
-from twinlog.broker.clients import ClientRegistry
+from twinlog.broker.clients.client_table import ClientRegistry
+from twinlog.broker.clients.locks import QueueLocks
 from twinlog.broker.context import BrokerContext
-from twinlog.broker.filters.bloom import BloomFilter
-from twinlog.broker.filters.consumer_filters import ConsumerFilters
-from twinlog.broker.hold import HoldTable
-from twinlog.broker.locks import QueueLocks
-from twinlog.broker.stats import BrokerStats
-from twinlog.broker.topic_creation import seed_tables
+from twinlog.broker.pulls.filters.bloom import BloomFilter
+from twinlog.broker.pulls.filters.consumer_filters import ConsumerFilters
+from twinlog.broker.pulls.hold import HoldTable
+from twinlog.broker.sends.pending_sends import AckDesk
+from twinlog.broker.stats.stats import BrokerStats
+from twinlog.broker.topics.topic_creation import seed_tables
 from twinlog.metadata.tables import open_tables
 from twinlog.store.log.append import Appended, Draft
 from twinlog.store.message_store import MessageStore

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from tests.broker.contexts import open_context, wired
 from tests.broker.running import SEND_FIELDS, broker_conf, connected, pull, running_broker, send
 
-from twinlog.broker import client_handlers, lock_handlers, offset_handlers, query_handlers
-from twinlog.broker import pull as pull_module
-from twinlog.broker import send as send_module
-from twinlog.broker.send_fast import FastSend
+from twinlog.broker.clients import client_handlers, lock_handlers, offset_handlers
+from twinlog.broker.pulls import pull as pull_module
+from twinlog.broker.pulls import query_handlers
+from twinlog.broker.sends import send as send_module
+from twinlog.broker.sends.send_fast import FastSend
 from twinlog.net.connection import ConnectionOptions
 from twinlog.net.errors import ConnectionLost
 from twinlog.wire.command import Command, encode_command

@@ -15,7 +15,7 @@ from tests.broker.running import broker_conf, connected, pull, running_broker, s
 
 from twinlog.broker.broker import Broker, free_port
 from twinlog.broker.embedded import EmbeddedBroker
-from twinlog.broker.maintenance_service import MaintenanceService
+from twinlog.broker.upkeep.maintenance_service import MaintenanceService
 from twinlog.store.errors import PluginError, RecoveryStopped, StoreLocked
 from twinlog.store.plugins import StoreWrapper
 

@@ -6,7 +6,7 @@ import pytest
 from tests.broker.running import connected, send
 from tests.replication.cluster import ask, end_of, read_all, running_cluster, send_all, status, twins, until
 
-from twinlog.broker.half import OpBuffer
+from twinlog.broker.deferred.transaction_rules import OpBuffer
 from twinlog.client import Outcome, Outgoing, Producer
 from twinlog.store.errors import FlushFailed
 from twinlog.wire.codes import RequestCode

@@ -11,10 +11,10 @@ from tests.broker.running import broker_conf, connected, running_broker, send
 from tests.replication.cluster import QUICK, end_of, read_all, running_cluster, send_all, status, twins, until
 
 from twinlog.broker.broker import Broker
-from twinlog.broker.flush_service import FlushService
-from twinlog.broker.member_group_service import MemberGroup
-from twinlog.broker.register_service import RegisterService
-from twinlog.broker.stats_service import StatsService
+from twinlog.broker.naming.member_groups import MemberGroup
+from twinlog.broker.naming.register_service import RegisterService
+from twinlog.broker.stats.stats_service import StatsService
+from twinlog.broker.upkeep.flush_service import FlushService
 from twinlog.net.connection import Request
 from twinlog.net.server import Server
 from twinlog.replication.metadata.delta import Follower

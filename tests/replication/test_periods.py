@@ -6,7 +6,7 @@ import pytest
 from tests.broker.contexts import open_context
 from tests.virtual_time import now_s, run_for
 
-from twinlog.broker.register_service import RegisterService
+from twinlog.broker.naming.register_service import RegisterService
 from twinlog.metadata.tables import open_tables
 from twinlog.net.errors import ConnectFailed
 from twinlog.replication.metadata.sync_service import MetadataSyncService

@@ -20,25 +20,14 @@ from tools.fuzz.greedy import greedy_for_broker
 from tools.fuzz.hostile import hostile
 from tools.fuzz.mutation import corpus, mutate, named_seed
 
-from twinlog.broker import (
-    client_handlers,
-    connection_handlers,
-    group_handlers,
-    lock_handlers,
-    metadata_handlers,
-    offset_handlers,
-    operation_handlers,
-    pull,
-    query_handlers,
-    reply,
-    reset_handlers,
-    send,
-    send_back,
-    stats_handlers,
-    topic_handlers,
-)
+from twinlog.broker.admin import group_handlers, operation_handlers, reset_handlers, topic_handlers
+from twinlog.broker.clients import client_handlers, connection_handlers, lock_handlers, offset_handlers
 from twinlog.broker.context import BrokerContext
-from twinlog.broker.send_fast import FastSend
+from twinlog.broker.pulls import pull, query_handlers
+from twinlog.broker.replication import metadata_handlers
+from twinlog.broker.sends import reply, send, send_back
+from twinlog.broker.sends.send_fast import FastSend
+from twinlog.broker.stats import stats_handlers
 from twinlog.net.connection import Answer, Connection, ConnectionOptions, Handler, Request
 from twinlog.net.errors import RequestRefused
 from twinlog.wire.errors import WireError

@@ -9,7 +9,7 @@ SteadyClock: the wall clock at the start of the process plus the time that has p
 - A wall clock that was wrong at the start and is set right later leaves the steady clock wrong. Delays are right
   nevertheless, absolute times (TIMER_DELIVER_MS) are off by the difference until a restart. The broker logs a warning.
 - Records are stamped with the wall clock, as in Java: searches by time, retention and people mean that one. Who
-  compares a stamp with the steady clock must know how far the stamp was ahead (`broker/stamp_skew.py`).
+  compares a stamp with the steady clock must know how far the stamp was ahead (`broker/deferred/stamp_skew.py`).
 """
 
 from __future__ import annotations

@@ -18,47 +18,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from twinlog.base.clock import SteadyClock, ticks_ns, wall_clock_ms
-from twinlog.broker import (
-    client_handlers,
-    config_handlers,
-    connection_handlers,
-    group_handlers,
-    lock_handlers,
-    metadata_handlers,
-    offset_handlers,
-    operation_handlers,
-    pull,
-    query_handlers,
-    replication_handlers,
-    reply,
-    reset_handlers,
-    send,
-    send_back,
-    stats_handlers,
-    topic_handlers,
-)
-from twinlog.broker.ack_desk import AckDesk
-from twinlog.broker.broker_metrics import watch_broker
-from twinlog.broker.clients import ClientRegistry
+from twinlog.broker.admin import config_handlers, group_handlers, operation_handlers, reset_handlers, topic_handlers
+from twinlog.broker.clients import client_handlers, connection_handlers, lock_handlers, offset_handlers
+from twinlog.broker.clients.client_table import ClientRegistry
+from twinlog.broker.clients.locks import QueueLocks
 from twinlog.broker.context import BrokerContext
-from twinlog.broker.filters.bitmap_dispatcher import BitmapDispatcher
-from twinlog.broker.filters.bloom import BloomFilter
-from twinlog.broker.filters.consumer_filters import ConsumerFilters
-from twinlog.broker.flush_service import FlushService, QueueFlushService
-from twinlog.broker.hold import HoldTable
-from twinlog.broker.hold_service import HoldService
-from twinlog.broker.locks import QueueLocks
-from twinlog.broker.maintenance_service import MaintenanceService, save_service
-from twinlog.broker.message_services import MessageServices
-from twinlog.broker.register_service import RegisterService
-from twinlog.broker.replication_metrics import watch_replication
-from twinlog.broker.replication_service import ReplicationService
-from twinlog.broker.rocketmq_metrics import watch_messages
-from twinlog.broker.send_fast import FastSend
-from twinlog.broker.stats import BrokerStats
-from twinlog.broker.stats_service import StatsService
+from twinlog.broker.deferred.assembly import MessageServices
+from twinlog.broker.naming.register_service import RegisterService
+from twinlog.broker.pulls import pull, query_handlers
+from twinlog.broker.pulls.filters.bitmap_dispatcher import BitmapDispatcher
+from twinlog.broker.pulls.filters.bloom import BloomFilter
+from twinlog.broker.pulls.filters.consumer_filters import ConsumerFilters
+from twinlog.broker.pulls.hold import HoldTable
+from twinlog.broker.pulls.hold_service import HoldService
+from twinlog.broker.replication import metadata_handlers, replication_handlers
+from twinlog.broker.replication.replication_metrics import watch_replication
+from twinlog.broker.replication.role_service import ReplicationService
+from twinlog.broker.sends import reply, send, send_back
+from twinlog.broker.sends.pending_sends import AckDesk
+from twinlog.broker.sends.send_fast import FastSend
+from twinlog.broker.stats import stats_handlers
+from twinlog.broker.stats.broker_metrics import watch_broker
+from twinlog.broker.stats.rocketmq_metrics import watch_messages
+from twinlog.broker.stats.stats import BrokerStats
+from twinlog.broker.stats.stats_service import StatsService
 from twinlog.broker.task_errors import single_error
-from twinlog.broker.topic_creation import seed_tables
+from twinlog.broker.topics.topic_creation import seed_tables
+from twinlog.broker.upkeep.flush_service import FlushService, QueueFlushService
+from twinlog.broker.upkeep.maintenance_service import MaintenanceService, save_service
 from twinlog.metadata.errors import NotSaved
 from twinlog.metadata.tables import MetadataTables, open_tables
 from twinlog.net.inbound import Inbound

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from twinlog.base.clock import SteadyClock, wall_clock_ms
-from twinlog.broker.auto_created import AutoCreated
-from twinlog.broker.copy_budget import CopyBudget
-from twinlog.broker.names import group_name_problem
-from twinlog.broker.table_work import TableWork
+from twinlog.broker.admin.table_work import TableWork
+from twinlog.broker.sends.copy_budget import CopyBudget
+from twinlog.broker.topics.auto_created import AutoCreated
+from twinlog.broker.topics.names import group_name_problem
 from twinlog.net.limits import Limits
 from twinlog.settings.broker import TOPIC_QUEUES_MAX
 from twinlog.store.log.append import Appended, Draft
@@ -26,12 +26,12 @@ from twinlog.wire.message_id import UniqueIds
 from twinlog.wire.properties import decode_properties, encode_properties
 
 if TYPE_CHECKING:
-    from twinlog.broker.ack_desk import AckDesk
-    from twinlog.broker.clients import ClientRegistry
-    from twinlog.broker.filters.consumer_filters import ConsumerFilters
-    from twinlog.broker.hold import HoldTable
-    from twinlog.broker.locks import QueueLocks
-    from twinlog.broker.stats import BrokerStats
+    from twinlog.broker.clients.client_table import ClientRegistry
+    from twinlog.broker.clients.locks import QueueLocks
+    from twinlog.broker.pulls.filters.consumer_filters import ConsumerFilters
+    from twinlog.broker.pulls.hold import HoldTable
+    from twinlog.broker.sends.pending_sends import AckDesk
+    from twinlog.broker.stats.stats import BrokerStats
     from twinlog.metadata.delay_offsets import DelayOffsetTable
     from twinlog.metadata.filters import FilterTable
     from twinlog.metadata.groups import GroupTable

@@ -38,7 +38,7 @@ class PluginContext:
     """What a plug-in learns of its broker. Attributes that it does not have are those of the store's settings."""
 
     conf: Callable[[], BrokerConf]  # of now: a request may change it while the broker runs
-    stats: Any = None  # the broker's counts of messages, see broker/stats.py; None outside of a broker
+    stats: Any = None  # the broker's counts of messages, see broker/stats/stats.py; None outside of a broker
     _arrival: list[Arrival] = field(default_factory=list)
 
     @property

@@ -1,0 +1,152 @@
+"""Creating, changing, deleting and showing topics (17, 18, 215, 351).
+
+A creation or change is on disk before its answer leaves; creations that arrive together share the write.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from twinlog.broker.context import BrokerContext
+from twinlog.broker.topics.names import RETRY_PREFIX, is_system_topic, topic_name_problem
+from twinlog.broker.topics.topic_limits import Turns, check_topic
+from twinlog.metadata.attributes import MESSAGE_TYPE, TOPIC_ATTRIBUTES, alter_attributes, parse_changes
+from twinlog.metadata.errors import AttributeRejected
+from twinlog.net.connection import Handler, Request
+from twinlog.net.errors import RequestRefused
+from twinlog.telemetry.log import get_logger
+from twinlog.wire.bodies import TopicConfig, TopicConfigList, decode_body, encode_body
+from twinlog.wire.codes import RequestCode, ResponseCode
+from twinlog.wire.command import Command
+from twinlog.wire.fields import decode_fields
+from twinlog.wire.headers import CreateTopicHeader, TopicHeader
+
+log = get_logger(__name__)
+
+FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
+NOT_SET = "not set any response code"  # Java: the answer keeps the remark it was made with
+
+
+def handlers(ctx: BrokerContext) -> dict[int, Handler]:
+    topics = TopicHandlers(ctx)
+    return {
+        RequestCode.UPDATE_AND_CREATE_TOPIC: topics.create,
+        RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: topics.create_list,
+        RequestCode.DELETE_TOPIC_IN_BROKER: topics.delete,
+        RequestCode.GET_TOPIC_CONFIG: topics.show,
+    }
+
+
+class TopicHandlers:
+    """Administration of the topic table."""
+
+    def __init__(self, ctx: BrokerContext) -> None:
+        self._ctx = ctx
+
+    async def create(self, request: Request) -> Command:
+        header = decode_fields(CreateTopicHeader, request.fields)
+        self._check_name(header.topic)
+        if header.topic_filter_type not in FILTER_TYPES:
+            remark = f"topicFilterType = [{header.topic_filter_type}] value invalid"
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
+        if header.read_queue_nums is None or header.write_queue_nums is None or header.perm is None:
+            remark = "readQueueNums, writeQueueNums and perm must be numbers; send all three"
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
+        wanted = TopicConfig(
+            topic_name=header.topic or "",
+            read_queue_nums=header.read_queue_nums,
+            write_queue_nums=header.write_queue_nums,
+            perm=header.perm,
+            topic_filter_type=header.topic_filter_type,
+            topic_sys_flag=header.topic_sys_flag or 0,
+            order=header.order,
+            attributes=_parsed(header.attributes),
+        )
+        await self._store([wanted])
+        return request.reply(remark=NOT_SET)
+
+    async def create_list(self, request: Request) -> Command:
+        """All topics or none: every one is checked before the first is stored."""
+        await self._store(decode_body(TopicConfigList, request.body).topic_config_list)
+        return request.reply(remark=NOT_SET)
+
+    def _check_name(self, topic: str | None) -> None:
+        problem = topic_name_problem(topic)
+        if problem is None and self._is_system(topic or ""):
+            problem = f"The topic[{topic}] is conflict with system topic."
+        if problem is not None:
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, problem)
+
+    def _is_system(self, topic: str) -> bool:
+        settings = self._ctx.settings
+        return is_system_topic(topic, settings.cluster_name, settings.broker_name)
+
+    async def _store(self, wanted: list[TopicConfig]) -> None:
+        """Put topics whose attributes are still changes (`+key`), save, and tell the name servers."""
+        ctx = self._ctx
+        rows: dict[str, TopicConfig] = {}
+        async for part in Turns().slices(len(wanted)):
+            for number in part:
+                config = wanted[number]
+                self._check_name(config.topic_name)
+                check_topic(ctx, config)
+                rows[config.topic_name] = self._with_attributes(config)
+        changed = [name for name, config in rows.items() if ctx.topics.get(name) != config]
+        if ctx.topics.put_all(rows, ctx.clock_ms()):
+            log.info("topics created or changed", topics=",".join(changed))
+            ctx.notify_topic_changed(changed)
+        await ctx.topics.saved()
+        if ctx.announced is not None:
+            await ctx.announced()
+
+    def _with_attributes(self, config: TopicConfig) -> TopicConfig:
+        if config.attributes.get(f"+{MESSAGE_TYPE}") == "MIXED":
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, "MIXED message type is not supported.")
+        known = self._ctx.topics.get(config.topic_name)
+        try:
+            current = known.attributes if known is not None else None
+            attributes = alter_attributes(current, config.attributes, TOPIC_ATTRIBUTES)
+        except AttributeRejected as error:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        return msgspec.structs.replace(config, attributes=attributes)
+
+    async def delete(self, request: Request) -> Command:
+        topic = decode_fields(TopicHeader, request.fields).topic or ""
+        if not topic.strip():
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, "The specified topic is blank.")
+        if self._is_system(topic):
+            remark = f"The topic[{topic}] is conflict with system topic."
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, remark)
+        ctx, now_ms = self._ctx, self._ctx.clock_ms()
+        retries = [name for group in ctx.offsets.groups_of(topic) for name in _pop_retry_topics(topic, group)]
+        gone = [name for name in (topic, *retries) if ctx.topics.remove(name, now_ms) is not None]
+        ctx.offsets.remove_topic(topic, now_ms)
+        if topic_name_problem(topic) is None:  # a name that cannot be a topic names no directory either
+            ctx.store.delete_topic(topic)
+        for name in gone[1:]:
+            ctx.offsets.remove_topic(name, now_ms)
+            ctx.store.delete_topic(name)
+        if gone:
+            log.info("topics deleted", topics=",".join(gone))
+            ctx.notify_topic_changed(gone)
+            await ctx.topics.saved()
+        return request.reply()
+
+    def show(self, request: Request) -> Command:
+        topic = decode_fields(TopicHeader, request.fields).topic
+        config = self._ctx.topics.get(topic or "")
+        if config is None:
+            raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {topic}")
+        return request.reply(body=encode_body(config))
+
+
+def _parsed(attributes: str | None) -> dict[str, str]:
+    try:
+        return parse_changes(attributes)
+    except AttributeRejected as error:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+
+
+def _pop_retry_topics(topic: str, group: str) -> tuple[str, str]:
+    """Where 5.x keeps retries of popped messages, by its newer and its older rule."""
+    return f"{RETRY_PREFIX}{group}+{topic}", f"{RETRY_PREFIX}{group}_{topic}"

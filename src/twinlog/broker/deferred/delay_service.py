@@ -1,0 +1,151 @@
+"""Delivers the messages of SCHEDULE_TOPIC_XXXX when they are due, and writes down how far it is.
+
+A message is stored in its real queue first and counted as delivered after, so a crash repeats some and loses none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from twinlog.broker.deferred.alarm import Alarm
+from twinlog.broker.deferred.delay import LevelCursor, offset_to_resume, open_cursors
+from twinlog.broker.deferred.durable import until_flushed
+from twinlog.broker.deferred.stamp_skew import StampSkew
+from twinlog.broker.sends.message_rules import real_place, redelivery
+from twinlog.broker.topics.names import SCHEDULE_TOPIC
+from twinlog.store.delay_levels import DelayLevels
+from twinlog.store.log.append import PutStatus
+from twinlog.telemetry.log import get_logger
+
+if TYPE_CHECKING:
+    from twinlog.broker.context import BrokerContext
+
+log = get_logger(__name__)
+RETRY_MS = 1_000
+SLICE_MESSAGES = 200  # delivered in one go before other work gets its turn
+HOPELESS = frozenset({PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED})
+
+
+class DelayService:
+    """One cursor per delay level, while the broker is master."""
+
+    def __init__(self, ctx: BrokerContext) -> None:
+        self._ctx = ctx
+        self._alarm = Alarm(ctx.clock_ms)
+        self._cursors: list[LevelCursor] = []
+        self._skew = StampSkew()
+        self._followed = False  # whether this broker was a replica until now
+
+    def parked(self, due_ms: int) -> None:
+        """A message that is appended next waits, and can be due at `due_ms`."""
+        ctx = self._ctx
+        self._skew.note(ctx.store.log_end, max(ctx.wall_ms(), ctx.store.last_timestamp), ctx.clock_ms())
+        self._alarm.set(due_ms)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._deliver(), name="deliver-delayed")
+            tasks.create_task(self._persist(), name="save-delay-offsets")
+
+    async def _deliver(self) -> None:
+        while True:
+            if not self._ctx.is_master:
+                self._cursors, self._followed = [], True
+            else:
+                if not self._cursors:
+                    self.load(took_over=self._followed)
+                    self._followed = False
+                more = True
+                while more and self._ctx.is_master:  # whoever steps down appends nothing more
+                    more = self.deliver_due(self._ctx.clock_ms())
+                    await asyncio.sleep(0)
+            await self._alarm.wait()
+
+    def load(self, *, took_over: bool = False) -> None:
+        """Set the cursors where the saved offsets say, within what the queues still hold."""
+        ctx, store = self._ctx, self._ctx.store
+        levels = DelayLevels(ctx.conf.store.delay_levels).ms
+        bounds = {
+            level: (store.min_offset(SCHEDULE_TOPIC, level - 1), store.max_offset(SCHEDULE_TOPIC, level - 1))
+            for level in levels
+        }
+        self._cursors = open_cursors(levels, ctx.delay_offsets.rows, bounds)
+        wall_ms, now_ms = ctx.wall_ms(), ctx.clock_ms()  # in this order: a pause between them must not add to the lead
+        self._skew = StampSkew(store.log_end, now_ms, wall_ms - now_ms)
+        for cursor in self._cursors:
+            if took_over:
+                cursor.step_back(self._offset_to_resume(cursor, bounds[cursor.level][0]))
+            saved = ctx.delay_offsets.get(cursor.level)
+            if saved is not None and saved != cursor.next_offset:
+                log.warning("delay offset corrected", level=cursor.level, saved=saved, now=cursor.next_offset)
+                ctx.delay_offsets.update(cursor.level, cursor.next_offset, ctx.clock_ms())
+
+    def _offset_to_resume(self, cursor: LevelCursor, queue_min: int) -> int:
+        store = self._ctx.store
+
+        def deliver_ms(queue_offset: int) -> int | None:
+            unit = store.unit(SCHEDULE_TOPIC, cursor.queue_id, queue_offset)
+            return None if unit is None else unit[2]
+
+        return offset_to_resume(cursor.next_offset, queue_min, deliver_ms, store.last_timestamp)
+
+    def deliver_due(self, now_ms: int) -> bool:
+        """Deliver what is due, at most a slice of it; whether there is more. Sets the alarm for the rest."""
+        room = SLICE_MESSAGES
+        for cursor in self._cursors:
+            before = cursor.next_offset
+            while room and self._deliver_first(cursor, now_ms):
+                room -= 1
+            if cursor.next_offset != before:
+                self._ctx.settle()
+                self._ctx.delay_offsets.update(cursor.level, cursor.next_offset, now_ms)
+            if not room:
+                return True
+        return False
+
+    def _deliver_first(self, cursor: LevelCursor, now_ms: int) -> bool:
+        """Deliver the level's next message if it is due; False when there is nothing to do for now."""
+        store, queue_id = self._ctx.store, cursor.queue_id
+        unit = store.unit(SCHEDULE_TOPIC, queue_id, cursor.next_offset)
+        if unit is None:
+            queue_min, queue_max = (
+                store.min_offset(SCHEDULE_TOPIC, queue_id),
+                store.max_offset(SCHEDULE_TOPIC, queue_id),
+            )
+            lost = cursor.correct(queue_min, queue_max)
+            if lost:
+                log.error("retention deleted delayed messages", level=cursor.level, count=lost, next=queue_min)
+            return bool(lost)
+        physical_offset, size, deliver_ms = unit
+        due_ms = cursor.due_ms(self._skew.due_ms(physical_offset, deliver_ms, cursor.delay_ms), now_ms)
+        if due_ms > now_ms:
+            self._alarm.set(due_ms)
+            return False
+        message = store.message_at(physical_offset, size)
+        place = real_place(message) if message is not None else None
+        if message is None or place is None:
+            log.error("a delayed message cannot be delivered", level=cursor.level, physical_offset=physical_offset)
+            cursor.advance()
+            return True
+        stored = store.append(redelivery(message, *place))
+        if not stored.ok and stored.status not in HOPELESS:
+            self._alarm.set(now_ms + RETRY_MS)
+            return False
+        if not stored.ok:
+            log.error("a delayed message was refused", physical_offset=physical_offset, status=stored.status.name)
+        cursor.advance()
+        return True
+
+    async def _persist(self) -> None:
+        table = self._ctx.delay_offsets
+        while True:
+            await asyncio.sleep(self._ctx.conf.store.delay_offset_flush_interval_ms / 1000)
+            pending, log_end = table.begin_save(), self._ctx.store.log_end
+            if pending is None or not self._ctx.is_master:
+                continue
+            await until_flushed(self._ctx.store, log_end)
+            try:
+                await asyncio.to_thread(pending.write)
+            except OSError as error:
+                log.error("delay offsets cannot be written", file=table.file and table.file.path.name, error=error)

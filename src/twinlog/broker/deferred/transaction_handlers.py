@@ -1,0 +1,124 @@
+"""Ending a transaction (37), and taking a given-up one back (323)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from twinlog.broker.deferred import transaction_rules
+from twinlog.broker.sends.copy_budget import check_copy
+from twinlog.broker.sends.message_rules import real_place
+from twinlog.net.errors import RequestRefused
+from twinlog.store.log.append import PutStatus
+from twinlog.wire.codes import RequestCode, ResponseCode
+from twinlog.wire.errors import WireError
+from twinlog.wire.fields import decode_fields
+from twinlog.wire.headers import EndTransactionHeader
+from twinlog.wire.message_id import parse_offset_message_id
+from twinlog.wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
+
+if TYPE_CHECKING:
+    from twinlog.broker.context import BrokerContext
+    from twinlog.broker.deferred.transaction_service import TransactionService
+    from twinlog.net.connection import Handler, Request
+    from twinlog.store.log.append import Appended
+    from twinlog.wire.command import Command
+    from twinlog.wire.message import Message
+
+NOT_SET = "not set any response code"
+
+
+def handlers(ctx: BrokerContext, transactions: TransactionService) -> dict[int, Handler]:
+    ends = TransactionHandlers(ctx, transactions)
+    return {RequestCode.END_TRANSACTION: ends.end, RequestCode.RESUME_CHECK_HALF_MESSAGE: ends.resume}
+
+
+class TransactionHandlers:
+    """Commits and rolls back what producers decided."""
+
+    def __init__(self, ctx: BrokerContext, transactions: TransactionService) -> None:
+        self._ctx = ctx
+        self._transactions = transactions
+
+    def end(self, request: Request) -> Command | Awaitable[Command] | None:
+        ctx = self._ctx
+        if not ctx.is_master:
+            return request.reply(ResponseCode.SLAVE_NOT_AVAILABLE, NOT_SET)
+        header = decode_fields(EndTransactionHeader, request.fields)
+        if header.commit_or_rollback not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
+            return None  # the producer does not know yet; Java does not answer either
+        message = self._half_message(header)
+        if transaction_rules.came_too_late(message, header, ctx.settings.transaction_timeout_ms, ctx.wall_ms()):
+            return request.reply(ResponseCode.ILLEGAL_OPERATION)
+        if not self._transactions.has_taken_over:
+            return self._end_later(request, header)
+        return self._end(request, header, message)
+
+    async def _end_later(self, request: Request, header: EndTransactionHeader) -> Command:
+        """End it as soon as this new master knows what the one before it has ended."""
+        while self._ctx.is_master and not self._transactions.has_taken_over:
+            await self._transactions.take_over()
+        if not self._ctx.is_master:
+            return request.reply(ResponseCode.SLAVE_NOT_AVAILABLE, NOT_SET)
+        return self._end(request, header, self._half_message(header))
+
+    def _half_message(self, header: EndTransactionHeader) -> Message:
+        offset = header.commit_log_offset
+        message = self._ctx.store.message_at(offset) if offset is not None and offset >= 0 else None
+        problem = transaction_rules.end_problem(message, header)
+        if problem is not None:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, problem)
+        assert message is not None, "a missing message is a problem"
+        return message
+
+    def _end(self, request: Request, header: EndTransactionHeader, message: Message) -> Command:
+        if not self._transactions.is_ended(message):
+            commit = header.commit_or_rollback == TRANSACTION_COMMIT
+            if commit:
+                self._commit(message)
+            self._transactions.ended(message, committed=commit)
+        return request.reply()
+
+    def _commit(self, message: Message) -> None:
+        place = real_place(message)
+        if place is None:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
+        check_final(self._ctx, self._ctx.put(transaction_rules.committed(message, *place)))
+
+    def resume(self, request: Request) -> Command:
+        text = (request.fields or {}).get("msgId", "")
+        try:
+            offset = parse_offset_message_id(text)[2]
+        except WireError as error:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        check_copy(self._ctx, request.connection, "another half message that is taken back")
+        message = self._ctx.store.message_at(offset) if offset >= 0 else None
+        if message is None or real_place(message) is None:
+            remark = f"no half message with the id {text}; give the offsetMsgId of a message that was given up"
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
+        if not self._transactions.resume(message):
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed.")
+        self._ctx.copies.pay(request.connection.peer[0], message.store_size)
+        return request.reply()
+
+
+def check_final(ctx: BrokerContext, appended: Appended) -> None:
+    """Raise what a producer is told when its committed message was not stored."""
+    if appended.ok:
+        return
+    limit = ctx.conf.store.message_bytes_max
+    illegal = (
+        "The message is illegal, maybe msg body or properties length not matched. "
+        f"msg body length limit {limit}B, msg properties length limit 32KB."
+    )
+    code, remark = {
+        PutStatus.MESSAGE_ILLEGAL: (ResponseCode.MESSAGE_ILLEGAL, illegal),
+        PutStatus.PROPERTIES_SIZE_EXCEEDED: (ResponseCode.MESSAGE_ILLEGAL, illegal),
+        PutStatus.SERVICE_NOT_AVAILABLE: (ResponseCode.SERVICE_NOT_AVAILABLE, "Service not available now."),
+        PutStatus.CREATE_SEGMENT_FAILED: (
+            ResponseCode.SYSTEM_ERROR,
+            "Create mapped file failed, server is busy or broken.",
+        ),
+        PutStatus.PAGE_CACHE_BUSY: (ResponseCode.SYSTEM_ERROR, "OS page cache busy, please try another machine"),
+    }.get(appended.status, (ResponseCode.SYSTEM_ERROR, "UNKNOWN_ERROR DEFAULT"))
+    raise RequestRefused(code, remark)

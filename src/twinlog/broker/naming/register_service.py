@@ -1,0 +1,231 @@
+"""Keeps the name servers informed: at start, every period, at once when topics change, and at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from twinlog.base.addresses import is_address, split_addresses
+from twinlog.broker.naming.registration import plan_registration
+from twinlog.net.errors import NetError
+from twinlog.telemetry.log import get_logger
+from twinlog.wire.bodies import DataVersion, KVTable, TopicConfig, decode_body, encode_body
+from twinlog.wire.codes import RequestCode, ResponseCode
+from twinlog.wire.errors import WireError
+from twinlog.wire.fields import decode_fields, encode_fields
+from twinlog.wire.headers import BrokerIdentityHeader, RegisterBrokerResponseHeader
+
+if TYPE_CHECKING:
+    from twinlog.broker.context import BrokerContext
+    from twinlog.net.pool import ConnectionPool
+    from twinlog.wire.command import Command
+
+log = get_logger(__name__)
+FIRST_PERIOD_S = 10.0
+RETRY_S = 3.0  # after a name server could not be reached
+UNREGISTER_TIMEOUT_MS = 1_000
+ANNOUNCE_S_MAX = 2.0  # within the patience of a client that sends or creates a topic
+
+
+class RegisterService:
+    """Registers the broker with all its name servers. The connections stay open: closing one unregisters."""
+
+    def __init__(self, ctx: BrokerContext, pool: ConnectionPool) -> None:
+        self._ctx = ctx
+        self._pool = pool
+        self._changed: set[str] = set()
+        self._wake = asyncio.Event()
+        self._whole = False
+        self._unreachable: set[str] = set()
+        self._bad_address = ""  # the last one that was logged
+        self._changes = self._changes_told = 0
+        self._told = asyncio.Event()
+        ctx.topic_listeners.append(self._topics_changed)
+        ctx.announced = self.announced
+
+    @property
+    def name_servers(self) -> list[str]:
+        return split_addresses(self._ctx.settings.namesrv_addr or "")
+
+    def register_soon(self) -> None:
+        """Tell the name servers everything again: the permission, the role or an address has changed."""
+        self._whole = True
+        self._wake.set()
+
+    async def announced(self) -> None:
+        """Return once the name servers have heard of every topic change so far, or one of them is too slow.
+
+        Who creates a topic looks for its route next, and Java clients that miss it look again only after 30 s.
+        """
+        changes = self._changes
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ANNOUNCE_S_MAX):
+                while self._changes_told < changes and self.name_servers and self.hidden_s <= 0:
+                    await self._told.wait()
+
+    @property
+    def hidden_s(self) -> float:
+        """How much longer the name servers shall not hear of us (disappearTimeAfterStart)."""
+        ctx = self._ctx
+        return (ctx.started_ms + ctx.settings.disappear_ms_after_start - ctx.clock_ms()) / 1000
+
+    async def register_first(self) -> None:
+        """The registration that ends start-up."""
+        if self.hidden_s <= 0:
+            await self.register_all()
+
+    async def run(self) -> None:
+        if self.hidden_s > 0:
+            await asyncio.sleep(self.hidden_s)
+            await self.register_all()
+        period_s = FIRST_PERIOD_S
+        while True:
+            wait_s = min(RETRY_S, period_s) if self._unreachable else period_s
+            try:
+                async with asyncio.timeout(wait_s):
+                    await self._wake.wait()
+            except TimeoutError:
+                self._whole = True
+                period_s = self._ctx.settings.register_interval_ms / 1000
+            self._wake.clear()
+            changed, self._changed = self._changed, set()
+            whole, self._whole = self._whole, False
+            changes = self._changes
+            try:
+                if whole:
+                    await self.register_all()
+                elif changed:
+                    await self._register_changed(changed)
+            except Exception:
+                self.register_soon()  # who knows what was told: everything again, after the fence's pause
+                raise
+            self._changes_told = changes
+            told, self._told = self._told, asyncio.Event()
+            told.set()
+
+    async def register_all(self) -> None:
+        """Send the whole topic table to every name server."""
+        await self._register(self._ctx.topics.rows, whole=True)
+
+    async def unregister(self) -> None:
+        """Say goodbye, so that clients are told other routes at once."""
+        settings = self._ctx.settings
+        header = BrokerIdentityHeader(
+            broker_name=settings.broker_name,
+            broker_addr=settings.address,
+            cluster_name=settings.cluster_name,
+            broker_id=settings.broker_id,
+        )
+        fields = encode_fields(header)
+
+        async def tell(address: str) -> None:
+            try:
+                await self._pool.request(address, RequestCode.UNREGISTER_BROKER, fields, None, UNREGISTER_TIMEOUT_MS)
+            except NetError as error:
+                log.info("a name server was not told that we leave", address=address, error=str(error))
+
+        await asyncio.gather(*(tell(address) for address in self.name_servers))
+
+    async def _register_changed(self, names: set[str]) -> None:
+        topics = self._ctx.topics.rows
+        rows = {name: topics[name] for name in names if name in topics}
+        if rows and not await self._register(rows, whole=False):
+            # Java's name server refuses a single topic of a broker it does not know.
+            await self.register_all()
+
+    async def _register(self, rows: Mapping[str, TopicConfig], *, whole: bool) -> bool:
+        """Whether every reachable name server accepted `rows`."""
+        version = self._ctx.topics.version
+        rows = dict(rows)
+        results = await asyncio.gather(
+            *(self._register_with(address, rows, version, whole=whole) for address in self.name_servers)
+        )
+        answers = [answer for answer in results if answer is not None]
+        accepted = [answer for answer in answers if answer.code == ResponseCode.SUCCESS]
+        if accepted:
+            # A name server that has just started may not know the master yet.
+            self._learn(next((one for one in accepted if "masterAddr" in (one.fields or {})), accepted[0]), whole=whole)
+        return len(accepted) == len(answers)
+
+    async def _register_with(
+        self, address: str, rows: Mapping[str, TopicConfig], version: DataVersion, *, whole: bool
+    ) -> Command | None:
+        """The name server's last answer; None when it cannot be reached."""
+        ctx = self._ctx
+        answer = None
+        try:
+            # A replica always registers: the answer is how it hears of its master.
+            sparing = ctx.is_master and not ctx.settings.register_always
+            if whole and sparing and not await self._is_news(address, version):
+                return None
+            for part in plan_registration(ctx.conf, rows, version):
+                timeout_ms = ctx.settings.register_timeout_ms
+                answer = await self._pool.request(
+                    address, RequestCode.REGISTER_BROKER, part.fields, part.body, timeout_ms
+                )
+                if answer.code != ResponseCode.SUCCESS:
+                    log.warning("a name server refuses us", address=address, code=answer.code, remark=answer.remark)
+                    return answer
+        except NetError as error:
+            if address not in self._unreachable:
+                log.warning("a name server cannot be reached; trying again", address=address, error=str(error))
+            self._unreachable.add(address)
+            return None
+        if address in self._unreachable:
+            self._unreachable.discard(address)
+            log.info("registered again", address=address)
+        return answer
+
+    async def _is_news(self, address: str, version: DataVersion) -> bool:
+        """With forceRegister=false: ask first whether the name server lacks this version."""
+        settings = self._ctx.settings
+        header = BrokerIdentityHeader(
+            broker_name=settings.broker_name,
+            broker_addr=settings.address,
+            cluster_name=settings.cluster_name,
+            broker_id=settings.broker_id,
+        )
+        fields, body = encode_fields(header), encode_body(version)
+        answer = await self._pool.request(
+            address, RequestCode.QUERY_DATA_VERSION, fields, body, settings.register_timeout_ms
+        )
+        return answer.code != ResponseCode.SUCCESS or (answer.fields or {}).get("changed", "true") == "true"
+
+    def _learn(self, answer: Command, *, whole: bool) -> None:
+        """Take what a name server says: a replica its master, a master which topics are ordered."""
+        ctx = self._ctx
+        if not ctx.is_master:
+            header = decode_fields(RegisterBrokerResponseHeader, answer.fields)
+            ctx.master_address = self._usable(header.master_addr)
+            ctx.master_ha_address = self._usable(header.ha_server_addr)
+            for listener in ctx.master_listeners:
+                listener()
+            return
+        if not whole or not answer.body:
+            return
+        try:
+            ordered = decode_body(KVTable, answer.body).table
+        except WireError as error:
+            log.warning("a name server's list of ordered topics does not parse", error=str(error))
+            return
+        rows = {name: row for name in ordered if (row := ctx.topics.get(name)) is not None and not row.order}
+        changed = {name: msgspec.structs.replace(row, order=True) for name, row in rows.items()}
+        ctx.topics.put_all(changed, ctx.clock_ms())
+
+    def _usable(self, address: str | None) -> str | None:
+        """`address` if it is one; a name server that is not ours may give anything."""
+        if not address or is_address(address):
+            return address or None
+        if address != self._bad_address:
+            self._bad_address = address
+            log.warning("a name server gives our master an address that is not host:port", address=address[:80])
+        return None
+
+    def _topics_changed(self, names: tuple[str, ...]) -> None:
+        self._changed.update(names)
+        self._changes += 1
+        self._wake.set()

@@ -1,0 +1,57 @@
+"""How a property filter looks at a message: first at its bitmap in the queue, then at its properties in the log."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from twinlog.broker.pulls.filters.bloom import has_bits
+from twinlog.broker.pulls.filters.sql92 import PropertyFilter
+from twinlog.store.dispatch import DispatchRequest
+from twinlog.store.queues.consume_queue_ext import ExtUnit
+from twinlog.store.queues.read import Accept, AcceptRecord
+from twinlog.wire.properties import decode_properties
+
+# In a record: magic at 4, system flag at 36, born host at 48 (8 or 20 bytes); then store time 8, store host 8 or 20,
+# reconsume times 4, prepared offset 8, body length 4, body, topic length 1 or 2, topic, properties length 2, and these.
+_INT = struct.Struct(">i")
+_SHORT = struct.Struct(">h")
+_MAGIC_V2 = -626843477
+_BORN_V6, _STORE_V6 = 0x10, 0x20
+
+
+@dataclass(slots=True)
+class MessageFilter:
+    """Which messages a pull wants; None members accept everything."""
+
+    accept: Accept | None = None  # looks at a queue unit
+    accept_record: AcceptRecord | None = None  # looks at the record it points to
+    wakes: Callable[[DispatchRequest], bool] | None = None  # looks at a message that arrives
+
+
+def select(
+    wanted: PropertyFilter, *, born_ms: int = 0, bits: tuple[int, ...] | None = None, bitmap_bytes: int = 0
+) -> MessageFilter:
+    """The messages that `wanted` matches; `bits` stand for it in bitmaps made after `born_ms`."""
+
+    def may_match(tags_code: int | None, unit: ExtUnit | None) -> bool:
+        # A bitmap that is older than the filter, or of another shape, says nothing about it.
+        if unit is None or bits is None or unit.store_timestamp <= born_ms or len(unit.bitmap) != bitmap_bytes:
+            return True
+        return has_bits(unit.bitmap, bits)
+
+    return MessageFilter(
+        accept=may_match if bits is not None else None,
+        accept_record=lambda record: wanted.matches(decode_properties(record_properties(record))),
+        wakes=lambda message: wanted.matches(message.properties),
+    )
+
+
+def record_properties(record: memoryview) -> memoryview:
+    """The properties text inside a whole stored record."""
+    magic, sys_flag = _INT.unpack_from(record, 4)[0], _INT.unpack_from(record, 36)[0]
+    at = 48 + (20 if sys_flag & _BORN_V6 else 8) + 8 + (20 if sys_flag & _STORE_V6 else 8) + 12
+    at += 4 + _INT.unpack_from(record, at)[0]
+    at += 2 + _SHORT.unpack_from(record, at)[0] if magic == _MAGIC_V2 else 1 + record[at]
+    return record[at + 2 : at + 2 + _SHORT.unpack_from(record, at)[0]]

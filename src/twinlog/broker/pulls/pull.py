@@ -1,0 +1,224 @@
+"""Pulls: codes 11 and 361.
+
+A pull that finds nothing new, and allows it, is held until a message comes or its time is up; then it goes
+through all checks again, since the world may have changed, and is answered whatever it finds.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from twinlog.broker.pulls.hold import Hold
+from twinlog.broker.pulls.pull_checks import PullRefused, check_pull
+from twinlog.broker.sends.send_checks import BUSY
+from twinlog.net.connection import answer_for_error
+from twinlog.net.errors import RequestRefused
+from twinlog.net.limits import limit_text
+from twinlog.store.queues.read import ReadStatus
+from twinlog.wire.codes import VERSION, RequestCode, ResponseCode
+from twinlog.wire.command import RESPONSE_FLAG
+from twinlog.wire.frame import encode_prefix
+from twinlog.wire.numbers import Int, Long
+from twinlog.wire.sys_flag import PULL_COMMIT_OFFSET, PULL_SUSPEND
+
+if TYPE_CHECKING:
+    from twinlog.broker.context import BrokerContext
+    from twinlog.broker.pulls.pull_checks import PullPlan
+    from twinlog.net.connection import Answer, Handler, Request
+    from twinlog.store.queues.read import ReadResult
+
+OFFSET_RESET = "OFFSET_RESET"
+PATIENCE_MS_MAX = 3_600_000  # clients ask for 15 to 30 seconds
+PROPERTY_LOOK_COST = 50  # of a property filter, where a look at a tag is 1; a filter may have hundreds of terms
+HELD_FIELDS_CHARS_MAX = 64 * 1024  # of one pull; a long filter has some thousands
+
+_CODES = {
+    ReadStatus.FOUND: ResponseCode.SUCCESS,
+    ReadStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ReadStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ReadStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    ReadStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    ReadStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    ReadStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+
+
+class PullFields(msgspec.Struct, rename="camel", gc=False):
+    """The request header; decoded in C, since a busy consumer sends one of these per batch."""
+
+    consumer_group: str
+    topic: str
+    queue_id: Int
+    queue_offset: Long
+    max_msg_nums: Int
+    sys_flag: Int = 0
+    commit_offset: Long = 0
+    suspend_timeout_millis: Long = 0
+    subscription: str | None = None
+    sub_version: Long = 0
+    expression_type: str | None = None
+
+
+def handlers(ctx: BrokerContext) -> dict[int, Handler]:
+    pull = PullHandler(ctx)
+    return {RequestCode.PULL_MESSAGE: pull.handle, RequestCode.LITE_PULL_MESSAGE: pull.handle}
+
+
+def read_fields(request: Request) -> PullFields:
+    """The pull header; refused when a member is missing or is no number."""
+    try:
+        return msgspec.convert(request.fields or {}, PullFields, strict=False)
+    except msgspec.ValidationError as error:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"the pull header does not parse: {error}") from None
+
+
+class PullHandler:
+    """Answers pulls, or puts them on hold."""
+
+    def __init__(self, ctx: BrokerContext) -> None:
+        self._ctx = ctx
+
+    def handle(self, request: Request) -> Answer:
+        """The answer to a pull that came in; None when it is held."""
+        return self._answer(request, may_hold=True)
+
+    def finish(self, hold: Hold, remark: str | None = None) -> None:
+        """Answer a pull that was held, with whatever there is now; `remark` says why if that is nothing."""
+        request = hold.request
+        try:
+            answer = self._answer(request, may_hold=False, remark=remark)
+        except Exception as error:
+            answer = answer_for_error(request, error)
+        request.connection.send(answer)
+
+    def _answer(self, request: Request, *, may_hold: bool, remark: str | None = None) -> Answer:
+        ctx = self._ctx
+        settings = ctx.settings
+        if not ctx.is_master and not settings.replica_reads:
+            return request.reply(ResponseCode.SYSTEM_BUSY, BUSY)
+        pull = read_fields(request)
+        try:
+            plan = check_pull(ctx, request, pull)
+        except PullRefused as refused:
+            return request.reply(refused.code, refused.remark, refused.fields)
+        topic, queue_id, group = pull.topic, pull.queue_id, pull.consumer_group
+        reset = ctx.offsets.take_reset(group, topic, queue_id) if settings.resets_on_server else None
+        if reset is not None:
+            low, high = ctx.store.min_offset(topic, queue_id), ctx.store.max_offset(topic, queue_id)
+            moved = ResponseCode.PULL_OFFSET_MOVED
+            return self._reply(request, plan, moved, OFFSET_RESET, reset, low, high, suggested=0)
+        started = perf_counter()
+        found = ctx.store.read(
+            topic,
+            queue_id,
+            pull.queue_offset,
+            count_max=max(pull.max_msg_nums, 1),
+            accept=plan.accept,
+            accept_record=plan.accept_record,
+        )
+        ctx.stats.longest_get_s = max(ctx.stats.longest_get_s, perf_counter() - started)
+        ctx.offsets.commit_pull(group, topic, queue_id, found.next_offset)
+        if may_hold and pull.sys_flag & PULL_COMMIT_OFFSET:
+            ctx.offsets.commit(group, topic, queue_id, pull.commit_offset, ctx.clock_ms())
+        code = self._code(found.status, pull.queue_offset)
+        wants_to_wait = code == ResponseCode.PULL_NOT_FOUND and may_hold and pull.sys_flag & PULL_SUSPEND
+        if not wants_to_wait:
+            return self._found(request, pull, plan, found, code, remark if code != ResponseCode.SUCCESS else None)
+        limit = self._limit_reached(request)
+        if limit is not None:
+            return self._found(request, pull, plan, found, code, limit)
+        self._hold(request, pull, plan)
+        return None
+
+    def _limit_reached(self, request: Request) -> str | None:
+        """Why one more pull of this peer may not wait: it is answered at once, with this remark."""
+        ctx, settings = self._ctx, self._ctx.settings
+        chars = sum(len(name) + len(value) for name, value in (request.fields or {}).items())
+        if chars > HELD_FIELDS_CHARS_MAX:
+            return f"{chars} characters of fields: a pull with more than {HELD_FIELDS_CHARS_MAX} does not wait"
+        held, own = len(ctx.holds), ctx.holds.count_of(request.connection)
+        if own >= settings.holds_per_connection_max:
+            key, limit = "maxHeldPullsPerConnection", settings.holds_per_connection_max
+            ctx.limits.count(key)
+            return limit_text(f"{own} pulls of this peer wait already", key, limit, "raise it")
+        if held < settings.holds_max:
+            return None
+        key = "maxHeldPulls"
+        ctx.limits.count(key)
+        remark = limit_text(f"{held} pulls wait already", key, settings.holds_max, "raise it")
+        # Who fills the table pays for it: if newcomers did, all others would ask again and again.
+        longest = ctx.holds.take_of_largest()
+        if longest is None:
+            return remark
+        self.finish(longest, remark)
+        return None
+
+    def _code(self, status: ReadStatus, queue_offset: int) -> int:
+        code = _CODES.get(status)
+        if code is None:  # an empty queue
+            code = ResponseCode.PULL_NOT_FOUND if queue_offset == 0 else ResponseCode.PULL_OFFSET_MOVED
+        trusted = self._ctx.is_master or self._ctx.conf.store.offset_checked_on_replica
+        if code == ResponseCode.PULL_OFFSET_MOVED and not trusted:
+            # A replica may be behind its master: the consumer must not be sent back for that.
+            return ResponseCode.PULL_RETRY_IMMEDIATELY
+        return code
+
+    def _hold(self, request: Request, pull: PullFields, plan: PullPlan) -> None:
+        ctx, now_ms = self._ctx, self._ctx.clock_ms()
+        patience_ms = pull.suspend_timeout_millis if ctx.settings.long_polling else ctx.settings.short_polling_ms
+        patience_ms = min(patience_ms, PATIENCE_MS_MAX)
+        request.body = request.remark = None  # nobody reads them, and they may be large
+        deadline_ms = now_ms + patience_ms
+        hold = Hold(request, pull.topic, pull.queue_id, pull.queue_offset, deadline_ms, now_ms, plan.wakes)
+        if plan.accept_record is not None:
+            hold.look_cost = PROPERTY_LOOK_COST
+        ctx.holds.hold(hold)
+
+    def _found(
+        self,
+        request: Request,
+        pull: PullFields,
+        plan: PullPlan,
+        found: ReadResult,
+        code: int,
+        remark: str | None = None,
+    ) -> Answer:
+        ctx = self._ctx
+        suggested = 0
+        if ctx.settings.replica_reads:
+            suggested = plan.group.which_broker_when_consume_slowly if found.far_behind else plan.group.broker_id
+        if code == ResponseCode.SUCCESS:
+            ctx.stats.pulls_found += 1
+            tally = ctx.stats.gets(pull.topic, pull.consumer_group)
+            tally.count += found.count
+            tally.bytes += found.size
+        else:
+            ctx.stats.pulls_missed += 1
+        remark, at = remark or found.status.value, found.next_offset
+        answer = self._reply(request, plan, code, remark, at, found.min_offset, found.max_offset, suggested, found.size)
+        return answer + found.buffers if code == ResponseCode.SUCCESS else answer
+
+    def _reply(
+        self,
+        request: Request,
+        plan: PullPlan,
+        code: int,
+        remark: str,
+        next_offset: int,
+        min_offset: int,
+        max_offset: int,
+        suggested: int,
+        body_bytes: int = 0,
+    ) -> list:
+        """Prefix and header of the answer; all members are numbers or plain words, so the JSON is a template."""
+        body_bytes = body_bytes if code == ResponseCode.SUCCESS else 0
+        header = (
+            f'{{"code":{int(code)},"extFields":{{"suggestWhichBrokerId":"{suggested}","nextBeginOffset":"{next_offset}",'
+            f'"minOffset":"{min_offset}","maxOffset":"{max_offset}","topicSysFlag":"{plan.topic.topic_sys_flag}",'
+            f'"groupSysFlag":"{plan.group.group_sys_flag}"}},"flag":{RESPONSE_FLAG},"language":"JAVA",'
+            f'"opaque":{request.opaque},"remark":"{remark}","serializeTypeCurrentRPC":"JSON","version":{VERSION}}}'
+        ).encode()
+        return [encode_prefix(len(header), body_bytes), header]

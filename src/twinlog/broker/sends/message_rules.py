@@ -1,0 +1,126 @@
+"""Where a message waits before its consumers may see it: the rules by which a draft is rewritten.
+
+    DELAY=n                        -> SCHEDULE_TOPIC_XXXX, queue n - 1
+    TIMER_DELAY_SEC / _MS / DELIVER -> rmq_sys_wheel_timer, queue 0
+    TRAN_MSG=true                  -> RMQ_SYS_TRANS_HALF_TOPIC, queue 0
+
+Each remembers the true place in REAL_TOPIC and REAL_QID. A half message is not delayed; what its commit stores is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from twinlog.broker.deferred.timer import TimerRules, place_timer
+from twinlog.broker.topics.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from twinlog.net.errors import RequestRefused
+from twinlog.store.delay_levels import DelayLevels
+from twinlog.store.log.append import Draft
+from twinlog.wire import properties as names
+from twinlog.wire.codes import ResponseCode
+from twinlog.wire.message import Message
+from twinlog.wire.properties import PROPERTIES_BYTES_MAX, encode_properties
+from twinlog.wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE
+
+if TYPE_CHECKING:
+    from twinlog.broker.context import BrokerContext
+
+_TIMER_WISHES = (names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)
+
+
+Parked = Callable[[str, int], None]  # told the topic a message waits in, and the earliest time it can be due
+
+
+def install(ctx: BrokerContext, on_parked: Parked = lambda topic, due_ms: None) -> None:
+    """Make `ctx` park delayed, timed and half messages by these rules, and say so to who delivers them."""
+    levels = DelayLevels(ctx.conf.store.delay_levels)
+
+    def park_delayed(draft: Draft, pairs: dict[str, str]) -> None:
+        now_ms = ctx.clock_ms()
+        delay_ms = park(draft, pairs, levels, TimerRules.of(ctx.conf.store), now_ms)
+        if delay_ms is not None:
+            on_parked(draft.topic, now_ms + delay_ms)
+
+    ctx.put_hooks.append(park_delayed)
+    ctx.prepare = prepare_half
+
+
+def park(draft: Draft, pairs: dict[str, str], levels: DelayLevels, timers: TimerRules, now_ms: int) -> int | None:
+    """Redirect `draft` when its properties ask for a delay, and say how long it waits at least.
+
+    None when it need not wait; RequestRefused when it asks for the impossible.
+    """
+    if draft.topic == HALF_TOPIC or draft.sys_flag & TRANSACTION_MASK not in (TRANSACTION_NONE, TRANSACTION_COMMIT):
+        return None
+    level = delay_level(pairs)
+    if level > 0:
+        for name in _TIMER_WISHES:  # Java: a level wins over a time
+            pairs.pop(name, None)
+        level = min(level, levels.level_max)
+        pairs[names.DELAY] = str(level)
+        move(draft, pairs, SCHEDULE_TOPIC, level - 1)
+        return levels.ms[level]
+    if wants_timer(draft.topic, pairs) and place_timer(pairs, timers, now_ms):
+        move(draft, pairs, TIMER_TOPIC, 0)
+        return int(pairs[names.TIMER_OUT_MS]) + timers.precision_ms - now_ms
+    return None
+
+
+def delay_level(pairs: Mapping[str, str]) -> int:
+    """The level a message asks for; 0 when it asks for none."""
+    text = pairs.get(names.DELAY)
+    if text is None:
+        return 0
+    try:
+        return int(text)
+    except ValueError:
+        remark = f"property {names.DELAY}={text} is no delay level; send a whole number, 1 is the first level"
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark) from None
+
+
+def wants_timer(topic: str, pairs: Mapping[str, str]) -> bool:
+    if topic == TIMER_TOPIC or names.TIMER_OUT_MS in pairs:
+        return False
+    return any(name in pairs for name in _TIMER_WISHES)
+
+
+def prepare_half(draft: Draft, pairs: dict[str, str]) -> None:
+    """Turn `draft` into a half message, which nobody sees until its producer commits it."""
+    if unique_key := pairs.get(names.UNIQ_KEY):
+        pairs[names.TRANSACTION_ID] = unique_key
+    draft.sys_flag &= ~TRANSACTION_MASK
+    move(draft, pairs, HALF_TOPIC, 0)
+    draft.properties = encode_properties(pairs)
+
+
+def move(draft: Draft, pairs: dict[str, str], topic: str, queue_id: int) -> None:
+    """Send `draft` to another queue and note in its properties where it belongs."""
+    pairs[names.REAL_TOPIC], pairs[names.REAL_QID] = draft.topic, str(draft.queue_id)
+    draft.topic, draft.queue_id = topic, queue_id
+
+
+def real_place(message: Message) -> tuple[str, int] | None:
+    """Where a parked message belongs; None when its properties do not say, or name a queue that parks too."""
+    topic, queue = message.properties.get(names.REAL_TOPIC), message.properties.get(names.REAL_QID, "")
+    if not topic or topic in (HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC) or not (queue.isdecimal() and len(queue) < 10):
+        return None
+    return topic, int(queue)
+
+
+def redelivery(message: Message, topic: str, queue_id: int, properties: Mapping[str, str] | None = None) -> Draft:
+    """A draft with the body, sender, times and flags of `message`, for another queue."""
+    encoded = encode_properties(message.properties if properties is None else properties)
+    if len(encoded) > PROPERTIES_BYTES_MAX:  # what is only informative must not keep a message from its readers
+        encoded = encode_properties(message.properties)
+    return Draft(
+        topic,
+        queue_id,
+        message.body,
+        encoded,
+        message.born_host,
+        message.born_timestamp,
+        message.flag,
+        message.sys_flag,
+        message.reconsume_times,
+    )

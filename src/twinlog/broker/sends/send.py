@@ -1,0 +1,324 @@
+"""Sends, the whole of them: single messages and batches, retries, dead letters, transactions, delays.
+
+This is the definition; `send_fast` repeats its usual case and hands everything else to it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from twinlog.broker.deferred.timer import recall_handle
+from twinlog.broker.sends.send_checks import BUSY, FAQ, check_send, choose_queue, read_header
+from twinlog.broker.topics.names import RETRY_PREFIX, TIMER_TOPIC, dlq_topic
+from twinlog.net.errors import RequestRefused
+from twinlog.store.log.append import Appended, Draft, PutStatus
+from twinlog.store.log.commit_log import disk_used_ratio
+from twinlog.store.message_store import MessageStore
+from twinlog.wire import properties as names
+from twinlog.wire.batch import BatchElement, decode_batch
+from twinlog.wire.codes import RequestCode, ResponseCode
+from twinlog.wire.errors import WireError
+from twinlog.wire.message_id import offset_message_id
+from twinlog.wire.properties import decode_properties, encode_properties
+from twinlog.wire.sys_flag import INNER_BATCH, MULTI_TAGS, NEED_UNWRAP, TRANSACTION_MASK
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from twinlog.broker.context import BrokerContext
+    from twinlog.net.connection import Handler, Request
+    from twinlog.wire.bodies import TopicConfig
+    from twinlog.wire.command import Command
+    from twinlog.wire.headers import SendHeader, SendHeaderV2
+
+    Header = SendHeader | SendHeaderV2
+
+VERSION_WITH_RETRY_LIMIT = 121  # V3_4_9: from here on a producer's maxReconsumeTimes counts
+TOPIC_LENGTH_IN_BATCH_MAX = 127
+
+
+def handlers(ctx: BrokerContext) -> dict[int, Handler]:
+    send = SendHandler(ctx)
+    codes = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
+    return dict.fromkeys(codes, send.handle)
+
+
+class SendHandler:
+    """Answers codes 10, 310 and 320."""
+
+    def __init__(self, ctx: BrokerContext) -> None:
+        self._ctx = ctx
+
+    def handle(self, request: Request) -> Command | Awaitable[Command | None] | None:
+        ctx = self._ctx
+        if not ctx.is_master:
+            return request.reply(ResponseCode.SYSTEM_BUSY, BUSY)
+        marks = self.marks()
+        edition = ctx.topics.edition
+        try:
+            answer = self._send(request, marks)
+            if ctx.topics.edition != edition and answer is not None and ctx.announced is not None:
+                return self._once_announced(answer, ctx.announced)
+            return answer
+        except RequestRefused as refused:
+            ctx.stats.failed_put()
+            return request.reply(refused.code, refused.remark, {**marks, **(refused.fields or {})})
+        except WireError as error:
+            ctx.stats.failed_put()
+            return request.reply(ResponseCode.MESSAGE_ILLEGAL, str(error), marks)
+
+    async def _once_announced(self, answer: Command, announced: Callable[[], Awaitable[None]]) -> Command:
+        """The answer to the send that created a topic: when it leaves, the topic has a route, as with Java."""
+        await announced()
+        return answer
+
+    def marks(self) -> dict[str, str]:
+        """The two members that every send answer carries: Java's client reads them without looking first."""
+        settings = self._ctx.settings
+        return {names.MSG_REGION: settings.region_id, names.TRACE_ON: "true" if settings.trace_on else "false"}
+
+    def _send(self, request: Request, marks: dict[str, str]) -> Command | None:
+        header = read_header(request)
+        config = check_send(self._ctx, request, header)
+        if request.body is None:
+            remark = "NullPointerException: a message has no body; send at least one byte"
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
+        if header.batch:
+            return self._send_batch(request, header, config, marks)
+        return self._send_one(request, header, config, marks)
+
+    # -- one message ---------------------------------------------------------------------------
+
+    def _send_one(self, request: Request, header: Header, config: TopicConfig, marks: dict[str, str]) -> Command | None:
+        ctx, started = self._ctx, perf_counter()
+        assert header.queue_id is not None and header.topic is not None
+        queue_id = choose_queue(header.queue_id, config)
+        draft = self._draft(request, header, header.topic, queue_id)
+        pairs = decode_properties(header.properties or "")
+        if draft.topic.startswith(RETRY_PREFIX):
+            config = self._retry_or_bury(request, header, config, draft, pairs)
+        if config.topic_filter_type == "MULTI_TAG":
+            draft.sys_flag |= MULTI_TAGS
+        pairs.pop(names.POP_CK, None)
+        pairs.update(marks)
+        pairs[names.CLUSTER] = ctx.settings.cluster_name
+        if not pairs.get(names.UNIQ_KEY):
+            pairs[names.UNIQ_KEY] = ctx.unique_ids.next(ctx.clock_ms())
+        if config.attributes.get("cleanup.policy") == "COMPACTION" and not pairs.get(names.KEYS, "").strip():
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "Required message key is missing")
+        if self._is_transaction(draft, pairs):
+            self._prepare(draft, pairs)
+            draft.properties = encode_properties(pairs)
+        else:
+            draft.properties = encode_properties(pairs)
+            ctx.redirect(draft, pairs)
+        appended = ctx.store.append(draft)
+        check_put(ctx, appended)
+        fields = {
+            **marks,
+            "msgId": self._message_id(appended.physical_offset),
+            "queueId": str(queue_id),
+            "queueOffset": str(appended.queue_offset),
+            "transactionId": pairs[names.UNIQ_KEY],
+        }
+        if draft.topic == TIMER_TOPIC and (handle := recall_handle(ctx.settings.broker_name, pairs)):
+            fields["recallHandle"] = handle
+        self._count(header.topic, 1, appended.size)
+        return self._answer(request, request.reply(fields=fields), appended, pairs, 1, started)
+
+    def _retry_or_bury(
+        self, request: Request, header: Header, config: TopicConfig, draft: Draft, pairs: dict[str, str]
+    ) -> TopicConfig:
+        """A consumer's own retry: after too many of them, or while its group holds ordered queues, a dead letter."""
+        ctx = self._ctx
+        group = draft.topic[len(RETRY_PREFIX) :]
+        settings = ctx.ensure_group(group)
+        if settings is None:
+            remark = f"subscription group not exist, {group} {FAQ}"
+            raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        limit = settings.retry_max_times
+        if request.version >= VERSION_WITH_RETRY_LIMIT and header.max_reconsume_times is not None:
+            limit = header.max_reconsume_times
+        if (header.reconsume_times or 0) <= limit and not ctx.locks.holds_any(group, ctx.clock_ms()):
+            return config
+        pairs[names.DELAY] = "-1"
+        draft.topic, draft.queue_id = dlq_topic(group), 0
+        return ctx.ensure_topic(draft.topic, 1)
+
+    def _is_transaction(self, draft: Draft, pairs: Mapping[str, str]) -> bool:
+        if pairs.get(names.TRAN_MSG, "").lower() != "true":
+            return False
+        return not (draft.reconsume_times > 0 and _positive(pairs.get(names.DELAY)))
+
+    def _prepare(self, draft: Draft, pairs: dict[str, str]) -> None:
+        ctx = self._ctx
+        if ctx.settings.transactions_rejected or ctx.prepare is None:
+            remark = f"the broker[{ctx.settings.broker_ip1}] sending transaction message is forbidden"
+            raise RequestRefused(ResponseCode.NO_PERMISSION, remark)
+        ctx.prepare(draft, pairs)
+
+    # -- batches -------------------------------------------------------------------------------
+
+    def _send_batch(
+        self, request: Request, header: Header, config: TopicConfig, marks: dict[str, str]
+    ) -> Command | None:
+        ctx, started = self._ctx, perf_counter()
+        topic = header.topic
+        assert topic is not None and header.queue_id is not None and request.body is not None
+        if len(topic) > TOPIC_LENGTH_IN_BATCH_MAX:
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"message topic length too long {len(topic)}")
+        if topic.startswith(RETRY_PREFIX):
+            remark = f"batch request does not support retry group {topic}"
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, remark)
+        queue_id = choose_queue(header.queue_id, config)
+        draft = self._draft(request, header, topic, queue_id)
+        if config.topic_filter_type == "MULTI_TAG":
+            draft.sys_flag |= MULTI_TAGS
+        pairs = {**decode_properties(header.properties or ""), **marks, names.CLUSTER: ctx.settings.cluster_name}
+        pairs.pop(names.POP_CK, None)
+        if draft.sys_flag & TRANSACTION_MASK or _positive(pairs.get(names.DELAY)):
+            check_put(ctx, Appended(PutStatus.MESSAGE_ILLEGAL))
+        fields = {**marks, "queueId": str(queue_id)}
+        uniq_key = pairs.get(names.UNIQ_KEY)
+        if config.attributes.get("queue.type") == "BatchCQ" and uniq_key:
+            draft.sys_flag |= NEED_UNWRAP | INNER_BATCH
+            draft.inner_count = count = len(self._elements(request.body))
+            draft.properties = encode_properties(pairs)
+            appended = ctx.store.append(draft)
+            check_put(ctx, appended)
+            fields["msgId"] = self._message_id(appended.physical_offset)
+            fields["batchUniqId"] = uniq_key
+        else:
+            appended = self._append_ordinary(draft, request.body) or self._append_elements(draft, request.body)
+            check_put(ctx, appended)
+            count = len(appended.physical_offsets)
+            host = self._message_id(0)[:-16]
+            fields["msgId"] = ",".join([f"{host}{offset:016X}" for offset in appended.physical_offsets])
+        fields["queueOffset"] = str(appended.queue_offset)
+        if uniq_key:
+            fields["transactionId"] = uniq_key
+        self._count(topic, count, appended.size)
+        return self._answer(request, request.reply(fields=fields), appended, pairs, count, started)
+
+    def _append_ordinary(self, draft: Draft, batch: bytes) -> Appended | None:
+        store = self._ctx.store
+        if type(store) is not MessageStore:  # a plug-in around the store sees every message, one by one
+            return None
+        return store.append_elements(
+            draft.born_host,
+            draft.topic,
+            draft.queue_id,
+            batch,
+            draft.born_timestamp,
+            draft.sys_flag,
+            draft.reconsume_times,
+        )
+
+    def _append_elements(self, draft: Draft, batch: bytes) -> Appended:
+        return self._ctx.store.append_batch(
+            [
+                msgspec.structs.replace(draft, flag=one.flag, body=one.body, properties=one.properties)
+                for one in self._elements(batch)
+            ]
+        )
+
+    def _elements(self, batch: bytes) -> list[BatchElement]:
+        elements = decode_batch(batch)
+        if not elements:
+            check_put(self._ctx, Appended(PutStatus.MESSAGE_ILLEGAL))
+        return elements
+
+    # -- shared --------------------------------------------------------------------------------
+
+    def _draft(self, request: Request, header: Header, topic: str, queue_id: int) -> Draft:
+        return Draft(
+            topic,
+            queue_id,
+            request.body or b"",
+            born_host=request.connection.peer,
+            born_timestamp=header.born_timestamp or 0,
+            flag=header.flag or 0,
+            sys_flag=header.sys_flag or 0,
+            reconsume_times=header.reconsume_times or 0,
+        )
+
+    def _message_id(self, physical_offset: int) -> str:
+        settings = self._ctx.settings
+        return offset_message_id(settings.broker_ip1, settings.listen_port, physical_offset)
+
+    def _answer(
+        self,
+        request: Request,
+        response: Command,
+        appended: Appended,
+        pairs: Mapping[str, str],
+        count: int,
+        started: float,
+    ) -> Command | None:
+        """The response, once the messages are as safe as they must be."""
+        times, wait = self._ctx.stats.put_times, pairs.get(names.WAIT, "true").lower() == "true"
+
+        def took() -> None:
+            times.took(perf_counter() - started, count)
+
+        return self._ctx.acks.answer(request, response, appended.end, wait=wait, on_answer=took)
+
+    def _count(self, topic: str, count: int, size: int) -> None:
+        tally = self._ctx.stats.puts(topic)
+        tally.count += count
+        tally.bytes += size
+
+
+def check_put(ctx: BrokerContext, appended: Appended) -> None:
+    """Raise what a producer is told about a message that was not stored."""
+    status = appended.status
+    if status is PutStatus.PUT_OK:
+        return
+    limit = ctx.conf.store.message_bytes_max
+    code, remark = {
+        PutStatus.MESSAGE_ILLEGAL: (ResponseCode.MESSAGE_ILLEGAL, illegal_remark(limit)),
+        PutStatus.PROPERTIES_SIZE_EXCEEDED: (ResponseCode.MESSAGE_ILLEGAL, illegal_remark(limit)),
+        PutStatus.SERVICE_NOT_AVAILABLE: (ResponseCode.SERVICE_NOT_AVAILABLE, unavailable_remark(ctx)),
+        PutStatus.CREATE_SEGMENT_FAILED: (
+            ResponseCode.SYSTEM_ERROR,
+            "create mapped file failed, server is busy or broken.",
+        ),
+        PutStatus.PAGE_CACHE_BUSY: (
+            ResponseCode.SYSTEM_BUSY,
+            "[PC_SYNCHRONIZED]broker busy, start flow control for a while",
+        ),
+    }.get(status, (ResponseCode.SYSTEM_ERROR, "UNKNOWN_ERROR"))
+    raise RequestRefused(code, remark)
+
+
+def illegal_remark(body_bytes_max: int) -> str:
+    return (
+        "the message is illegal, maybe msg body or properties length not matched. "
+        f"msg body length limit {body_bytes_max}B, msg properties length limit 32KB."
+    )
+
+
+def unavailable_remark(ctx: BrokerContext) -> str:
+    settings = ctx.conf.store
+    directories = (
+        settings.commit_log_dirs[0],
+        f"{settings.root_dir}/consumequeue",
+        f"{settings.root_dir}/index",
+    )
+    log_ratio, queue_ratio, index_ratio = (disk_used_ratio(Path(directory)) for directory in directories)
+    disks = f"CL: {log_ratio:5.2f} CQ: {queue_ratio:5.2f} INDEX: {index_ratio:5.2f}"
+    return (
+        "service not available now. It may be caused by one of the following reasons: the broker's disk is full "
+        f"[{disks}], messages are put to the slave, message store has been shut down, etc."
+    )
+
+
+def _positive(text: str | None) -> bool:
+    try:
+        return text is not None and int(text) > 0
+    except ValueError:
+        return False

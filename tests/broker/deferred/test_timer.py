@@ -1,0 +1,191 @@
+"""Timer messages: never early, never forgotten, and remembered in a way that Java understands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twinlog.broker.deferred import timer_check
+from twinlog.broker.deferred.timer import (
+    RecallHandle,
+    TimerRules,
+    TimerTable,
+    message_keys,
+    out_time,
+    parse_recall_handle,
+    place_timer,
+    recall_handle,
+)
+from twinlog.broker.deferred.timer_check import TimerProgress
+from twinlog.net.errors import RequestRefused
+
+NOW = 1_800_000_000_500
+RULES = TimerRules()
+VECTORS = Path(__file__).parents[2] / "vectors"
+
+
+@pytest.mark.parametrize(
+    ("pairs", "out_ms"),
+    [
+        ({"TIMER_DELAY_SEC": "5"}, NOW - 500 + 5_000),
+        ({"TIMER_DELAY_MS": "1500"}, NOW + 500),
+        ({"TIMER_DELIVER_MS": str(NOW + 10_000)}, NOW - 500 + 10_000),
+        ({"TIMER_DELIVER_MS": str(NOW + 500)}, NOW - 500),  # exactly on a second: one second less
+        ({"TIMER_DELAY_SEC": "5", "TIMER_DELIVER_MS": "1"}, NOW - 500 + 5_000),
+        ({"TIMER_DELAY_SEC": "259200"}, NOW - 500 + 259_200_000),
+    ],
+)
+def test_a_timer_is_rounded_down_and_due_one_step_later(pairs, out_ms):
+    assert place_timer(pairs, RULES, NOW)
+    assert out_time(pairs) == out_ms
+
+
+@pytest.mark.parametrize("pairs", [{"TIMER_DELIVER_MS": str(NOW)}, {"TIMER_DELAY_SEC": "-3"}, {"TIMER_DELAY_MS": "0"}])
+def test_a_time_that_has_come_needs_no_timer(pairs):
+    assert not place_timer(pairs, RULES, NOW)
+    assert "TIMER_OUT_MS" not in pairs
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        {"TIMER_DELAY_SEC": "259201"},
+        {"TIMER_DELAY_SEC": "soon"},
+        {"TIMER_DELIVER_MS": "9" * 30},
+        {"TIMER_DELIVER_MS": "1", "TIMER_DEL_UNIQKEY": "K"},
+    ],
+)
+def test_an_impossible_time_is_refused_with_javas_words(pairs):
+    with pytest.raises(RequestRefused) as refused:
+        place_timer(pairs, RULES, NOW)
+    assert refused.value.code == 13
+    assert refused.value.remark.startswith("timer message illegal, the delay time should not be bigger than the max")
+    assert "259200000ms" in refused.value.remark
+
+
+def test_timers_that_are_switched_off_say_so():
+    with pytest.raises(RequestRefused) as refused:
+        place_timer({"TIMER_DELAY_SEC": "1"}, TimerRules(enabled=False), NOW)
+    assert refused.value.code == 1
+    assert refused.value.remark == "accurate timer message is not enabled, timerWheelEnable is false"
+
+
+def test_a_recall_handle_is_read_back():
+    pairs = {"TIMER_OUT_MS": "1800000005000", "REAL_TOPIC": "T1", "UNIQ_KEY": "ABC"}
+    handle = recall_handle("broker-a", pairs) or ""
+    assert parse_recall_handle(handle) == RecallHandle("T1", "broker-a", 1_800_000_005_001, "ABC")
+    assert parse_recall_handle("?") is None and parse_recall_handle("djEgYSBi") is None
+    assert recall_handle("broker-a", {"TIMER_OUT_MS": "x", "REAL_TOPIC": "T", "UNIQ_KEY": "K"}) is None
+
+
+@given(st.lists(st.tuples(st.integers(0, 30_000), st.integers(0, 30_000)), max_size=40))
+def test_every_timer_is_delivered_once_and_never_before_its_time(wishes):
+    """Each wish is (when it is sent, how long after that it wants to be delivered)."""
+    table, sent, delivered = TimerTable(1_000), sorted(wishes), {}
+    wanted = {}
+    for now_ms in range(0, 62_000, 250):
+        while sent and sent[0][0] <= now_ms:
+            _, delay_ms = sent.pop(0)
+            pairs = {"TIMER_DELIVER_MS": str(NOW + now_ms + delay_ms)}
+            if place_timer(pairs, RULES, NOW + now_ms):
+                wanted[table.queue_offset] = NOW + now_ms + delay_ms
+                table.add(table.queue_offset, out_time(pairs) or 0)
+                table.queue_offset += 1
+        while (offset := table.first_due(NOW + now_ms)) is not None:
+            assert offset not in delivered
+            delivered[offset] = NOW + now_ms
+            table.delivered()
+        table.caught_up(NOW + now_ms)
+        pending = wanted.keys() - delivered.keys()
+        assert table.low_offset == min(pending, default=table.queue_offset)
+        assert len(table) == len(pending)
+    assert delivered.keys() == wanted.keys()
+    for offset, at_ms in delivered.items():
+        assert 0 <= at_ms - wanted[offset] < 1_250
+
+
+def test_a_late_message_holds_back_what_is_called_delivered():
+    table = TimerTable(1_000)
+    table.caught_up(20_500)
+    assert table.delivered_before_ms == 20_000
+    table.add(0, 5_000)
+    assert table.delivered_before_ms == 5_000
+    assert table.first_due(20_500) == 0
+    table.delivered()
+    assert table.delivered_before_ms == 20_000
+
+
+def test_an_earlier_slot_may_come_while_another_is_half_delivered():
+    table = TimerTable(1_000)
+    for offset in range(3):
+        table.add(offset, 5_000)
+    assert table.first_due(6_000) == 0
+    table.delivered()
+    table.add(3, 4_000)
+    order = []
+    while (offset := table.first_due(6_000)) is not None:
+        order.append(offset)
+        table.delivered()
+    assert order == [3, 1, 2]
+
+
+def test_old_messages_are_taken_out_to_be_parked_anew():
+    table = TimerTable(1_000, queue_offset=4)
+    for offset, out_ms in enumerate((50_000, 40_000, 50_000, 60_000)):
+        table.add(offset, out_ms)
+    assert table.before(2) == [0, 1]
+    table.drop_before(2)
+    assert table.before(2) == []
+    assert table.low_offset == 2 and table.wake_ms == 51_000 and len(table) == 2
+
+
+def test_a_later_message_replaces_an_earlier_one_by_either_form_of_its_key():
+    table = TimerTable(1_000)
+    key, bare = message_keys({"UNIQ_KEY": "K", "REAL_TOPIC": "T1"})
+    table.replace("T1+K", 9)
+    assert table.is_replaced(key, bare, 3)
+    assert not table.is_replaced(key, bare, 9)
+    assert not table.is_replaced("T2+K", "K", 3)
+    table.forget_replacement("T1+K", 9)
+    table.replace("K", 9)
+    assert table.is_replaced("T2+K", "K", 3)
+
+
+def test_java_reads_the_lowest_pending_offset_and_we_read_what_we_wrote():
+    data = timer_check.encode_file(TimerProgress(5_000, 40, 12, 3), NOW)
+    assert len(data) == 4096
+    java = timer_check.decode_java_checkpoint(data)
+    assert (java.read_time_ms, java.log_flush_position, java.queue_offset, java.master_queue_offset) == (
+        5_000,
+        0,
+        12,
+        12,
+    )
+    assert timer_check.decode_file(data) == TimerProgress(5_000, 40, 12, 3)
+
+
+def test_what_java_wrote_since_counts_more_than_what_we_wrote_before():
+    data = bytearray(timer_check.encode_file(TimerProgress(5_000, 40, 12, 3), NOW))
+    data[:56] = timer_check.JavaCheckpoint(9_000, 520, 44, 44, 0, NOW, 4).encode()
+    assert timer_check.decode_file(bytes(data)) == TimerProgress(9_000, 44, None, 4)
+    assert timer_check.decode_file(b"short") is None
+
+
+def test_the_check_point_of_the_real_java_class_is_read():
+    body = bytes.fromhex((VECTORS / "class-timer-checkpoint.hex").read_text())
+    java = timer_check.decode_java_checkpoint(body)
+    assert java == timer_check.JavaCheckpoint(1_700_000_000_000, 104, 2, 3, 4, 1_700_000_000_001, 5)
+    assert java.encode() == body
+    assert timer_check.progress_of_master(body) == TimerProgress(1_700_000_000_000, 3, None, 5)
+
+
+def test_javas_derived_files_are_forgotten(tmp_path):
+    (tmp_path / "timerlog").mkdir()
+    (tmp_path / "timerlog" / "0").write_bytes(b"x")
+    (tmp_path / "timerwheel").write_bytes(b"x")
+    (tmp_path / "abort").write_bytes(b"1")
+    timer_check.forget_java_state(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["abort"]

@@ -1,0 +1,62 @@
+"""Messages by key and by place on the wire, as Java 5.5.0 and 4.9.7 answered the same requests."""
+
+import pytest
+from tests.broker.offline import ask
+from tests.broker.stored import put, stored_context
+
+from twinlog.broker.pulls import query_handlers
+from twinlog.settings.updates import plan_broker_update
+from twinlog.wire.message import decode_messages
+
+FOREVER = {"beginTimestamp": "0", "endTimestamp": str(2**63 - 1)}
+STORED = 100
+
+
+@pytest.fixture
+def ctx(tmp_path):
+    with stored_context(tmp_path) as ctx:
+        for number in range(STORED):
+            put(ctx, b"%d" % number, KEYS="K", UNIQ_KEY="U")
+        yield ctx
+
+
+def found(ctx, key: str, count_max: int, **marks: str) -> list[int]:
+    fields = {"topic": "T", "key": key, "maxNum": str(count_max), **FOREVER, **marks}
+    answer = ask(query_handlers.handlers(ctx), 12, fields)
+    assert answer.code == 0, answer.remark
+    return [message.queue_offset for message in decode_messages(answer.body)]
+
+
+def newest(count: int) -> list[int]:
+    return list(range(STORED - count, STORED))
+
+
+def update(ctx, text: str) -> None:
+    ctx.replace_conf(plan_broker_update(ctx.conf, text).settings)
+
+
+@pytest.mark.parametrize(("asked", "given"), [(500, 64), (65, 64), (64, 64), (32, 32), (1, 1)])
+def test_a_query_gives_the_newest_64_at_most_in_the_order_of_the_log(ctx, asked, given):
+    assert found(ctx, "K", asked) == newest(given)
+    assert found(ctx, "U", asked, _UNIQUE_KEY_QUERY="false") == newest(given)
+
+
+@pytest.mark.parametrize("asked", [-1, 0, 1, 500])
+def test_a_query_by_unique_key_gives_32_whatever_it_asks_for(ctx, asked):
+    assert found(ctx, "U", asked, _UNIQUE_KEY_QUERY="true") == newest(32)
+
+
+def test_both_limits_change_while_the_broker_runs_and_the_lower_one_counts(ctx):
+    update(ctx, "maxMsgsNumBatch=10\n")
+    assert found(ctx, "K", 500) == newest(10)
+    assert found(ctx, "U", 500, _UNIQUE_KEY_QUERY="true") == newest(10)
+    update(ctx, "maxMsgsNumBatch=90\ndefaultQueryMaxNum=80\n")
+    assert found(ctx, "K", 500) == newest(90)
+    assert found(ctx, "U", 1, _UNIQUE_KEY_QUERY="true") == newest(80)
+
+
+@pytest.mark.parametrize(("key", "asked"), [("K", 0), ("K", -1), ("nobody", 64)])
+def test_a_query_that_finds_nothing_says_so_in_javas_words(ctx, key, asked):
+    fields = {"topic": "T", "key": key, "maxNum": str(asked), **FOREVER}
+    answer = ask(query_handlers.handlers(ctx), 12, fields)
+    assert (answer.code, answer.remark) == (22, "can not find message, maybe time range not correct")

@@ -1,0 +1,191 @@
+"""When a send is answered, and when its message can be read, under SYNC_FLUSH and SYNC_MASTER."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+import pytest
+from tests.broker.running import broker_conf, connected, pull, running_broker, send
+
+from twinlog.base.clock import wall_clock_ms
+from twinlog.broker.broker import Broker
+from twinlog.broker.sends.pending_sends import Demand, NoReplicas
+from twinlog.metadata.errors import NotSaved
+from twinlog.store.errors import FlushFailed
+from twinlog.store.run_flags import RunFlags
+
+
+async def test_with_sync_flush_an_answered_message_is_on_disk_and_readable(tmp_path):
+    conf = broker_conf(tmp_path, flushDiskType="SYNC_FLUSH")
+    async with running_broker(conf) as broker, connected(broker) as client:
+        for _ in range(5):
+            assert (await send(client)).code == 0
+            assert broker.context.store.flushed_end == broker.context.store.log_end
+        assert (await pull(client)).fields["maxOffset"] == "5"
+
+
+async def test_sends_that_wait_together_share_a_flush(tmp_path):
+    conf = broker_conf(tmp_path, flushDiskType="SYNC_FLUSH")
+    async with running_broker(conf) as broker, connected(broker) as client:
+        store, flushes, gate = broker.context.store, [], threading.Event()
+        flush = store.flush
+
+        def slow_flush() -> int:
+            gate.wait(5)
+            flushes.append(store.log_end)
+            return flush()
+
+        store.flush = slow_flush
+        sends = [asyncio.create_task(send(client)) for _ in range(20)]
+        while broker.context.store.max_offset("T", 0) or store.log_end == 0:
+            await asyncio.sleep(0)
+        gate.set()
+        assert {answer.code for answer in await asyncio.gather(*sends)} == {0}
+        assert len(flushes) <= 3
+
+
+async def test_a_flush_that_takes_too_long_is_told(tmp_path):
+    conf = broker_conf(tmp_path, flushDiskType="SYNC_FLUSH", syncFlushTimeout=1)
+    async with running_broker(conf) as broker, connected(broker) as client:
+        gate = threading.Event()
+        store, flush = broker.context.store, broker.context.store.flush
+        store.flush = lambda: gate.wait(5) and flush()
+        answer = await send(client)
+        assert answer.code == 10
+        assert answer.fields["queueOffset"] == "0"
+        gate.set()
+
+
+async def test_a_message_that_does_not_want_to_wait_is_answered_at_once(tmp_path):
+    conf = broker_conf(tmp_path, flushDiskType="SYNC_FLUSH")
+    async with running_broker(conf) as broker, connected(broker) as client:
+        gate = threading.Event()
+        store, flush = broker.context.store, broker.context.store.flush
+        store.flush = lambda: gate.wait(5) and flush()
+        assert (await send(client, i="WAIT\x01false\x02")).code == 0
+        gate.set()
+
+
+async def test_after_a_failed_flush_nothing_is_promised(tmp_path):
+    conf = broker_conf(tmp_path, flushDiskType="SYNC_FLUSH", syncFlushTimeout=1)
+    async with running_broker(conf) as broker, connected(broker) as client:
+        store, flush = broker.context.store, broker.context.store.flush
+
+        def failing() -> int:
+            raise FlushFailed(tmp_path, OSError(5, "Input/output error"))
+
+        store.flush = failing
+        assert (await send(client)).code == 10
+        store.flush = flush
+        assert (await send(client)).code == 10
+
+
+async def test_a_synchronous_master_without_replicas_says_so(tmp_path):
+    async with running_broker(broker_conf(tmp_path, brokerRole="SYNC_MASTER")) as broker, connected(broker) as client:
+        answer = await send(client)
+        assert answer.code == 11
+        assert answer.fields["queueOffset"] == "0"
+
+
+async def test_a_synchronous_master_answers_when_its_replica_has_the_message(tmp_path):
+    async with running_broker(broker_conf(tmp_path, brokerRole="SYNC_MASTER")) as broker, connected(broker) as client:
+        acks, asked = broker.context.acks, asyncio.Event()
+
+        class KeepsUp(NoReplicas):
+            def demand(self, end: int) -> Demand:
+                asked.set()
+                return Demand.WAIT
+
+        acks.replicas = KeepsUp()
+        sending = asyncio.create_task(send(client))
+        await asked.wait()
+        flushed = broker.context.store.flushed_end
+        acks.replicated(broker.context.store.log_end)
+        assert (await sending).code == 0
+        assert broker.context.store.flushed_end == flushed  # ASYNC_FLUSH: nobody asked the disk
+
+
+async def test_a_replica_that_is_too_slow_is_told(tmp_path):
+    conf = broker_conf(tmp_path, brokerRole="SYNC_MASTER", slaveTimeout=1)
+    async with running_broker(conf) as broker, connected(broker) as client:
+
+        class Slow(NoReplicas):
+            def demand(self, end: int) -> Demand:
+                return Demand.WAIT
+
+        broker.context.acks.replicas = Slow()
+        assert (await send(client)).code == 12
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+async def test_the_time_that_sends_take_is_measured_until_they_are_answered(tmp_path, flush):
+    conf = broker_conf(tmp_path, flushDiskType=flush)
+    async with running_broker(conf) as broker, connected(broker) as client:
+        for number in range(3):
+            assert (await send(client)).code == 0  # without a unique key: the long way
+            assert (await send(client, i=f"UNIQ_KEY\x01A{number}\x02")).code == 0
+        await pull(client)
+        table = msgspec.json.decode((await client.request(28)).body)["table"]
+        assert sum(int(part.rpartition(":")[2]) for part in table["putMessageDistributeTime"].split()) == 6
+        assert 0 < broker.context.stats.put_times.percentile_ms(0.99) <= 10_000
+        assert broker.context.stats.longest_get_s > 0
+
+
+async def test_queues_that_failed_are_tried_again_at_every_interval(tmp_path):
+    conf = broker_conf(tmp_path, flushIntervalConsumeQueue=5)
+    async with running_broker(conf) as broker, connected(broker) as client:
+        await send(client)
+        store = broker.context.store
+        store.flags.set(RunFlags.LOGICS_QUEUE_ERROR)
+        assert (await send(client)).code == 14
+        async with asyncio.timeout(5):
+            while store.queues_failed:
+                await asyncio.sleep(0.005)
+        assert (await send(client)).code == 0
+
+
+async def test_metadata_that_cannot_be_saved_at_the_end_is_told(tmp_path, monkeypatch):
+    def full(*_: object) -> list[str]:
+        raise OSError(28, "the disk is full")
+
+    with pytest.raises(NotSaved, match=r"could not be saved: .*full; the files keep what was saved before"):
+        async with running_broker(broker_conf(tmp_path)):
+            monkeypatch.setattr("twinlog.metadata.tables.MetadataTables.save", full)
+
+
+async def test_a_clock_that_is_set_back_keeps_no_answer_waiting(tmp_path):
+    class Waiting(NoReplicas):
+        def demand(self, end):
+            return Demand.WAIT
+
+    conf, hours = broker_conf(tmp_path, brokerRole="SYNC_MASTER", slaveTimeout=200), [1]
+    broker = Broker(conf, wall_ms=lambda: wall_clock_ms() + hours[0] * 3_600_000)
+    running = asyncio.create_task(broker.run())
+    try:
+        while broker.replication is None or not broker.replication.master.port or not broker.servers:
+            await asyncio.sleep(0.01)
+        async with connected(broker) as client:
+            broker.context.acks.replicas = Waiting()
+            answer = asyncio.create_task(send(client))
+            while not broker.context.acks.waits_for_replicas:
+                await asyncio.sleep(0)
+            hours[0] = 0
+            assert (await answer).code == 12
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_send_that_waits_for_the_disk_does_not_wait_for_the_threads_that_others_use(tmp_path):
+    async with running_broker(broker_conf(tmp_path, flushDiskType="SYNC_FLUSH")) as broker, connected(broker) as client:
+        loop, gate = asyncio.get_running_loop(), threading.Event()
+        loop.set_default_executor(crowded := ThreadPoolExecutor(1))
+        blocked = loop.run_in_executor(None, gate.wait, 5)
+        assert (await send(client)).code == 0
+        assert not blocked.done()
+        gate.set()
+        await blocked
+        crowded.shutdown()
