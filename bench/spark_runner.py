@@ -92,7 +92,7 @@ def _archive(spark, job: dict[str, Any]) -> dict[str, float]:
     with sampled(_largest_worker_mb, 0.2) as watched:
         begun, before = time.perf_counter(), _cpu(_tree())
         if "archive" in job:
-            from twinlog.spark.jobs.archive import ArchiveJob, archive
+            from twinlog.spark.jobs.archive.job import ArchiveJob, archive
 
             rows = archive(
                 spark, ArchiveJob(**{**job["archive"], "topics": tuple(job["archive"]["topics"])})

@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 pytest.importorskip("pyspark")
 
 from twinlog.cli.main import app
-from twinlog.spark.jobs.archive_layout import Header, chosen, save_header
+from twinlog.spark.jobs.archive.layout import Header, chosen, save_header
 
 LINES = [
     "sync --address a:1 --to s3a://bucket/x",

@@ -10,7 +10,7 @@ from tests.interop.clusters import Cluster, Clusters
 from tests.interop.patient import WaitingAdmin, WaitingProducer
 
 from twinlog.spark import cluster as spark_cluster
-from twinlog.spark.jobs.restore_groups import make_groups
+from twinlog.spark.jobs.restore.groups import make_groups
 from twinlog.spark.options import ClusterOptions
 from twinlog.wire.bodies import MessageQueue
 

@@ -19,8 +19,8 @@ from tests.interop.patient import WaitingAdmin, WaitingProducer, WaitingPullCons
 from tests.interop.toolchain import maven_packages
 
 from twinlog.client import Outgoing
-from twinlog.spark.jobs.archive_layout import load_commit
-from twinlog.spark.jobs.delta import DELTA_BUILDS
+from twinlog.spark.jobs.archive.delta import DELTA_BUILDS
+from twinlog.spark.jobs.archive.layout import load_commit
 from twinlog.wire.bodies import MessageQueue, SubscriptionGroupConfig
 
 pyspark = pytest.importorskip("pyspark")

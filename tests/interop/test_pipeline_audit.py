@@ -28,9 +28,9 @@ PAIRS = (
 
 
 def compare(master: str, replica: str, **more):
-    from tests.spark.jobs.audit_stores import compare_sides
+    from tests.spark.jobs.audit.audit_stores import compare_sides
 
-    from twinlog.spark.jobs.side import parse_side
+    from twinlog.spark.jobs.endpoint import parse_side
 
     return compare_sides(parse_side(master), parse_side(replica), **more)
 
@@ -89,8 +89,8 @@ def test_a_pair_is_audited_equal_live_and_stopped_and_a_planted_difference_is_fo
 
 @pytest.mark.parametrize("version", ["java-5.5.0", "java-4.9.7"])
 def test_metadata_of_a_live_java_broker_is_compared_with_ours(version, clusters):
+    from twinlog.spark.jobs.endpoint import parse_side
     from twinlog.spark.jobs.metadata_diff.job import DiffJob, metadata_diff
-    from twinlog.spark.jobs.side import parse_side
 
     java, ours = clusters.get(version), clusters.get("twinlog")
     for cluster, queues in ((java, 3), (ours, 5)):

@@ -9,7 +9,7 @@ from tests.spark.topics import numbers
 
 from twinlog.client import Outgoing
 from twinlog.client.sync import Producer
-from twinlog.spark.jobs.archive import ArchiveJob, archive, read_archive
+from twinlog.spark.jobs.archive.job import ArchiveJob, archive, read_archive
 from twinlog.wire.bodies import MessageQueue
 
 pytestmark = pytest.mark.timeout(300)

@@ -33,7 +33,7 @@ CONF = {
 
 READ_AND_ARCHIVE = """
 import json, os, sys
-from twinlog.spark.jobs.archive import ArchiveJob, archive
+from twinlog.spark.jobs.archive.job import ArchiveJob, archive
 from twinlog.spark.session import start
 name_server, topic, target, master, conf = sys.argv[1:]
 spark = start("first", master=master, conf=json.loads(conf))

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from twinlog.spark.errors import BadOption
-from twinlog.spark.jobs.archive import ArchiveJob
-from twinlog.spark.jobs.compact import CompactJob
-from twinlog.spark.jobs.restore_plan import RestoreJob
-from twinlog.spark.jobs.side import parse_side
+from twinlog.spark.jobs.archive.compact import CompactJob
+from twinlog.spark.jobs.archive.job import ArchiveJob
+from twinlog.spark.jobs.endpoint import parse_side
+from twinlog.spark.jobs.restore.plan import RestoreJob
 from twinlog.spark.jobs.sync.plan import SyncJob, check_job
 from twinlog.spark.paths import local_path, table_location
 from twinlog.spark.reading.store_options import store_options

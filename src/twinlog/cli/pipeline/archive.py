@@ -19,8 +19,8 @@ from twinlog.cli.pipeline.source_options import Credential, SourceOption, parse_
 from twinlog.cli.running import fail
 
 if TYPE_CHECKING:
-    from twinlog.spark.jobs.archive import ArchiveSummary
-    from twinlog.spark.jobs.compact import CompactSummary
+    from twinlog.spark.jobs.archive.compact import CompactSummary
+    from twinlog.spark.jobs.archive.job import ArchiveSummary
 
 ArchivePath = Annotated[str, typer.Argument(metavar="ARCHIVE", help="Directory that driver and workers see.")]
 Compression = Annotated[str, typer.Option("--compression", help="snappy, zstd, lz4, gzip or none.")]
@@ -76,7 +76,7 @@ def archive(
         "options": parse_source_options(options, access_key, secret_key),
     }
     with failures_told():
-        from twinlog.spark.jobs import archive as jobs
+        from twinlog.spark.jobs.archive import job as jobs
 
         job = jobs.ArchiveJob(**words_given, every=_interval(every))
         jobs.look_first(job)
@@ -109,8 +109,8 @@ def compact(
     except ValueError:
         fail(f"--before {day!r} is no day: write it as 2026-11-15")
     with failures_told():
-        from twinlog.spark.jobs import compact as jobs
-        from twinlog.spark.jobs.archive_layout import existing_header
+        from twinlog.spark.jobs.archive import compact as jobs
+        from twinlog.spark.jobs.archive.layout import existing_header
 
         job = jobs.CompactJob(
             target=target, before=day, file_bytes=size << 20, topics=words(topic), compression=compression

@@ -67,9 +67,9 @@ def _run(
 ) -> DiffSummary:
     try:
         from twinlog.spark.errors import SparkSourceError, nearest
+        from twinlog.spark.jobs.endpoint import parse_side
         from twinlog.spark.jobs.metadata_diff import job as jobs
         from twinlog.spark.jobs.metadata_diff.snapshot import KINDS
-        from twinlog.spark.jobs.side import parse_side
     except ImportError as problem:
         fail(f"Spark is not installed ({problem}): pip install 'twinlog[spark]'")
     from twinlog.client import ClientError, NetError

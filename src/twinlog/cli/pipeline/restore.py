@@ -18,7 +18,7 @@ from twinlog.cli.running import fail
 from twinlog.wire.bodies import MessageQueue
 
 if TYPE_CHECKING:
-    from twinlog.spark.jobs.restore import RestoreSummary
+    from twinlog.spark.jobs.restore.job import RestoreSummary
 
 
 def restore(
@@ -74,9 +74,9 @@ def restore(
     limits = (_time_ms("--from-time", from_time), _time_ms("--to-time", to_time))
     renames = dict(_renamed(text) for text in rename or ())
     with failures_told():
-        from twinlog.spark.jobs import restore as jobs
-        from twinlog.spark.jobs.archive_layout import existing_header
-        from twinlog.spark.jobs.restore_plan import check_restore
+        from twinlog.spark.jobs.archive.layout import existing_header
+        from twinlog.spark.jobs.restore import job as jobs
+        from twinlog.spark.jobs.restore.plan import check_restore
 
         job = jobs.RestoreJob(
             name_server=name_server,

@@ -99,7 +99,7 @@ def _settings(conf: list[str] | None, archive_format: str) -> dict[str, str]:
     with failures_told():
         import pyspark
 
-        from twinlog.spark.jobs.delta import delta_conf
+        from twinlog.spark.jobs.archive.delta import delta_conf
 
         return delta_conf(pyspark.__version__, given)
 

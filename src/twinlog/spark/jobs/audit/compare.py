@@ -14,8 +14,8 @@ from twinlog.replication.digests import range_digest
 from twinlog.spark.jobs.audit.blocks import Digests, Run, unequal_by_digest, unequal_runs
 from twinlog.spark.jobs.audit.findings import Finding, compare_records, finding_of
 from twinlog.spark.jobs.audit.local_log import Found, LocalLog, list_log
-from twinlog.spark.jobs.audit.look import LogView, PairLook
-from twinlog.spark.jobs.side import LiveBroker
+from twinlog.spark.jobs.audit.pair_plan import LogView, PairLook
+from twinlog.spark.jobs.endpoint import LiveBroker
 from twinlog.wire.errors import WireError
 from twinlog.wire.message import MAGIC_BLANK, decode_message
 

@@ -19,11 +19,11 @@ from twinlog.net.errors import NetError
 from twinlog.spark.errors import BadOption, SparkSourceError
 from twinlog.spark.jobs.audit.compare import RangeTask, run_task
 from twinlog.spark.jobs.audit.findings import COLUMNS, DIFFERENCES, SCHEMA, Finding, as_batch
-from twinlog.spark.jobs.audit.look import PairLook, compare_metadata, look_at_log, look_at_metadata, plan_pair
+from twinlog.spark.jobs.audit.pair_plan import PairLook, compare_metadata, look_at_log, look_at_metadata, plan_pair
 from twinlog.spark.jobs.audit.queues import compare_queues
+from twinlog.spark.jobs.endpoint import Side
 from twinlog.spark.jobs.metadata_diff.snapshot import is_java
 from twinlog.spark.jobs.progress import Progress, Report, quiet, task_progress
-from twinlog.spark.jobs.side import Side
 from twinlog.spark.paths import table_location
 from twinlog.store.errors import StoreError
 from twinlog.wire.errors import WireError
@@ -177,7 +177,7 @@ def look_at_pair(pair: str, master: Side, replica: Side, job: AuditJob) -> PairL
 
 
 def look_of_nothing(pair: str, master: Side, replica: Side) -> PairLook:
-    from twinlog.spark.jobs.audit.look import LogView
+    from twinlog.spark.jobs.audit.pair_plan import LogView
 
     return PairLook(pair, LogView(master, 0, 0, 1, False), LogView(replica, 0, 0, 1, False), 0, 0, None, None, ())
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from twinlog.spark.cluster import MASTER_ID, Cluster
 from twinlog.spark.errors import BadOption
-from twinlog.spark.jobs.side import Side, parse_side
+from twinlog.spark.jobs.endpoint import Side, parse_side
 from twinlog.spark.options import ClusterOptions
 from twinlog.wire.bodies import ClusterInfo
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from twinlog.spark.jobs.audit.findings import Finding
-from twinlog.spark.jobs.side import Side
+from twinlog.spark.jobs.endpoint import Side
 from twinlog.store.offline.offline_store import OfflineQueue, OfflineStore
 from twinlog.store.queues.consume_queue import FILL_SIZE
 

@@ -15,7 +15,7 @@ from twinlog.client.admin.missing_records import MissingRecords
 from twinlog.client.consuming.pulling import PULL_CODES, pull_header, subscription_of
 from twinlog.client.errors import ClientError
 from twinlog.net.errors import NetError
-from twinlog.spark.jobs.side import LiveBroker
+from twinlog.spark.jobs.endpoint import LiveBroker
 from twinlog.spark.options import ClusterOptions
 from twinlog.wire.bodies import ConsumerOffsetTable, MessageQueue, TopicOffset, TopicStats, decode_body
 from twinlog.wire.codes import RequestCode, ResponseCode

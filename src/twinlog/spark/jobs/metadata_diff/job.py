@@ -11,9 +11,9 @@ import msgspec
 
 from twinlog.metadata.errors import MetadataError
 from twinlog.spark.errors import BadOption
+from twinlog.spark.jobs.endpoint import Side
 from twinlog.spark.jobs.metadata_diff.snapshot import KINDS, DiffRow, Snapshot, diff, read_snapshot, row_fields
 from twinlog.spark.jobs.progress import Progress, Report, quiet
-from twinlog.spark.jobs.side import Side
 from twinlog.spark.paths import local_path
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from twinlog.replication.metadata.delta import table_of
 from twinlog.replication.metadata.sync import KINDS as ASKED_KINDS
 from twinlog.replication.metadata.sync import KindOfMetadata
 from twinlog.spark.errors import SparkSourceError
-from twinlog.spark.jobs.side import LiveBroker, Side
+from twinlog.spark.jobs.endpoint import LiveBroker, Side
 from twinlog.wire.bodies import DataVersion
 from twinlog.wire.errors import WireError
 

@@ -28,8 +28,8 @@ import pyarrow.parquet as pq
 from twinlog.base.durable_names import sync_directory
 from twinlog.base.safe_files import open_file
 from twinlog.spark.errors import SparkSourceError
-from twinlog.spark.jobs.archive_files import exchange
-from twinlog.spark.jobs.archive_layout import BadArchive
+from twinlog.spark.jobs.archive.files import exchange
+from twinlog.spark.jobs.archive.layout import BadArchive
 from twinlog.spark.jobs.sync.broker_service import BrokerReport, Drained
 from twinlog.spark.paths import local_path
 from twinlog.telemetry.log import get_logger

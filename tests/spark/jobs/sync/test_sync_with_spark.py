@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.interop.replica_pair import pull_everything
-from tests.spark.jobs.test_sync_ticks import assert_same_log
+from tests.spark.jobs.sync.test_ticks import assert_same_log
 from typer.testing import CliRunner
 
 from twinlog.broker.embedded import EmbeddedBroker

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from twinlog.spark.errors import BadOption
-from twinlog.spark.jobs.archive_layout import Totals
+from twinlog.spark.jobs.archive.layout import Totals
 
 # A build of Delta runs on one minor version of Spark; on the next it dies of a method that is gone.
 DELTA_BUILDS = {"4.2": "io.delta:delta-spark_4.2_2.13:4.4.0"}

@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
-from twinlog.spark.jobs.archive_write import file_columns, message_schema, write_files
+from twinlog.spark.jobs.archive.write import file_columns, message_schema, write_files
 from twinlog.spark.options import read_options
 from twinlog.spark.reading.store_options import store_options
 from twinlog.spark.reading.store_stream import StoreStreamReader

@@ -21,11 +21,11 @@ from twinlog.client.errors import NoRoute
 from twinlog.client.options import ClientOptions, tls_context
 from twinlog.client.sync import Admin
 from twinlog.spark.cluster import MASTER_ID, Cluster
-from twinlog.spark.jobs.archive_files import exchange
-from twinlog.spark.jobs.archive_layout import BadArchive
+from twinlog.spark.jobs.archive.files import exchange
+from twinlog.spark.jobs.archive.layout import BadArchive
 from twinlog.spark.jobs.progress import Progress, Report, quiet, task_progress
-from twinlog.spark.jobs.restore_groups import Committed, GroupPlace, committed_offsets, make_groups, place_groups
-from twinlog.spark.jobs.restore_plan import (
+from twinlog.spark.jobs.restore.groups import Committed, GroupPlace, committed_offsets, make_groups, place_groups
+from twinlog.spark.jobs.restore.plan import (
     ORIGIN,
     CannotRestore,
     RestoreJob,
@@ -35,8 +35,8 @@ from twinlog.spark.jobs.restore_plan import (
     queues_needed,
     selection,
 )
-from twinlog.spark.jobs.restore_send import SENT_COLUMNS, SendQueues
-from twinlog.spark.jobs.restore_source import QUEUE, count_wanted, expr_of, open_source
+from twinlog.spark.jobs.restore.send import SENT_COLUMNS, SendQueues
+from twinlog.spark.jobs.restore.source import QUEUE, count_wanted, expr_of, open_source
 from twinlog.spark.offsets import queue_text, where
 from twinlog.spark.option_values import OptionValues
 from twinlog.spark.options import CLUSTER_OPTIONS, ClusterOptions, cluster_options

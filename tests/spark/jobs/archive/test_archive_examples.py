@@ -11,7 +11,7 @@ import pyarrow.dataset as ds
 import pytest
 
 pytestmark = pytest.mark.timeout(400)
-EXAMPLES = Path(__file__).parents[3] / "examples"
+EXAMPLES = Path(__file__).parents[4] / "examples"
 
 
 def test_the_notebook_runs_from_top_to_bottom(spark, broker, tmp_path, monkeypatch, capsys):

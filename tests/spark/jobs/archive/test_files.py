@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.spark.errors import BadOption
-from twinlog.spark.jobs.archive import ArchiveJob, archive, cause_of, check_job, rows_left
-from twinlog.spark.jobs.archive_files import (
+from twinlog.spark.jobs.archive.compact import CompactJob, compact_files, plan_compaction
+from twinlog.spark.jobs.archive.files import (
     Ops,
     commit_batch,
     exchange,
@@ -28,7 +28,8 @@ from twinlog.spark.jobs.archive_files import (
     partition_files,
     swap_place,
 )
-from twinlog.spark.jobs.archive_layout import (
+from twinlog.spark.jobs.archive.job import ArchiveJob, archive, cause_of, check_job, rows_left
+from twinlog.spark.jobs.archive.layout import (
     BadArchive,
     Commit,
     Header,
@@ -42,9 +43,8 @@ from twinlog.spark.jobs.archive_layout import (
     save_json,
     topic_of,
 )
-from twinlog.spark.jobs.archive_source import ArchiveSpec, decode_spec, keep_messages
-from twinlog.spark.jobs.archive_write import CannotWrite, FileWriter, WriteSorted, partition_name, split, write_files
-from twinlog.spark.jobs.compact import CompactJob, compact_files, plan_compaction
+from twinlog.spark.jobs.archive.source import ArchiveSpec, decode_spec, keep_messages
+from twinlog.spark.jobs.archive.write import CannotWrite, FileWriter, WriteSorted, partition_name, split, write_files
 from twinlog.spark.schema import MESSAGE_COLUMNS, arrow_schema
 
 DAY_US = 86_400_000_000
@@ -228,7 +228,7 @@ def test_a_target_that_cannot_be_written_is_named(tmp_path):
 def test_a_full_disk_is_told_as_such(tmp_path, monkeypatch):
     (tmp_path / "_staging" / "run").mkdir(parents=True)
     (tmp_path / "_staging" / "run" / "full.staged").symlink_to("/dev/full")
-    monkeypatch.setattr("twinlog.spark.jobs.archive_write.uuid.uuid4", lambda: SimpleNamespace(hex="full"))
+    monkeypatch.setattr("twinlog.spark.jobs.archive.write.uuid.uuid4", lambda: SimpleNamespace(hex="full"))
     with pytest.raises(CannotWrite, match=r"No space left on device.*free space"):
         stage(tmp_path, batch_of(range(3)))
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from twinlog.net.errors import ConnectionLost
 from twinlog.spark.errors import BadOption, CannotRead
-from twinlog.spark.jobs import restore_send
-from twinlog.spark.jobs.restore_plan import (
+from twinlog.spark.jobs.restore import send
+from twinlog.spark.jobs.restore.plan import (
     ORIGIN,
     CannotRestore,
     RestoreJob,
@@ -20,7 +20,7 @@ from twinlog.spark.jobs.restore_plan import (
     selection,
     stamp_prefix,
 )
-from twinlog.spark.jobs.restore_send import QueueSender, send_command, stamped
+from twinlog.spark.jobs.restore.send import QueueSender, send_command, stamped
 from twinlog.wire.batch import decode_batch
 from twinlog.wire.bodies import MessageQueue
 from twinlog.wire.codes import RequestCode
@@ -159,7 +159,7 @@ class FakeTarget:
 @given(st.lists(st.sampled_from(["ok", "ok", "lost", "unanswered", "away", "blind"]), max_size=12), st.integers(0, 40))
 def test_lost_requests_and_lost_answers_give_no_gap_and_no_copy(events, killed_at):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(restore_send.time, "sleep", lambda seconds: None)
+        patch.setattr(send.time, "sleep", lambda seconds: None)
         target = FakeTarget(events)
         for limit in (killed_at, 40):  # a run that was killed, and the one after it
             try:
@@ -180,8 +180,8 @@ def test_lost_requests_and_lost_answers_give_no_gap_and_no_copy(events, killed_a
 @pytest.mark.parametrize("wait_ms", [5_000, 60_000])
 def test_a_target_that_is_away_is_waited_for_as_broker_wait_says(monkeypatch, wait_ms):
     now_s = [0.0]
-    monkeypatch.setattr(restore_send.time, "monotonic", lambda: now_s[0])
-    monkeypatch.setattr(restore_send.time, "sleep", lambda seconds: now_s.__setitem__(0, now_s[0] + seconds))
+    monkeypatch.setattr(send.time, "monotonic", lambda: now_s[0])
+    monkeypatch.setattr(send.time, "sleep", lambda seconds: now_s.__setitem__(0, now_s[0] + seconds))
     target = FakeTarget(["away"] * 12)
     target.wait_ms = wait_ms
     sender = QueueSender(target, "r", QUEUE)  # pyright: ignore[reportArgumentType]

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 from twinlog.spark.jobs.audit.findings import Finding
 from twinlog.spark.jobs.audit.local_log import LogFiles, list_log
+from twinlog.spark.jobs.endpoint import Side
 from twinlog.spark.jobs.metadata_diff.snapshot import DiffRow, Snapshot, diff, read_snapshot
-from twinlog.spark.jobs.side import Side
 
 _LOOK_AGAIN_S = 3.0
 _NUMBERS = ("consumerOffset", "delayOffset")

@@ -4,7 +4,7 @@ import json
 import shutil
 
 import pytest
-from tests.spark.jobs.audit_stores import BODY_AT, append_more, edit_json, make_master, record, with_body
+from tests.spark.jobs.audit.audit_stores import BODY_AT, append_more, edit_json, make_master, record, with_body
 from tests.spark.jobs.commands import run
 from tests.store.store_at import SEGMENT, write_log
 

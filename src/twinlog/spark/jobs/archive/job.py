@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.errors import BadOption, SparkSourceError, nearest
-from twinlog.spark.jobs.archive_files import commit_batch, finish_last_batch, held
-from twinlog.spark.jobs.archive_layout import (
+from twinlog.spark.jobs.archive.delta import delta_added, delta_version
+from twinlog.spark.jobs.archive.files import commit_batch, finish_last_batch, held
+from twinlog.spark.jobs.archive.layout import (
     CHECKPOINT,
     FORMATS,
     PARTITION_COLUMNS,
@@ -36,8 +37,7 @@ from twinlog.spark.jobs.archive_layout import (
     load_header,
     save_header,
 )
-from twinlog.spark.jobs.archive_source import ArchiveSource, ArchiveSpec
-from twinlog.spark.jobs.delta import delta_added, delta_version
+from twinlog.spark.jobs.archive.source import ArchiveSource, ArchiveSpec
 from twinlog.spark.jobs.progress import Progress, Report, quiet
 from twinlog.spark.options import read_options
 from twinlog.spark.paths import local_path

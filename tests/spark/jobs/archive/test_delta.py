@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from twinlog.cli.main import app
 from twinlog.spark.errors import BadOption
-from twinlog.spark.jobs.archive_layout import Totals
-from twinlog.spark.jobs.delta import DELTA_BUILDS, delta_added, delta_conf, delta_version
+from twinlog.spark.jobs.archive.delta import DELTA_BUILDS, delta_added, delta_conf, delta_version
+from twinlog.spark.jobs.archive.layout import Totals
 
 PACKAGES = "spark.jars.packages"
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from twinlog.base.safe_files import open_file
-from twinlog.spark.jobs.archive_layout import (
+from twinlog.spark.jobs.archive.layout import (
     COMPACTING,
     STAGING,
     BadArchive,

@@ -4,8 +4,8 @@ import dataclasses
 import shutil
 
 import pytest
-from tests.spark.jobs.audit_stores import BODY_AT, compare_sides
-from tests.spark.jobs.test_audit import kinds
+from tests.spark.jobs.audit.audit_stores import BODY_AT, compare_sides
+from tests.spark.jobs.audit.test_audit import kinds
 
 from twinlog.broker.embedded import EmbeddedBroker
 from twinlog.client import Outgoing
@@ -13,9 +13,9 @@ from twinlog.client.sync import Producer
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.audit import compare as compare_module
 from twinlog.spark.jobs.audit.compare import RangeTask, run_task
-from twinlog.spark.jobs.audit.look import look_at_log, plan_pair
+from twinlog.spark.jobs.audit.pair_plan import look_at_log, plan_pair
 from twinlog.spark.jobs.audit.pairs import pairs_in, registered_pairs
-from twinlog.spark.jobs.side import parse_side
+from twinlog.spark.jobs.endpoint import parse_side
 from twinlog.spark.options import ClusterOptions
 from twinlog.wire.bodies import BrokerData, ClusterInfo
 

@@ -15,9 +15,9 @@ from twinlog.client import Outgoing
 from twinlog.client.errors import ClientError
 from twinlog.client.sync import Admin, Producer, PullConsumer
 from twinlog.spark.errors import BadOption
-from twinlog.spark.jobs import restore as restoring
-from twinlog.spark.jobs.archive import ArchiveJob, archive, read_archive
-from twinlog.spark.jobs.restore import CannotRestore, RestoreJob, read_map, restore
+from twinlog.spark.jobs.archive.job import ArchiveJob, archive, read_archive
+from twinlog.spark.jobs.restore import job as restoring
+from twinlog.spark.jobs.restore.job import CannotRestore, RestoreJob, read_map, restore
 from twinlog.wire.bodies import MessageQueue
 
 pytestmark = pytest.mark.timeout(400)

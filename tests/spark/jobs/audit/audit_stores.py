@@ -10,7 +10,7 @@ from twinlog.metadata.tables import open_tables
 from twinlog.spark.jobs.audit.compare import run_task
 from twinlog.spark.jobs.audit.findings import Finding
 from twinlog.spark.jobs.audit.job import AuditJob, look_at_pair, plan_tasks
-from twinlog.spark.jobs.side import parse_side
+from twinlog.spark.jobs.endpoint import parse_side
 from twinlog.wire.bodies import SubscriptionGroupConfig, TopicConfig
 from twinlog.wire.message import decode_message
 

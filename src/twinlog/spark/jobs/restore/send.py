@@ -22,7 +22,7 @@ from twinlog.client.sending.outgoing import STORED_CODES
 from twinlog.net.errors import NetError, RequestTimeout
 from twinlog.spark.cluster import AWAY, Cluster
 from twinlog.spark.errors import CannotRead
-from twinlog.spark.jobs.restore_plan import (
+from twinlog.spark.jobs.restore.plan import (
     BATCH_BYTES_MAX,
     BATCH_COUNT_MAX,
     ORIGIN,

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twinlog.spark.errors import BadOption
-from twinlog.spark.jobs.archive_files import (
+from twinlog.spark.jobs.archive.files import (
     COMPACT_LOCK,
     Ops,
     finish_last_batch,
@@ -36,7 +36,7 @@ from twinlog.spark.jobs.archive_files import (
     remove_aside,
     swap_place,
 )
-from twinlog.spark.jobs.archive_layout import (
+from twinlog.spark.jobs.archive.layout import (
     COMPACTING,
     BadArchive,
     Header,
@@ -44,7 +44,7 @@ from twinlog.spark.jobs.archive_layout import (
     existing_header,
     topic_of,
 )
-from twinlog.spark.jobs.archive_write import WriteSorted
+from twinlog.spark.jobs.archive.write import WriteSorted
 from twinlog.spark.jobs.progress import Progress, Report, quiet
 from twinlog.spark.paths import local_path
 from twinlog.spark.schema import ddl

@@ -6,15 +6,15 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
-from tests.spark.jobs.audit_stores import edit_json, make_master
+from tests.spark.jobs.audit.audit_stores import edit_json, make_master
 from tests.spark.jobs.commands import run
 
 from twinlog.metadata.offsets import OffsetsFile
 from twinlog.metadata.tables import open_tables
 from twinlog.spark.errors import BadOption
+from twinlog.spark.jobs.endpoint import LiveBroker, parse_side
 from twinlog.spark.jobs.metadata_diff.job import DiffJob, Moment, metadata_diff, parse_moment, snapshot_of_rows
 from twinlog.spark.jobs.metadata_diff.snapshot import DiffRow, NoMetadata, diff, read_snapshot, snapshot_of
-from twinlog.spark.jobs.side import LiveBroker, parse_side
 from twinlog.spark.options import ClusterOptions
 from twinlog.wire.bodies import SubscriptionGroupConfig, TopicConfig
 

@@ -13,7 +13,7 @@ from twinlog.client.sync import Admin
 from twinlog.net.errors import NetError
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.errors import BadOption
-from twinlog.spark.jobs.restore_plan import RestoreJob
+from twinlog.spark.jobs.restore.plan import RestoreJob
 from twinlog.spark.offsets import Offsets, where
 from twinlog.spark.option_values import OptionValues
 from twinlog.spark.options import CLUSTER_OPTIONS, cluster_options

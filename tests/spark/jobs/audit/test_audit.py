@@ -4,7 +4,7 @@ import os
 import shutil
 
 import pytest
-from tests.spark.jobs.audit_stores import (
+from tests.spark.jobs.audit.audit_stores import (
     BODY_AT,
     MESSAGES,
     append_more,
@@ -21,9 +21,9 @@ from tests.store.store_at import NOW, SEGMENT, fill, open_store, write_log
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.audit import compare as compare_module
 from twinlog.spark.jobs.audit.job import AuditJob, look_at_pair, pair_names, plan_tasks
-from twinlog.spark.jobs.audit.look import compare_metadata
+from twinlog.spark.jobs.audit.pair_plan import compare_metadata
 from twinlog.spark.jobs.audit.pairs import pairs_of
-from twinlog.spark.jobs.side import parse_side
+from twinlog.spark.jobs.endpoint import parse_side
 
 
 @pytest.fixture(scope="module")

@@ -8,14 +8,14 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
-from tests.spark.jobs.test_sync_ticks import SETTINGS, Master
+from tests.spark.jobs.sync.test_ticks import SETTINGS, Master
 
 from twinlog.broker.embedded import EmbeddedBroker
 from twinlog.client.sync import Producer
 from twinlog.net.errors import NetError
 from twinlog.spark.errors import BadOption
-from twinlog.spark.jobs.archive_files import exchange
-from twinlog.spark.jobs.archive_layout import BadArchive
+from twinlog.spark.jobs.archive.files import exchange
+from twinlog.spark.jobs.archive.layout import BadArchive
 from twinlog.spark.jobs.progress import quiet
 from twinlog.spark.jobs.sync import history
 from twinlog.spark.jobs.sync.broker_service import BrokerReport

@@ -14,10 +14,10 @@ import pytest
 from tests.spark.topics import numbers
 from tests.store import golden
 
-from twinlog.spark.jobs.archive import ArchiveFailed, ArchiveJob, archive, read_archive
-from twinlog.spark.jobs.archive_files import finish_last_batch, partition_files, partitions
-from twinlog.spark.jobs.archive_layout import BadArchive, load_commit
-from twinlog.spark.jobs.compact import CompactJob, compact
+from twinlog.spark.jobs.archive.compact import CompactJob, compact
+from twinlog.spark.jobs.archive.files import finish_last_batch, partition_files, partitions
+from twinlog.spark.jobs.archive.job import ArchiveFailed, ArchiveJob, archive, read_archive
+from twinlog.spark.jobs.archive.layout import BadArchive, load_commit
 
 pytestmark = pytest.mark.timeout(400)
 KEY = ["topic", "brokerName", "queueId", "queueOffset"]
@@ -122,7 +122,7 @@ def test_a_task_that_cannot_write_fails_the_run_and_its_batch_does_not_count(spa
         (root / "_staging").write_text("")
 
     with monkeypatch.context() as patch:
-        patch.setattr("twinlog.spark.jobs.archive.finish_last_batch", obstruct)
+        patch.setattr("twinlog.spark.jobs.archive.job.finish_last_batch", obstruct)
         with pytest.raises(ArchiveFailed, match=r"_staging/\w+ cannot be written \(Not a directory\): free space"):
             archive(spark, job_for(topic, root))
     assert bodies(root) == numbers(3)

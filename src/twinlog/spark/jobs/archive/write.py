@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from twinlog.spark.errors import SparkSourceError
-from twinlog.spark.jobs.archive_layout import STAGED, StagedFile
+from twinlog.spark.jobs.archive.layout import STAGED, StagedFile
 from twinlog.spark.schema import MESSAGE_COLUMNS, Columns, arrow_schema
 
 _GROUP_BYTES = 32 << 20  # of Arrow, per row group

@@ -16,9 +16,9 @@ import json, sys
 from twinlog.spark.session import prepare_environment, register
 prepare_environment("local[2]")
 from pyspark.sql import SparkSession
-from twinlog.spark.jobs.archive import ArchiveJob, archive, read_archive
-from twinlog.spark.jobs.compact import CompactJob, compact
-from twinlog.spark.jobs.restore import RestoreJob, restore
+from twinlog.spark.jobs.archive.job import ArchiveJob, archive, read_archive
+from twinlog.spark.jobs.archive.compact import CompactJob, compact
+from twinlog.spark.jobs.restore.job import RestoreJob, restore
 
 name_server, topic, folder = sys.argv[1:]
 spark = register(SparkSession.builder.remote("local[2]").getOrCreate())
