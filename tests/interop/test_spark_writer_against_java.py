@@ -12,11 +12,12 @@ from tests.interop.java_rocketmq import JavaRocketmq
 from tests.interop.patient import WaitingAdmin, WaitingProducer
 from tests.spark.writing.written import frame
 
+from twinlog.base.system_names import SCHEDULE_TOPIC
 from twinlog.spark.options import read_options
 from twinlog.spark.reading.batch_reader import QueueReader
 from twinlog.spark.schema import MESSAGE_COLUMNS
 from twinlog.spark.writing.options import write_options
-from twinlog.spark.writing.stamp_lookup import SCHEDULE_TOPIC, StampLookup
+from twinlog.spark.writing.stamp_lookup import StampLookup
 from twinlog.spark.writing.stamps import Stamps
 from twinlog.spark.writing.task import TaskPlace, TaskResult, TaskWrite
 

@@ -15,7 +15,7 @@ from twinlog.base.clock import SteadyClock, wall_clock_ms
 from twinlog.broker.admin.table_work import TableWork
 from twinlog.broker.sends.copy_budget import CopyBudget
 from twinlog.broker.topics.auto_created import AutoCreated
-from twinlog.broker.topics.names import group_name_problem
+from twinlog.broker.topics.name_rules import group_name_problem
 from twinlog.net.limits import Limits
 from twinlog.settings.broker import TOPIC_QUEUES_MAX
 from twinlog.store.log.append import Appended, Draft

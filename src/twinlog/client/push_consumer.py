@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
+from twinlog.base.system_names import RETRY_PREFIX
 from twinlog.client.consuming.concurrent_consumer import ConsumeCrew
 from twinlog.client.consuming.listener import Listen, Listener
 from twinlog.client.consuming.offset_store import LocalOffsets, RemoteOffsets
@@ -41,7 +42,6 @@ from twinlog.wire.bodies import (
 from twinlog.wire.codes import RequestCode, ResponseCode
 
 log = get_logger(__name__)
-RETRY_PREFIX = "%RETRY%"
 _REBALANCE_MS = 20_000
 _UNSETTLED_MS = 1_000  # while a route is unknown or another member still holds a lock
 # Refusals of a first heartbeat that waiting does not change, such as wrong credentials (4.x answers them with 1).

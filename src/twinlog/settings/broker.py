@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from twinlog.base.addresses import check_addresses, check_bind_address, check_host, local_address
+from twinlog.base.system_names import TRACE_TOPIC
 from twinlog.settings.conf import conf
 
 TOPIC_QUEUES_MAX = 65_536  # of one topic on one broker, whatever a file, a master or a name server says
@@ -50,7 +51,7 @@ class BrokerSettings:
     broker_topic: bool = conf("brokerTopicEnable", True)
     trace_on: bool = conf("traceOn", True, updatable=True)
     trace_topic: bool = conf("traceTopicEnable", False)
-    trace_topic_name: str = conf("msgTraceTopicName", "RMQ_SYS_TRACE_TOPIC")
+    trace_topic_name: str = conf("msgTraceTopicName", TRACE_TOPIC)
 
     # Limits; the keys are Twinlog's own. What is refused says which key did it, and twinlog_broker_refused counts it.
     topic_queues_max: int = conf("maxTopicQueueNums", 16_384, minimum=1, maximum=TOPIC_QUEUES_MAX, updatable=True)

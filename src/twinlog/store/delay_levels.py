@@ -9,7 +9,6 @@ from __future__ import annotations
 from twinlog.settings.durations import parse_delay_levels
 from twinlog.wire.properties import DELAY, decode_properties
 
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 DEFAULT_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 _UNKNOWN_LEVEL_MS = 1_000
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from twinlog.base.system_names import HALF_TOPIC
 from twinlog.broker.deferred import transaction_rules
 from twinlog.broker.deferred.transaction_rules import CheckRules, OpBuffer, OpTracker, Verdict
-from twinlog.broker.topics.names import HALF_TOPIC
 from twinlog.wire.headers import EndTransactionHeader
 from twinlog.wire.message import Message
 

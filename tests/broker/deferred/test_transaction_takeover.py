@@ -15,10 +15,10 @@ from tests.broker.deferred.test_transactions import Producer, check, end, half
 from tests.broker.offline import Clock, ask
 from tests.broker.stored import NOW, bodies, messages, put, stored_context
 
+from twinlog.base.system_names import HALF_TOPIC, OP_TOPIC
 from twinlog.broker.clients.client_table import Client
 from twinlog.broker.context import BrokerContext
 from twinlog.broker.deferred.assembly import MessageServices
-from twinlog.broker.topics.names import HALF_TOPIC, OP_TOPIC
 from twinlog.net.connection import Request
 from twinlog.store.log.append import Appended
 from twinlog.store.log.commit_log import CommitLog

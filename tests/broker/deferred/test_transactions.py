@@ -8,10 +8,10 @@ import pytest
 from tests.broker.offline import Clock, Wire, ask, golden
 from tests.broker.stored import NOW, bodies, messages, put, stored_context
 
+from twinlog.base.system_names import CHECK_MAX_TOPIC, HALF_TOPIC, OP_TOPIC
 from twinlog.broker.clients.client_table import Client
 from twinlog.broker.context import BrokerContext
 from twinlog.broker.deferred.assembly import MessageServices
-from twinlog.broker.topics.names import CHECK_MAX_TOPIC, HALF_TOPIC, OP_TOPIC
 from twinlog.net.connection import Request
 from twinlog.store.log.append import Appended, Draft
 from twinlog.wire.message import decode_message

@@ -13,10 +13,10 @@ from tests.broker.deferred.test_transactions import GROUP, half
 from tests.broker.offline import Clock
 from tests.broker.stored import NOW, put, stored_context
 
+from twinlog.base.system_names import HALF_TOPIC
 from twinlog.broker.context import BrokerContext
 from twinlog.broker.deferred import timer_service
 from twinlog.broker.deferred.assembly import MessageServices
-from twinlog.broker.topics.names import HALF_TOPIC
 
 COUNT = 450  # more than two slices of any kind
 HOUR_MS = 3_600_000

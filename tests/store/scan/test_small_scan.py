@@ -4,7 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.store.scan.test_scan import encode_log, messages
 
-from twinlog.store.delay_levels import SCHEDULE_TOPIC, DelayLevels
+from twinlog.base.system_names import SCHEDULE_TOPIC
+from twinlog.store.delay_levels import DelayLevels
 from twinlog.store.scan.replay import requests_of
 from twinlog.store.scan.scan import StopReason, scan
 from twinlog.store.scan.small_scan import take_few

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from twinlog.broker.context import BrokerContext
-from twinlog.broker.topics.names import group_name_problem
+from twinlog.broker.topics.name_rules import group_name_problem
 from twinlog.broker.topics.topic_limits import Turns, check_queues
 from twinlog.metadata.attributes import GROUP_ATTRIBUTES, alter_attributes
 from twinlog.metadata.errors import AttributeRejected

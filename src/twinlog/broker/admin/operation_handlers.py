@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from twinlog.broker.topics.names import SYSTEM_TOPICS, is_system_topic
+from twinlog.base.system_names import SYSTEM_TOPICS, is_system_topic
 from twinlog.net.errors import RequestRefused
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import TopicList, encode_body

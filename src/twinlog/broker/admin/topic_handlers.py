@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import msgspec
 
+from twinlog.base.system_names import RETRY_PREFIX, is_system_topic
 from twinlog.broker.context import BrokerContext
-from twinlog.broker.topics.names import RETRY_PREFIX, is_system_topic, topic_name_problem
+from twinlog.broker.topics.name_rules import topic_name_problem
 from twinlog.broker.topics.topic_limits import Turns, check_topic
 from twinlog.metadata.attributes import MESSAGE_TYPE, TOPIC_ATTRIBUTES, alter_attributes, parse_changes
 from twinlog.metadata.errors import AttributeRejected

@@ -6,11 +6,11 @@ import contextlib
 from collections.abc import Iterable
 from typing import cast
 
+from twinlog.base.system_names import retry_topic
 from twinlog.broker.clients.client_limits import check_heartbeat
 from twinlog.broker.clients.client_table import Client, Notice
 from twinlog.broker.context import BrokerContext
 from twinlog.broker.pulls.filters.sql92 import FilterSyntaxError, compile_sql92
-from twinlog.broker.topics.names import retry_topic
 from twinlog.net.connection import Connection, Handler, Request
 from twinlog.net.errors import NetError, RequestRefused
 from twinlog.telemetry.log import get_logger

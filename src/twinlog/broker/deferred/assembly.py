@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from twinlog.base.system_names import SCHEDULE_TOPIC
 from twinlog.broker.deferred import timer_handlers, transaction_handlers
 from twinlog.broker.deferred.delay_service import DelayService
 from twinlog.broker.deferred.timer_service import TimerService
@@ -12,7 +13,6 @@ from twinlog.broker.deferred.transaction_service import TransactionService
 from twinlog.broker.replication import metadata_handlers
 from twinlog.broker.sends import message_rules
 from twinlog.broker.stats import runtime_info
-from twinlog.broker.topics.names import SCHEDULE_TOPIC
 from twinlog.replication.metadata.sync_service import ExtraKind
 from twinlog.wire.codes import RequestCode
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from twinlog.base.system_names import TIMER_TOPIC
 from twinlog.broker.deferred.alarm import Alarm
 from twinlog.broker.deferred.delay_service import HOPELESS
 from twinlog.broker.deferred.durable import until_flushed
@@ -26,7 +27,6 @@ from twinlog.broker.deferred.timer_check import (
     progress_of_master,
 )
 from twinlog.broker.sends.message_rules import real_place, redelivery
-from twinlog.broker.topics.names import TIMER_TOPIC
 from twinlog.metadata.atomic_file import AtomicFile
 from twinlog.telemetry.log import get_logger
 from twinlog.wire import properties as names

@@ -19,8 +19,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from twinlog.base.system_names import HALF_TOPIC
 from twinlog.broker.sends.message_rules import redelivery
-from twinlog.broker.topics.names import HALF_TOPIC
 from twinlog.store.log.append import Draft
 from twinlog.wire import properties as names
 from twinlog.wire.headers import EndTransactionHeader

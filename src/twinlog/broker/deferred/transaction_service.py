@@ -11,13 +11,13 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, cast
 
+from twinlog.base.system_names import CHECK_MAX_TOPIC, HALF_TOPIC, OP_TOPIC, TRANSACTION_GROUP
 from twinlog.broker.deferred import transaction_rules
 from twinlog.broker.deferred.alarm import Alarm
 from twinlog.broker.deferred.durable import until_flushed
 from twinlog.broker.deferred.transaction_rules import CheckRules, OpBuffer, OpTracker, Verdict
 from twinlog.broker.deferred.transaction_takeover import Steps, TakeOver, find_committed
 from twinlog.broker.sends.message_rules import real_place, redelivery
-from twinlog.broker.topics.names import CHECK_MAX_TOPIC, HALF_TOPIC, OP_TOPIC
 from twinlog.net.connection import Connection
 from twinlog.net.errors import NetError
 from twinlog.store.log.append import Draft
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
 
 log = get_logger(__name__)
-GROUP = "CID_RMQ_SYS_TRANS"
 SLICE_MESSAGES = 100
 RETRY_MS = 1_000
 FLUSH_WAIT_S = 15.0
@@ -240,9 +239,9 @@ class TransactionService:
             return
         now_ms = self._ctx.clock_ms()
         if at != before:
-            self._ctx.offsets.commit(GROUP, HALF_TOPIC, queue_id, at, now_ms)
+            self._ctx.offsets.commit(TRANSACTION_GROUP, HALF_TOPIC, queue_id, at, now_ms)
         if tracker.settled_offset != op_before:
-            self._ctx.offsets.commit(GROUP, OP_TOPIC, queue_id, tracker.settled_offset, now_ms)
+            self._ctx.offsets.commit(TRANSACTION_GROUP, OP_TOPIC, queue_id, tracker.settled_offset, now_ms)
 
     def _read_ops(self, queue_id: int, tracker: OpTracker) -> Iterator[None]:
         """Take in the op records written since the last round, by us or by whoever ran on this store before."""
@@ -352,7 +351,7 @@ class TransactionService:
         return low if saved is None else min(max(saved, low), high)
 
     def _saved(self, topic: str, queue_id: int) -> int | None:
-        saved = self._ctx.offsets.get(GROUP, topic, queue_id)
+        saved = self._ctx.offsets.get(TRANSACTION_GROUP, topic, queue_id)
         return None if saved is None or saved < 0 else saved
 
     def _message(self, topic: str, queue_id: int, queue_offset: int) -> Message | None:

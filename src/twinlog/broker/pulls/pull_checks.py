@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from twinlog.base.system_names import retry_topic
 from twinlog.broker.sends.send_checks import FAQ
-from twinlog.broker.topics.names import retry_topic
 from twinlog.broker.topics.topic_creation import READ
 from twinlog.net.errors import RequestRefused
 from twinlog.wire.codes import ResponseCode

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from twinlog.base.system_names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from twinlog.broker.deferred.timer import TimerRules, place_timer
-from twinlog.broker.topics.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from twinlog.net.errors import RequestRefused
 from twinlog.store.delay_levels import DelayLevels
 from twinlog.store.log.append import Draft

@@ -9,7 +9,8 @@ import random
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from twinlog.broker.topics.names import SEND_FORBIDDEN_TOPICS, topic_name_problem
+from twinlog.base.system_names import SEND_FORBIDDEN_TOPICS
+from twinlog.broker.topics.name_rules import topic_name_problem
 from twinlog.broker.topics.topic_creation import WRITE, create_for_send
 from twinlog.net.errors import RequestRefused
 from twinlog.wire.codes import RequestCode, ResponseCode

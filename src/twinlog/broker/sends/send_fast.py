@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from twinlog.base.system_names import RETRY_PREFIX, SEND_FORBIDDEN_TOPICS
 from twinlog.broker.sends.pending_sends import CODES
 from twinlog.broker.sends.send_template import BORN, BORN_DIGITS, Template, learn
-from twinlog.broker.topics.names import RETRY_PREFIX, SEND_FORBIDDEN_TOPICS, topic_name_problem
+from twinlog.broker.topics.name_rules import topic_name_problem
 from twinlog.broker.topics.topic_creation import WRITE
 from twinlog.store.log.append import Draft, PutStatus
 from twinlog.store.message_store import MessageStore

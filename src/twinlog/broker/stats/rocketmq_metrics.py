@@ -9,8 +9,8 @@ import shutil
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from twinlog.base.system_names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from twinlog.broker.stats.runtime_info import earliest_message_ms
-from twinlog.broker.topics.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext

@@ -6,8 +6,8 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
+from twinlog.base.system_names import SCHEDULE_TOPIC
 from twinlog.broker.deferred.delay import schedule_rows
-from twinlog.broker.topics.names import SCHEDULE_TOPIC
 from twinlog.wire.bodies import KVTable, encode_body
 from twinlog.wire.codes import VERSION, VERSION_NAME, RequestCode
 

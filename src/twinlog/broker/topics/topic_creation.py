@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from twinlog.broker.topics import names
+from twinlog.base import system_names
 from twinlog.broker.topics.topic_limits import check_queues
 from twinlog.wire.bodies import SubscriptionGroupConfig, TopicConfig
 from twinlog.wire.codes import ResponseCode
@@ -27,24 +27,24 @@ def seed_tables(topics: TopicTable, groups: GroupTable, settings: BrokerSettings
     def seed(name: str, queues: int, perm: int = READ_WRITE) -> None:
         topics.seed(name, TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm))
 
-    seed(names.SELF_TEST_TOPIC, 1)
+    seed(system_names.SELF_TEST_TOPIC, 1)
     if settings.topics_auto_created:
-        seed(names.AUTO_CREATE_TOPIC, settings.default_topic_queues, READ_WRITE | INHERIT)
-    seed(names.BENCHMARK_TOPIC, 1024)
+        seed(system_names.AUTO_CREATE_TOPIC, settings.default_topic_queues, READ_WRITE | INHERIT)
+    seed(system_names.BENCHMARK_TOPIC, 1024)
     seed(settings.cluster_name, 16, READ_WRITE | INHERIT if settings.cluster_topic else INHERIT)
     seed(settings.broker_name, 1, READ_WRITE | INHERIT if settings.broker_topic else INHERIT)
-    seed(names.OFFSET_MOVED_TOPIC, 1)
-    seed(names.SCHEDULE_TOPIC, len(store.delay_levels.split()))
+    seed(system_names.OFFSET_MOVED_TOPIC, 1)
+    seed(system_names.SCHEDULE_TOPIC, len(store.delay_levels.split()))
     if settings.trace_topic:
         seed(settings.trace_topic_name, 1)
-    seed(f"{settings.cluster_name}_REPLY_TOPIC", 1)
+    seed(system_names.reply_topic(settings.cluster_name), 1)
     seed(f"rmq_sys_REVIVE_LOG_{settings.cluster_name}", 8)
     seed(f"rmq_sys_SYNC_BROKER_MEMBER_{settings.broker_name}", 1, INHERIT)
-    seed(names.HALF_TOPIC, 1)
-    seed(names.OP_TOPIC, 1)
+    seed(system_names.HALF_TOPIC, 1)
+    seed(system_names.OP_TOPIC, 1)
     if store.timer_enabled:
-        seed(names.TIMER_TOPIC, 1)
-    for group in names.SYSTEM_GROUPS:
+        seed(system_names.TIMER_TOPIC, 1)
+    for group in system_names.SYSTEM_GROUPS:
         groups.seed(group, SubscriptionGroupConfig(group_name=group))
 
 
@@ -55,11 +55,11 @@ def create_for_send(
     config = ctx.topics.get(topic)
     if config is not None:
         return config
-    is_retry = topic.startswith(names.RETRY_PREFIX)
+    is_retry = topic.startswith(system_names.RETRY_PREFIX)
     config = _inherited(ctx, topic, template, queues, _unit_flags(unit_mode, is_retry))
     if config is None and not is_retry:
         return None
-    if not is_retry or topic[len(names.RETRY_PREFIX) :] not in ctx.groups:  # a group has its own limit
+    if not is_retry or topic[len(system_names.RETRY_PREFIX) :] not in ctx.groups:  # a group has its own limit
         _check_room(ctx, topic)
         ctx.auto_topics.add(topic)
     if config is None:
@@ -82,7 +82,7 @@ def _inherited(
     template = ctx.topics.get(template_name) if template_name is not None else None
     if template is None or not template.perm & INHERIT:
         return None
-    if template_name == names.AUTO_CREATE_TOPIC and not ctx.settings.topics_auto_created:
+    if template_name == system_names.AUTO_CREATE_TOPIC and not ctx.settings.topics_auto_created:
         return None
     check_queues(ctx, f"topic {topic} with defaultTopicQueueNums {queues}", min(queues, 0))
     queues = max(0, min(queues, template.write_queue_nums, ctx.settings.topic_queues_max))

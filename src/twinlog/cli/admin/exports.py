@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from twinlog.base.safe_files import UnsafeFile, make_directory, replace_file
+from twinlog.base.system_names import HALF_TOPIC, SCHEDULE_TOPIC, is_retry_or_dlq
 from twinlog.base.trusted_path import why_untrusted
 from twinlog.cli.admin.command import broker_or_cluster, command, flag, masters, need, opt
 from twinlog.cli.admin.groups import version_name
@@ -40,7 +41,7 @@ async def metadata(admin: Admin, args: Namespace) -> Report:
     for address in await masters(admin, args):
         system = set(await admin.system_topics(address))
         for name, config in (await admin.topic_configs(address)).topic_config_table.items():
-            special = name.startswith(("%RETRY%", "%DLQ%"))
+            special = is_retry_or_dlq(name)
             if name not in system and (args.specialTopic or not special):
                 _merge(topics, name, plain(config), ("readQueueNums", "writeQueueNums"))
         for name, config in (await admin.groups(address)).subscription_group_table.items():
@@ -102,8 +103,8 @@ async def _traffic(admin: Admin, address: str, cluster: str) -> dict[str, float]
     names = {
         "normalIn": ("BROKER_PUT_NUMS", cluster),
         "normalOut": ("BROKER_GET_NUMS", cluster),
-        "transIn": ("TOPIC_PUT_NUMS", "RMQ_SYS_TRANS_HALF_TOPIC"),
-        "scheduleIn": ("TOPIC_PUT_NUMS", "SCHEDULE_TOPIC_XXXX"),
+        "transIn": ("TOPIC_PUT_NUMS", HALF_TOPIC),
+        "scheduleIn": ("TOPIC_PUT_NUMS", SCHEDULE_TOPIC),
     }
     found: dict[str, float] = {}
     for label, (name, key) in names.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from pathlib import Path
 
+from twinlog.base.system_names import is_retry_or_dlq
 from twinlog.cli.admin.command import (
     boolean,
     broker_or_cluster,
@@ -106,7 +107,7 @@ async def topic_list(admin: Admin, args: Namespace) -> Report:
         return says(*topics, data=topics)
     rows = []
     for topic in topics:
-        if topic.startswith(("%RETRY%", "%DLQ%")):
+        if is_retry_or_dlq(topic):
             continue
         try:
             clusters, groups = await admin.clusters_of(topic), await admin.groups_of(topic)
@@ -191,7 +192,7 @@ async def order_conf(admin: Admin, args: Namespace) -> Report:
 async def stats_all(admin: Admin, args: Namespace) -> Report:
     rows = []
     for topic in [args.topic] if args.topic else await admin.topics():
-        if topic.startswith(("%RETRY%", "%DLQ%")):
+        if is_retry_or_dlq(topic):
             continue
         try:
             addresses = list((await admin.topic_masters(topic)).values())

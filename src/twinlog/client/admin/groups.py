@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from twinlog.base.system_names import retry_topic
 from twinlog.client.admin.calls import AdminCalls
 from twinlog.client.errors import BadArgument, BrokerRefused, NoRoute
 from twinlog.wire.bodies import (
@@ -28,7 +29,6 @@ from twinlog.wire.headers import (
     ResetOffsetHeader,
 )
 
-RETRY_PREFIX, DLQ_PREFIX = "%RETRY%", "%DLQ%"
 _RELAY_TIMEOUT_MS = 15_000  # the broker asks the consumer, for 10 s
 
 
@@ -167,7 +167,7 @@ class AdminGroups(AdminCalls):
         if address is not None:
             return [address]
         try:
-            return list((await self.topic_masters(topic or RETRY_PREFIX + group)).values())
+            return list((await self.topic_masters(topic or retry_topic(group))).values())
         except NoRoute:
             if topic is not None:
                 raise

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from twinlog.base.system_names import AUTO_CREATE_TOPIC
 from twinlog.client.admin.calls import AdminCalls
 from twinlog.client.errors import BadArgument, BrokerRefused, NoRoute
 from twinlog.client.sending.outgoing import check_topic
@@ -43,7 +44,7 @@ class AdminTopics(AdminCalls):
         """Create or change a topic on one broker; `attributes` is `+key=value,-key`."""
         header = CreateTopicHeader(
             topic=config.topic_name,
-            default_topic="TBW102",
+            default_topic=AUTO_CREATE_TOPIC,
             read_queue_nums=config.read_queue_nums,
             write_queue_nums=config.write_queue_nums,
             perm=config.perm,

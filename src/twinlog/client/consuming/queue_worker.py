@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 from typing import Protocol
 
+from twinlog.base.system_names import RETRY_PREFIX
 from twinlog.client.consuming.listener import Listener, Verdict
 from twinlog.client.consuming.offset_store import OffsetStore
 from twinlog.client.consuming.process_queue import CacheLimits, ProcessQueue
@@ -238,5 +239,5 @@ class QueueWorker:
 def show_origin(message: Message) -> None:
     """Let a retried message show the topic it was sent to."""
     origin = message.properties.get(names.RETRY_TOPIC)
-    if origin and message.topic.startswith("%RETRY%"):
+    if origin and message.topic.startswith(RETRY_PREFIX):
         message.topic = origin

@@ -9,9 +9,10 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from twinlog.base.system_names import AUTO_CREATE_TOPIC
 from twinlog.client.errors import BrokerRefused, ClientClosed, ClientError, NoRoute
 from twinlog.client.routing.route_doubt import RouteDoubt
-from twinlog.client.routing.routes import DEFAULT_TOPIC, TopicRoute, borrowed_route, broker_addresses, read_route
+from twinlog.client.routing.routes import TopicRoute, borrowed_route, broker_addresses, read_route
 from twinlog.client.tasks import TaskSet
 from twinlog.net.errors import NetError
 from twinlog.telemetry.log import get_logger
@@ -134,7 +135,7 @@ class RouteCache:
                 raise
         if create_queues:
             with contextlib.suppress(BrokerRefused):
-                return borrowed_route(topic, await self._fetch(DEFAULT_TOPIC), create_queues)
+                return borrowed_route(topic, await self._fetch(AUTO_CREATE_TOPIC), create_queues)
         raise NoRoute(topic, self._name_servers)
 
 

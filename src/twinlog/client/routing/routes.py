@@ -10,7 +10,6 @@ from twinlog.wire.bodies import BrokerData, MessageQueue, TopicRouteData
 
 READ, WRITE = 4, 2
 MASTER_ID = 0
-DEFAULT_TOPIC = "TBW102"
 
 
 @dataclass(frozen=True, slots=True)

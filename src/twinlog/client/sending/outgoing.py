@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+from twinlog.base.system_names import AUTO_CREATE_TOPIC, is_retry_or_dlq
 from twinlog.client.answers import number
 from twinlog.client.errors import BadArgument, BadMessage
 from twinlog.wire import properties as names
@@ -103,7 +104,7 @@ def check_message(message: Outgoing, bytes_max: int) -> None:
 
 
 def check_topic(topic: str) -> None:
-    length_max = RETRY_TOPIC_LENGTH_MAX if topic.startswith(("%RETRY%", "%DLQ%")) else TOPIC_LENGTH_MAX
+    length_max = RETRY_TOPIC_LENGTH_MAX if is_retry_or_dlq(topic) else TOPIC_LENGTH_MAX
     if not topic or len(topic) > length_max or not _NAME.fullmatch(topic):
         raise BadMessage(f"topic {topic!r} is no name: 1 to {length_max} of a-z A-Z 0-9 _ - % |")
 
@@ -197,7 +198,7 @@ def _header(
     return SendHeaderV2(
         producer_group=context.group,
         topic=message.topic,
-        default_topic="TBW102",
+        default_topic=AUTO_CREATE_TOPIC,
         default_topic_queue_nums=context.new_topic_queues,
         queue_id=queue.queue_id,
         sys_flag=sys_flag,

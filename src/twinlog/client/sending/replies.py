@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from twinlog.base.system_names import reply_topic
 from twinlog.client.answers import number
 from twinlog.client.errors import BadArgument
 from twinlog.client.sending.outgoing import Outgoing
@@ -75,4 +76,4 @@ def reply_to(request: Message, body: bytes | str) -> Outgoing:
         names.REPLY_TO_CLIENT: client,
         names.TTL: request.properties.get(names.TTL, "3000"),
     }
-    return Outgoing(f"{cluster}_REPLY_TOPIC", body, properties=properties)
+    return Outgoing(reply_topic(cluster), body, properties=properties)

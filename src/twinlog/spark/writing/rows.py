@@ -17,6 +17,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
+from twinlog.base.system_names import RETRY_PREFIX
 from twinlog.client.errors import BadMessage
 from twinlog.client.sending.outgoing import check_topic
 from twinlog.spark.errors import BadRow
@@ -29,7 +30,6 @@ from twinlog.wire.properties import PROPERTIES_BYTES_MAX
 
 PIECE_BYTES = 4 * 1024 * 1024  # rows are taken in pieces of about so much body
 _HEAD = np.dtype([("size", ">i4"), ("magic", ">i4"), ("crc", ">i4"), ("flag", ">i4"), ("body", ">i4")])
-_RETRY_PREFIX = "%RETRY%"
 _AROUND_BYTES = _HEAD.itemsize + 2
 
 
@@ -120,7 +120,7 @@ class EncodedRows:
         self.flags = _integers(columns.get("flag"), count)
         self.delays = _integers(columns.get("delayLevel"), count) > 0
         self._join_elements(pc.binary_length(self.bodies).to_numpy(), lengths)
-        self.alone = self.delays | (np.diff(self.offsets) > options.batch_bytes) | piece.topic.startswith(_RETRY_PREFIX)
+        self.alone = self.delays | (np.diff(self.offsets) > options.batch_bytes) | piece.topic.startswith(RETRY_PREFIX)
         self._batch_bytes = options.batch_bytes
 
     def _join_elements(self, body_lengths: np.ndarray, lengths: np.ndarray) -> None:

@@ -11,6 +11,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from twinlog.base.system_names import AUTO_CREATE_TOPIC
 from twinlog.client.answers import number
 from twinlog.client.errors import ClientError, name_of
 from twinlog.client.sending.outgoing import STORED_CODES, SendStatus
@@ -327,7 +328,7 @@ def _command(options: WriteOptions, queue: MessageQueue, request: Request) -> Co
     header = SendHeaderV2(
         producer_group=options.group,
         topic=queue.topic,
-        default_topic="TBW102",
+        default_topic=AUTO_CREATE_TOPIC,
         default_topic_queue_nums=4,
         queue_id=queue.queue_id,
         sys_flag=int(rows.sys_flags[begin]),

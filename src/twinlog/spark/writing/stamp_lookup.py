@@ -25,7 +25,6 @@ from twinlog.wire.headers import QueryMessageHeader
 from twinlog.wire.message import Message, decode_messages
 
 log = get_logger(__name__)
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"  # where brokers keep delayed messages, also after they were delivered
 _TOGETHER = 64
 _LONG_MAX = (1 << 63) - 1
 _ENTER_S_MAX = 10.0

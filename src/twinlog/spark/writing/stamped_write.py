@@ -18,6 +18,7 @@ import contextlib
 import itertools
 import time
 
+from twinlog.base.system_names import SCHEDULE_TOPIC
 from twinlog.client.errors import BrokerRefused, ClientError
 from twinlog.client.routing.routes import TopicRoute
 from twinlog.net.errors import NetError, RequestTimeout
@@ -28,7 +29,7 @@ from twinlog.spark.writing.options import WriteOptions
 from twinlog.spark.writing.queues import BLOCK_ROWS, layout_text, parse_layout
 from twinlog.spark.writing.rows import EncodedRows
 from twinlog.spark.writing.sending import Lane, Request
-from twinlog.spark.writing.stamp_lookup import SCHEDULE_TOPIC, StampLookup, stored_prefix
+from twinlog.spark.writing.stamp_lookup import StampLookup, stored_prefix
 from twinlog.spark.writing.stamps import LAYOUT_PROPERTY, Stamps
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import MessageQueue

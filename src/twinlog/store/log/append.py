@@ -20,7 +20,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from twinlog.store.delay_levels import SCHEDULE_TOPIC, DelayLevels
+from twinlog.base.system_names import RETRY_PREFIX, SCHEDULE_TOPIC
+from twinlog.store.delay_levels import DelayLevels
 from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.log.commit_log import BLANK_BYTES, CommitLog
 from twinlog.store.log.record_crc import CRC_PROPERTY_BYTES, crc_property, with_separator
@@ -44,7 +45,6 @@ from twinlog.wire.sys_flag import (
 
 TOPIC_BYTES_MAX = 255  # only %RETRY% topics may be longer than 127
 RECORD_SLACK = 64 * 1024  # a record may exceed maxMessageSize by topic and properties
-_RETRY_PREFIX = "%RETRY%"
 _REMEMBERED_MAX = 65536
 _HOST_BITS = BORN_HOST_V6 | STORE_HOST_V6
 
@@ -329,7 +329,7 @@ class Appender:
             return None
         if not is_topic(topic):
             return None
-        limit = TOPIC_BYTES_MAX if topic.startswith(_RETRY_PREFIX) else TOPIC_BYTES_V1_MAX
+        limit = TOPIC_BYTES_MAX if topic.startswith(RETRY_PREFIX) else TOPIC_BYTES_V1_MAX
         long = self._long_topics and utf16_length(topic) > TOPIC_BYTES_V1_MAX
         if not 0 < len(topic_bytes) <= limit or (len(topic_bytes) > TOPIC_BYTES_V1_MAX and not long):
             return None

@@ -16,7 +16,8 @@ from typing import NamedTuple, overload
 
 import numpy as np
 
-from twinlog.store.delay_levels import SCHEDULE_TOPIC, DelayLevels
+from twinlog.base.system_names import SCHEDULE_TOPIC
+from twinlog.store.delay_levels import DelayLevels
 from twinlog.store.dispatch import TRANSACTION_BITS, DispatchRequest
 from twinlog.store.index.key_hash import hash_prefix, hash_rows
 from twinlog.store.scan.replay import requests_of

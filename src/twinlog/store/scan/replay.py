@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from twinlog.store.delay_levels import SCHEDULE_TOPIC, DelayLevels
+from twinlog.base.system_names import SCHEDULE_TOPIC
+from twinlog.store.delay_levels import DelayLevels
 from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.scan.property_scan import dispatch_properties
 from twinlog.store.scan.scan import RecordBatch

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from twinlog.base.system_names import is_retry_or_dlq
 from twinlog.spark.errors import BadOption, SparkSourceError
 from twinlog.spark.offsets import queue_text, where
 from twinlog.spark.option_values import OptionValues
@@ -239,4 +240,4 @@ def element(
 
 def sends_alone(topic: str) -> bool:
     """Brokers refuse batches for the topics of retries and dead letters."""
-    return topic.startswith(("%RETRY%", "%DLQ%"))
+    return is_retry_or_dlq(topic)

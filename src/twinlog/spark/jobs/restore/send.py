@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
+from twinlog.base.system_names import AUTO_CREATE_TOPIC
 from twinlog.client.errors import ClientError, name_of
 from twinlog.client.sending.outgoing import STORED_CODES
 from twinlog.net.errors import NetError, RequestTimeout
@@ -249,7 +250,7 @@ def send_command(queue: MessageQueue, elements: list[BatchElement], now_ms: int)
     header = SendHeaderV2(
         producer_group=_PRODUCER_GROUP,
         topic=queue.topic,
-        default_topic="TBW102",
+        default_topic=AUTO_CREATE_TOPIC,
         default_topic_queue_nums=4,
         queue_id=queue.queue_id,
         sys_flag=0,

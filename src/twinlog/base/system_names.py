@@ -1,0 +1,72 @@
+"""Names that RocketMQ reserves: prefixes of topics, topics and groups of the brokers themselves."""
+
+from __future__ import annotations
+
+RETRY_PREFIX = "%RETRY%"
+DLQ_PREFIX = "%DLQ%"
+AUTO_CREATE_TOPIC = "TBW102"
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+CHECK_MAX_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
+OFFSET_MOVED_TOPIC = "OFFSET_MOVED_EVENT"
+BENCHMARK_TOPIC = "BenchmarkTest"
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
+TIMER_TOPIC = "rmq_sys_wheel_timer"
+SYSTEM_PREFIX = "rmq_sys_"
+TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
+
+SYSTEM_TOPICS = frozenset(
+    {
+        AUTO_CREATE_TOPIC,
+        SCHEDULE_TOPIC,
+        BENCHMARK_TOPIC,
+        HALF_TOPIC,
+        OP_TOPIC,
+        CHECK_MAX_TOPIC,
+        SELF_TEST_TOPIC,
+        OFFSET_MOVED_TOPIC,
+        TRACE_TOPIC,
+        "CHECKPOINT_TOPIC",
+    }
+)
+SEND_FORBIDDEN_TOPICS = frozenset(
+    {SCHEDULE_TOPIC, HALF_TOPIC, OP_TOPIC, CHECK_MAX_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC}
+)
+SYSTEM_GROUPS = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+    TRANSACTION_GROUP,
+)
+
+
+def retry_topic(group: str) -> str:
+    return RETRY_PREFIX + group
+
+
+def dlq_topic(group: str) -> str:
+    return DLQ_PREFIX + group
+
+
+def is_retry_or_dlq(topic: str) -> bool:
+    """Whether `topic` holds messages that a group failed to consume."""
+    return topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
+
+
+def reply_topic(cluster_name: str) -> str:
+    """Where the answers of request-reply calls are sent."""
+    return f"{cluster_name}_REPLY_TOPIC"
+
+
+def is_system_topic(topic: str, cluster_name: str = "", broker_name: str = "") -> bool:
+    """Whether clients may neither create nor delete `topic`."""
+    if topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIX):
+        return True
+    own = {cluster_name, broker_name, reply_topic(cluster_name)} if cluster_name or broker_name else set()
+    return topic in own
