@@ -1,3 +1,3 @@
 """Twinlog: a RocketMQ-compatible name server, broker, replica and client."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
