@@ -8,15 +8,21 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/installed.stamp
 WORKERS ?= 2
 
-.PHONY: help demo test lint unit wheel interop soak bench clean
+.PHONY: help demo test lint unit wheel interop soak bench config clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo     servers and messages step by step; a master, its replica, the master's death; the data pipeline"
-	@echo "make test     lint, types, layers, unit tests, and the wheel in an empty environment"
+	@echo "make test     lint, unit and wheel: what every change must pass"
+	@echo "make lint     ruff, pyright, and the directions of imports"
+	@echo "make unit     tests without Java, on $(WORKERS) workers (WORKERS=n), and the coverage"
+	@echo "make wheel    the package, installed and started in an empty environment"
 	@echo "make interop  the same wire and the same files with real RocketMQ software (downloads it)"
 	@echo "make soak     a long run under faults"
 	@echo "make bench    side by side with Java; ratios on the screen and as JSON"
+	@echo "make config   write docs/configuration.md from the settings"
+	@echo "make clean    remove the environment and what the targets left"
+	@echo "Any of them sets up $(VENV) first. SPARK=4.3 takes that Spark, in an environment of its own."
 
 demo: $(STAMP)
 	$(BIN)/python tools/demo.py
@@ -32,7 +38,9 @@ lint: $(STAMP)
 	$(BIN)/lint-imports
 
 unit: $(STAMP)
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "not interop or interop_quick"
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile --cov --cov-report= -m "not interop or interop_quick"
+	@echo "--- coverage: the modules with most lines that no test runs, and the total"
+	@$(BIN)/coverage report --sort=miss | tail -n 13
 
 wheel: $(STAMP)
 	$(BIN)/python tools/check_wheel.py
@@ -48,8 +56,11 @@ soak: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m bench
 
+config: $(STAMP)
+	$(BIN)/python tools/make_configuration.py
+
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist .coverage .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 # One stamp for all of the set-up: a change of pyproject.toml installs again.
 $(STAMP): pyproject.toml tools/make_venv.py
