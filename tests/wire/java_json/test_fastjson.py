@@ -5,14 +5,13 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.wire import vectors
 
 from twinlog.wire import bodies
 from twinlog.wire.bodies import MessageQueue, TopicConfig, decode_body, encode_body
 from twinlog.wire.errors import BodyError
 from twinlog.wire.java_json.budget import DEPTH_MAX
 from twinlog.wire.java_json.fastjson import dumps, java_double, loads
-
-from . import vectors
 
 JAVA = json.loads((vectors.VECTORS / "class-fastjson-bodies.json").read_text())
 plain = st.recursive(
