@@ -11,7 +11,7 @@ from typing import Any, cast
 from tests.broker.running import broker_conf
 from tests.wire import vectors
 
-from twinlog.broker.clients.client_table import ClientRegistry
+from twinlog.broker.clients.client_table import ClientTable
 from twinlog.broker.clients.locks import QueueLocks
 from twinlog.broker.context import BrokerContext
 from twinlog.broker.pulls.filters.bloom import BloomFilter
@@ -56,7 +56,7 @@ def context(root, *, store: object = None, **settings: object) -> BrokerContext:
         conf=broker_conf(root, **settings),
         store=cast(Any, store or SimpleNamespace(delete_topic=lambda topic: None, keeps_delay_offsets=True)),
         tables=tables,
-        clients=ClientRegistry(),
+        clients=ClientTable(),
         locks=QueueLocks(),
         holds=nothing,
         acks=nothing,

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.broker.offline import Clock
 from tests.broker.running import broker_conf
 
-from twinlog.broker.clients.client_table import ClientRegistry
+from twinlog.broker.clients.client_table import ClientTable
 from twinlog.broker.clients.locks import QueueLocks
 from twinlog.broker.context import BrokerContext
 from twinlog.broker.pulls.filters.bloom import BloomFilter
@@ -52,7 +52,7 @@ def stored_context(
             conf=conf,
             store=store,
             tables=tables,
-            clients=ClientRegistry(),
+            clients=ClientTable(),
             locks=QueueLocks(),
             holds=HoldTable(),
             acks=AckDesk(lambda: ctx.conf, clock),

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Protocol
 from twinlog.base.clock import SteadyClock, ticks_ns, wall_clock_ms
 from twinlog.broker.admin import config_handlers, group_handlers, operation_handlers, reset_handlers, topic_handlers
 from twinlog.broker.clients import client_handlers, connection_handlers, lock_handlers, offset_handlers
-from twinlog.broker.clients.client_table import ClientRegistry
+from twinlog.broker.clients.client_table import ClientTable
 from twinlog.broker.clients.locks import QueueLocks
 from twinlog.broker.context import BrokerContext
-from twinlog.broker.deferred.assembly import MessageServices
+from twinlog.broker.deferred.services import DeferredServices
 from twinlog.broker.naming.register_service import RegisterService
 from twinlog.broker.pulls import pull, query_handlers
 from twinlog.broker.pulls.filters.bitmap_dispatcher import BitmapDispatcher
@@ -131,24 +131,24 @@ class Broker:
         filters = ConsumerFilters(tables.filters, self._bloom(), self._clock_ms())
         with await self._opened(tables, filters) as store, _saved_at_end(tables):
             ctx = self.context = self._context(tables, store, filters)
-            messages = MessageServices(ctx)
+            deferred = DeferredServices(ctx)
             if self._metrics is not None:
                 watch_broker(self._metrics, ctx, self.servers)
-                watch_messages(self._metrics, ctx, messages)
+                watch_messages(self._metrics, ctx, deferred)
             from_masters: dict[int, Handler] = {}
             net = self.conf.net
             tls = client_context(net.tls)
             pool = ConnectionPool(from_masters, tls=tls, connect_timeout_ms=net.connect_timeout_ms)
             register = RegisterService(ctx, pool)
-            replication = self.replication = ReplicationService(ctx, pool, register, messages.synchronised)
+            replication = self.replication = ReplicationService(ctx, pool, register, deferred.synchronised)
             if self._metrics is not None:
                 watch_replication(self._metrics, ctx, replication)
             from_masters[TwinlogCode.METADATA_CHANGED] = lambda request: replication.sync.wake()
-            services: list[Service] = [*self._services(ctx), *messages, replication]
+            services: list[Service] = [*self._services(ctx), *deferred, replication]
             fenced: list[Service] = [StatsService(ctx, ctx.stats), register]
             try:
                 with single_error():
-                    await self._serve(ctx, messages, services, fenced, register, started)
+                    await self._serve(ctx, deferred, services, fenced, register, started)
             finally:
                 ctx.table_work.close()
                 await pool.close()
@@ -156,13 +156,13 @@ class Broker:
     async def _serve(
         self,
         ctx: BrokerContext,
-        messages: MessageServices,
+        deferred: DeferredServices,
         services: list[Service],
         fenced: list[Service],
         register: RegisterService,
         started: float,
     ) -> None:
-        async with asyncio.TaskGroup() as tasks, self._servers(ctx, messages):
+        async with asyncio.TaskGroup() as tasks, self._servers(ctx, deferred):
             for service in services:
                 tasks.create_task(service.run(), name=type(service).__name__)
             for service in fenced:
@@ -239,7 +239,7 @@ class Broker:
             conf=self.conf,
             store=store,
             tables=tables,
-            clients=ClientRegistry(),
+            clients=ClientTable(),
             locks=QueueLocks(),
             holds=HoldTable(),
             acks=acks,
@@ -267,7 +267,7 @@ class Broker:
         yield MaintenanceService(ctx)
 
     @contextlib.asynccontextmanager
-    async def _servers(self, ctx: BrokerContext, messages: MessageServices):
+    async def _servers(self, ctx: BrokerContext, deferred: DeferredServices):
         """Both ports; the second one answers everything but pulls."""
         settings, net = ctx.settings, self.conf.net
         tls = ServerTls(net.tls)
@@ -278,7 +278,7 @@ class Broker:
             inbound.watch(self._metrics, "twinlog_broker")
         handlers = {
             **self._handlers(ctx),
-            **messages.handlers(),
+            **deferred.handlers(),
             **replication_handlers.handlers(ctx, replication),
         }
 

@@ -26,7 +26,7 @@ from twinlog.wire.message_id import UniqueIds
 from twinlog.wire.properties import decode_properties, encode_properties
 
 if TYPE_CHECKING:
-    from twinlog.broker.clients.client_table import ClientRegistry
+    from twinlog.broker.clients.client_table import ClientTable
     from twinlog.broker.clients.locks import QueueLocks
     from twinlog.broker.pulls.filters.consumer_filters import ConsumerFilters
     from twinlog.broker.pulls.hold import HoldTable
@@ -60,7 +60,7 @@ class BrokerContext:
     conf: BrokerConf
     store: MessageStore
     tables: MetadataTables
-    clients: ClientRegistry
+    clients: ClientTable
     locks: QueueLocks
     holds: HoldTable
     acks: AckDesk

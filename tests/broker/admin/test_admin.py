@@ -14,7 +14,7 @@ from twinlog.broker.admin import config_handlers, operation_handlers, reset_hand
 from twinlog.broker.clients import connection_handlers
 from twinlog.broker.clients.client_table import Client
 from twinlog.broker.context import BrokerContext
-from twinlog.broker.deferred.assembly import MessageServices
+from twinlog.broker.deferred.services import DeferredServices
 from twinlog.broker.stats import runtime_info, stats_handlers
 from twinlog.broker.stats.stats_handlers import java_date
 from twinlog.net.errors import RequestTimeout
@@ -408,7 +408,7 @@ timerCongestNum startAcceptSendRequestTimeStamp remainTransientStoreBufferNumbs 
 async def test_the_runtime_table_has_every_key_in_javas_form(tmp_path: Path):
     clock = Clock(NOW)
     with stored_context(tmp_path, clock) as ctx:
-        services = MessageServices(ctx)
+        services = DeferredServices(ctx)
         services.delays.load()
         put(ctx, DELAY="1")
         clock.now_ms += 61_000

@@ -14,7 +14,7 @@ from tests.broker.stored import put, stored_context
 
 from twinlog.broker.admin import config_handlers, operation_handlers, reset_handlers
 from twinlog.broker.clients import connection_handlers
-from twinlog.broker.deferred.assembly import MessageServices
+from twinlog.broker.deferred.services import DeferredServices
 from twinlog.broker.sends import reply, send_back
 from twinlog.broker.stats import stats_handlers
 from twinlog.net.connection import Request, answer_for_error
@@ -36,7 +36,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory):
     root: Path = tmp_path_factory.mktemp("fuzz")
     with stored_context(root, recallMessageEnable=True) as ctx:
         handlers = {
-            **MessageServices(ctx).handlers(),
+            **DeferredServices(ctx).handlers(),
             **{
                 code: handler
                 for module in (

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.broker.offline import Wire
 
-from twinlog.broker.clients.client_table import Client, ClientRegistry, Notice
+from twinlog.broker.clients.client_table import Client, ClientTable, Notice
 from twinlog.wire.bodies import ConsumerData, SubscriptionData
 
 SILENCE_MS = 120_000
@@ -26,146 +26,146 @@ def client(wire: Wire, client_id: str = "c") -> Client:
 
 
 @pytest.fixture
-def registry() -> ClientRegistry:
-    return ClientRegistry()
+def table() -> ClientTable:
+    return ClientTable()
 
 
-def test_a_new_member_is_announced_to_all_of_its_group_itself_included(registry):
+def test_a_new_member_is_announced_to_all_of_its_group_itself_included(table):
     first, second = Wire("1"), Wire("2")
-    assert registry.register_consumer(client(first), data("T"), 0) == Notice("G", (first,))
-    assert registry.register_consumer(client(second), data("T"), 0) == Notice("G", (first, second))
+    assert table.register_consumer(client(first), data("T"), 0) == Notice("G", (first,))
+    assert table.register_consumer(client(second), data("T"), 0) == Notice("G", (first, second))
 
 
-def test_an_unchanged_heartbeat_announces_nothing(registry):
+def test_an_unchanged_heartbeat_announces_nothing(table):
     wire = Wire()
-    registry.register_consumer(client(wire), data("T"), 0)
-    assert registry.register_consumer(client(wire), data("T"), 1) is None
+    table.register_consumer(client(wire), data("T"), 0)
+    assert table.register_consumer(client(wire), data("T"), 1) is None
 
 
-def test_another_set_of_topics_is_announced_and_another_expression_is_not(registry):
+def test_another_set_of_topics_is_announced_and_another_expression_is_not(table):
     wire = Wire()
-    registry.register_consumer(client(wire), data("T"), 0)
-    assert registry.register_consumer(client(wire), data("T", "U"), 1) is not None
-    assert registry.register_consumer(client(wire), data("T"), 2) is not None
-    assert registry.register_consumer(client(wire), data("T", version=2), 3) is None
-    assert registry.subscription("G", "T").sub_version == 2
-    assert registry.subscription("G", "U") is None
+    table.register_consumer(client(wire), data("T"), 0)
+    assert table.register_consumer(client(wire), data("T", "U"), 1) is not None
+    assert table.register_consumer(client(wire), data("T"), 2) is not None
+    assert table.register_consumer(client(wire), data("T", version=2), 3) is None
+    assert table.subscription("G", "T").sub_version == 2
+    assert table.subscription("G", "U") is None
 
 
-def test_an_older_subscription_does_not_replace_a_newer_one(registry):
-    registry.register_consumer(client(Wire("1")), data("T", version=5), 0)
-    registry.register_consumer(client(Wire("2")), data("T", version=4), 0)
-    assert registry.subscription("G", "T").sub_version == 5
+def test_an_older_subscription_does_not_replace_a_newer_one(table):
+    table.register_consumer(client(Wire("1")), data("T", version=5), 0)
+    table.register_consumer(client(Wire("2")), data("T", version=4), 0)
+    assert table.subscription("G", "T").sub_version == 5
 
 
 @pytest.mark.parametrize("model", ["BROADCASTING", 0])
-def test_a_broadcasting_group_is_never_told(registry, model):
+def test_a_broadcasting_group_is_never_told(table, model):
     wire = Wire()
-    assert registry.register_consumer(client(wire), data("T", model=model), 0) is None
-    registry.register_consumer(client(Wire("2")), data("T", model=model), 0)
-    assert registry.drop(wire) == []
+    assert table.register_consumer(client(wire), data("T", model=model), 0) is None
+    table.register_consumer(client(Wire("2")), data("T", model=model), 0)
+    assert table.drop(wire) == []
 
 
-def test_enum_members_may_come_as_ordinals(registry):
+def test_enum_members_may_come_as_ordinals(table):
     consumer = ConsumerData(group_name="G", consume_type=0, message_model=1, consume_from_where=4)
-    registry.register_consumer(client(Wire()), consumer, 0)
-    group = registry.consumers["G"]
+    table.register_consumer(client(Wire()), consumer, 0)
+    group = table.consumers["G"]
     assert (group.consume_type, group.message_model) == ("CONSUME_ACTIVELY", "CLUSTERING")
     assert group.consume_from_where == "CONSUME_FROM_FIRST_OFFSET"
 
 
-def test_a_heartbeat_without_subscriptions_leaves_them_alone(registry):
+def test_a_heartbeat_without_subscriptions_leaves_them_alone(table):
     wire = Wire()
-    registry.register_consumer(client(wire), data("T"), 0)
-    registry.register_consumer(client(wire), data(), 1, subscriptions=False)
-    assert registry.subscription("G", "T") is not None
+    table.register_consumer(client(wire), data("T"), 0)
+    table.register_consumer(client(wire), data(), 1, subscriptions=False)
+    assert table.subscription("G", "T") is not None
 
 
-def test_a_closed_connection_is_gone_from_every_group_and_the_rest_is_told(registry):
+def test_a_closed_connection_is_gone_from_every_group_and_the_rest_is_told(table):
     wire, other = Wire("1"), Wire("2")
     for group in ("G", "H"):
-        registry.register_consumer(client(wire), data("T", group=group), 0)
-    registry.register_consumer(client(other), data("T"), 0)
-    registry.register_producer(client(wire), "P", 0)
-    assert registry.drop(wire) == [Notice("G", (other,))]
-    assert set(registry.consumers) == {"G"}
-    assert registry.producers == {}
-    assert registry.groups_of_topic("T") == {"G"}
-    assert registry.drop(wire) == []
+        table.register_consumer(client(wire), data("T", group=group), 0)
+    table.register_consumer(client(other), data("T"), 0)
+    table.register_producer(client(wire), "P", 0)
+    assert table.drop(wire) == [Notice("G", (other,))]
+    assert set(table.consumers) == {"G"}
+    assert table.producers == {}
+    assert table.groups_of_topic("T") == {"G"}
+    assert table.drop(wire) == []
 
 
-def test_the_last_member_takes_the_group_with_it(registry):
+def test_the_last_member_takes_the_group_with_it(table):
     gone = []
-    registry.on_group_gone.append(gone.append)
+    table.on_group_gone.append(gone.append)
     wire = Wire()
-    registry.register_consumer(client(wire), data("T"), 0)
-    assert registry.unregister_consumer(wire, "G") is None
+    table.register_consumer(client(wire), data("T"), 0)
+    assert table.unregister_consumer(wire, "G") is None
     assert gone == ["G"]
-    assert registry.groups_of_topic("T") == set()
-    assert registry.unregister_consumer(wire, "G") is None
+    assert table.groups_of_topic("T") == set()
+    assert table.unregister_consumer(wire, "G") is None
 
 
-def test_only_the_silent_expire_and_nobody_is_told(registry):
+def test_only_the_silent_expire_and_nobody_is_told(table):
     silent, alive = Wire("1"), Wire("2")
-    registry.register_consumer(client(silent, "s"), data("T"), 0)
-    registry.register_producer(client(silent, "s"), "P", 0)
-    registry.register_consumer(client(alive, "a"), data("T"), 50_000)
-    assert registry.expire(SILENCE_MS, SILENCE_MS) == []
-    assert registry.expire(SILENCE_MS + 1, SILENCE_MS) == [silent]
-    assert registry.consumers["G"].client_ids() == ["a"]
-    assert registry.producers == {}
+    table.register_consumer(client(silent, "s"), data("T"), 0)
+    table.register_producer(client(silent, "s"), "P", 0)
+    table.register_consumer(client(alive, "a"), data("T"), 50_000)
+    assert table.expire(SILENCE_MS, SILENCE_MS) == []
+    assert table.expire(SILENCE_MS + 1, SILENCE_MS) == [silent]
+    assert table.consumers["G"].client_ids() == ["a"]
+    assert table.producers == {}
 
 
-def test_a_connection_that_changes_its_client_id_is_no_new_member(registry):
+def test_a_connection_that_changes_its_client_id_is_no_new_member(table):
     wire = Wire()
-    registry.register_consumer(client(wire, "before"), data("T"), 0)
-    assert registry.register_consumer(client(wire, "after"), data("T"), 1) is None
-    assert registry.find_consumer("G", "after").connection is wire
-    assert registry.find_consumer("G", "before") is None
+    table.register_consumer(client(wire, "before"), data("T"), 0)
+    assert table.register_consumer(client(wire, "after"), data("T"), 1) is None
+    assert table.find_consumer("G", "after").connection is wire
+    assert table.find_consumer("G", "before") is None
 
 
-def test_producers_take_turns_and_are_found_by_id(registry):
+def test_producers_take_turns_and_are_found_by_id(table):
     first, second = Wire("1"), Wire("2")
-    registry.register_producer(client(first, "one"), "P", 0)
-    registry.register_producer(client(second, "two"), "P", 0)
-    assert [registry.next_producer("P").client_id for _ in range(3)] == ["one", "two", "one"]
-    assert registry.next_producer("NOBODY") is None
-    assert registry.find_producer("two").connection is second
-    registry.unregister_producer(first, "P")
-    assert registry.next_producer("P").client_id == "two"
+    table.register_producer(client(first, "one"), "P", 0)
+    table.register_producer(client(second, "two"), "P", 0)
+    assert [table.next_producer("P").client_id for _ in range(3)] == ["one", "two", "one"]
+    assert table.next_producer("NOBODY") is None
+    assert table.find_producer("two").connection is second
+    table.unregister_producer(first, "P")
+    assert table.next_producer("P").client_id == "two"
 
 
-def test_a_fingerprint_differs_only_from_another_one(registry):
-    assert not registry.swap_fingerprint("G", 5)
-    assert not registry.swap_fingerprint("G", 5)
-    assert registry.swap_fingerprint("G", 6)
+def test_a_fingerprint_differs_only_from_another_one(table):
+    assert not table.swap_fingerprint("G", 5)
+    assert not table.swap_fingerprint("G", 5)
+    assert table.swap_fingerprint("G", 6)
 
 
 @given(st.lists(st.tuples(st.sampled_from("jlcpux"), st.integers(0, 2), st.sampled_from("GH")), max_size=40))
 def test_the_registry_holds_exactly_what_joined_and_did_not_leave(steps):
-    registry, wires = ClientRegistry(), [Wire(str(n)) for n in range(3)]
+    table, wires = ClientTable(), [Wire(str(n)) for n in range(3)]
     consumers, producers = set(), set()
     for action, number, group in steps:
         wire = wires[number]
         if action == "j":
-            registry.register_consumer(client(wire), data("T", group=group), 0)
+            table.register_consumer(client(wire), data("T", group=group), 0)
             consumers.add((group, wire))
         elif action == "l":
-            registry.unregister_consumer(wire, group)
+            table.unregister_consumer(wire, group)
             consumers.discard((group, wire))
         elif action == "p":
-            registry.register_producer(client(wire), group, 0)
+            table.register_producer(client(wire), group, 0)
             producers.add((group, wire))
         elif action == "u":
-            registry.unregister_producer(wire, group)
+            table.unregister_producer(wire, group)
             producers.discard((group, wire))
         elif action == "c":
-            registry.drop(wire)
+            table.drop(wire)
             consumers = {pair for pair in consumers if pair[1] is not wire}
             producers = {pair for pair in producers if pair[1] is not wire}
         else:
-            registry.expire(1, 10)
-        assert {(g.name, wire) for g in registry.consumers.values() for wire in g.clients} == consumers
-        assert {(name, wire) for name, members in registry.producers.items() for wire in members} == producers
-        assert registry.groups_of_topic("T") == {name for name, _ in consumers}
-        assert set(registry.connections()) == {wire for _, wire in consumers | producers}
+            table.expire(1, 10)
+        assert {(g.name, wire) for g in table.consumers.values() for wire in g.clients} == consumers
+        assert {(name, wire) for name, members in table.producers.items() for wire in members} == producers
+        assert table.groups_of_topic("T") == {name for name, _ in consumers}
+        assert set(table.connections()) == {wire for _, wire in consumers | producers}

@@ -12,7 +12,7 @@ from tests.broker.running import broker_conf, connected, running_broker, send
 from tests.broker.stored import NOW, bodies, put, stored_context
 
 from twinlog.broker.clients.client_table import Client
-from twinlog.broker.deferred.assembly import MessageServices
+from twinlog.broker.deferred.services import DeferredServices
 from twinlog.broker.deferred.stamp_skew import StampSkew
 from twinlog.broker.sends.send_checks import check_send
 from twinlog.broker.upkeep.maintenance_service import MaintenanceService
@@ -42,7 +42,7 @@ class Clocks:
 async def test_each_message_waits_as_long_as_it_asked_for_however_the_wall_clock_is_set(tmp_path: Path, steps, wish):
     clocks, due = Clocks(), {}
     with stored_context(tmp_path, clocks.steady, wall=clocks.wall) as ctx:
-        services = MessageServices(ctx)
+        services = DeferredServices(ctx)
         services.delays.load()
         services.timers._table = await services.timers.load()
         seen: dict[bytes, int] = {}
@@ -70,13 +70,13 @@ async def test_each_message_waits_as_long_as_it_asked_for_however_the_wall_clock
 async def test_what_was_parked_before_a_restart_waits_no_longer_than_its_delay_from_then(tmp_path: Path):
     clock = Clock(NOW + HOUR_MS)
     with stored_context(tmp_path, clock) as ctx:
-        MessageServices(ctx)
+        DeferredServices(ctx)
         for number in range(5):
             put(ctx, b"%d" % number, DELAY=LEVEL)
             clock.now_ms += 10_000
     clock.now_ms = NOW  # the wall clock was set right, and the broker started again
     with stored_context(tmp_path, clock) as ctx:
-        delays = MessageServices(ctx).delays
+        delays = DeferredServices(ctx).delays
         delays.load()
         clock.now_ms += LEVEL_MS - 1
         delays.deliver_due(clock())
@@ -90,12 +90,12 @@ async def test_what_was_parked_before_a_restart_waits_no_longer_than_its_delay_f
 async def test_a_replica_whose_clock_was_wrong_at_its_start_delivers_in_time(tmp_path: Path, started_ahead_ms):
     clocks = Clocks()
     with stored_context(tmp_path, clocks.steady, wall=clocks.wall) as ctx:
-        MessageServices(ctx)
+        DeferredServices(ctx)
         put(ctx, b"parked by the old master", DELAY=LEVEL)
     clocks.steady.now_ms += started_ahead_ms
     with stored_context(tmp_path, clocks.steady, wall=clocks.wall) as ctx:
         clocks.advance(20_000)
-        delays = MessageServices(ctx).delays
+        delays = DeferredServices(ctx).delays
         delays.load(took_over=True)
         clocks.advance(LEVEL_MS - 20_001)
         delays.deliver_due(clocks.steady())
@@ -108,7 +108,7 @@ async def test_a_replica_whose_clock_was_wrong_at_its_start_delivers_in_time(tmp
 async def test_a_half_message_is_asked_about_after_the_same_time(tmp_path: Path):
     clocks, producer = Clocks(), Producer()
     with stored_context(tmp_path, clocks.steady, wall=clocks.wall) as ctx:
-        services = MessageServices(ctx)
+        services = DeferredServices(ctx)
         ctx.clients.register_producer(Client(producer, "p@1"), "PG", clocks.steady())
         clocks.advance(0, HOUR_MS)
         half(ctx, b"open")
@@ -123,7 +123,7 @@ def test_a_producers_own_limit_is_counted_by_the_clock_that_stamped_the_birth(tm
     clocks = Clocks()
     clocks.advance(0, HOUR_MS)
     with stored_context(tmp_path, clocks.steady, wall=clocks.wall) as ctx:
-        services = MessageServices(ctx)
+        services = DeferredServices(ctx)
         first, second = (half(ctx, CHECK_IMMUNITY_TIME_IN_SECONDS="5") for _ in range(2))
         clocks.advance(5_000)
         assert end(services, first, 8).code == 0

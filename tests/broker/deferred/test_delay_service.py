@@ -10,15 +10,15 @@ from tests.broker.offline import Clock
 from tests.broker.stored import NOW, bodies, messages, put, stored_context
 
 from twinlog.broker.context import BrokerContext
-from twinlog.broker.deferred.assembly import MessageServices
 from twinlog.broker.deferred.delay_service import RETRY_MS
+from twinlog.broker.deferred.services import DeferredServices
 from twinlog.store.log.append import Appended, Draft, PutStatus
 
 
 async def test_a_delayed_message_appears_when_it_is_due_and_not_before(tmp_path: Path):
     clock = Clock(NOW)
     with stored_context(tmp_path, clock) as ctx:
-        delays = MessageServices(ctx).delays
+        delays = DeferredServices(ctx).delays
         delays.load()
         put(ctx, b"later", queue_id=2, DELAY="2", TAGS="a")
         assert bodies(ctx, queue_id=2) == []
@@ -38,7 +38,7 @@ async def test_a_delayed_message_appears_when_it_is_due_and_not_before(tmp_path:
 async def test_messages_of_one_level_keep_their_order_and_levels_do_not_wait_for_each_other(tmp_path: Path):
     clock = Clock(NOW)
     with stored_context(tmp_path, clock) as ctx:
-        delays = MessageServices(ctx).delays
+        delays = DeferredServices(ctx).delays
         delays.load()
         put(ctx, b"slow", DELAY="3")
         for number in range(5):
@@ -55,7 +55,7 @@ async def test_messages_of_one_level_keep_their_order_and_levels_do_not_wait_for
 async def test_a_restart_goes_on_where_the_last_run_stopped(tmp_path: Path):
     clock = Clock(NOW)
     with stored_context(tmp_path, clock) as ctx:
-        delays = MessageServices(ctx).delays
+        delays = DeferredServices(ctx).delays
         delays.load()
         put(ctx, b"first", DELAY="1")
         put(ctx, b"second", DELAY="2")
@@ -63,7 +63,7 @@ async def test_a_restart_goes_on_where_the_last_run_stopped(tmp_path: Path):
         delays.deliver_due(clock())
     clock.now_ms += 60_000
     with stored_context(tmp_path, clock) as ctx:
-        delays = MessageServices(ctx).delays
+        delays = DeferredServices(ctx).delays
         delays.load()
         delays.deliver_due(clock())
         assert bodies(ctx) == [b"first", b"second"]
@@ -72,7 +72,7 @@ async def test_a_restart_goes_on_where_the_last_run_stopped(tmp_path: Path):
 async def test_more_messages_than_a_slice_take_several(tmp_path: Path):
     clock = Clock(NOW)
     with stored_context(tmp_path, clock) as ctx:
-        delays = MessageServices(ctx).delays
+        delays = DeferredServices(ctx).delays
         delays.load()
         for _ in range(450):
             put(ctx, b"x", DELAY="1")
@@ -86,7 +86,7 @@ async def test_more_messages_than_a_slice_take_several(tmp_path: Path):
 async def test_a_message_that_does_not_say_where_it_belongs_holds_nobody_up(tmp_path: Path):
     clock = Clock(NOW)
     with stored_context(tmp_path, clock) as ctx:
-        delays = MessageServices(ctx).delays
+        delays = DeferredServices(ctx).delays
         delays.load()
         ctx.store.append(Draft("SCHEDULE_TOPIC_XXXX", 0, b"lost", b"DELAY\x011\x02"))
         put(ctx, b"fine", DELAY="1")
@@ -114,7 +114,7 @@ class Refusing:
 async def test_while_the_store_refuses_writes_nothing_is_counted_as_delivered(tmp_path: Path):
     clock = Clock(NOW)
     with stored_context(tmp_path, clock) as ctx:
-        delays = MessageServices(ctx).delays
+        delays = DeferredServices(ctx).delays
         delays.load()
         for number in range(3):
             put(ctx, b"%d" % number, DELAY="1")
@@ -133,7 +133,7 @@ async def test_while_the_store_refuses_writes_nothing_is_counted_as_delivered(tm
 async def test_a_store_that_refuses_is_asked_once_a_level_and_again_a_second_later(tmp_path: Path, monkeypatch):
     clock = Clock(NOW)
     with stored_context(tmp_path, clock) as ctx:
-        delays = MessageServices(ctx).delays
+        delays = DeferredServices(ctx).delays
         delays.load()
         for body, level in ((b"a1", "1"), (b"a2", "1"), (b"b1", "2"), (b"b2", "2")):
             put(ctx, body, DELAY=level)
@@ -158,7 +158,7 @@ async def test_a_message_that_no_store_will_ever_take_is_named_and_holds_nobody_
 ):
     clock = Clock(NOW)
     with stored_context(tmp_path, clock) as ctx:
-        delays = MessageServices(ctx).delays
+        delays = DeferredServices(ctx).delays
         delays.load()
         for body in (b"1", b"bad", b"3"):
             put(ctx, body, DELAY="1")
@@ -172,7 +172,7 @@ async def test_a_message_that_no_store_will_ever_take_is_named_and_holds_nobody_
 async def test_a_replica_that_takes_over_repeats_the_last_deliveries_rather_than_miss_one(tmp_path: Path):
     clock = Clock(NOW)
     with stored_context(tmp_path, clock) as ctx:
-        delays = MessageServices(ctx).delays
+        delays = DeferredServices(ctx).delays
         delays.load()
         put(ctx, b"old", DELAY="1")
         clock.now_ms += 60_000

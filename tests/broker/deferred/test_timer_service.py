@@ -9,7 +9,7 @@ from tests.broker.stored import NOW, bodies, messages, put, stored_context
 
 from twinlog.broker.context import BrokerContext
 from twinlog.broker.deferred import timer_check
-from twinlog.broker.deferred.assembly import MessageServices
+from twinlog.broker.deferred.services import DeferredServices
 from twinlog.broker.deferred.timer import RecallHandle
 from twinlog.broker.deferred.timer_service import TimerService
 
@@ -17,7 +17,7 @@ HOUR_MS = 3_600_000
 
 
 async def started(ctx: BrokerContext) -> TimerService:
-    timers = MessageServices(ctx).timers
+    timers = DeferredServices(ctx).timers
     timers._table = await timers.load()
     return timers
 
@@ -130,7 +130,7 @@ async def test_a_message_that_waits_for_long_is_parked_anew_and_comes_once(tmp_p
 async def test_a_recalled_message_is_not_delivered(tmp_path: Path):
     clock = Clock(NOW)
     with stored_context(tmp_path, clock, recallMessageEnable=True) as ctx:
-        services = MessageServices(ctx)
+        services = DeferredServices(ctx)
         timers = services.timers
         timers._table = await timers.load()
         put(ctx, b"regretted", TIMER_DELAY_SEC="10", UNIQ_KEY="K1")
@@ -148,7 +148,7 @@ async def test_a_recalled_message_is_not_delivered(tmp_path: Path):
 
 async def test_recall_is_forbidden_unless_the_operator_allows_it(tmp_path: Path):
     with stored_context(tmp_path) as ctx:
-        answer = ask(MessageServices(ctx).handlers(), 370, {"topic": "T"})
+        answer = ask(DeferredServices(ctx).handlers(), 370, {"topic": "T"})
         assert (answer.code, answer.remark) == (16, "recall failed, operation is forbidden")
 
 
@@ -184,7 +184,7 @@ async def test_a_replica_that_takes_over_delivers_what_its_master_had_not(tmp_pa
         at(clock, timers, NOW + 5_000)
         answers = [timers.checkpoint()]
     with stored_context(tmp_path, clock, brokerRole="SLAVE", brokerId=1) as ctx:
-        timers = MessageServices(ctx).timers
+        timers = DeferredServices(ctx).timers
         assert not timers.adopt_body(answers[0])  # kept until the log has surely caught up with it
         assert timers.adopt_body(answers[0])
         assert not timers.adopt_body(answers[0])

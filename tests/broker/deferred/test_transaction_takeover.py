@@ -18,7 +18,7 @@ from tests.broker.stored import NOW, bodies, messages, put, stored_context
 from twinlog.base.system_names import HALF_TOPIC, OP_TOPIC
 from twinlog.broker.clients.client_table import Client
 from twinlog.broker.context import BrokerContext
-from twinlog.broker.deferred.assembly import MessageServices
+from twinlog.broker.deferred.services import DeferredServices
 from twinlog.net.connection import Request
 from twinlog.store.log.append import Appended
 from twinlog.store.log.commit_log import CommitLog
@@ -31,7 +31,7 @@ COMMIT, ROLLBACK = 8, 12
 def die_after_commits(root: Path, clock: Clock, *, ops_after: int | None) -> list[int]:
     """Transactions a to d with other messages between them, and no goodbye; where each record of the log ends."""
     with stored_context(root, clock) as ctx:
-        services = MessageServices(ctx)
+        services = DeferredServices(ctx)
         put(ctx, b"before")
         halves = {name: half(ctx, name.encode()) for name in "abcd"}
         for number, (name, decision) in enumerate({"a": COMMIT, "b": ROLLBACK, "c": COMMIT, "d": COMMIT}.items()):
@@ -49,7 +49,7 @@ def die_after_commits(root: Path, clock: Clock, *, ops_after: int | None) -> lis
         return [at for at in ends if at > halves["d"].physical_offset]
 
 
-def answer_all(services: MessageServices, producer: Producer) -> list[bytes]:
+def answer_all(services: DeferredServices, producer: Producer) -> list[bytes]:
     """Let the producer answer what it was asked; what that was."""
     asked = []
     for _, fields, body in producer.asked:
@@ -79,7 +79,7 @@ async def test_wherever_the_log_ends_each_committed_message_is_there_once(tmp_pa
             ctx.store.truncate(log_end)
         for life in range(2):
             with stored_context(root, clock) as ctx:
-                services, producer = MessageServices(ctx), Producer()
+                services, producer = DeferredServices(ctx), Producer()
                 ctx.clients.register_producer(Client(producer, "p@1"), "PG", clock())
                 committed = [body for body in bodies(ctx, queue_id=1) if body in (b"a", b"c", b"d")]
                 for _ in range(2):
@@ -96,11 +96,11 @@ async def test_wherever_the_log_ends_each_committed_message_is_there_once(tmp_pa
 async def test_a_commit_that_is_repeated_after_a_restart_stores_nothing(tmp_path: Path):
     clock = Clock(NOW)
     with stored_context(tmp_path, clock) as ctx:
-        services = MessageServices(ctx)
+        services = DeferredServices(ctx)
         first = half(ctx)
         assert end(services, first, COMMIT).code == 0
     with stored_context(tmp_path, clock) as ctx:
-        services = MessageServices(ctx)
+        services = DeferredServices(ctx)
         assert end(services, first, COMMIT).code == 0
         assert bodies(ctx, queue_id=1) == [b"pay"]
         services.transactions.flush_ops([0])
@@ -110,7 +110,7 @@ async def test_a_commit_that_is_repeated_after_a_restart_stores_nothing(tmp_path
 async def test_a_commit_of_a_copy_ends_the_first_one_and_a_delayed_commit_counts_too(tmp_path: Path):
     clock, producer = Clock(NOW), Producer()
     with stored_context(tmp_path, clock) as ctx:
-        services = MessageServices(ctx)
+        services = DeferredServices(ctx)
         ctx.clients.register_producer(Client(producer, "p@1"), "PG", clock())
         half(ctx, b"asked")
         clock.now_ms += 10_000
@@ -119,7 +119,7 @@ async def test_a_commit_of_a_copy_ends_the_first_one_and_a_delayed_commit_counts
         end(services, half(ctx, b"later", DELAY="1"), COMMIT)
     clock.now_ms += 60_000
     with stored_context(tmp_path, clock) as ctx:
-        services = MessageServices(ctx)
+        services = DeferredServices(ctx)
         ctx.clients.register_producer(Client(producer, "p@1"), "PG", clock())
         await check(services)
         assert producer.asked == []
@@ -130,7 +130,7 @@ async def test_a_commit_of_a_copy_ends_the_first_one_and_a_delayed_commit_counts
 async def test_a_new_reign_forgets_what_the_last_one_remembered(tmp_path: Path):
     clock = Clock(NOW)
     with stored_context(tmp_path, clock) as ctx:
-        services = MessageServices(ctx)
+        services = DeferredServices(ctx)
         log_end = ctx.store.log_end
         end(services, half(ctx, b"mine"), ROLLBACK)
         ctx.store.truncate(log_end)  # a master in between did not have it
@@ -143,7 +143,7 @@ async def test_a_new_reign_forgets_what_the_last_one_remembered(tmp_path: Path):
 
 def test_commits_are_found_in_slices_over_segments_and_damage(tmp_path: Path):
     with stored_context(tmp_path, mappedFileSizeCommitLog=4096) as ctx:
-        services, expected = MessageServices(ctx), []
+        services, expected = DeferredServices(ctx), []
         for number in range(30):
             stored = half(ctx, b"x" * 300)
             if number % 3 == 0:
@@ -179,17 +179,19 @@ def request(of: Appended, decision: int = COMMIT) -> Request:
 
 
 @contextlib.contextmanager
-def died(root: Path, clock: Clock, *, messages: int = 200) -> Iterator[tuple[BrokerContext, MessageServices, Appended]]:
+def died(
+    root: Path, clock: Clock, *, messages: int = 200
+) -> Iterator[tuple[BrokerContext, DeferredServices, Appended]]:
     """A new master behind one that left `open`, wrote much after it and committed some; the open one is returned."""
     with stored_context(root, clock) as ctx:
-        services = MessageServices(ctx)
+        services = DeferredServices(ctx)
         left_open = half(ctx, b"open")
         for number in range(messages):
             put(ctx, b"%d" % number)
             if number % 50 == 0:
                 end(services, half(ctx, b"committed"), COMMIT)
     with stored_context(root, clock) as ctx:
-        yield ctx, MessageServices(ctx), left_open
+        yield ctx, DeferredServices(ctx), left_open
 
 
 @pytest.fixture
@@ -258,27 +260,27 @@ async def test_what_an_op_record_names_is_passed_over_undecoded(tmp_path: Path, 
     clock, decoded = Clock(NOW), []
     monkeypatch.setattr("twinlog.broker.deferred.transaction_takeover.decode_message", lambda record: decoded.append(1))
     with stored_context(tmp_path, clock) as ctx:
-        services = MessageServices(ctx)
+        services = DeferredServices(ctx)
         half(ctx, b"open")
         for _ in range(5):
             end(services, half(ctx), COMMIT)
         services.transactions.flush_ops([0])
     with stored_context(tmp_path, clock) as ctx:
-        await MessageServices(ctx).transactions.take_over()
+        await DeferredServices(ctx).transactions.take_over()
         assert decoded == []
 
 
 async def test_without_the_groups_offset_only_the_last_rounds_are_searched(tmp_path: Path, searched):
     clock = Clock(NOW)
     with stored_context(tmp_path, clock) as ctx:
-        services = MessageServices(ctx)
+        services = DeferredServices(ctx)
         half(ctx, b"an old copy")
         for _ in range(100):
             put(ctx)
         clock.now_ms += 3_600_000
         end(services, half(ctx, b"lost"), COMMIT)
     with stored_context(tmp_path, clock) as ctx:
-        services = MessageServices(ctx)
+        services = DeferredServices(ctx)
         searched.clear()
         await services.transactions.take_over()
         assert len(searched) == 1

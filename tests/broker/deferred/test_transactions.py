@@ -11,7 +11,7 @@ from tests.broker.stored import NOW, bodies, messages, put, stored_context
 from twinlog.base.system_names import CHECK_MAX_TOPIC, HALF_TOPIC, OP_TOPIC
 from twinlog.broker.clients.client_table import Client
 from twinlog.broker.context import BrokerContext
-from twinlog.broker.deferred.assembly import MessageServices
+from twinlog.broker.deferred.services import DeferredServices
 from twinlog.net.connection import Request
 from twinlog.store.log.append import Appended, Draft
 from twinlog.wire.message import decode_message
@@ -43,7 +43,7 @@ def half(ctx: BrokerContext, body: bytes = b"pay", **pairs: str) -> Appended:
     return appended
 
 
-def end(services: MessageServices, of: Appended, decision: int, **fields: str):
+def end(services: DeferredServices, of: Appended, decision: int, **fields: str):
     values = {
         "producerGroup": "PG",
         "tranStateTableOffset": str(of.queue_offset),
@@ -55,7 +55,7 @@ def end(services: MessageServices, of: Appended, decision: int, **fields: str):
 
 def test_a_half_message_is_seen_by_nobody_until_it_is_committed(tmp_path: Path):
     with stored_context(tmp_path) as ctx:
-        services = MessageServices(ctx)
+        services = DeferredServices(ctx)
         stored = half(ctx, TAGS="TagX")
         assert bodies(ctx, queue_id=1) == []
         assert messages(ctx, HALF_TOPIC)[0].sys_flag == 0
@@ -72,7 +72,7 @@ def test_a_half_message_is_seen_by_nobody_until_it_is_committed(tmp_path: Path):
 
 def test_a_rolled_back_message_never_appears_and_an_op_record_says_it_is_done(tmp_path: Path):
     with stored_context(tmp_path) as ctx:
-        services = MessageServices(ctx)
+        services = DeferredServices(ctx)
         first, second = half(ctx), half(ctx)
         assert end(services, first, 12).code == 0
         assert end(services, second, 8).code == 0
@@ -84,7 +84,7 @@ def test_a_rolled_back_message_never_appears_and_an_op_record_says_it_is_done(tm
 
 def test_a_second_commit_of_the_same_message_stores_nothing(tmp_path: Path):
     with stored_context(tmp_path) as ctx:
-        services = MessageServices(ctx)
+        services = DeferredServices(ctx)
         stored = half(ctx)
         assert end(services, stored, 8).code == end(services, stored, 8).code == 0
         assert end(services, stored, 12).code == 0
@@ -103,30 +103,30 @@ def test_a_second_commit_of_the_same_message_stores_nothing(tmp_path: Path):
 )
 def test_whoever_names_the_wrong_message_hears_javas_words(tmp_path: Path, fields, remark):
     with stored_context(tmp_path) as ctx:
-        services = MessageServices(ctx)
+        services = DeferredServices(ctx)
         answer = end(services, half(ctx), 8, **fields)
         assert (answer.code, answer.remark) == (1, remark)
 
 
 def test_an_ordinary_message_cannot_be_ended(tmp_path: Path):
     with stored_context(tmp_path) as ctx:
-        answer = end(MessageServices(ctx), put(ctx, PGROUP="PG"), 8)
+        answer = end(DeferredServices(ctx), put(ctx, PGROUP="PG"), 8)
         assert (answer.code, answer.remark) == (1, "Find prepared transaction message failed")
 
 
 def test_unknown_is_not_answered_and_a_replica_refuses(tmp_path: Path):
     with stored_context(tmp_path) as ctx:
-        handler = MessageServices(ctx).handlers()[37]
+        handler = DeferredServices(ctx).handlers()[37]
         assert handler(Request(37, 1, fields={"commitOrRollback": "0"})) is None
     with stored_context(tmp_path, brokerRole="SLAVE", brokerId=1) as ctx:
-        answer = ask(MessageServices(ctx).handlers(), 37, {"commitOrRollback": "8"})
+        answer = ask(DeferredServices(ctx).handlers(), 37, {"commitOrRollback": "8"})
         assert (answer.code, answer.remark) == (11, "not set any response code")
 
 
 def test_a_producer_that_limited_itself_may_not_end_unasked_after_that(tmp_path: Path):
     clock = Clock(NOW)
     with stored_context(tmp_path, clock) as ctx:
-        services = MessageServices(ctx)
+        services = DeferredServices(ctx)
         stored = half(ctx, CHECK_IMMUNITY_TIME_IN_SECONDS="5")
         clock.now_ms += 5_001
         assert end(services, stored, 8).code == 604
@@ -136,7 +136,7 @@ def test_a_producer_that_limited_itself_may_not_end_unasked_after_that(tmp_path:
 def test_a_committed_message_may_still_be_delayed(tmp_path: Path):
     clock = Clock(NOW)
     with stored_context(tmp_path, clock) as ctx:
-        services = MessageServices(ctx)
+        services = DeferredServices(ctx)
         services.delays.load()
         assert end(services, half(ctx, DELAY="1"), 8).code == 0
         assert bodies(ctx, queue_id=1) == []
@@ -149,7 +149,7 @@ def test_a_committed_message_may_still_be_delayed(tmp_path: Path):
 async def test_an_open_half_message_is_written_again_and_its_producer_asked(tmp_path: Path):
     clock, producer = Clock(NOW), Producer()
     with stored_context(tmp_path, clock) as ctx:
-        services = MessageServices(ctx)
+        services = DeferredServices(ctx)
         ctx.clients.register_producer(Client(producer, "p@1"), "PG", clock())
         half(ctx, b"open", UNIQ_KEY="KEY")
         clock.now_ms += 5_999
@@ -197,7 +197,7 @@ async def test_an_open_half_message_is_written_again_and_its_producer_asked(tmp_
 async def test_an_answer_that_names_the_first_copy_ends_the_second_too(tmp_path: Path):
     clock, producer = Clock(NOW), Producer()
     with stored_context(tmp_path, clock) as ctx:
-        services = MessageServices(ctx)
+        services = DeferredServices(ctx)
         ctx.clients.register_producer(Client(producer, "p@1"), "PG", clock())
         first = half(ctx)
         clock.now_ms += 10_000
@@ -212,7 +212,7 @@ async def test_an_answer_that_names_the_first_copy_ends_the_second_too(tmp_path:
 async def test_after_fifteen_checks_a_message_is_put_aside_and_can_be_resumed(tmp_path: Path):
     clock = Clock(NOW)
     with stored_context(tmp_path, clock) as ctx:
-        services = MessageServices(ctx)
+        services = DeferredServices(ctx)
         half(ctx, b"forgotten", UNIQ_KEY="KEY")
         for _ in range(16):
             clock.now_ms += 30_000
@@ -232,14 +232,14 @@ async def test_after_fifteen_checks_a_message_is_put_aside_and_can_be_resumed(tm
 async def test_a_restart_knows_what_the_op_queue_says(tmp_path: Path):
     clock, producer = Clock(NOW), Producer()
     with stored_context(tmp_path, clock) as ctx:
-        services = MessageServices(ctx)
+        services = DeferredServices(ctx)
         done = half(ctx, b"done")
         half(ctx, b"open")
         end(services, done, 12)
         services.transactions.flush_ops([0])
     clock.now_ms += 10_000
     with stored_context(tmp_path, clock) as ctx:
-        services = MessageServices(ctx)
+        services = DeferredServices(ctx)
         ctx.clients.register_producer(Client(producer, "p@1"), "PG", clock())
         await check(services)
         assert [decode_message(body).body for _, _, body in producer.asked] == [b"open"]
@@ -248,7 +248,7 @@ async def test_a_restart_knows_what_the_op_queue_says(tmp_path: Path):
 async def test_a_half_message_with_a_longer_immunity_is_kept_and_not_asked_about(tmp_path: Path):
     clock, producer = Clock(NOW), Producer()
     with stored_context(tmp_path, clock) as ctx:
-        services = MessageServices(ctx)
+        services = DeferredServices(ctx)
         ctx.clients.register_producer(Client(producer, "p@1"), "PG", clock())
         half(ctx, b"patient", CHECK_IMMUNITY_TIME_IN_SECONDS="60")
         clock.now_ms += 30_000
@@ -260,7 +260,7 @@ async def test_a_half_message_with_a_longer_immunity_is_kept_and_not_asked_about
         assert len(producer.asked) == 1
 
 
-async def check(services: MessageServices) -> None:
+async def check(services: DeferredServices) -> None:
     """One round; the store is flushed on the way, as nobody else does it here."""
     store = services.transactions._ctx.store
     original = store.dispatch_pending

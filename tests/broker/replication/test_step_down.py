@@ -16,7 +16,7 @@ from tests.broker.stored import NOW, put, stored_context
 from twinlog.base.system_names import HALF_TOPIC
 from twinlog.broker.context import BrokerContext
 from twinlog.broker.deferred import timer_service
-from twinlog.broker.deferred.assembly import MessageServices
+from twinlog.broker.deferred.services import DeferredServices
 
 COUNT = 450  # more than two slices of any kind
 HOUR_MS = 3_600_000
@@ -53,7 +53,7 @@ async def appends_nothing_after_refusing(ctx: BrokerContext) -> None:
 async def test_delayed_messages_that_are_due_wait_for_the_next_master(tmp_path: Path):
     clock = Clock(NOW)
     with stored_context(tmp_path, clock) as ctx:
-        delays = MessageServices(ctx).delays
+        delays = DeferredServices(ctx).delays
         for _ in range(COUNT):
             put(ctx, b"x", DELAY="1")
         clock.now_ms += 1_000
@@ -65,7 +65,7 @@ async def test_delayed_messages_that_are_due_wait_for_the_next_master(tmp_path: 
 async def test_timers_that_are_due_wait_for_the_next_master(tmp_path: Path):
     clock = Clock(NOW)
     with stored_context(tmp_path, clock) as ctx:
-        timers = MessageServices(ctx).timers
+        timers = DeferredServices(ctx).timers
         for _ in range(COUNT):
             put(ctx, b"x", TIMER_DELAY_MS="2000")
         clock.now_ms += 10_000
@@ -77,7 +77,7 @@ async def test_timers_that_wait_for_long_are_parked_anew_by_the_next_master(tmp_
     clock = Clock(NOW)
     monkeypatch.setattr(timer_service, "ROLL_S", 0)
     with stored_context(tmp_path, clock) as ctx:
-        timers = MessageServices(ctx).timers
+        timers = DeferredServices(ctx).timers
         for number in range(COUNT):
             put(ctx, b"x", TIMER_DELAY_SEC=str(72 * 3600), UNIQ_KEY=f"K{number}")
         timers._table = await timers.load()
@@ -91,7 +91,7 @@ async def test_timers_that_wait_for_long_are_parked_anew_by_the_next_master(tmp_
 async def test_half_messages_are_asked_about_by_the_next_master(tmp_path: Path):
     clock = Clock(NOW)
     with stored_context(tmp_path, clock) as ctx:
-        services = MessageServices(ctx)
+        services = DeferredServices(ctx)
         for _ in range(COUNT):
             half(ctx)
         clock.now_ms += 60_000
@@ -103,7 +103,7 @@ async def test_half_messages_are_asked_about_by_the_next_master(tmp_path: Path):
 async def test_a_round_of_checks_does_not_outlive_its_reign(tmp_path: Path):
     clock = Clock(NOW)
     with stored_context(tmp_path, clock) as ctx:
-        services = MessageServices(ctx)
+        services = DeferredServices(ctx)
         half(ctx)
         clock.now_ms += 60_000
         end = ctx.store.log_end

@@ -9,7 +9,7 @@ import pytest
 from tests.broker.offline import Clock, Wire, ask
 from tests.broker.stored import NOW, bodies, messages, put, stored_context
 
-from twinlog.broker.deferred.assembly import MessageServices
+from twinlog.broker.deferred.services import DeferredServices
 from twinlog.broker.sends import send_back
 from twinlog.broker.sends.copy_budget import BURST_S, HOSTS_MAX, CopyBudget
 
@@ -22,7 +22,7 @@ def sent_back(ctx, appended, wire=None, **fields: str):
 def test_a_message_comes_again_after_ten_seconds_and_remembers_where_it_was(tmp_path: Path):
     clock = Clock(NOW)
     with stored_context(tmp_path, clock) as ctx:
-        services = MessageServices(ctx)
+        services = DeferredServices(ctx)
         services.delays.load()
         first = put(ctx, b"x", TAGS="TagA")
         answer = sent_back(ctx, first)
@@ -48,7 +48,7 @@ def test_a_message_comes_again_after_ten_seconds_and_remembers_where_it_was(tmp_
 def test_each_try_waits_longer_and_keeps_the_first_id(tmp_path: Path):
     clock = Clock(NOW)
     with stored_context(tmp_path, clock) as ctx:
-        services = MessageServices(ctx)
+        services = DeferredServices(ctx)
         services.delays.load()
         put(ctx, b"x")
         origin = messages(ctx)[0].offset_message_id
@@ -65,7 +65,7 @@ def test_each_try_waits_longer_and_keeps_the_first_id(tmp_path: Path):
 @pytest.mark.parametrize("fields", [{"delayLevel": "-1"}, {"maxReconsumeTimes": "0"}])
 def test_the_last_try_or_the_consumers_wish_makes_a_dead_letter(tmp_path: Path, fields):
     with stored_context(tmp_path) as ctx:
-        MessageServices(ctx)
+        DeferredServices(ctx)
         assert sent_back(ctx, put(ctx, b"dead"), **fields).code == 0
         assert bodies(ctx, "%DLQ%G") == [b"dead"]
         assert ctx.topics.get("%DLQ%G").perm == 6
@@ -97,7 +97,7 @@ def test_a_broker_without_write_permission_and_a_replica_refuse(tmp_path: Path):
 def test_sixty_requests_do_not_copy_one_large_message_sixty_times(tmp_path: Path):
     clock = Clock(NOW)
     with stored_context(tmp_path, clock, maxSendBackBytesPerSecond=1_000_000) as ctx:
-        MessageServices(ctx)
+        DeferredServices(ctx)
         first = put(ctx, b"x" * 1_000_000)
         begin = ctx.store.log_end
         codes = [sent_back(ctx, first).code for _ in range(60)]
@@ -115,7 +115,7 @@ def test_sixty_requests_do_not_copy_one_large_message_sixty_times(tmp_path: Path
 
 def test_small_messages_are_sent_back_as_fast_as_a_consumer_fails(tmp_path: Path):
     with stored_context(tmp_path) as ctx:
-        MessageServices(ctx)
+        DeferredServices(ctx)
         first = put(ctx, b"x" * 1_000)
         assert {sent_back(ctx, first).code for _ in range(3_000)} == {0}
 

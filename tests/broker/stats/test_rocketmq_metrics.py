@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.broker.stored import NOW, put, stored_context
 
-from twinlog.broker.deferred.assembly import MessageServices
+from twinlog.broker.deferred.services import DeferredServices
 from twinlog.broker.stats.rocketmq_metrics import watch_messages
 from twinlog.telemetry.metrics import Metrics
 
@@ -16,7 +16,7 @@ NODE = ("DefaultCluster", "broker", "broker-a")
 async def test_messages_lag_and_storage_are_shown(tmp_path: Path):
     with stored_context(tmp_path) as ctx:
         metrics = Metrics()
-        watch_messages(metrics, ctx, MessageServices(ctx))
+        watch_messages(metrics, ctx, DeferredServices(ctx))
         for _ in range(3):
             put(ctx)
         put(ctx, topic="%DLQ%G")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from twinlog.broker.admin.live_conf import ConfService
+from twinlog.broker.admin.live_conf import LiveConf
 from twinlog.net.errors import RequestRefused
 from twinlog.replication.errors import ReplicationError
 from twinlog.settings.errors import SettingsError
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 
 
 def handlers(ctx: BrokerContext) -> dict[int, Handler]:
-    config = ConfigHandlers(ctx, ConfService(ctx))
+    config = ConfigHandlers(ctx, LiveConf(ctx))
     return {RequestCode.GET_BROKER_CONFIG: config.show, RequestCode.UPDATE_BROKER_CONFIG: config.update}
 
 
 class ConfigHandlers:
     """The settings in use, as properties text."""
 
-    def __init__(self, ctx: BrokerContext, service: ConfService) -> None:
+    def __init__(self, ctx: BrokerContext, live: LiveConf) -> None:
         self._ctx = ctx
-        self._service = service
+        self._live = live
 
     def show(self, request: Request) -> Command:
         body = format_properties(self._ctx.conf.properties()).encode()
-        return request.reply(fields={"version": msgspec.json.encode(self._service.version).decode()}, body=body)
+        return request.reply(fields={"version": msgspec.json.encode(self._live.version).decode()}, body=body)
 
     async def update(self, request: Request) -> Command:
         """Counts from the moment it is answered."""
         try:
-            ignored = await self._service.update(_decoded(request.body), request.connection.peer_text)
+            ignored = await self._live.update(_decoded(request.body), request.connection.peer_text)
         except UpdateRefused as refused:
             raise RequestRefused(ResponseCode.NO_PERMISSION, str(refused)) from None
         except (SettingsError, ReplicationError) as error:

@@ -22,7 +22,7 @@ log = get_logger(__name__)
 PERMISSION_KEY = "brokerPermission"
 
 
-class ConfService:
+class LiveConf:
     """Carries out updates in the order in which they come."""
 
     def __init__(self, ctx: BrokerContext) -> None:

@@ -36,7 +36,7 @@ def handlers(ctx: BrokerContext) -> dict[int, Handler]:
 
 
 class ClientHandlers:
-    """Keeps the client registry, and tells consumers when their group changes."""
+    """Keeps the client table, and notifies consumers when their group changes."""
 
     def __init__(self, ctx: BrokerContext) -> None:
         self._ctx = ctx

@@ -26,7 +26,7 @@ CONSUME_FROM = (
 
 
 class Peer(Hashable, Protocol):
-    """What the registry needs of a connection."""
+    """What the table needs of a connection."""
 
     @property
     def peer_text(self) -> str: ...
@@ -78,7 +78,7 @@ class Membership:
     producer_groups: set[str] = field(default_factory=set)
 
 
-class ClientRegistry:
+class ClientTable:
     """All online clients. `on_group_gone` hears of a consumer group whose last connection left."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from twinlog.broker.stats.runtime_info import earliest_message_ms
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
-    from twinlog.broker.deferred.assembly import MessageServices
+    from twinlog.broker.deferred.services import DeferredServices
     from twinlog.telemetry.metrics import Labels, Metrics, Rows
 
 NODE = ("cluster", "node_type", "node_id")
@@ -22,7 +22,7 @@ IN = (*NODE, "topic", "is_system")
 OUT = (*NODE, "topic", "consumer_group", "is_retry", "is_system")
 
 
-def watch_messages(metrics: Metrics, ctx: BrokerContext, messages: MessageServices) -> None:
+def watch_messages(metrics: Metrics, ctx: BrokerContext, messages: DeferredServices) -> None:
     """Register RocketMQ's own metrics of this broker."""
     view = _View(ctx, messages)
     counted: dict[str, tuple[str, Labels, Callable[[], Rows]]] = {
@@ -73,7 +73,7 @@ def watch_messages(metrics: Metrics, ctx: BrokerContext, messages: MessageServic
 class _View:
     """Reads one broker."""
 
-    def __init__(self, ctx: BrokerContext, messages: MessageServices) -> None:
+    def __init__(self, ctx: BrokerContext, messages: DeferredServices) -> None:
         self._ctx = ctx
         self._messages = messages
 

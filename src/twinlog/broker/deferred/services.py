@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from twinlog.net.connection import Handler
 
 
-class MessageServices:
+class DeferredServices:
     """Delayed messages, timers and transactions of one broker; making it installs their rules in `ctx`."""
 
     def __init__(self, ctx: BrokerContext) -> None:
