@@ -37,7 +37,7 @@ from twinlog.broker.replication.role_service import ReplicationService
 from twinlog.broker.sends import reply, send, send_back
 from twinlog.broker.sends.pending_sends import AckDesk
 from twinlog.broker.sends.send_fast import FastSend
-from twinlog.broker.stats import stats_handlers
+from twinlog.broker.stats import runtime_info, stats_handlers
 from twinlog.broker.stats.broker_metrics import watch_broker
 from twinlog.broker.stats.rocketmq_metrics import watch_messages
 from twinlog.broker.stats.stats import BrokerStats
@@ -84,7 +84,6 @@ HANDLERS = (
     lock_handlers,
     topic_handlers,
     group_handlers,
-    metadata_handlers,
     config_handlers,
     connection_handlers,
     stats_handlers,
@@ -134,7 +133,7 @@ class Broker:
             deferred = DeferredServices(ctx)
             if self._metrics is not None:
                 watch_broker(self._metrics, ctx, self.servers)
-                watch_messages(self._metrics, ctx, deferred)
+                watch_messages(self._metrics, ctx, deferred.timers, deferred.transactions)
             from_masters: dict[int, Handler] = {}
             net = self.conf.net
             tls = client_context(net.tls)
@@ -279,6 +278,8 @@ class Broker:
         handlers = {
             **self._handlers(ctx),
             **deferred.handlers(),
+            **metadata_handlers.handlers(ctx, deferred.timers_in_use),
+            **runtime_info.handlers(ctx, deferred.timers),
             **replication_handlers.handlers(ctx, replication),
         }
 

@@ -427,7 +427,14 @@ async def test_the_runtime_table_has_every_key_in_javas_form(tmp_path: Path):
         assert table["putMessageDistributeTime"].startswith("[<=0ms]:0 [0~10ms]:0 ")
         assert 0 <= float(table["commitLogDiskRatio"]) <= 1
         assert table["commitLogDirCapacity"].startswith("Total : ")
-        assert body_of(ask(services.handlers(), 28))["table"] == table
+        assert body_of(ask(runtime_info.handlers(ctx, services.timers), 28))["table"] == table
+
+
+def test_delay_levels_in_use_show_delivered_and_end():
+    assert runtime_info.schedule_rows({3: 7, 1: 2}, {1: 2, 3: 9}) == {
+        "scheduleMessageOffset_1": "2,2",
+        "scheduleMessageOffset_3": "7,9",
+    }
 
 
 def test_bytes_are_readable():

@@ -15,8 +15,9 @@ from tests.broker.stored import put, stored_context
 from twinlog.broker.admin import config_handlers, operation_handlers, reset_handlers
 from twinlog.broker.clients import connection_handlers
 from twinlog.broker.deferred.services import DeferredServices
+from twinlog.broker.replication import metadata_handlers
 from twinlog.broker.sends import reply, send_back
-from twinlog.broker.stats import stats_handlers
+from twinlog.broker.stats import runtime_info, stats_handlers
 from twinlog.net.connection import Request, answer_for_error
 from twinlog.wire.command import Command
 
@@ -35,8 +36,11 @@ BODIES = st.none() | st.binary(max_size=40) | st.sampled_from(TEXTS)
 def broker(tmp_path_factory: pytest.TempPathFactory):
     root: Path = tmp_path_factory.mktemp("fuzz")
     with stored_context(root, recallMessageEnable=True) as ctx:
+        deferred = DeferredServices(ctx)
         handlers = {
-            **DeferredServices(ctx).handlers(),
+            **deferred.handlers(),
+            **metadata_handlers.handlers(ctx, deferred.timers_in_use),
+            **runtime_info.handlers(ctx, deferred.timers),
             **{
                 code: handler
                 for module in (

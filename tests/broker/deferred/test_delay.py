@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from twinlog.broker.deferred.delay import LevelCursor, offset_to_resume, open_cursors, schedule_rows
+from twinlog.broker.deferred.delay import LevelCursor, offset_to_resume, open_cursors
 
 NOW = 1_800_000_000_000
 
@@ -35,13 +35,6 @@ def test_a_cursor_says_how_many_messages_retention_took():
     cursor = LevelCursor(1, 1_000, next_offset=2)
     assert cursor.correct(5, 9) == 3
     assert cursor.correct(5, 9) == 0
-
-
-def test_runtime_rows_show_delivered_and_end():
-    assert schedule_rows({3: 7, 1: 2}, {1: 2, 3: 9}) == {
-        "scheduleMessageOffset_1": "2,2",
-        "scheduleMessageOffset_3": "7,9",
-    }
 
 
 def test_a_new_master_delivers_again_what_its_log_may_not_hold():

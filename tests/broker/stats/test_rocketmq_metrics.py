@@ -16,7 +16,8 @@ NODE = ("DefaultCluster", "broker", "broker-a")
 async def test_messages_lag_and_storage_are_shown(tmp_path: Path):
     with stored_context(tmp_path) as ctx:
         metrics = Metrics()
-        watch_messages(metrics, ctx, DeferredServices(ctx))
+        deferred = DeferredServices(ctx)
+        watch_messages(metrics, ctx, deferred.timers, deferred.transactions)
         for _ in range(3):
             put(ctx)
         put(ctx, topic="%DLQ%G")

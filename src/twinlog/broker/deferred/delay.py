@@ -80,11 +80,3 @@ def offset_to_resume(next_offset: int, queue_min: int, deliver_ms: Callable[[int
             break
         next_offset -= 1
     return next_offset
-
-
-def schedule_rows(offsets: Mapping[int, int], queue_max: Mapping[int, int]) -> dict[str, str]:
-    """The lines of the runtime table about delay levels in use: delivered offset and queue end."""
-    return {
-        f"scheduleMessageOffset_{level}": f"{offset},{queue_max.get(level, 0)}"
-        for level, offset in sorted(offsets.items())
-    }

@@ -1,4 +1,4 @@
-"""Everything by which a message waits, comes again or is decided on later, put together for one broker."""
+"""The services of this room, made for one broker: delay levels, timers, transactions, and their rules for sends."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from twinlog.broker.deferred import timer_handlers, transaction_handlers
 from twinlog.broker.deferred.delay_service import DelayService
 from twinlog.broker.deferred.timer_service import TimerService
 from twinlog.broker.deferred.transaction_service import TransactionService
-from twinlog.broker.replication import metadata_handlers
 from twinlog.broker.sends import message_rules
-from twinlog.broker.stats import runtime_info
 from twinlog.replication.metadata.sync_service import ExtraKind
 from twinlog.wire.codes import RequestCode
 
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class DeferredServices:
-    """Delayed messages, timers and transactions of one broker; making it installs their rules in `ctx`."""
+    """The services that deliver or decide deferred messages; making them installs their rules in `ctx`."""
 
     def __init__(self, ctx: BrokerContext) -> None:
         self._ctx = ctx
@@ -38,18 +36,17 @@ class DeferredServices:
 
     @property
     def synchronised(self) -> tuple[ExtraKind, ...]:
-        """What a replica takes over from its master besides tables."""
+        """What a replica adopts from its master besides tables."""
         return (ExtraKind("timer", RequestCode.GET_TIMER_CHECK_POINT, self.timers.adopt_body),)
 
     def handlers(self) -> dict[int, Handler]:
         return {
             **transaction_handlers.handlers(self._ctx, self.transactions),
             **timer_handlers.handlers(self._ctx),
-            **metadata_handlers.handlers(self._ctx, self._timer_state),
-            **runtime_info.handlers(self._ctx, self.timers),
         }
 
-    def _timer_state(self) -> TimerService | None:
+    def timers_in_use(self) -> TimerService | None:
+        """The timers; None while timerWheelEnable is false."""
         return self.timers if self._ctx.conf.store.timer_enabled else None
 
     def _parked(self, topic: str, due_ms: int) -> None:

@@ -14,7 +14,7 @@ from twinlog.broker.stats.runtime_info import earliest_message_ms
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
-    from twinlog.broker.deferred.services import DeferredServices
+    from twinlog.broker.stats.deferred_numbers import TimerNumbers, TransactionNumbers
     from twinlog.telemetry.metrics import Labels, Metrics, Rows
 
 NODE = ("cluster", "node_type", "node_id")
@@ -22,23 +22,25 @@ IN = (*NODE, "topic", "is_system")
 OUT = (*NODE, "topic", "consumer_group", "is_retry", "is_system")
 
 
-def watch_messages(metrics: Metrics, ctx: BrokerContext, messages: DeferredServices) -> None:
+def watch_messages(
+    metrics: Metrics, ctx: BrokerContext, timers: TimerNumbers, transactions: TransactionNumbers
+) -> None:
     """Register RocketMQ's own metrics of this broker."""
-    view = _View(ctx, messages)
+    view = _View(ctx)
     counted: dict[str, tuple[str, Labels, Callable[[], Rows]]] = {
         "rocketmq_messages_in": ("Messages stored for producers", IN, lambda: view.puts("count")),
         "rocketmq_throughput_in": ("Bytes stored for producers", IN, lambda: view.puts("bytes")),
         "rocketmq_messages_out": ("Messages given to consumers", OUT, lambda: view.gets("count")),
         "rocketmq_throughput_out": ("Bytes given to consumers", OUT, lambda: view.gets("bytes")),
         "rocketmq_send_to_dlq_messages": ("Dead letters", (*NODE, "consumer_group"), view.dead_letters),
-        "rocketmq_commit_messages": ("Transactions committed", NODE, view.one(lambda: messages.transactions.commits)),
+        "rocketmq_commit_messages": ("Transactions committed", NODE, view.one(lambda: transactions.commits)),
         "rocketmq_rollback_messages": (
             "Transactions rolled back",
             NODE,
-            view.one(lambda: messages.transactions.rollbacks),
+            view.one(lambda: transactions.rollbacks),
         ),
-        "rocketmq_timer_enqueue": ("Timer messages parked", NODE, view.one(lambda: messages.timers.enqueued)),
-        "rocketmq_timer_dequeue": ("Timer messages delivered", NODE, view.one(lambda: messages.timers.dequeued)),
+        "rocketmq_timer_enqueue": ("Timer messages parked", NODE, view.one(lambda: timers.enqueued)),
+        "rocketmq_timer_dequeue": ("Timer messages delivered", NODE, view.one(lambda: timers.dequeued)),
     }
     for name, (text, labels, read) in counted.items():
         metrics.watch(name, text, read, kind="counter", label_names=labels)
@@ -53,18 +55,18 @@ def watch_messages(metrics: Metrics, ctx: BrokerContext, messages: DeferredServi
         "rocketmq_storage_flush_behind_bytes": ("Bytes not on disk yet", NODE, view.one(view.flush_behind)),
         "rocketmq_storage_dispatch_behind_bytes": ("Bytes not in queues yet", NODE, view.one(view.dispatch_behind)),
         "rocketmq_storage_message_reserve_time": ("Age of the oldest message, ms", NODE, view.one(view.oldest_age_ms)),
-        "rocketmq_timing_messages": ("Timer messages that wait", NODE, view.one(lambda: messages.timers.pending)),
+        "rocketmq_timing_messages": ("Timer messages that wait", NODE, view.one(lambda: timers.pending)),
         "rocketmq_timer_dequeue_latency": (
             "Timer messages are late by so many ms",
             NODE,
-            view.one(lambda: messages.timers.read_behind_ms),
+            view.one(lambda: timers.read_behind_ms),
         ),
         "rocketmq_timer_enqueue_lag": (
             "Timer messages not looked at yet",
             NODE,
-            view.one(lambda: messages.timers.offset_behind),
+            view.one(lambda: timers.offset_behind),
         ),
-        "rocketmq_half_messages": ("Open transactions", NODE, view.one(lambda: messages.transactions.open_count)),
+        "rocketmq_half_messages": ("Open transactions", NODE, view.one(lambda: transactions.open_count)),
     }
     for name, (text, labels, read) in measured.items():
         metrics.watch(name, text, read, label_names=labels)
@@ -73,9 +75,8 @@ def watch_messages(metrics: Metrics, ctx: BrokerContext, messages: DeferredServi
 class _View:
     """Reads one broker."""
 
-    def __init__(self, ctx: BrokerContext, messages: DeferredServices) -> None:
+    def __init__(self, ctx: BrokerContext) -> None:
         self._ctx = ctx
-        self._messages = messages
 
     @property
     def _node(self) -> Labels:

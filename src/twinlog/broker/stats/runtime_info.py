@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from twinlog.base.system_names import SCHEDULE_TOPIC
-from twinlog.broker.deferred.delay import schedule_rows
 from twinlog.wire.bodies import KVTable, encode_body
 from twinlog.wire.codes import VERSION, VERSION_NAME, RequestCode
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
-    from twinlog.broker.deferred.timer_service import TimerService
+    from twinlog.broker.stats.deferred_numbers import TimerNumbers
     from twinlog.broker.stats.stats import Totals
     from twinlog.net.connection import Handler, Request
     from twinlog.wire.command import Command
@@ -24,14 +24,14 @@ TRANSACTION_CAPACITY = 100_000
 BYTE_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
 
 
-def handlers(ctx: BrokerContext, timers: TimerService) -> dict[int, Handler]:
+def handlers(ctx: BrokerContext, timers: TimerNumbers) -> dict[int, Handler]:
     def show(request: Request) -> Command:
         return request.reply(body=encode_body(KVTable(table=runtime_table(ctx, timers))))
 
     return {RequestCode.GET_BROKER_RUNTIME_INFO: show}
 
 
-def runtime_table(ctx: BrokerContext, timers: TimerService) -> dict[str, str]:
+def runtime_table(ctx: BrokerContext, timers: TimerNumbers) -> dict[str, str]:
     """Every key that Java's broker shows, sorted."""
     now_ms = ctx.clock_ms()
     table = {
@@ -137,7 +137,7 @@ def _pools() -> dict[str, str]:
     return table
 
 
-def _waiting(ctx: BrokerContext, timers: TimerService) -> dict[str, str]:
+def _waiting(ctx: BrokerContext, timers: TimerNumbers) -> dict[str, str]:
     offsets = ctx.delay_offsets.rows
     ends = {level: ctx.store.max_offset(SCHEDULE_TOPIC, level - 1) for level in offsets}
     seconds = max((ctx.clock_ms() - ctx.started_ms) / 1000, 1.0)
@@ -148,6 +148,14 @@ def _waiting(ctx: BrokerContext, timers: TimerService) -> dict[str, str]:
         "timerCongestNum": str(timers.pending),
         "timerEnqueueTps": f"{timers.enqueued / seconds:.2f}",
         "timerDequeueTps": f"{timers.dequeued / seconds:.2f}",
+    }
+
+
+def schedule_rows(offsets: Mapping[int, int], queue_max: Mapping[int, int]) -> dict[str, str]:
+    """The lines about delay levels in use: delivered offset and queue end."""
+    return {
+        f"scheduleMessageOffset_{level}": f"{offset},{queue_max.get(level, 0)}"
+        for level, offset in sorted(offsets.items())
     }
 
 
