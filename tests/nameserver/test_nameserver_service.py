@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from twinlog.nameserver import handlers
+from twinlog.nameserver import broker_handlers
 from twinlog.nameserver.nameserver_service import NameServerService
-from twinlog.nameserver.registration import decode_registration
+from twinlog.nameserver.registration_body import decode_registration
 from twinlog.nameserver.route_table import RouteTable
 from twinlog.net.pool import ConnectionPool
 from twinlog.net.server import Server
@@ -61,7 +61,7 @@ async def test_an_unknown_request_is_told_so(tmp_path):
 
 async def test_a_broker_leaves_when_its_connection_closes_and_comes_back_by_registering(tmp_path):
     async with running(tmp_path) as it:
-        table = it.service.handlers.table
+        table = it.service.context.table
         for _ in range(2):
             await it.pool.request(it.address, RequestCode.REGISTER_BROKER, MASTER, TOPICS)
             assert list(table.topics) == ["T", "U"]
@@ -77,7 +77,7 @@ async def test_a_client_that_leaves_takes_nobody_along(tmp_path):
         await other.request(it.address, RequestCode.GET_BROKER_CLUSTER_INFO)
         await other.close()
         await until(lambda: len(it.service.server.connections) == 1)
-        assert list(it.service.handlers.table.topics) == ["T", "U"]
+        assert list(it.service.context.table.topics) == ["T", "U"]
 
 
 async def test_a_silent_broker_leaves_and_its_connection_is_closed(tmp_path):
@@ -87,7 +87,7 @@ async def test_a_silent_broker_leaves_and_its_connection_is_closed(tmp_path):
         connection = await it.pool.get(it.address)
         clock.ms = 120_001
         await until(lambda: connection.closed)
-        assert it.service.handlers.table.topics == {}
+        assert it.service.context.table.topics == {}
 
 
 async def test_a_replica_is_told_that_its_master_left(tmp_path):
@@ -129,7 +129,7 @@ async def test_an_address_that_nobody_could_connect_to_is_not_registered(tmp_pat
     async with running(tmp_path, "notifyMinBrokerIdChanged=true") as it:
         answer = await it.pool.request(it.address, RequestCode.REGISTER_BROKER, {**MASTER, key: bad}, TOPICS)
         assert answer.code == 1 and f"{key}: address {bad!r}" in answer.remark and "host:port" in answer.remark
-        assert it.service.handlers.table.live == {}
+        assert it.service.context.table.live == {}
 
 
 @pytest.mark.parametrize("address", ["broker-a:10911", "[::1]:10911", "::1:10911", "my_host.local:10911"])
@@ -137,7 +137,7 @@ async def test_names_and_ipv6_addresses_are_registered_as_they_are_written(tmp_p
     async with running(tmp_path) as it:
         fields = {**MASTER, "brokerAddr": address, "haServerAddr": ""}
         assert (await it.pool.request(it.address, RequestCode.REGISTER_BROKER, fields, TOPICS)).code == 0
-        assert it.service.handlers.table.brokers["b"].broker_addrs == {0: address}
+        assert it.service.context.table.brokers["b"].broker_addrs == {0: address}
 
 
 async def test_requests_are_counted(tmp_path):
@@ -178,7 +178,7 @@ async def test_others_are_answered_while_a_large_registration_is_read(tmp_path, 
         assert go_on.wait(10)
         return decode_registration(*args, **more)
 
-    monkeypatch.setattr(handlers, "decode_registration", slowly)
+    monkeypatch.setattr(broker_handlers, "decode_registration", slowly)
     async with running(tmp_path) as it:
         registering = asyncio.create_task(it.pool.request(it.address, RequestCode.REGISTER_BROKER, fields, body))
         route = await it.pool.request(it.address, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"})
@@ -197,7 +197,7 @@ async def test_a_broker_that_leaves_while_its_registration_is_read_is_not_regist
         assert go_on.wait(10)
         return decode_registration(*args, **more)
 
-    monkeypatch.setattr(handlers, "decode_registration", slowly)
+    monkeypatch.setattr(broker_handlers, "decode_registration", slowly)
     async with running(tmp_path) as it:
         await it.pool.oneway(it.address, RequestCode.REGISTER_BROKER, {**MASTER, "compressed": "true"}, inflating())
         await until(begun.is_set)
@@ -206,7 +206,7 @@ async def test_a_broker_that_leaves_while_its_registration_is_read_is_not_regist
         go_on.set()
         await asyncio.to_thread(lambda: it.service._reader.submit(int).result())  # after the one before it
         await asyncio.sleep(0)
-        assert not it.service.handlers.table.live
+        assert not it.service.context.table.live
 
 
 async def test_an_unexpected_error_of_a_background_task_is_counted_and_routes_are_still_given(tmp_path, monkeypatch):
@@ -237,7 +237,7 @@ async def test_begins_of_frames_are_dropped_by_the_settings(tmp_path):
             _, writer = await asyncio.open_connection("127.0.0.1", it.service.port)
             writer.write((15_000_000).to_bytes(4, "big") + b"\0\0\0\2{}" + bytes(7_000_000))
             writers.append(writer)
-        await until(lambda: "maxUnfinishedFrameBytes" in it.service.handlers.limits.refused)
+        await until(lambda: "maxUnfinishedFrameBytes" in it.service.context.limits.refused)
         assert metrics.samples()["twinlog_namesrv_unfinished_frame_bytes"] <= 16 * 1024 * 1024
         for writer in writers:
             writer.close()

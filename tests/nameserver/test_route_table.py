@@ -3,47 +3,18 @@ import sys
 import pytest
 
 from twinlog.nameserver.errors import RegistrationRefused
-from twinlog.nameserver.registration import RegisteredTopic
-from twinlog.nameserver.route_table import (
-    SILENCE_MS_MAX,
-    Identity,
-    MinBrokerIdNotice,
-    Registered,
-    Registration,
-    RouteTable,
-    keep_zone,
-)
+from twinlog.nameserver.registration import MinBrokerIdNotice, Registered
+from twinlog.nameserver.route_table import SILENCE_MS_MAX, RouteTable
+from twinlog.nameserver.routes import find_route
 from twinlog.wire.bodies import DataVersion, QueueData
 
-V1, V2 = DataVersion(0, 1, 1), DataVersion(0, 2, 2)
-
-
-def topics(*names, **more):
-    return {name: RegisteredTopic(read_queue_nums=4, write_queue_nums=4, **more) for name in names}
-
-
-def said(broker_id=0, address=None, *, name="broker-a", **more):
-    defaults = {
-        "cluster": "C",
-        "broker_name": name,
-        "broker_id": broker_id,
-        "address": address or f"{name}:{broker_id}",
-        "ha_address": f"ha-{name}:{broker_id}",
-        "acting_master": False,
-        "topics": topics("T", "TBW102"),
-        "version": V1,
-    }
-    return Registration(**{**defaults, **more})
-
-
-def leaving(broker_id=0, address=None, *, name="broker-a"):
-    return Identity("C", name, address or f"{name}:{broker_id}", broker_id)
+from .tables import V2, leaving, registration, topics
 
 
 @pytest.fixture
 def table():
     table = RouteTable()
-    table.register(said(), 0)
+    table.register(registration(), 0)
     return table
 
 
@@ -58,108 +29,108 @@ def addresses(table, name="broker-a"):
 class TestRegistration:
     def test_a_master_brings_its_topics_and_learns_nothing(self):
         table = RouteTable()
-        assert table.register(said(), 0) == Registered()
+        assert table.register(registration(), 0) == Registered()
         assert list(table.topics) == ["T", "TBW102"]
         assert table.clusters == {"C": {"broker-a": None}}
 
     def test_a_replica_learns_the_addresses_of_its_live_master(self, table):
-        assert table.register(said(1), 0) == Registered("broker-a:0", "ha-broker-a:0")
+        assert table.register(registration(1), 0) == Registered("broker-a:0", "ha-broker-a:0")
 
     def test_a_replica_without_a_master_learns_nothing(self):
-        assert RouteTable().register(said(1), 0) == Registered()
+        assert RouteTable().register(registration(1), 0) == Registered()
 
     def test_a_replica_does_not_bring_topics(self, table):
-        table.register(said(1, topics=topics("other", "more"), version=V2), 0)
+        table.register(registration(1, topics=topics("other", "more"), version=V2), 0)
         assert list(table.topics) == ["T", "TBW102"]
 
     def test_the_same_version_changes_nothing(self, table):
-        table.register(said(topics=topics("T", "TBW102", perm=4)), 0)
+        table.register(registration(topics=topics("T", "TBW102", perm=4)), 0)
         assert perm(table) == 6
 
     def test_another_version_changes_topics(self, table):
-        table.register(said(topics=topics("T", "TBW102", perm=4), version=V2), 0)
+        table.register(registration(topics=topics("T", "TBW102", perm=4), version=V2), 0)
         assert perm(table) == 4
 
     def test_a_topic_without_an_entry_is_added_even_with_the_same_version(self, table):
         table.delete_topic("T")
-        table.register(said(), 0)
+        table.register(registration(), 0)
         assert "T" in table.topics
 
     def test_an_increment_of_one_topic_keeps_the_others(self, table):
-        table.register(said(topics=topics("new"), version=V2), 0)
+        table.register(registration(topics=topics("new"), version=V2), 0)
         assert list(table.topics) == ["T", "TBW102", "new"]
 
     def test_an_increment_before_a_full_registration_is_refused_and_leaves_nothing(self):
         table = RouteTable()
         with pytest.raises(RegistrationRefused, match=r"^register broker failed$"):
-            table.register(said(topics=topics("T")), 0)
+            table.register(registration(topics=topics("T")), 0)
         assert (table.brokers, table.clusters, table.live) == ({}, {}, {})
 
     def test_an_empty_registration_is_a_full_one(self):
         table = RouteTable()
-        table.register(said(topics={}), 0)
+        table.register(registration(topics={}), 0)
         assert addresses(table) == {0: "broker-a:0"}
 
     def test_absent_topics_stay_unless_registrations_are_complete(self, table):
-        table.register(said(topics=topics("a", "b"), version=V2), 0)
+        table.register(registration(topics=topics("a", "b"), version=V2), 0)
         assert "T" in table.topics
-        table.register(said(topics=topics("a", "b"), version=V2), 0, complete=True)
+        table.register(registration(topics=topics("a", "b"), version=V2), 0, complete=True)
         assert list(table.topics) == ["a", "b"]
 
     def test_one_address_has_one_id(self, table):
-        table.register(said(1, "x:1"), 0)
-        table.register(said(0, "x:1"), 0)
+        table.register(registration(1, "x:1"), 0)
+        table.register(registration(0, "x:1"), 0)
         assert addresses(table) == {0: "x:1"}
 
     def test_a_new_address_takes_an_id_over(self, table):
-        table.register(said(0, "new:0"), 0)
+        table.register(registration(0, "new:0"), 0)
         assert addresses(table) == {0: "new:0"}
 
     def test_an_id_held_by_a_newer_state_is_kept_and_the_newcomer_is_not_live(self, table):
-        table.register(said(version=DataVersion(5, 1, 1)), 0)
-        assert table.register(said(0, "old:0", version=DataVersion(4, 9, 9)), 0) == Registered()
+        table.register(registration(version=DataVersion(5, 1, 1)), 0)
+        assert table.register(registration(0, "old:0", version=DataVersion(4, 9, 9)), 0) == Registered()
         assert addresses(table) == {0: "broker-a:0"}
         assert ("C", "old:0") not in table.live
 
     def test_the_zone_is_cleared_by_a_registration_without_one(self, table):
-        table.register(said(zone="z1"), 0)
+        table.register(registration(zone="z1"), 0)
         assert table.brokers["broker-a"].zone_name == "z1"
-        table.register(said(), 0)
+        table.register(registration(), 0)
         assert table.brokers["broker-a"].zone_name is None
 
     def test_filter_servers_are_kept_by_none_and_removed_by_an_empty_list(self, table):
-        table.register(said(filter_servers=["f:1"]), 0)
-        table.register(said(filter_servers=None), 0)
-        assert table.route("T").filter_server_table == {"broker-a:0": ["f:1"]}
-        table.register(said(filter_servers=[]), 0)
-        assert table.route("T").filter_server_table == {}
+        table.register(registration(filter_servers=["f:1"]), 0)
+        table.register(registration(filter_servers=None), 0)
+        assert find_route(table, "T").filter_server_table == {"broker-a:0": ["f:1"]}
+        table.register(registration(filter_servers=[]), 0)
+        assert find_route(table, "T").filter_server_table == {}
 
     def test_queue_mappings_of_static_topics_come_with_the_route(self, table):
-        table.register(said(mappings={"T": {"bname": "broker-a", "topic": "T"}}, version=V2), 0)
-        assert table.route("T").topic_queue_mapping_by_broker == {"broker-a": {"bname": "broker-a", "topic": "T"}}
+        table.register(registration(mappings={"T": {"bname": "broker-a", "topic": "T"}}, version=V2), 0)
+        assert find_route(table, "T").topic_queue_mapping_by_broker == {"broker-a": {"bname": "broker-a", "topic": "T"}}
 
 
 class TestUnchangedBodies:
     def test_a_body_that_was_taken_over_is_held(self, table):
-        table.register(said(digest=b"1"), 0)
+        table.register(registration(digest=b"1"), 0)
         assert table.holds("C", "broker-a", "broker-a:0", 0, b"1")
         assert not table.holds("C", "broker-a", "broker-a:0", 0, b"2")
         assert not table.holds("C", "broker-a", "broker-b:0", 0, b"1")
         assert not table.holds("C", "broker-a", "broker-a:0", 1, b"1")
 
     def test_a_held_body_refreshes_the_broker_and_keeps_its_version(self, table):
-        table.register(said(digest=b"1", version=V2), 0)
-        table.register(said(digest=b"1", topics=None, version=DataVersion()), 77)
+        table.register(registration(digest=b"1", version=V2), 0)
+        table.register(registration(digest=b"1", topics=None, version=DataVersion()), 77)
         assert table.live["C", "broker-a:0"].heard_ms == 77
         assert table.version_of("C", "broker-a:0") == V2
 
     def test_a_topic_deleted_by_an_operator_makes_the_body_worth_reading_again(self, table):
-        table.register(said(digest=b"1"), 0)
+        table.register(registration(digest=b"1"), 0)
         table.delete_topic("T")
         assert not table.holds("C", "broker-a", "broker-a:0", 0, b"1")
 
     def test_a_replica_that_became_the_smallest_id_must_bring_its_topics(self, table):
-        table.register(said(1, digest=b"1"), 0)
+        table.register(registration(1, digest=b"1"), 0)
         assert table.holds("C", "broker-a", "broker-a:1", 1, b"1")
         table.unregister([leaving(0)])
         assert not table.holds("C", "broker-a", "broker-a:1", 1, b"1")
@@ -171,13 +142,13 @@ class TestLeaving:
         assert (table.topics, table.brokers, table.clusters, table.live) == ({}, {}, {}, {})
 
     def test_other_brokers_keep_their_part_of_a_topic(self, table):
-        table.register(said(name="broker-b"), 0)
+        table.register(registration(name="broker-b"), 0)
         table.unregister([leaving()])
         assert list(table.topics["T"]) == ["broker-b"]
         assert table.clusters == {"C": {"broker-b": None}}
 
     def test_a_replica_that_leaves_changes_no_topic(self, table):
-        table.register(said(1), 0)
+        table.register(registration(1), 0)
         table.unregister([leaving(1)])
         assert addresses(table) == {0: "broker-a:0"}
         assert perm(table) == 6
@@ -188,24 +159,24 @@ class TestLeaving:
 
     def test_a_broker_leaves_with_the_connection_of_its_last_registration(self, table):
         first, second = object(), object()
-        table.register(said(connection=first), 0)
-        table.register(said(connection=second), 0)
-        assert table.left_with(first) == []
-        assert table.left_with(second) == [leaving()]
+        table.register(registration(connection=first), 0)
+        table.register(registration(connection=second), 0)
+        assert table.registered_over(first) == []
+        assert table.registered_over(second) == [leaving()]
 
     def test_a_broker_is_silent_after_120_seconds_or_its_own_limit(self, table):
         assert table.silent(SILENCE_MS_MAX) == []
         assert [one for one, _ in table.silent(SILENCE_MS_MAX + 1)] == [leaving()]
-        table.register(said(silence_ms_max=10), 0)
+        table.register(registration(silence_ms_max=10), 0)
         assert [one for one, _ in table.silent(11)] == [leaving()]
 
-    def test_a_sign_of_life_postpones_the_end(self, table):
+    def test_a_broker_that_is_heard_is_not_silent(self, table):
         table.touch("C", "broker-a:0", 50)
         assert table.silent(SILENCE_MS_MAX + 50) == []
         table.touch("C", "nobody:0", 50)
 
     def test_what_leaves_while_its_name_stays_does_not_undo_a_new_master(self, table):
-        table.register(said(0, "new:0"), 0)
+        table.register(registration(0, "new:0"), 0)
         table.unregister([leaving()])
         assert addresses(table) == {0: "new:0"}
 
@@ -213,9 +184,9 @@ class TestLeaving:
 class TestActingMasters:
     def group(self, acting=True):
         table = RouteTable()
-        table.register(said(acting_master=acting), 0)
-        table.register(said(2, acting_master=acting), 0)
-        table.register(said(1, acting_master=acting), 0)
+        table.register(registration(acting_master=acting), 0)
+        table.register(registration(2, acting_master=acting), 0)
+        table.register(registration(1, acting_master=acting), 0)
         return table
 
     def test_without_its_master_a_group_becomes_read_only(self):
@@ -232,50 +203,50 @@ class TestActingMasters:
     def test_the_smallest_replica_brings_topics_read_only(self):
         table = self.group()
         table.unregister([leaving(0)])
-        table.register(said(1, acting_master=True, topics=topics("T", "fresh"), version=V2), 0)
+        table.register(registration(1, acting_master=True, topics=topics("T", "fresh"), version=V2), 0)
         assert perm(table, "fresh") == 4
 
     def test_a_smallest_replica_that_did_not_opt_in_brings_topics_writable(self):
         table = RouteTable()
-        table.register(said(1, acting_master=False), 0)
+        table.register(registration(1, acting_master=False), 0)
         assert perm(table) == 6
 
     def test_an_old_replica_never_brings_topics(self):
         table = RouteTable()
-        table.register(said(1, acting_master=None), 0)
+        table.register(registration(1, acting_master=None), 0)
         assert table.topics == {}
 
     def test_routes_show_the_smallest_id_as_master_where_this_is_supported(self):
         table = self.group()
         table.unregister([leaving(0)])
-        shown = table.route("T", acting_masters=True).broker_datas[0].broker_addrs
+        shown = find_route(table, "T", acting_masters=True).broker_datas[0].broker_addrs
         assert shown == {0: "broker-a:1", 2: "broker-a:2"}
-        assert table.route("T").broker_datas[0].broker_addrs == {1: "broker-a:1", 2: "broker-a:2"}
+        assert find_route(table, "T").broker_datas[0].broker_addrs == {1: "broker-a:1", 2: "broker-a:2"}
 
     def test_the_topic_for_group_members_shows_true_ids(self):
         table = self.group()
         name = "rmq_sys_SYNC_BROKER_MEMBER_broker-a"
-        table.register(said(acting_master=True, topics=topics(name, "x"), version=V2), 0)
+        table.register(registration(acting_master=True, topics=topics(name, "x"), version=V2), 0)
         table.unregister([leaving(0)])
-        assert 0 not in table.route(name, acting_masters=True).broker_datas[0].broker_addrs
+        assert 0 not in find_route(table, name, acting_masters=True).broker_datas[0].broker_addrs
 
     def test_a_writable_queue_has_no_acting_master(self):
         table = self.group()
         table.unregister([leaving(0)])
         table.add_write_permission("broker-a")
-        assert 0 not in table.route("T", acting_masters=True).broker_datas[0].broker_addrs
+        assert 0 not in find_route(table, "T", acting_masters=True).broker_datas[0].broker_addrs
 
-    def test_all_who_remain_are_told_when_the_smallest_id_leaves(self):
+    def test_all_who_remain_are_notified_when_the_smallest_id_leaves(self):
         table = self.group()
         assert table.unregister([leaving(0)]) == [
             MinBrokerIdNotice(1, "broker-a:1", "broker-a:0", None, ("broker-a:1", "broker-a:2"))
         ]
         assert table.unregister([leaving(2)]) == []
 
-    def test_all_but_the_new_smallest_id_are_told_when_it_comes(self):
+    def test_all_but_the_new_smallest_id_are_notified_when_it_comes(self):
         table = self.group()
         table.unregister([leaving(0)])
-        assert table.register(said(0, acting_master=True), 0).notice == MinBrokerIdNotice(
+        assert table.register(registration(0, acting_master=True), 0).notice == MinBrokerIdNotice(
             0, "broker-a:0", None, "ha-broker-a:0", ("broker-a:1", "broker-a:2")
         )
 
@@ -283,66 +254,22 @@ class TestActingMasters:
         assert table.unregister([leaving(0)]) == []
 
 
-class TestRoutes:
-    def test_a_route_names_brokers_and_queues(self, table):
-        table.register(said(1), 0)
-        route = table.route("T")
-        assert [queue.broker_name for queue in route.queue_datas] == ["broker-a"]
-        assert route.broker_datas[0].broker_addrs == {0: "broker-a:0", 1: "broker-a:1"}
-
-    def test_an_unknown_topic_has_no_route(self, table):
-        assert table.route("none") is None
-
-    def test_a_zone_keeps_its_brokers_and_those_without_a_master(self):
-        table = RouteTable()
-        table.register(said(name="near", zone="Z1", filter_servers=["f:1"]), 0)
-        table.register(said(name="far", zone="z2", filter_servers=["f:2"]), 0)
-        table.register(said(name="none"), 0)
-        table.register(said(0, name="headless"), 0)
-        table.register(said(1, name="headless"), 0)
-        table.unregister([leaving(0, name="headless")])
-        route = keep_zone(table.route("T"), "z1")
-        assert [broker.broker_name for broker in route.broker_datas] == ["near", "headless"]
-        assert [queue.broker_name for queue in route.queue_datas] == ["near", "headless"]
-        assert route.filter_server_table == {"near:0": ["f:1"]}
-
-    def test_a_zone_without_brokers_gives_empty_lists(self, table):
-        route = keep_zone(table.route("T"), "nowhere")
-        assert (route.broker_datas, route.queue_datas) == ([], [])
-
-    def test_topics_by_cluster(self, table):
-        table.register(said(name="b", cluster="D", topics=topics("only-d", "T")), 0)
-        assert table.topics_of_cluster("D") == ["T", "only-d"]
-        assert table.topics_of_cluster("nope") == []
-
-    def test_system_topics_are_clusters_and_brokers_with_the_address_of_one(self, table):
-        assert table.system_topics() == (["C", "broker-a"], "broker-a:0")
-        assert RouteTable().system_topics() == ([], None)
-
-    def test_unit_flags_choose_the_lists(self, table):
-        for name, flag in (("none", 0), ("unit", 1), ("sub", 2), ("both", 3)):
-            table.register(said(topics=topics(name, topic_sys_flag=flag), version=DataVersion(0, flag, 9)), 0)
-        assert table.unit_topics() == ["unit", "both"]
-        assert table.unit_subscription_topics() == ["sub", "both"]
-        assert table.unit_subscription_only_topics() == ["sub"]
-
-
 class TestOperators:
     def test_a_wipe_clears_the_write_bit_until_the_version_changes(self, table):
         assert table.wipe_write_permission("broker-a") == 2
-        table.register(said(), 0)
+        table.register(registration(), 0)
         assert perm(table) == 4
-        table.register(said(version=V2), 0)
+        table.register(registration(version=V2), 0)
         assert perm(table) == 6
         assert table.wipe_write_permission("nobody") == 0
 
     def test_adding_write_permission_sets_exactly_read_and_write(self, table):
-        table.register(said(topics=topics("T", "TBW102", perm=7), version=V2), 0)
+        table.register(registration(topics=topics("T", "TBW102", perm=7), version=V2), 0)
         assert table.add_write_permission("broker-a") == 2
         assert perm(table, "TBW102") == 6
 
     def test_a_topic_is_deleted_everywhere_or_in_one_cluster(self, table):
-        table.register(said(name="b", cluster="D"), 0)
+        table.register(registration(name="b", cluster="D"), 0)
         table.delete_topic("T", "D")
         assert list(table.topics["T"]) == ["broker-a"]
         table.delete_topic("T", "nope")
@@ -355,15 +282,15 @@ class TestOperators:
         assert not table.register_topic("X", [known, unknown])
         assert not table.register_topic("X", [])
         assert table.register_topic("X", [known])
-        assert table.route("X").queue_datas == [known]
+        assert find_route(table, "X").queue_datas == [known]
 
 
 @pytest.mark.parametrize("count", [10, 100_000])
 def test_an_increment_costs_one_topic_however_many_there_are(count):
     table = RouteTable()
-    table.register(said(topics=topics(*(f"topic-{n}" for n in range(count)))), 0)
+    table.register(registration(topics=topics(*(f"topic-{n}" for n in range(count)))), 0)
     assert len(table.topics) == count
-    lines = lines_run(lambda: table.register(said(topics=topics("more"), version=DataVersion(0, 1, 5)), 0))
+    lines = lines_run(lambda: table.register(registration(topics=topics("more"), version=DataVersion(0, 1, 5)), 0))
     assert lines < 1_000  # a walk over all topics runs at least one line for each
     assert len(table.topics) == count + 1
 

@@ -1,4 +1,4 @@
-"""A running name server: its port, the scan for silent brokers, and notices to brokers."""
+"""A running name server: its port, the check for silent brokers, and notices to brokers."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from twinlog.base.clock import SteadyClock
-from twinlog.nameserver.handlers import NameServerHandlers
+from twinlog.nameserver.broker_handlers import remove_brokers
+from twinlog.nameserver.context import NameServerContext
+from twinlog.nameserver.handlers import handlers
 from twinlog.nameserver.kv_config import KvConfig
-from twinlog.nameserver.route_table import MinBrokerIdNotice
+from twinlog.nameserver.registration import MinBrokerIdNotice
 from twinlog.net.connection import Connection, Handler, Request
 from twinlog.net.errors import NetError
 from twinlog.net.inbound import Inbound
@@ -39,7 +41,7 @@ class NameServerService:
         on_ready: Callable[[NameServerService], None] | None = None,
     ) -> None:
         self._conf = conf
-        # Steady: a wall clock that is set forward would make every broker silent at once.
+        # Steady: with a wall clock that is set forward, every broker would be silent at once.
         clock_ms = self._clock_ms = SteadyClock() if clock_ms is None else clock_ms
         self._on_ready = on_ready
         self.fence = Fence(clock_ms)
@@ -47,25 +49,23 @@ class NameServerService:
         kv = KvConfig(conf.nameserver.kv_path)
         # One registration at a time, so that large ones take turns and not memory.
         self._reader = ThreadPoolExecutor(1, "registrations")
-        self.handlers = NameServerHandlers(
-            conf, kv, clock_ms=clock_ms, notify=self._notices.put_nowait, beside=self._beside
-        )
+        self.context = NameServerContext(conf, kv, clock_ms, self._notices.put_nowait)
         self._metrics = metrics
         self._tls = ServerTls(conf.net.tls)
         self.server: Server | None = None
 
     @property
     def port(self) -> int:
-        """The port that is listened on, once it is."""
+        """The port it listens on; 0 before that."""
         return self.server.port if self.server is not None else 0
 
     async def run(self) -> None:
         settings, net = self._conf.nameserver, self._conf.net
-        inbound = Inbound(net.unfinished_bytes_max, net.progress_seconds_max, self.handlers.limits)
+        inbound = Inbound(net.unfinished_bytes_max, net.progress_seconds_max, self.context.limits)
         if self._metrics is not None:
             inbound.watch(self._metrics, "twinlog_namesrv")
         server = Server(
-            self._counted(self.handlers.handlers()),
+            self._counted(handlers(self.context, self._run_beside)),
             tls=self._tls.context,
             tls_enforced=self._tls.enforced,
             idle_ms_max=net.idle_seconds_max * 1000,
@@ -87,25 +87,25 @@ class NameServerService:
             await server.stop()
             self._reader.shutdown(wait=False, cancel_futures=True)
 
-    def _beside(self, work: Callable[[], Any]) -> Awaitable[Any]:
+    def _run_beside(self, work: Callable[[], Any]) -> Awaitable[Any]:
         return asyncio.get_running_loop().run_in_executor(self._reader, work)
 
     async def _scan_for_silent_brokers(self) -> None:
         while True:
-            await asyncio.sleep(self.handlers.conf.nameserver.scan_interval_ms / 1000)
+            await asyncio.sleep(self.context.settings.scan_interval_ms / 1000)
             self.drop_silent_brokers()
 
     def drop_silent_brokers(self) -> None:
-        silent = self.handlers.table.silent(self._clock_ms())
+        silent = self.context.table.silent(self._clock_ms())
         if silent:
-            self.handlers.unregister([identity for identity, _ in silent], "it was silent for too long")
+            remove_brokers(self.context, [identity for identity, _ in silent], "it was silent for too long")
         for _, connection in silent:
             if isinstance(connection, Connection):
                 connection.close("the broker was silent for too long")
 
     def _connection_closed(self, connection: Connection) -> None:
-        if left := self.handlers.table.left_with(connection):
-            self.handlers.unregister(left, "its connection closed")
+        if leaving := self.context.table.registered_over(connection):
+            remove_brokers(self.context, leaving, "its connection closed")
 
     async def _send_notices(self) -> None:
         net = self._conf.net
@@ -114,17 +114,17 @@ class NameServerService:
             while True:
                 notice = await self._notices.get()
                 for address in notice.receivers:
-                    with contextlib.suppress(NetError):  # a broker that cannot be told finds out by asking
+                    with contextlib.suppress(NetError):  # a broker that cannot be reached learns it by asking
                         await pool.oneway(address, RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, notice_fields(notice))
         finally:
             await pool.close()
 
-    def _counted(self, handlers: dict[int, Handler]) -> dict[int, Handler]:
-        """The same handlers, with a number for each request when metrics are wanted."""
+    def _counted(self, by_code: dict[int, Handler]) -> dict[int, Handler]:
+        """The same handlers; with metrics, each counts its requests."""
         metrics = self._metrics
         if metrics is None:
-            return handlers
-        table = self.handlers.table
+            return by_code
+        table = self.context.table
         metrics.watch("twinlog_namesrv_brokers", "Brokers that are registered", lambda: len(table.live))
         metrics.watch("twinlog_namesrv_topics", "Topics with a route", lambda: len(table.topics))
         metrics.watch(
@@ -138,7 +138,7 @@ class NameServerService:
             lines_left_out,
             kind="counter",
         )
-        self.handlers.limits.watch(metrics, "twinlog_namesrv_refused")
+        self.context.limits.watch(metrics, "twinlog_namesrv_refused")
         self.fence.watch(metrics, "twinlog_namesrv")
         requests = metrics.family("twinlog_namesrv_requests", "Requests by kind", ["request"])
 
@@ -151,7 +151,7 @@ class NameServerService:
 
             return answer
 
-        return {code: counted(code, handler) for code, handler in handlers.items()}
+        return {code: counted(code, handler) for code, handler in by_code.items()}
 
 
 def notice_fields(notice: MinBrokerIdNotice) -> dict[str, str]:

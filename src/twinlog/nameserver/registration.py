@@ -1,163 +1,80 @@
-"""The body of a registration, in its three forms.
-
-    version >= 37      {"filterServerList": [...], "topicConfigSerializeWrapper": {...}}
-    version < 37       the wrapper alone: {"dataVersion": ..., "topicConfigTable": ...}
-    compressed=true    zlib over these parts, every number a 4-byte integer:
-
-    | length | data version JSON |
-    | topics | length | name read write perm FILTER {attributes} | ...
-    | length | filter server list JSON |
-    | mappings | length | mapping JSON | ...          only since version 413
-
-The compressed form loses a topic's flags, in Java too.
-"""
+"""Values that go into the route table and come out of it: registrations, leaving brokers, notices."""
 
 from __future__ import annotations
 
-import struct
-import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
+from twinlog.nameserver.registration_body import RegisteredTopic
+from twinlog.wire.bodies import DataVersion
 
-from twinlog.wire.bodies import Body, DataVersion, decode_body
-from twinlog.wire.errors import BodyError, WireError
-from twinlog.wire.java_json.budget import BESIDE, PEER, check_size
-from twinlog.wire.java_json.fastjson import dumps, loads
-from twinlog.wire.numbers import INT_MAX, INT_MIN, Int, OpenObject
-
-VERSION_WITH_FILTER_SERVERS = 37
-VERSION_WITH_MAPPINGS = 413
-INFLATED_BYTES_MAX = 64 * 1024 * 1024  # 100,000 topics have some six
-TOPICS_MAX = 500_000  # of one broker; five times what brokers are made for
-_INT = struct.Struct(">i")
+LiveKey = tuple[str, str]  # cluster, address
 
 
-class RegisteredTopic(msgspec.Struct, rename="camel", gc=False):
-    """The part of a topic that routes need. Leaving the rest unread makes 100,000 topics four times as fast."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """What a broker registers; `topics` None means the same body as last time (see `RouteTable.holds`)."""
 
-    read_queue_nums: Int = 16
-    write_queue_nums: Int = 16
-    perm: Int = 6
-    topic_sys_flag: Int = 0
-
-
-class RegisteredTable(Body):
-    budget = BESIDE
-    topic_config_table: dict[str, RegisteredTopic] = msgspec.field(default_factory=dict)
-    data_version: DataVersion = DataVersion()
-    topic_queue_mapping_info_map: OpenObject | None = None
-
-
-class RegistrationBody(Body):
-    budget = BESIDE
-    topic_config_serialize_wrapper: RegisteredTable = msgspec.field(default_factory=RegisteredTable)
-    filter_server_list: list[str] | None = None
-
-
-def decode_registration(body: bytes | None, *, version: int, compressed: bool) -> RegistrationBody:
-    """The topics that a broker registers; no body means none."""
-    if not body:
-        return RegistrationBody()
-    if version < VERSION_WITH_FILTER_SERVERS:
-        found = RegistrationBody(topic_config_serialize_wrapper=decode_body(RegisteredTable, body))
-    elif compressed:
-        return _decode_compressed(body, version)
-    else:
-        found = decode_body(RegistrationBody, body)
-    _check_count(len(found.topic_config_serialize_wrapper.topic_config_table))
-    return found
+    cluster: str
+    broker_name: str
+    address: str
+    broker_id: int
+    ha_address: str | None = None
+    silence_ms_max: int | None = None
+    acting_master: bool | None = None  # None: a 4.x broker, which does not know the mode
+    zone: str | None = None
+    topics: Mapping[str, RegisteredTopic] | None = field(default_factory=dict)
+    version: DataVersion = field(default_factory=DataVersion)
+    mappings: Mapping[str, Any] = field(default_factory=dict)
+    without_route: frozenset[str] = frozenset()  # those of `topics` that have more queues than clients can use
+    filter_servers: list[str] | None = None
+    connection: object = None
+    digest: bytes = b""
 
 
-def _check_count(topics: int) -> None:
-    if topics > TOPICS_MAX:
-        raise BodyError(f"a registration of {topics} topics, at most {TOPICS_MAX} are taken of one broker")
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """One broker as an unregistration names it."""
+
+    cluster: str
+    broker_name: str
+    address: str
+    broker_id: int
 
 
-def body_crc32(body: bytes | None) -> int:
-    return zlib.crc32(body or b"") & 0x7FFFFFFF
+@dataclass(frozen=True, slots=True)
+class MinBrokerIdNotice:
+    """The smallest id among the brokers of one name changed; `receivers` are to be notified."""
+
+    min_broker_id: int
+    min_broker_addr: str
+    offline_broker_addr: str | None
+    ha_broker_addr: str | None
+    receivers: tuple[str, ...]
 
 
-def _decode_compressed(body: bytes, version: int) -> RegistrationBody:
-    data = _inflate(body)
-    check_size(data, PEER.typed_values_max)  # the JSON in it has many parts, and one budget
-    parts = _Parts(data)
-    table = RegisteredTable(data_version=_data_version(parts.take_text()))
-    count = parts.take_count()
-    _check_count(count)
-    for _ in range(count):
-        name, topic = _topic(parts.take_text())
-        table.topic_config_table[name] = topic
-    filter_servers = loads(parts.take_text())
-    if not isinstance(filter_servers, list) or not all(isinstance(one, str) for one in filter_servers):
-        raise BodyError(f"filter servers {dumps(filter_servers)[:80]!r} are not a list of addresses")
-    if version >= VERSION_WITH_MAPPINGS:
-        count = parts.take_count()
-        _check_count(count)
-        table.topic_queue_mapping_info_map = dict(_mapping(parts.take_text()) for _ in range(count))
-    return RegistrationBody(topic_config_serialize_wrapper=table, filter_server_list=filter_servers)
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """The result of a registration; the addresses are those of the master, for a replica of a live one."""
+
+    master_address: str | None = None
+    master_ha_address: str | None = None
+    notice: MinBrokerIdNotice | None = None
+    left_out: tuple[str, ...] = ()  # topics that the table has no room for
 
 
-def _inflate(body: bytes) -> bytes:
-    inflater = zlib.decompressobj()
-    try:
-        data = inflater.decompress(body, INFLATED_BYTES_MAX)
-    except zlib.error as error:
-        raise BodyError(f"compressed registration of {len(body)} bytes does not inflate: {error}") from error
-    if not inflater.eof:
-        problem = "is cut off" if len(data) < INFLATED_BYTES_MAX else f"grows beyond {INFLATED_BYTES_MAX} bytes"
-        raise BodyError(f"compressed registration of {len(body)} bytes {problem}")
-    return data
+@dataclass(slots=True)
+class LiveBroker:
+    """A registered broker: when it was last heard, and what its last registration brought."""
 
-
-def _data_version(text: str) -> DataVersion:
-    try:
-        return msgspec.convert(loads(text), DataVersion, strict=False)
-    except (msgspec.ValidationError, WireError) as error:
-        raise BodyError(f"data version {text[:80]!r}: {error}") from error
-
-
-def _topic(text: str) -> tuple[str, RegisteredTopic]:
-    try:
-        name, read, write, perm, _, *_ = text.split(" ", 5)
-        numbers = int(read), int(write), int(perm)
-    except ValueError as error:
-        layout = "name read write perm filter attributes"
-        raise BodyError(f"topic text {text[:80]!r} is not `{layout}`: {str(error)[:80]}") from error
-    if not INT_MIN <= min(numbers) <= max(numbers) <= INT_MAX:
-        raise BodyError(f"topic text {text[:80]!r} has a number of more than 32 bits")
-    return name, RegisteredTopic(*numbers)
-
-
-def _mapping(text: str) -> tuple[str, dict[str, Any]]:
-    """The topic that a queue mapping is about, and the mapping."""
-    mapping = loads(text)
-    if not isinstance(mapping, dict) or not isinstance(mapping.get("topic"), str):
-        raise BodyError(f"queue mapping {text[:80]!r} names no topic")
-    return mapping["topic"], mapping
-
-
-class _Parts:
-    """Length-prefixed parts, taken from the front."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data, self._at = data, 0
-
-    def take_count(self) -> int:
-        if self._at + 4 > len(self._data):
-            raise BodyError(f"compressed registration ends at {len(self._data)}, a number is due at {self._at}")
-        (number,) = _INT.unpack_from(self._data, self._at)
-        self._at += 4
-        # Every counted part has at least four bytes, so a larger number is a lie told before anything is allocated.
-        if not 0 <= number <= len(self._data) - self._at:
-            raise BodyError(f"number {number} at {self._at - 4} does not fit {len(self._data)} bytes")
-        return number
-
-    def take_text(self) -> str:
-        length = self.take_count()
-        part = self._data[self._at : self._at + length]
-        self._at += length
-        try:
-            return part.decode()
-        except UnicodeDecodeError as error:
-            raise BodyError(f"text at {self._at - length} is not UTF-8") from error
+    broker_name: str
+    broker_id: int
+    heard_ms: int
+    silence_ms_max: int
+    version: DataVersion
+    connection: object
+    ha_address: str | None
+    digest: bytes
+    took_topics: bool
+    removals: int

@@ -10,7 +10,7 @@ from tests.broker.running import broker_conf, connected, running_broker, send
 
 from twinlog.broker.naming.register_service import RegisterService
 from twinlog.broker.naming.registration import plan_registration
-from twinlog.nameserver.registration import decode_registration
+from twinlog.nameserver.registration_body import decode_registration
 from twinlog.net.server import Server
 from twinlog.telemetry import fence
 from twinlog.wire.bodies import DataVersion, RegisterBrokerBody, TopicConfig, decode_body

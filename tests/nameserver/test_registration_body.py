@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.nameserver import registration
-from twinlog.nameserver.registration import RegisteredTopic, body_crc32, decode_registration
+from twinlog.nameserver import registration_body
+from twinlog.nameserver.registration_body import RegisteredTopic, body_crc32, decode_registration
 from twinlog.wire.bodies import DataVersion
 from twinlog.wire.errors import BodyError, WireError
 
@@ -87,7 +87,7 @@ def test_a_broken_compressed_body_is_a_body_error(data):
 
 
 def test_a_compressed_body_cannot_grow_without_limit(monkeypatch):
-    monkeypatch.setattr(registration, "INFLATED_BYTES_MAX", 1000)
+    monkeypatch.setattr(registration_body, "INFLATED_BYTES_MAX", 1000)
     with pytest.raises(BodyError, match="grows beyond 1000 bytes"):
         decode_registration(zlib.compress(b"0" * 100_000), version=479, compressed=True)
 
@@ -97,7 +97,7 @@ def test_a_compressed_body_of_100_000_topics_is_read_and_one_of_a_million_refuse
     wrapper = decode_registration(many, version=479, compressed=True).topic_config_serialize_wrapper
     assert len(wrapper.topic_config_table) == 100_000
     read = []
-    monkeypatch.setattr(registration, "_topic", read.append)
+    monkeypatch.setattr(registration_body, "_topic", read.append)
     with pytest.raises(BodyError, match="a registration of 1000000 topics, at most 500000"):
         decode_registration(compressed(*["A 1 1 6 S"] * 1_000_000), version=479, compressed=True)
     assert not read
@@ -115,7 +115,7 @@ def test_a_body_of_100_000_topics_may_have_a_mapping_with_bare_keys():
 
 
 def test_the_json_form_has_the_same_limit_of_topics(monkeypatch):
-    monkeypatch.setattr(registration, "TOPICS_MAX", 2)
+    monkeypatch.setattr(registration_body, "TOPICS_MAX", 2)
     topics = b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"A":{},"B":{},"C":{}}}}'
     with pytest.raises(BodyError, match="of 3 topics"):
         decode_registration(topics, version=479, compressed=False)
