@@ -6,7 +6,7 @@ import pytest
 from tests.broker.running import connected, send
 from tests.replication.cluster import ask, end_of, read_all, running_cluster, send_all, status, twins, until
 
-from twinlog.broker.deferred.transaction_rules import OpBuffer
+from twinlog.broker.deferred.op_records import OpBuffer
 from twinlog.client import Outcome, Outgoing, Producer
 from twinlog.store.errors import FlushFailed
 from twinlog.wire.codes import RequestCode
@@ -243,7 +243,7 @@ async def test_a_transaction_that_a_dead_master_committed_is_there_once_after_th
 
     async with Producer(cluster.names, "PG", check_transaction=check) as producer:
         await producer.send_in_transaction(Outgoing("T", "once"), lambda _: Outcome.COMMIT)
-        one.context.step_down_listeners[0].__self__._ops = OpBuffer()  # it dies before the op record is written
+        one.context.step_down_listeners[0].__self__.queues._ops = OpBuffer()  # it dies before the op record is written
         await twins(one, two)
         await cluster.stop("one")
         assert (await change_role(two, "ASYNC_MASTER")).code == 0

@@ -81,7 +81,7 @@ class BrokerContext:
     conf_listeners: list[Callable[[BrokerConf, BrokerConf], None]] = field(default_factory=list)  # (before, now)
     master_listeners: list[Callable[[], None]] = field(default_factory=list)  # told after each registration
     change_role: Callable[[str, int | None], Awaitable[object]] | None = None  # see ReplicationService
-    reign: int = 0  # how often this broker became master while running
+    term: int = 0  # how often this broker became master while running
     step_down_listeners: list[Callable[[], None]] = field(default_factory=list)  # the last to append as a master
     master_address: str | None = None  # a replica's master, from the name server's last answer
     master_ha_address: str | None = None

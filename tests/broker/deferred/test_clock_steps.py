@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.broker.deferred.test_transactions import Producer, check, end, half
+from tests.broker.deferred.test_transactions import Producer, check, end, prepare
 from tests.broker.offline import Clock
 from tests.broker.running import broker_conf, connected, running_broker, send
 from tests.broker.stored import NOW, bodies, put, stored_context
@@ -111,7 +111,7 @@ async def test_a_half_message_is_asked_about_after_the_same_time(tmp_path: Path)
         services = DeferredServices(ctx)
         ctx.clients.register_producer(Client(producer, "p@1"), "PG", clocks.steady())
         clocks.advance(0, HOUR_MS)
-        half(ctx, b"open")
+        prepare(ctx, b"open")
         await check(services)
         assert producer.asked == []
         clocks.advance(10_000)
@@ -124,7 +124,7 @@ def test_a_producers_own_limit_is_counted_by_the_clock_that_stamped_the_birth(tm
     clocks.advance(0, HOUR_MS)
     with stored_context(tmp_path, clocks.steady, wall=clocks.wall) as ctx:
         services = DeferredServices(ctx)
-        first, second = (half(ctx, CHECK_IMMUNITY_TIME_IN_SECONDS="5") for _ in range(2))
+        first, second = (prepare(ctx, CHECK_IMMUNITY_TIME_IN_SECONDS="5") for _ in range(2))
         clocks.advance(5_000)
         assert end(services, first, 8).code == 0
         clocks.advance(1)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.broker.deferred.test_transactions import Producer, check, end, half
+from tests.broker.deferred.test_transactions import Producer, check, end, prepare
 from tests.broker.offline import Clock, ask
 from tests.broker.stored import NOW, bodies, messages, put, stored_context
 
@@ -33,12 +33,12 @@ def die_after_commits(root: Path, clock: Clock, *, ops_after: int | None) -> lis
     with stored_context(root, clock) as ctx:
         services = DeferredServices(ctx)
         put(ctx, b"before")
-        halves = {name: half(ctx, name.encode()) for name in "abcd"}
+        prepared = {name: prepare(ctx, name.encode()) for name in "abcd"}
         for number, (name, decision) in enumerate({"a": COMMIT, "b": ROLLBACK, "c": COMMIT, "d": COMMIT}.items()):
             put(ctx, b"between")
-            assert end(services, halves[name], decision).code == 0
+            assert end(services, prepared[name], decision).code == 0
             if number == ops_after:
-                services.transactions.flush_ops([0])
+                services.transactions.queues.flush_all_ops()
         put(ctx, b"after")
         ends, at = [], 0
         while at < ctx.store.log_end:
@@ -46,7 +46,7 @@ def die_after_commits(root: Path, clock: Clock, *, ops_after: int | None) -> lis
             assert record is not None
             at += len(record)
             ends.append(at)
-        return [at for at in ends if at > halves["d"].physical_offset]
+        return [at for at in ends if at > prepared["d"].physical_offset]
 
 
 def answer_all(services: DeferredServices, producer: Producer) -> list[bytes]:
@@ -90,20 +90,20 @@ async def test_wherever_the_log_ends_each_committed_message_is_there_once(tmp_pa
                     clock.now_ms += 60_000
                 found = [body for body in bodies(ctx, queue_id=1) if body in (b"a", b"b", b"c", b"d")]
                 assert sorted(found) == [b"a", b"c", b"d"], f"the log ended at {log_end}"
-                services.transactions.flush_ops([0])
+                services.transactions.queues.flush_all_ops()
 
 
 async def test_a_commit_that_is_repeated_after_a_restart_stores_nothing(tmp_path: Path):
     clock = Clock(NOW)
     with stored_context(tmp_path, clock) as ctx:
         services = DeferredServices(ctx)
-        first = half(ctx)
+        first = prepare(ctx)
         assert end(services, first, COMMIT).code == 0
     with stored_context(tmp_path, clock) as ctx:
         services = DeferredServices(ctx)
         assert end(services, first, COMMIT).code == 0
         assert bodies(ctx, queue_id=1) == [b"pay"]
-        services.transactions.flush_ops([0])
+        services.transactions.queues.flush_all_ops()
         assert [bytes(op.body) for op in messages(ctx, OP_TOPIC)] == [b"0,"]
 
 
@@ -112,11 +112,11 @@ async def test_a_commit_of_a_copy_ends_the_first_one_and_a_delayed_commit_counts
     with stored_context(tmp_path, clock) as ctx:
         services = DeferredServices(ctx)
         ctx.clients.register_producer(Client(producer, "p@1"), "PG", clock())
-        half(ctx, b"asked")
+        prepare(ctx, b"asked")
         clock.now_ms += 10_000
         await check(services)
         assert answer_all(services, producer) == [b"asked"]
-        end(services, half(ctx, b"later", DELAY="1"), COMMIT)
+        end(services, prepare(ctx, b"later", DELAY="1"), COMMIT)
     clock.now_ms += 60_000
     with stored_context(tmp_path, clock) as ctx:
         services = DeferredServices(ctx)
@@ -127,15 +127,15 @@ async def test_a_commit_of_a_copy_ends_the_first_one_and_a_delayed_commit_counts
         assert ctx.store.max_offset(HALF_TOPIC, 0) == 3, "and nothing was written again"
 
 
-async def test_a_new_reign_forgets_what_the_last_one_remembered(tmp_path: Path):
+async def test_a_new_term_forgets_what_the_last_one_learnt(tmp_path: Path):
     clock = Clock(NOW)
     with stored_context(tmp_path, clock) as ctx:
         services = DeferredServices(ctx)
         log_end = ctx.store.log_end
-        end(services, half(ctx, b"mine"), ROLLBACK)
+        end(services, prepare(ctx, b"mine"), ROLLBACK)
         ctx.store.truncate(log_end)  # a master in between did not have it
-        ctx.reign += 1
-        other = half(ctx, b"another")
+        ctx.term += 1
+        other = prepare(ctx, b"another")
         assert other.queue_offset == 0
         assert end(services, other, COMMIT).code == 0
         assert bodies(ctx, queue_id=1) == [b"another"]
@@ -145,7 +145,7 @@ def test_commits_are_found_in_slices_over_segments_and_damage(tmp_path: Path):
     with stored_context(tmp_path, mappedFileSizeCommitLog=4096) as ctx:
         services, expected = DeferredServices(ctx), []
         for number in range(30):
-            stored = half(ctx, b"x" * 300)
+            stored = prepare(ctx, b"x" * 300)
             if number % 3 == 0:
                 end(services, stored, COMMIT)
                 expected.append(stored.physical_offset)
@@ -185,11 +185,11 @@ def died(
     """A new master behind one that left `open`, wrote much after it and committed some; the open one is returned."""
     with stored_context(root, clock) as ctx:
         services = DeferredServices(ctx)
-        left_open = half(ctx, b"open")
+        left_open = prepare(ctx, b"open")
         for number in range(messages):
             put(ctx, b"%d" % number)
             if number % 50 == 0:
-                end(services, half(ctx, b"committed"), COMMIT)
+                end(services, prepare(ctx, b"committed"), COMMIT)
     with stored_context(root, clock) as ctx:
         yield ctx, DeferredServices(ctx), left_open
 
@@ -261,10 +261,10 @@ async def test_what_an_op_record_names_is_passed_over_undecoded(tmp_path: Path, 
     monkeypatch.setattr("twinlog.broker.deferred.transaction_takeover.decode_message", lambda record: decoded.append(1))
     with stored_context(tmp_path, clock) as ctx:
         services = DeferredServices(ctx)
-        half(ctx, b"open")
+        prepare(ctx, b"open")
         for _ in range(5):
-            end(services, half(ctx), COMMIT)
-        services.transactions.flush_ops([0])
+            end(services, prepare(ctx), COMMIT)
+        services.transactions.queues.flush_all_ops()
     with stored_context(tmp_path, clock) as ctx:
         await DeferredServices(ctx).transactions.take_over()
         assert decoded == []
@@ -274,15 +274,15 @@ async def test_without_the_groups_offset_only_the_last_rounds_are_searched(tmp_p
     clock = Clock(NOW)
     with stored_context(tmp_path, clock) as ctx:
         services = DeferredServices(ctx)
-        half(ctx, b"an old copy")
+        prepare(ctx, b"an old copy")
         for _ in range(100):
             put(ctx)
         clock.now_ms += 3_600_000
-        end(services, half(ctx, b"lost"), COMMIT)
+        end(services, prepare(ctx, b"lost"), COMMIT)
     with stored_context(tmp_path, clock) as ctx:
         services = DeferredServices(ctx)
         searched.clear()
         await services.transactions.take_over()
         assert len(searched) == 1
-        services.transactions.flush_ops([0])
+        services.transactions.queues.flush_all_ops()
         assert [bytes(op.body) for op in messages(ctx, OP_TOPIC)] == [b"1,"]

@@ -31,7 +31,7 @@ class Producer(Wire):
         self.asked.append((code, fields or {}, body or b""))
 
 
-def half(ctx: BrokerContext, body: bytes = b"pay", **pairs: str) -> Appended:
+def prepare(ctx: BrokerContext, body: bytes = b"pay", **pairs: str) -> Appended:
     """Store a half message as the send path does."""
     pairs = {"TRAN_MSG": "true", "PGROUP": "PG", "UNIQ_KEY": f"K{ctx.store.log_end}", **pairs}
     draft = Draft("T", 1, body, encode_properties(pairs), ("127.0.0.1", 4711), ctx.wall_ms(), sys_flag=4)
@@ -56,7 +56,7 @@ def end(services: DeferredServices, of: Appended, decision: int, **fields: str):
 def test_a_half_message_is_seen_by_nobody_until_it_is_committed(tmp_path: Path):
     with stored_context(tmp_path) as ctx:
         services = DeferredServices(ctx)
-        stored = half(ctx, TAGS="TagX")
+        stored = prepare(ctx, TAGS="TagX")
         assert bodies(ctx, queue_id=1) == []
         assert messages(ctx, HALF_TOPIC)[0].sys_flag == 0
         assert end(services, stored, 8).code == 0
@@ -73,11 +73,11 @@ def test_a_half_message_is_seen_by_nobody_until_it_is_committed(tmp_path: Path):
 def test_a_rolled_back_message_never_appears_and_an_op_record_says_it_is_done(tmp_path: Path):
     with stored_context(tmp_path) as ctx:
         services = DeferredServices(ctx)
-        first, second = half(ctx), half(ctx)
+        first, second = prepare(ctx), prepare(ctx)
         assert end(services, first, 12).code == 0
         assert end(services, second, 8).code == 0
         assert bodies(ctx, queue_id=1) == [b"pay"]
-        services.transactions.flush_ops([0])
+        services.transactions.queues.flush_all_ops()
         (op,) = messages(ctx, OP_TOPIC)
         assert (op.body, op.tags) == (b"0,1,", "d")
 
@@ -85,7 +85,7 @@ def test_a_rolled_back_message_never_appears_and_an_op_record_says_it_is_done(tm
 def test_a_second_commit_of_the_same_message_stores_nothing(tmp_path: Path):
     with stored_context(tmp_path) as ctx:
         services = DeferredServices(ctx)
-        stored = half(ctx)
+        stored = prepare(ctx)
         assert end(services, stored, 8).code == end(services, stored, 8).code == 0
         assert end(services, stored, 12).code == 0
         assert bodies(ctx, queue_id=1) == [b"pay"]
@@ -104,7 +104,7 @@ def test_a_second_commit_of_the_same_message_stores_nothing(tmp_path: Path):
 def test_whoever_names_the_wrong_message_hears_javas_words(tmp_path: Path, fields, remark):
     with stored_context(tmp_path) as ctx:
         services = DeferredServices(ctx)
-        answer = end(services, half(ctx), 8, **fields)
+        answer = end(services, prepare(ctx), 8, **fields)
         assert (answer.code, answer.remark) == (1, remark)
 
 
@@ -127,7 +127,7 @@ def test_a_producer_that_limited_itself_may_not_end_unasked_after_that(tmp_path:
     clock = Clock(NOW)
     with stored_context(tmp_path, clock) as ctx:
         services = DeferredServices(ctx)
-        stored = half(ctx, CHECK_IMMUNITY_TIME_IN_SECONDS="5")
+        stored = prepare(ctx, CHECK_IMMUNITY_TIME_IN_SECONDS="5")
         clock.now_ms += 5_001
         assert end(services, stored, 8).code == 604
         assert end(services, stored, 8, fromTransactionCheck="true").code == 0
@@ -138,7 +138,7 @@ def test_a_committed_message_may_still_be_delayed(tmp_path: Path):
     with stored_context(tmp_path, clock) as ctx:
         services = DeferredServices(ctx)
         services.delays.load()
-        assert end(services, half(ctx, DELAY="1"), 8).code == 0
+        assert end(services, prepare(ctx, DELAY="1"), 8).code == 0
         assert bodies(ctx, queue_id=1) == []
         clock.now_ms += 1_000
         services.delays.deliver_due(clock())
@@ -151,7 +151,7 @@ async def test_an_open_half_message_is_written_again_and_its_producer_asked(tmp_
     with stored_context(tmp_path, clock) as ctx:
         services = DeferredServices(ctx)
         ctx.clients.register_producer(Client(producer, "p@1"), "PG", clock())
-        half(ctx, b"open", UNIQ_KEY="KEY")
+        prepare(ctx, b"open", UNIQ_KEY="KEY")
         clock.now_ms += 5_999
         await check(services)
         assert producer.asked == []
@@ -199,7 +199,7 @@ async def test_an_answer_that_names_the_first_copy_ends_the_second_too(tmp_path:
     with stored_context(tmp_path, clock) as ctx:
         services = DeferredServices(ctx)
         ctx.clients.register_producer(Client(producer, "p@1"), "PG", clock())
-        first = half(ctx)
+        first = prepare(ctx)
         clock.now_ms += 10_000
         await check(services)
         assert end(services, first, 8).code == 0
@@ -213,18 +213,18 @@ async def test_after_fifteen_checks_a_message_is_put_aside_and_can_be_resumed(tm
     clock = Clock(NOW)
     with stored_context(tmp_path, clock) as ctx:
         services = DeferredServices(ctx)
-        half(ctx, b"forgotten", UNIQ_KEY="KEY")
+        prepare(ctx, b"forgotten", UNIQ_KEY="KEY")
         for _ in range(16):
             clock.now_ms += 30_000
             await check(services)
         assert bodies(ctx, CHECK_MAX_TOPIC) == [b"forgotten"]
-        halves = ctx.store.max_offset(HALF_TOPIC, 0)
+        prepared = ctx.store.max_offset(HALF_TOPIC, 0)
         clock.now_ms += 30_000
         await check(services)
-        assert ctx.store.max_offset(HALF_TOPIC, 0) == halves
+        assert ctx.store.max_offset(HALF_TOPIC, 0) == prepared
         given_up = messages(ctx, CHECK_MAX_TOPIC)[0]
         assert ask(services.handlers(), 323, {"msgId": given_up.offset_message_id}).code == 0
-        assert ctx.store.max_offset(HALF_TOPIC, 0) == halves + 1
+        assert ctx.store.max_offset(HALF_TOPIC, 0) == prepared + 1
         assert messages(ctx, HALF_TOPIC)[-1].properties["TRANSACTION_CHECK_TIMES"] == "0"
         assert ask(services.handlers(), 323, {"msgId": "nonsense"}).code == 1
 
@@ -233,10 +233,10 @@ async def test_a_restart_knows_what_the_op_queue_says(tmp_path: Path):
     clock, producer = Clock(NOW), Producer()
     with stored_context(tmp_path, clock) as ctx:
         services = DeferredServices(ctx)
-        done = half(ctx, b"done")
-        half(ctx, b"open")
+        done = prepare(ctx, b"done")
+        prepare(ctx, b"open")
         end(services, done, 12)
-        services.transactions.flush_ops([0])
+        services.transactions.queues.flush_all_ops()
     clock.now_ms += 10_000
     with stored_context(tmp_path, clock) as ctx:
         services = DeferredServices(ctx)
@@ -250,7 +250,7 @@ async def test_a_half_message_with_a_longer_immunity_is_kept_and_not_asked_about
     with stored_context(tmp_path, clock) as ctx:
         services = DeferredServices(ctx)
         ctx.clients.register_producer(Client(producer, "p@1"), "PG", clock())
-        half(ctx, b"patient", CHECK_IMMUNITY_TIME_IN_SECONDS="60")
+        prepare(ctx, b"patient", CHECK_IMMUNITY_TIME_IN_SECONDS="60")
         clock.now_ms += 30_000
         await check(services)
         assert producer.asked == []
@@ -262,7 +262,7 @@ async def test_a_half_message_with_a_longer_immunity_is_kept_and_not_asked_about
 
 async def check(services: DeferredServices) -> None:
     """One round; the store is flushed on the way, as nobody else does it here."""
-    store = services.transactions._ctx.store
+    store = services.transactions.queues._ctx.store
     original = store.dispatch_pending
 
     def dispatch_and_flush() -> int:

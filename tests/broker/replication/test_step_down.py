@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from typing import Any
 
-from tests.broker.deferred.test_transactions import GROUP, half
+from tests.broker.deferred.test_transactions import GROUP, prepare
 from tests.broker.offline import Clock
 from tests.broker.stored import NOW, put, stored_context
 
@@ -93,7 +93,7 @@ async def test_half_messages_are_asked_about_by_the_next_master(tmp_path: Path):
     with stored_context(tmp_path, clock) as ctx:
         services = DeferredServices(ctx)
         for _ in range(COUNT):
-            half(ctx)
+            prepare(ctx)
         clock.now_ms += 60_000
         async with at_work(services.transactions.check()):
             await appends_nothing_after_refusing(ctx)
@@ -104,14 +104,14 @@ async def test_a_round_of_checks_does_not_outlive_its_reign(tmp_path: Path):
     clock = Clock(NOW)
     with stored_context(tmp_path, clock) as ctx:
         services = DeferredServices(ctx)
-        half(ctx)
+        prepare(ctx)
         clock.now_ms += 60_000
         end = ctx.store.log_end
         checking = asyncio.create_task(services.transactions.check())
         async with asyncio.timeout(10):
             while ctx.store.log_end == end:  # then it waits for the flush of what it wrote again
                 await asyncio.sleep(0)
-        ctx.reign += 1
+        ctx.term += 1
         ctx.store.flush()
         await checking
         assert ctx.offsets.get(GROUP, HALF_TOPIC, 0) is None

@@ -1,4 +1,4 @@
-"""Ending a transaction (37), and taking a given-up one back (323)."""
+"""Ending a transaction (37), and resuming one that was given up (323)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def handlers(ctx: BrokerContext, transactions: TransactionService) -> dict[int, 
 
 
 class TransactionHandlers:
-    """Commits and rolls back what producers decided."""
+    """Commits and rolls back as producers decide."""
 
     def __init__(self, ctx: BrokerContext, transactions: TransactionService) -> None:
         self._ctx = ctx
@@ -47,7 +47,7 @@ class TransactionHandlers:
         header = decode_fields(EndTransactionHeader, request.fields)
         if header.commit_or_rollback not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
             return None  # the producer does not know yet; Java does not answer either
-        message = self._half_message(header)
+        message = self._prepared_message(header)
         if transaction_rules.came_too_late(message, header, ctx.settings.transaction_timeout_ms, ctx.wall_ms()):
             return request.reply(ResponseCode.ILLEGAL_OPERATION)
         if not self._transactions.has_taken_over:
@@ -55,14 +55,14 @@ class TransactionHandlers:
         return self._end(request, header, message)
 
     async def _end_later(self, request: Request, header: EndTransactionHeader) -> Command:
-        """End it as soon as this new master knows what the one before it has ended."""
+        """End it as soon as this new master has learnt which transactions its predecessor ended."""
         while self._ctx.is_master and not self._transactions.has_taken_over:
             await self._transactions.take_over()
         if not self._ctx.is_master:
             return request.reply(ResponseCode.SLAVE_NOT_AVAILABLE, NOT_SET)
-        return self._end(request, header, self._half_message(header))
+        return self._end(request, header, self._prepared_message(header))
 
-    def _half_message(self, header: EndTransactionHeader) -> Message:
+    def _prepared_message(self, header: EndTransactionHeader) -> Message:
         offset = header.commit_log_offset
         message = self._ctx.store.message_at(offset) if offset is not None and offset >= 0 else None
         problem = transaction_rules.end_problem(message, header)
@@ -91,7 +91,7 @@ class TransactionHandlers:
             offset = parse_offset_message_id(text)[2]
         except WireError as error:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from None
-        check_copy(self._ctx, request.connection, "another half message that is taken back")
+        check_copy(self._ctx, request.connection, "another half message that is resumed")
         message = self._ctx.store.message_at(offset) if offset >= 0 else None
         if message is None or real_place(message) is None:
             remark = f"no half message with the id {text}; give the offsetMsgId of a message that was given up"
@@ -103,7 +103,7 @@ class TransactionHandlers:
 
 
 def check_final(ctx: BrokerContext, appended: Appended) -> None:
-    """Raise what a producer is told when its committed message was not stored."""
+    """Raise the answer to a producer whose committed message was not stored."""
     if appended.ok:
         return
     limit = ctx.conf.store.message_bytes_max

@@ -1,11 +1,11 @@
-"""What a broker learns of transactions when it becomes master, before it ends or asks about any.
+"""What a broker learns about transactions when it becomes master, before it ends or checks any.
 
-A reign is the time in which a broker is master without a break. What one reign remembers does not hold in the next,
-whose log may be another. Each begins with the op records and, behind the oldest half message that they leave open, the
-commits in the log: the last op records of a master that died were never written.
+A term is the time in which a broker is master without a break. What was learnt in one term does not hold in the next,
+whose log may be different. Each term begins with the op records. Then the log is searched for commits, from the oldest
+prepared message on that no op record names: a master that died did not write its last op records.
 
-That may be many GiB. So it goes in steps, with the searching of bytes in a thread, and sends get the loop in between.
-Whoever ends or checks a transaction waits until it is done.
+That may be many GiB. So it goes in steps: bytes are searched in a thread, and sends get the loop between two steps.
+Ending and checking a transaction waits until all is learnt.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from twinlog.broker.deferred.transaction_rules import shows_commit
+from twinlog.broker.deferred.transaction_rules import is_commit_of
 from twinlog.store.scan.committed import Commit, slice_at
 from twinlog.wire.errors import WireError
 from twinlog.wire.message import decode_message
@@ -30,54 +30,56 @@ if TYPE_CHECKING:
 _HEAD = struct.Struct(">i8xi4xqq")
 _PAUSE_S_MAX = 0.05
 
-Job = Callable[[], Any] | None  # to be called in a thread; None is a turn for others
+Job = Callable[[], Any] | None  # to be called in a thread; None: only let other tasks run
 Steps = Generator[Job, Any, None]  # yields jobs, and is sent what each returned
 IsKnown = Callable[[int, int], bool]  # by queue id and queue offset
 
 
 class TakeOver:
-    """Learns once per reign, in the steps of `learn`, whoever waits for it."""
+    """Learns once per term, in the steps of `learn`; any number of tasks may wait for it."""
 
     def __init__(self, ctx: BrokerContext, learn: Callable[[], Steps]) -> None:
         self._ctx, self._learn = ctx, learn
-        self._turn = asyncio.Lock()  # one of those who wait takes the steps; if it is cancelled, the next one goes on
-        self._reign = self._known_reign = -1
+        self._turn = (
+            asyncio.Lock()
+        )  # one of the waiting tasks takes the steps; if it is cancelled, the next one goes on
+        self._begun_term = self._done_term = -1
         self._steps: Steps = _nothing()
         self._job: Job = None
 
     @property
     def begun(self) -> bool:
-        """Whether anything was learnt of this reign."""
-        return self._reign == self._ctx.reign
+        """Whether learning has begun in this term."""
+        return self._begun_term == self._ctx.term
 
     @property
     def done(self) -> bool:
-        """Whether everything was learnt of this reign."""
-        return self._known_reign == self._ctx.reign
+        """Whether everything is learnt in this term."""
+        return self._done_term == self._ctx.term
 
     async def finish(self) -> None:
-        """Returns when everything is learnt, or this broker is not master any more."""
+        """Return when everything is learnt, or this broker is not master any more."""
         loop = asyncio.get_running_loop()
         while not self.done and self._ctx.is_master:
             async with self._turn:
                 if not self.done and self._ctx.is_master:
                     began = loop.time()
                     await self._step()
-                    # Others get at least as much of the time, also of the interpreter lock.
+                    # Other tasks get at least as much time, also of the interpreter lock.
                     await asyncio.sleep(min(loop.time() - began, _PAUSE_S_MAX))
 
     async def _step(self) -> None:
         if not self.begun:
-            self._reign, self._steps, self._job = self._ctx.reign, self._learn(), None
+            self._begun_term, self._steps, self._job = self._ctx.term, self._learn(), None
         try:
             result = await asyncio.to_thread(self._job) if self._job is not None else None
             self._job = None
-            if self.begun:  # else the log is another one now
+            if self.begun:  # else a new term has begun
                 self._job = self._steps.send(result)
         except StopIteration:
-            self._known_reign = self._reign
+            self._done_term = self._begun_term
         except Exception:
-            self._reign = -1  # all of it again: an outcome that is not known would be decided a second time
+            self._begun_term = -1  # all of it again: an outcome that is not known would be decided a second time
             raise
 
 
@@ -86,9 +88,9 @@ def _nothing() -> Steps:
 
 
 def find_committed(store: MessageStore, begin: int, is_known: IsKnown, found: Callable[[Message], None]) -> Steps:
-    """Report the half messages whose commit stands between `begin` and today's end of the log.
+    """Call `found` with each prepared message whose commit stands between `begin` and the present end of the log.
 
-    `is_known` is asked in a thread: those are passed over before anything is decoded.
+    `is_known` is called in a thread: known messages are skipped before anything is decoded.
     """
     log, at, end = store.commit_log, begin, store.log_end
     while (part := slice_at(log, at, end)) is not None:
@@ -96,7 +98,7 @@ def find_committed(store: MessageStore, begin: int, is_known: IsKnown, found: Ca
         del part
         if commits:
             messages = yield partial(
-                _halves_of,
+                _prepared_messages,
                 [
                     (one, log.chunk(one.prepared, log.segment_size), log.slice(one.physical_offset, one.size))
                     for one in commits
@@ -108,20 +110,24 @@ def find_committed(store: MessageStore, begin: int, is_known: IsKnown, found: Ca
                 found(message)
 
 
-def _halves_of(places: list[tuple[Commit, memoryview | None, memoryview | None]], is_known: IsKnown) -> list[Message]:
-    found = (_half_of(*place, is_known) for place in places)
+def _prepared_messages(
+    places: list[tuple[Commit, memoryview | None, memoryview | None]], is_known: IsKnown
+) -> list[Message]:
+    found = (_prepared_message(*place, is_known) for place in places)
     return [message for message in found if message is not None]
 
 
-def _half_of(commit: Commit, half: memoryview | None, record: memoryview | None, is_known: IsKnown) -> Message | None:
-    """The half message that `record` shows; None when it is known, or does not stand there."""
-    if half is None or record is None or len(half) < _HEAD.size:
+def _prepared_message(
+    commit: Commit, prepared: memoryview | None, record: memoryview | None, is_known: IsKnown
+) -> Message | None:
+    """The message that `record` commits; None when it is known, or is not at the place that `commit` names."""
+    if prepared is None or record is None or len(prepared) < _HEAD.size:
         return None
-    size, queue_id, queue_offset, physical_offset = _HEAD.unpack_from(half)
+    size, queue_id, queue_offset, physical_offset = _HEAD.unpack_from(prepared)
     if physical_offset != commit.prepared or is_known(queue_id, queue_offset):
         return None
     try:
-        message, shown = decode_message(half[: max(size, 0)]), decode_message(record)
+        message, committed = decode_message(prepared[: max(size, 0)]), decode_message(record)
     except WireError:
         return None
-    return message if shows_commit(shown, message) else None
+    return message if is_commit_of(committed, message) else None

@@ -362,7 +362,7 @@ class ReplicationService:
             for listener in ctx.step_down_listeners:
                 listener()
         elif not ctx.is_master:
-            ctx.reign += 1
+            ctx.term += 1
         self._settling_role = ctx.settings.broker_role if role == "SLAVE" else None
         broker = dataclasses.replace(ctx.conf.broker, broker_role=role, broker_id=broker_id)  # type: ignore[arg-type]
         ctx.conf = dataclasses.replace(ctx.conf, broker=broker)
