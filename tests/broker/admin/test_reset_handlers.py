@@ -45,7 +45,7 @@ def test_a_reset_that_cannot_be_is_refused(tmp_path: Path, fields, code, remark)
         assert (answer.code, answer.remark) == (code, remark)
 
 
-def test_with_resets_at_the_clients_each_of_them_is_told(tmp_path: Path):
+def test_with_resets_at_the_clients_each_of_them_gets_the_offsets(tmp_path: Path):
     with stored_context(tmp_path, useServerSideResetOffset=False) as ctx:
         put(ctx)
         fields = {"topic": "T", "group": "G", "timestamp": "0", "isForce": "true"}

@@ -59,7 +59,7 @@ def test_an_older_subscription_does_not_replace_a_newer_one(table):
 
 
 @pytest.mark.parametrize("model", ["BROADCASTING", 0])
-def test_a_broadcasting_group_is_never_told(table, model):
+def test_a_broadcasting_group_gets_no_notice(table, model):
     wire = Wire()
     assert table.register_consumer(client(wire), data("T", model=model), 0) is None
     table.register_consumer(client(Wire("2")), data("T", model=model), 0)
@@ -81,7 +81,7 @@ def test_a_heartbeat_without_subscriptions_leaves_them_alone(table):
     assert table.subscription("G", "T") is not None
 
 
-def test_a_closed_connection_is_gone_from_every_group_and_the_rest_is_told(table):
+def test_a_closed_connection_leaves_every_group_and_the_others_are_notified(table):
     wire, other = Wire("1"), Wire("2")
     for group in ("G", "H"):
         table.register_consumer(client(wire), data("T", group=group), 0)
@@ -105,7 +105,7 @@ def test_the_last_member_takes_the_group_with_it(table):
     assert table.unregister_consumer(wire, "G") is None
 
 
-def test_only_the_silent_expire_and_nobody_is_told(table):
+def test_only_silent_clients_expire_and_without_a_notice(table):
     silent, alive = Wire("1"), Wire("2")
     table.register_consumer(client(silent, "s"), data("T"), 0)
     table.register_producer(client(silent, "s"), "P", 0)

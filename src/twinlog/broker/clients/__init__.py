@@ -1,5 +1,5 @@
-"""Who is connected: producers, consumers, their subscriptions, locks and offsets.
+"""Connected producers and consumers: their groups, subscriptions, queue locks and offsets.
 
-In: heartbeats, commits, locks. Out: members of groups, offsets.
-Must not touch the log.
+In: heartbeats, offset commits, locks, closed connections. Out: members of groups, notices to them, offsets.
+Must not append to the log.
 """

@@ -1,4 +1,4 @@
-"""Heartbeats, leaving, who is in a group, and whether a subscription would be accepted (34, 35, 38, 46)."""
+"""Heartbeats, leaving, members of a group, and whether a subscription would be accepted (34, 35, 38, 46)."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class ClientHandlers:
         ctx.clients.on_group_gone.append(lambda group: ctx.consumer_filters.unregister(group, ctx.clock_ms()))
 
     def heartbeat(self, request: Request) -> Command:
-        """Register what the client says it is. Notices leave before the answer, as Java's do."""
+        """Register the client's groups. Notices leave before the answer, as in Java."""
         data = decode_body(HeartbeatData, request.body)
         check_heartbeat(self._ctx, request.connection, data)
         now_ms = self._ctx.clock_ms()
         client = Client(request.connection, data.client_id, request.language or "OTHER", request.version)
-        sub_changed = data.heartbeat_fingerprint == 0  # heartbeat V1 always says so
+        sub_changed = data.heartbeat_fingerprint == 0  # always so for heartbeat V1
         refused: RequestRefused | None = None
         for consumer in data.consumer_data_set:
             try:
@@ -68,7 +68,7 @@ class ClientHandlers:
         group = ctx.ensure_group(name)
         if group is None:
             log.warning(
-                "heartbeat for a group that may not exist",
+                "heartbeat for a group that does not exist and is not created",
                 group=name,
                 client=client.client_id,
                 peer=client.connection.peer_text,
@@ -82,7 +82,7 @@ class ClientHandlers:
         known = ctx.clients.consumers.get(name)
         sub_changed = ctx.clients.swap_fingerprint(name, data.heartbeat_fingerprint)
         if not with_subscriptions and (known is None or not known.subscriptions):
-            sub_changed = True  # we were restarted since: without its subscriptions the client gets nothing
+            sub_changed = True  # this broker was restarted since, and needs the client's subscriptions
         send_notices(
             [ctx.clients.register_consumer(client, consumer, now_ms, notify=notify, subscriptions=with_subscriptions)]
         )
@@ -131,12 +131,12 @@ def is_tag_type(expression_type: str | None) -> bool:
 
 
 def connection_closed(ctx: BrokerContext, connection: Connection) -> None:
-    """Forget a connection that is gone, and tell the consumers it shared groups with."""
+    """Remove a closed connection, and notify the consumers of its groups."""
     send_notices(ctx.clients.drop(connection))
 
 
 def expire_clients(ctx: BrokerContext) -> int:
-    """Close connections whose clients have been silent too long; how many. To be called every 10 s."""
+    """Close connections whose clients have sent no heartbeat for too long; how many. To be called every 10 s."""
     silent = ctx.clients.expire(ctx.clock_ms(), ctx.settings.client_expiry_ms)
     for peer in silent:
         connection = cast(Connection, peer)
@@ -146,7 +146,7 @@ def expire_clients(ctx: BrokerContext) -> int:
 
 
 def send_notices(notices: Iterable[Notice | None]) -> None:
-    """NOTIFY_CONSUMER_IDS_CHANGED to each connection; one that just went away is told by its closing."""
+    """Send NOTIFY_CONSUMER_IDS_CHANGED to each connection; one that has just closed needs none."""
     for notice in notices:
         for peer in notice.connections if notice is not None else ():
             with contextlib.suppress(NetError):

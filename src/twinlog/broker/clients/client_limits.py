@@ -1,4 +1,4 @@
-"""What one client may register: the length of its id and of names, its groups, and their subscriptions."""
+"""Limits of what one client may register: lengths of its id and of names, groups, and their subscriptions."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def check_client_id(ctx: BrokerContext, client_id: str) -> None:
 
 
 def check_name(what: str, name: str) -> None:
-    """Refuse a name that no group, topic or broker can have; whether there is one of this name is another matter."""
+    """Refuse a name that is too long for any group, topic or broker; it need not exist."""
     if len(name) > NAME_LENGTH_MAX:
         remark = f"a {what} name of {len(name)} characters ({name[:40]}...), at most {NAME_LENGTH_MAX} are taken"
         raise RequestRefused(_CODE, remark)
 
 
 def _length(subscription: SubscriptionData) -> int:
-    """How much text is kept; a tag or a code takes room even if it is short."""
+    """Characters of text that are kept; each tag and each code counts for 8 more."""
     texts = (subscription.topic, subscription.sub_string, subscription.expression_type, *subscription.tags_set)
     return sum(map(len, texts)) + 8 * (len(subscription.tags_set) + len(subscription.code_set))

@@ -1,7 +1,7 @@
 """Which producers and consumers are connected, and what each consumer group subscribes to.
 
-Registration is per connection, not per client id: a client that reconnects is new until its old connection
-is gone. No socket is touched here; whoever calls sends the notices and closes the connections it gets back.
+A client is registered per connection, not per client id: a client that reconnects is new until its old connection is
+closed. No socket is used here: the caller sends the notices and closes the connections that it gets back.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Peer(Hashable, Protocol):
 
 @dataclass(slots=True)
 class Client:
-    """A client as it is known on one connection."""
+    """A client on one connection."""
 
     connection: Peer
     client_id: str
@@ -45,7 +45,7 @@ class Client:
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """The online part of a consumer group; the settings are the last writer's."""
+    """The connected members of a consumer group; the settings are those of the last heartbeat."""
 
     name: str
     consume_type: str = "CONSUME_PASSIVELY"
@@ -64,7 +64,7 @@ class ConsumerGroup:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Tell these connections that the members of `group` changed."""
+    """The members of `group` changed; these connections are to be notified."""
 
     group: str
     connections: tuple[Peer, ...]
@@ -79,7 +79,7 @@ class Membership:
 
 
 class ClientTable:
-    """All online clients. `on_group_gone` hears of a consumer group whose last connection left."""
+    """All connected clients. `on_group_gone` is called for a consumer group whose last connection left."""
 
     def __init__(self) -> None:
         self.consumers: dict[str, ConsumerGroup] = {}
@@ -90,12 +90,12 @@ class ClientTable:
         self._fingerprints: dict[str, int] = {}
         self._turns: dict[str, int] = {}
 
-    # -- coming ------------------------------------------------------------------------------------
+    # -- joining ------------------------------------------------------------------------------------
 
     def register_consumer(
         self, client: Client, data: ConsumerData, now_ms: int, *, notify: bool = True, subscriptions: bool = True
     ) -> Notice | None:
-        """Note a consumer's heartbeat; a notice when the group has a new member or another set of topics."""
+        """Register a consumer's heartbeat; a notice when the group has a new member or another set of topics."""
         group = self.consumers.get(data.group_name)
         if group is None:
             group = self.consumers[data.group_name] = ConsumerGroup(data.group_name)
@@ -115,15 +115,15 @@ class ClientTable:
         self._member(client.connection).producer_groups.add(group)
 
     def swap_fingerprint(self, group: str, fingerprint: int) -> bool:
-        """Remember the heartbeat fingerprint of a group; whether there was another one before."""
+        """Set the heartbeat fingerprint of a group; whether there was another one before."""
         before = self._fingerprints.get(group)
         self._fingerprints[group] = fingerprint
         return before is not None and before != fingerprint
 
-    # -- going -------------------------------------------------------------------------------------
+    # -- leaving -------------------------------------------------------------------------------------
 
     def unregister_consumer(self, connection: Peer, group: str, *, notify: bool = True) -> Notice | None:
-        """Take a connection out of a group; a notice for those who stay."""
+        """Remove a connection from a group; a notice for the members that remain."""
         membership = self._members.get(connection)
         if membership is None or group not in membership.consumer_groups:
             return None
@@ -139,7 +139,7 @@ class ClientTable:
             self._forget_if_unused(connection)
 
     def drop(self, connection: Peer) -> list[Notice]:
-        """Forget a closed connection everywhere; a notice for each group that has members left."""
+        """Remove a closed connection from all groups; a notice for each group that has members left."""
         membership = self._members.pop(connection, None)
         if membership is None:
             return []
@@ -149,9 +149,9 @@ class ClientTable:
         return [notice for notice in notices if notice is not None]
 
     def expire(self, now_ms: int, silence_ms_max: int) -> list[Peer]:
-        """Remove registrations without a heartbeat for too long; their connections, which are to be closed.
+        """Remove clients without a heartbeat for too long; returns their connections, which are to be closed.
 
-        Java: nobody is notified on this path; the closing itself may tell other groups of that connection.
+        Java: no notice on this path; closing the connection may notify other groups it is in.
         """
         silent: dict[Peer, None] = {}
         for group in list(self.consumers.values()):
@@ -175,11 +175,11 @@ class ClientTable:
         return _find(found.clients.values(), client_id) if found is not None else None
 
     def find_producer(self, client_id: str) -> Client | None:
-        """The producer with this id in any group: who waits for a reply."""
+        """The producer with this id, in any group; it waits for a reply."""
         return _find((client for clients in self.producers.values() for client in clients.values()), client_id)
 
     def next_producer(self, group: str) -> Client | None:
-        """One live connection of a producer group, each in its turn."""
+        """One connection of a producer group, in turn."""
         clients = list(self.producers.get(group, {}).values())
         if not clients:
             return None

@@ -1,4 +1,4 @@
-"""Who is connected (203, 204, 328), and questions that the broker passes on to a consumer (307, 309, 223)."""
+"""Who is connected (203, 204, 328), and requests that the broker passes on to a consumer (307, 309, 223)."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def handlers(ctx: BrokerContext) -> dict[int, Handler]:
 
 
 class ConnectionHandlers:
-    """Answers about clients, some of them by the clients themselves."""
+    """Answers about clients; some requests are passed on to the clients themselves."""
 
     def __init__(self, ctx: BrokerContext) -> None:
         self._ctx = ctx
 
-    # -- who is there --------------------------------------------------------------------------
+    # -- who is connected --------------------------------------------------------------------------
 
     def consumers(self, request: Request) -> Command:
         name = decode_fields(ConsumerGroupHeader, request.fields).consumer_group or ""
@@ -136,7 +136,7 @@ class ConnectionHandlers:
         return request.reply(answer.code, answer.remark, answer.fields, answer.body)
 
     async def consumer_status(self, request: Request) -> Command:
-        """The queues that the online consumers of a group hold, and how far each is."""
+        """The queues that the connected consumers of a group hold, and the offset in each."""
         header = decode_fields(GroupHeader, request.fields)
         wanted = (request.fields or {}).get("clientAddr")
         group = self._ctx.clients.consumers.get(header.group or "")
@@ -162,7 +162,7 @@ async def _held_queues(client: Client, asked: dict[str, str]) -> dict[MessageQue
         )
         if answer.code != ResponseCode.SUCCESS or not answer.body:
             return None
-        # Java's dialect is read slowly, and a client may answer with as much as a frame holds.
+        # In a thread: Java's JSON dialect is slow to read, and the answer may fill a frame.
         return (await asyncio.to_thread(decode_body, ConsumerStatus, answer.body)).message_queue_table
     except (NetError, WireError):
         return None

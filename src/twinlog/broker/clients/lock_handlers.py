@@ -10,7 +10,7 @@ from twinlog.wire.bodies import LockBatchRequest, LockBatchResponse, decode_body
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.command import Command
 
-QUEUES_MAX = 16_384  # in one request: as many as the largest topic has; a real client asks for its share of a group's
+QUEUES_MAX = 16_384  # in one request: as many as the largest topic has; real clients ask for fewer
 
 
 def handlers(ctx: BrokerContext) -> dict[int, Handler]:

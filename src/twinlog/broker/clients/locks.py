@@ -1,4 +1,4 @@
-"""Queue locks of orderly consumers: one client per group and queue at a time, for a minute after its last word."""
+"""Queue locks of orderly consumers: one client per group and queue at a time, until a minute after its last renewal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from twinlog.wire.bodies import MessageQueue
 
 LOCK_MS_MAX = 60_000
-LOCKS_MAX = 1_000_000  # of all groups: some 200 MB
+LOCKS_MAX = 1_000_000  # of all groups: about 200 MB
 GROUP_LOCKS_MAX = 100_000
 
 
@@ -19,7 +19,7 @@ class _Lock:
 
 
 class QueueLocks:
-    """Who holds which queue. In memory only: after a restart consumers lock again."""
+    """Which client holds which queue. In memory only: after a restart consumers lock again."""
 
     def __init__(
         self, lock_ms_max: int = LOCK_MS_MAX, locks_max: int = LOCKS_MAX, group_locks_max: int = GROUP_LOCKS_MAX
@@ -31,9 +31,9 @@ class QueueLocks:
         self._count = 0
 
     def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue], now_ms: int) -> list[MessageQueue]:
-        """Take or renew what is free, expired or the client's own; the queues it now holds.
+        """Lock or renew queues that are free, expired or the client's own; returns the queues it now holds.
 
-        Without room for more locks a free queue is not given, as if somebody else had it: the client asks again.
+        At the limit of locks a free queue is not given, as if another client held it: the client asks again.
         """
         locks = self._groups.setdefault(group, {})
         held = []
@@ -51,7 +51,7 @@ class QueueLocks:
         return held
 
     def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
-        """Let go of those of `queues` that the client holds."""
+        """Release those of `queues` that the client holds."""
         locks = self._groups.get(group, {})
         for queue in queues:
             lock = locks.get(queue)
@@ -62,11 +62,11 @@ class QueueLocks:
             self._groups.pop(group, None)
 
     def holds_any(self, group: str, now_ms: int) -> bool:
-        """Whether the group is consuming in order right now."""
+        """Whether the group consumes in order now."""
         return any(not self._is_expired(lock, now_ms) for lock in self._groups.get(group, {}).values())
 
     def expire(self, now_ms: int) -> None:
-        """Forget locks nobody renews, so that groups that left cost nothing."""
+        """Remove locks that are not renewed, so that groups that left use no memory."""
         for group, locks in list(self._groups.items()):
             kept = {queue: lock for queue, lock in locks.items() if not self._is_expired(lock, now_ms)}
             if kept:

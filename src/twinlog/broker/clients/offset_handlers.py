@@ -25,9 +25,9 @@ def handlers(ctx: BrokerContext) -> dict[int, Handler]:
 
 
 class OffsetHandlers:
-    """Answers from the offset table and the store; unknown topics and queues are simply empty, as in Java.
+    """Answers from the offset table and the store; unknown topics and queues are empty, as in Java.
 
-    An offset is kept only for what exists: Java keeps one for any queue number.
+    An offset is stored only for a queue that exists. Java stores one for any queue number.
     """
 
     def __init__(self, ctx: BrokerContext) -> None:

@@ -1,5 +1,5 @@
-"""The name servers: what a broker registers, when, and what it learns of brokers of its own name.
+"""The broker's side of name servers: what it registers and when, and which brokers share its name.
 
-In: tables and settings. Out: registrations.
-Must not serve clients.
+In: topics, settings, answers of name servers. Out: registrations, the master's address, other brokers' ids.
+Must not answer requests.
 """

@@ -1,4 +1,4 @@
-"""The other brokers of this broker's name, as the name servers know them."""
+"""The brokers that share this broker's name, as the name servers know them."""
 
 from __future__ import annotations
 
@@ -16,42 +16,42 @@ if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
     from twinlog.net.pool import ConnectionPool
 
-_PATIENCE_S = 3.0
-_RIVAL_PATIENCE_S = 0.5
+_TIMEOUT_S = 3.0
+_RIVAL_TIMEOUT_S = 0.5
 
 
 class MemberGroup:
-    """Asks name servers who belongs to this broker name."""
+    """Asks the name servers for the brokers of this name."""
 
     def __init__(self, ctx: BrokerContext, pool: ConnectionPool, name_servers: Callable[[], Sequence[str]]) -> None:
         self._ctx = ctx
         self._pool = pool
         self._name_servers = name_servers
 
-    async def members(self, patience_s: float = _PATIENCE_S) -> list[dict[int, str]]:
-        """Id to address, from each name server that answers: one that is away must not silence the others."""
-        answers = await asyncio.gather(*(self._ask(address, patience_s) for address in self._name_servers()))
+    async def members(self, timeout_s: float = _TIMEOUT_S) -> list[dict[int, str]]:
+        """Id to address, from each name server that answers; one that does not answer is left out."""
+        answers = await asyncio.gather(*(self._ask(address, timeout_s) for address in self._name_servers()))
         known = [members for members in answers if members is not None]
         return [{number: text for number, text in members.items() if is_address(text)} for members in known]
 
     async def free_id(self) -> int:
-        """The lowest id above 0 that nobody is registered with."""
+        """The lowest id above 0 that no broker is registered with."""
         taken = {number for members in await self.members() for number in members}
         return next(number for number in range(1, len(taken) + 2) if number not in taken)
 
     async def rival(self, broker_id: int) -> str | None:
         """The address of another broker that is registered with this id and answers; a master, if the id is 0."""
-        for members in await self.members(_RIVAL_PATIENCE_S):
+        for members in await self.members(_RIVAL_TIMEOUT_S):
             address = members.get(broker_id)
             if address is not None and address != self._ctx.settings.address and await self._serves(address, broker_id):
                 return address
         return None
 
-    async def _ask(self, name_server: str, patience_s: float) -> dict[int, str] | None:
+    async def _ask(self, name_server: str, timeout_s: float) -> dict[int, str] | None:
         settings = self._ctx.settings
         fields = {"clusterName": settings.cluster_name, "brokerName": settings.broker_name}
         try:
-            async with asyncio.timeout(patience_s):
+            async with asyncio.timeout(timeout_s):
                 answer = await self._pool.request(name_server, RequestCode.GET_BROKER_MEMBER_GROUP, fields)
                 if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:  # a 4.9 name server
                     answer = await self._pool.request(name_server, RequestCode.GET_BROKER_CLUSTER_INFO)
@@ -59,7 +59,7 @@ class MemberGroup:
                     return {} if known is None else known.broker_addrs
                 if answer.code == ResponseCode.SUCCESS:
                     return decode_body(BrokerMemberGroupBody, answer.body).broker_member_group.broker_addrs
-        except (NetError, WireError, OSError):  # an OSError, too: it takes too long
+        except (NetError, WireError, OSError):  # TimeoutError is an OSError
             pass
         return None
 
@@ -68,7 +68,7 @@ class MemberGroup:
             answer = await self._pool.request(address, RequestCode.GET_BROKER_HA_STATUS)
             if answer.code == ResponseCode.SUCCESS:
                 return broker_id != 0 or decode_body(HaRuntimeInfo, answer.body).master
-            answer = await self._pool.request(address, RequestCode.GET_BROKER_RUNTIME_INFO)  # 4.9 knows this one only
+            answer = await self._pool.request(address, RequestCode.GET_BROKER_RUNTIME_INFO)  # 4.9 has only this one
         except (NetError, WireError):
             return False
         return answer.code == ResponseCode.SUCCESS

@@ -1,4 +1,4 @@
-"""Keeps the name servers informed: at start, every period, at once when topics change, and at the end."""
+"""Registers the broker with its name servers: at the start, in intervals and when topics change; and unregisters."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 FIRST_PERIOD_S = 10.0
-RETRY_S = 3.0  # after a name server could not be reached
+RETRY_S = 3.0  # while a name server cannot be reached
 UNREGISTER_TIMEOUT_MS = 1_000
-ANNOUNCE_S_MAX = 2.0  # within the patience of a client that sends or creates a topic
+ANNOUNCE_S_MAX = 2.0  # shorter than the timeout of a client that sends or creates a topic
 
 
 class RegisterService:
-    """Registers the broker with all its name servers. The connections stay open: closing one unregisters."""
+    """Keeps a broker registered with all its name servers. The connections stay open: closing one unregisters."""
 
     def __init__(self, ctx: BrokerContext, pool: ConnectionPool) -> None:
         self._ctx = ctx
@@ -42,8 +42,8 @@ class RegisterService:
         self._whole = False
         self._unreachable: set[str] = set()
         self._bad_address = ""  # the last one that was logged
-        self._changes = self._changes_told = 0
-        self._told = asyncio.Event()
+        self._changes = self._changes_announced = 0  # how many changes of topics there were
+        self._next_announcement = asyncio.Event()
         ctx.topic_listeners.append(self._topics_changed)
         ctx.announced = self.announced
 
@@ -52,24 +52,24 @@ class RegisterService:
         return split_addresses(self._ctx.settings.namesrv_addr or "")
 
     def register_soon(self) -> None:
-        """Tell the name servers everything again: the permission, the role or an address has changed."""
+        """Register everything again: the permission, the role or an address has changed."""
         self._whole = True
         self._wake.set()
 
     async def announced(self) -> None:
-        """Return once the name servers have heard of every topic change so far, or one of them is too slow.
+        """Return once the name servers know every topic change so far, or one of them is too slow.
 
-        Who creates a topic looks for its route next, and Java clients that miss it look again only after 30 s.
+        A client that creates a topic asks for its route next, and a Java client that gets none asks again after 30 s.
         """
         changes = self._changes
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(ANNOUNCE_S_MAX):
-                while self._changes_told < changes and self.name_servers and self.hidden_s <= 0:
-                    await self._told.wait()
+                while self._changes_announced < changes and self.name_servers and self.hidden_s <= 0:
+                    await self._next_announcement.wait()
 
     @property
     def hidden_s(self) -> float:
-        """How much longer the name servers shall not hear of us (disappearTimeAfterStart)."""
+        """Seconds until this broker may register (disappearTimeAfterStart)."""
         ctx = self._ctx
         return (ctx.started_ms + ctx.settings.disappear_ms_after_start - ctx.clock_ms()) / 1000
 
@@ -101,18 +101,29 @@ class RegisterService:
                 elif changed:
                     await self._register_changed(changed)
             except Exception:
-                self.register_soon()  # who knows what was told: everything again, after the fence's pause
+                self.register_soon()  # what was registered is unknown: everything again, after the fence's pause
                 raise
-            self._changes_told = changes
-            told, self._told = self._told, asyncio.Event()
-            told.set()
+            self._changes_announced = changes
+            announcement, self._next_announcement = self._next_announcement, asyncio.Event()
+            announcement.set()
 
     async def register_all(self) -> None:
         """Send the whole topic table to every name server."""
         await self._register(self._ctx.topics.rows, whole=True)
 
     async def unregister(self) -> None:
-        """Say goodbye, so that clients are told other routes at once."""
+        """Leave the routes at once, without waiting until the name servers find this broker silent."""
+        fields = self._identity_fields()
+
+        async def unregister_from(address: str) -> None:
+            try:
+                await self._pool.request(address, RequestCode.UNREGISTER_BROKER, fields, None, UNREGISTER_TIMEOUT_MS)
+            except NetError as error:
+                log.info("cannot unregister from a name server", address=address, error=str(error))
+
+        await asyncio.gather(*(unregister_from(address) for address in self.name_servers))
+
+    def _identity_fields(self) -> dict[str, str]:
         settings = self._ctx.settings
         header = BrokerIdentityHeader(
             broker_name=settings.broker_name,
@@ -120,15 +131,7 @@ class RegisterService:
             cluster_name=settings.cluster_name,
             broker_id=settings.broker_id,
         )
-        fields = encode_fields(header)
-
-        async def tell(address: str) -> None:
-            try:
-                await self._pool.request(address, RequestCode.UNREGISTER_BROKER, fields, None, UNREGISTER_TIMEOUT_MS)
-            except NetError as error:
-                log.info("a name server was not told that we leave", address=address, error=str(error))
-
-        await asyncio.gather(*(tell(address) for address in self.name_servers))
+        return encode_fields(header)
 
     async def _register_changed(self, names: set[str]) -> None:
         topics = self._ctx.topics.rows
@@ -148,7 +151,7 @@ class RegisterService:
         accepted = [answer for answer in answers if answer.code == ResponseCode.SUCCESS]
         if accepted:
             # A name server that has just started may not know the master yet.
-            self._learn(next((one for one in accepted if "masterAddr" in (one.fields or {})), accepted[0]), whole=whole)
+            self._adopt(next((one for one in accepted if "masterAddr" in (one.fields or {})), accepted[0]), whole=whole)
         return len(accepted) == len(answers)
 
     async def _register_with(
@@ -158,9 +161,9 @@ class RegisterService:
         ctx = self._ctx
         answer = None
         try:
-            # A replica always registers: the answer is how it hears of its master.
-            sparing = ctx.is_master and not ctx.settings.register_always
-            if whole and sparing and not await self._is_news(address, version):
+            # A replica always registers: the answer has its master's address.
+            asks_first = ctx.is_master and not ctx.settings.register_always
+            if whole and asks_first and not await self._lacks(address, version):
                 return None
             for part in plan_registration(ctx.conf, rows, version):
                 timeout_ms = ctx.settings.register_timeout_ms
@@ -168,7 +171,12 @@ class RegisterService:
                     address, RequestCode.REGISTER_BROKER, part.fields, part.body, timeout_ms
                 )
                 if answer.code != ResponseCode.SUCCESS:
-                    log.warning("a name server refuses us", address=address, code=answer.code, remark=answer.remark)
+                    log.warning(
+                        "a name server refuses the registration",
+                        address=address,
+                        code=answer.code,
+                        remark=answer.remark,
+                    )
                     return answer
         except NetError as error:
             if address not in self._unreachable:
@@ -180,23 +188,19 @@ class RegisterService:
             log.info("registered again", address=address)
         return answer
 
-    async def _is_news(self, address: str, version: DataVersion) -> bool:
-        """With forceRegister=false: ask first whether the name server lacks this version."""
-        settings = self._ctx.settings
-        header = BrokerIdentityHeader(
-            broker_name=settings.broker_name,
-            broker_addr=settings.address,
-            cluster_name=settings.cluster_name,
-            broker_id=settings.broker_id,
-        )
-        fields, body = encode_fields(header), encode_body(version)
+    async def _lacks(self, address: str, version: DataVersion) -> bool:
+        """With forceRegister=false: whether the name server does not have this version of the topics."""
         answer = await self._pool.request(
-            address, RequestCode.QUERY_DATA_VERSION, fields, body, settings.register_timeout_ms
+            address,
+            RequestCode.QUERY_DATA_VERSION,
+            self._identity_fields(),
+            encode_body(version),
+            self._ctx.settings.register_timeout_ms,
         )
         return answer.code != ResponseCode.SUCCESS or (answer.fields or {}).get("changed", "true") == "true"
 
-    def _learn(self, answer: Command, *, whole: bool) -> None:
-        """Take what a name server says: a replica its master, a master which topics are ordered."""
+    def _adopt(self, answer: Command, *, whole: bool) -> None:
+        """Adopt a name server's answer: a replica its master's address, a master which topics are ordered."""
         ctx = self._ctx
         if not ctx.is_master:
             header = decode_fields(RegisterBrokerResponseHeader, answer.fields)
@@ -217,12 +221,12 @@ class RegisterService:
         ctx.topics.put_all(changed, ctx.clock_ms())
 
     def _usable(self, address: str | None) -> str | None:
-        """`address` if it is one; a name server that is not ours may give anything."""
+        """`address` if it is host:port; a foreign name server may send anything."""
         if not address or is_address(address):
             return address or None
         if address != self._bad_address:
             self._bad_address = address
-            log.warning("a name server gives our master an address that is not host:port", address=address[:80])
+            log.warning("a name server sends an address of the master that is not host:port", address=address[:80])
         return None
 
     def _topics_changed(self, names: tuple[str, ...]) -> None:

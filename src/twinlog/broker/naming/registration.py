@@ -1,8 +1,8 @@
-"""What a broker tells the name servers about itself: the requests, without sending them.
+"""The requests with which a broker registers, without sending them.
 
-A registration normally carries the whole topic table. One that would not fit a frame, or that
-enableSplitRegistration asks to cut, goes in slices. A name server takes changes of a topic it knows only
-under a data version it has not seen, so each slice but the last carries a version of its own.
+A registration normally carries the whole topic table. It goes in slices when it would not fit a frame, or when
+enableSplitRegistration is set. A name server changes a topic that it knows only for a data version that it has not
+seen, so each slice but the last carries a version of its own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from twinlog.wire.java_json.fastjson import dumps
 if TYPE_CHECKING:
     from twinlog.settings.broker_conf import BrokerConf
 
-BODY_BYTES_MAX = FRAME_BYTES_MAX - 64 * 1024  # room for the header
+BODY_BYTES_MAX = FRAME_BYTES_MAX - 64 * 1024  # leaves space for the header
 _READ_WRITE = 6
 _INT = struct.Struct(">i")
 
@@ -58,8 +58,8 @@ def _plan_slices(conf: BrokerConf, slices: deque[list[TopicConfig]], version: Da
         if len(registration.body) <= BODY_BYTES_MAX or len(rows) < 2:
             yield registration
         else:
-            half = len(rows) // 2
-            slices.extendleft((rows[half:], rows[:half]))
+            middle = len(rows) // 2
+            slices.extendleft((rows[middle:], rows[:middle]))
 
 
 def _registration(conf: BrokerConf, rows: list[TopicConfig], version: DataVersion) -> Registration:
@@ -90,7 +90,7 @@ def encode_plain(rows: Iterable[TopicConfig], version: DataVersion) -> bytes:
 
 
 def encode_compressed(rows: list[TopicConfig], version: DataVersion) -> bytes:
-    """The same as zlib over length-prefixed parts; order and topicSysFlag do not travel in this form."""
+    """The same as zlib over length-prefixed parts; order and topicSysFlag are not part of this form."""
     parts = [_part(dumps(version)), _INT.pack(len(rows))]
     for row in rows:
         attributes = dumps(row.attributes).decode()
@@ -105,7 +105,7 @@ def _part(data: bytes) -> bytes:
 
 
 def _masked(rows: Iterable[TopicConfig], permission: int) -> list[TopicConfig]:
-    """The topics with the broker's own permission over theirs."""
+    """The topics, each with only those permissions that the broker has too."""
     if permission & _READ_WRITE == _READ_WRITE:
         return list(rows)
     return [msgspec.structs.replace(row, perm=row.perm & permission) for row in rows]
