@@ -1,5 +1,5 @@
-"""What operators ask for: topics, groups, settings, resets, cleaning.
+"""What operators change: topics, groups, settings, offsets, and cleaning up.
 
 In: requests of mqadmin and `twinlog admin`. Out: changed tables and settings, answers in Java's words.
-Must not be on the path of a send or a pull.
+Must not be used by sends or pulls.
 """

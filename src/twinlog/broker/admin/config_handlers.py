@@ -1,4 +1,4 @@
-"""Showing and changing settings from afar: codes 26 and 25. Only keys on the allow-list change."""
+"""Showing and changing settings by request (26, 25). Only keys on the allow-list can be changed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ConfigHandlers:
         return request.reply(fields={"version": msgspec.json.encode(self._live.version).decode()}, body=body)
 
     async def update(self, request: Request) -> Command:
-        """Counts from the moment it is answered."""
+        """The change is in effect before the answer leaves."""
         try:
             ignored = await self._live.update(_decoded(request.body), request.connection.peer_text)
         except UpdateRefused as refused:

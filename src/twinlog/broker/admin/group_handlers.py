@@ -34,7 +34,7 @@ def handlers(ctx: BrokerContext) -> dict[int, Handler]:
 
 
 class GroupHandlers:
-    """Administration of the group table; a change is on disk before its answer leaves."""
+    """Changes the group table; a change is on disk before its answer leaves."""
 
     def __init__(self, ctx: BrokerContext) -> None:
         self._ctx = ctx
@@ -82,14 +82,14 @@ class GroupHandlers:
         return request.reply()
 
     def show(self, request: Request) -> Command:
-        """The group's settings; asking for a group creates it where groups create themselves, as in Java."""
+        """The group's settings. With autoCreateSubscriptionGroup, asking for a group creates it, as in Java."""
         config = self._ctx.ensure_group(decode_fields(GroupHeader, request.fields).group or "")
         if config is None:
             raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
         return request.reply(body=encode_body(config))
 
     async def forbid(self, request: Request) -> Command:
-        """Set, if told to, and show whether a group may read a topic."""
+        """Show whether a group may read a topic, after setting it if the request has a value."""
         header = decode_fields(GroupForbiddenHeader, request.fields)
         groups, group, topic = self._ctx.groups, header.group or "", header.topic or ""
         if header.readable is not None:

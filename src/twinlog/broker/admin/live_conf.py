@@ -23,7 +23,7 @@ PERMISSION_KEY = "brokerPermission"
 
 
 class LiveConf:
-    """Carries out updates in the order in which they come."""
+    """Applies updates, one after the other."""
 
     def __init__(self, ctx: BrokerContext) -> None:
         self._ctx = ctx
@@ -31,13 +31,13 @@ class LiveConf:
         self.version = DataVersion(timestamp=ctx.started_ms)
 
     async def update(self, text: str, peer: str) -> str:
-        """Apply the whole update or nothing of it; SettingsError or ReplicationError says why nothing.
+        """Apply the whole update, or raise SettingsError or ReplicationError and change nothing.
 
-        Returns the keys that nothing reads, as text; Java would not mind them, so they do not stop the others.
-        A new brokerRole is no mere value: the broker takes the steps of a role change first.
+        Returns the keys that nothing reads, as text; as in Java, they do not keep the others from being applied.
+        A new brokerRole is more than a value: the broker takes the steps of a role change first.
         """
         ctx = self._ctx
-        async with self._updating:  # two updates in a row must not forget each other
+        async with self._updating:  # one after the other: each starts from the settings that the last one made
             role, rest = split_role(text, ctx.conf)
             plan = plan_broker_update(ctx.conf, rest)
             if role is not None:
@@ -59,7 +59,7 @@ class LiveConf:
         ctx = self._ctx
         ctx.replace_conf(conf)
         self._advance()
-        if PERMISSION_KEY in changed:  # it masks what every topic allows, so routes are new
+        if PERMISSION_KEY in changed:  # it masks the permission of every topic, so all routes change
             ctx.topics.advance(ctx.clock_ms())
             ctx.notify_topic_changed(tuple(ctx.topics.rows))
 
@@ -68,7 +68,7 @@ class LiveConf:
 
 
 async def write_settings(conf: BrokerConf, changed: Mapping[str, str]) -> None:
-    """Set these keys in the file that `conf` came from; a file that cannot be written is logged."""
+    """Set these keys in the file that `conf` was read from; logs an error if it cannot be written."""
     if conf.path is None:
         return
     try:

@@ -56,7 +56,7 @@ def handlers(ctx: BrokerContext) -> dict[int, Handler]:
 
 
 class OperationHandlers:
-    """Operators' chores."""
+    """Cleans up, and lists system topics."""
 
     def __init__(self, ctx: BrokerContext) -> None:
         self._ctx = ctx
@@ -71,13 +71,13 @@ class OperationHandlers:
         return request.reply(body=encode_body(TopicList(topic_list=sorted(SYSTEM_TOPICS | own))))
 
     def clean_queues(self, request: Request) -> Command:
-        """Drop queue files whose records are gone."""
+        """Delete queue files whose records are deleted."""
         deleted = self._ctx.store.queues.delete_expired(self._ctx.store.log_start)
         log.info("expired queue files deleted", files=deleted, peer=request.connection.peer_text)
         return request.reply()
 
     def clean_topics(self, request: Request) -> Command:
-        """Drop the queues of topics that no longer exist."""
+        """Delete the queues of topics that no longer exist."""
         ctx = self._ctx
         unused = [
             topic for topic in ctx.store.queues.topics() if topic not in ctx.topics and not self._is_system(topic)

@@ -1,4 +1,4 @@
-"""Moving consumer groups by decree: to a time or an offset (222), or to where another group is (314)."""
+"""Moving consumer groups: to a time or an offset (222), or to the offsets of another group (314)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def handlers(ctx: BrokerContext) -> dict[int, Handler]:
 
 
 class ResetHandlers:
-    """Changes offsets of groups that may be online or not."""
+    """Changes offsets of groups, online or not."""
 
     def __init__(self, ctx: BrokerContext) -> None:
         self._ctx = ctx
@@ -46,7 +46,7 @@ class ResetHandlers:
     # -- on the broker -------------------------------------------------------------------------
 
     def _reset_here(self, header: ResetOffsetHeader) -> dict[MessageQueue, int]:
-        """Set the offsets; each queue's next pull is told where to go on."""
+        """Set the offsets; the answer to each queue's next pull has the new one."""
         ctx, topic, group = self._ctx, header.topic or "", header.group or ""
         if not ctx.is_master:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "Can not reset offset in slave broker")
@@ -112,7 +112,7 @@ class ResetHandlers:
             )
             raise RequestRefused(ResponseCode.CONSUMER_NOT_ONLINE, remark)
         body = encode_body(ResetOffsetBody(offset_table=table))
-        told = _rows_for_cpp(table) if request.language == "CPP" else body
+        sent = _rows_for_cpp(table) if request.language == "CPP" else body
         fields = {
             "topic": topic,
             "group": group,
@@ -123,7 +123,7 @@ class ResetHandlers:
         for client in list(online.clients.values()):
             with contextlib.suppress(NetError):
                 connection = cast(Connection, client.connection)
-                connection.oneway(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, fields, told)
+                connection.oneway(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, fields, sent)
         return request.reply(body=body)
 
     # -- copying -------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ class ResetHandlers:
         ctx, source, target = self._ctx, header.src_group or "", header.dest_group or ""
         topics = [header.topic] if header.topic else sorted(ctx.offsets.topics_of(source))
         online = ctx.clients.consumers.get(source)
-        if ctx.ensure_group(target) is None:  # Java: offsets of a group that nobody knows
+        if ctx.ensure_group(target) is None:  # Java: copies offsets to a group that does not exist
             raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {target[:255]} does not exist")
         for topic in topics:
             if topic not in ctx.topics:
@@ -145,7 +145,7 @@ class ResetHandlers:
 
 
 def _rows_for_cpp(table: dict[MessageQueue, int]) -> bytes:
-    """The C++ client wants a list: it cannot read objects as keys."""
+    """The C++ client needs a list: it cannot read objects as keys."""
     rows = [
         {"brokerName": queue.broker_name, "offset": offset, "queueId": queue.queue_id, "topic": queue.topic}
         for queue, offset in table.items()

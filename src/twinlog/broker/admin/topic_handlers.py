@@ -39,7 +39,7 @@ def handlers(ctx: BrokerContext) -> dict[int, Handler]:
 
 
 class TopicHandlers:
-    """Administration of the topic table."""
+    """Changes and shows the topic table."""
 
     def __init__(self, ctx: BrokerContext) -> None:
         self._ctx = ctx
@@ -83,7 +83,7 @@ class TopicHandlers:
         return is_system_topic(topic, settings.cluster_name, settings.broker_name)
 
     async def _store(self, wanted: list[TopicConfig]) -> None:
-        """Put topics whose attributes are still changes (`+key`), save, and tell the name servers."""
+        """Put topics whose attributes are still changes (`+key`), save, and wait until the name servers know them."""
         ctx = self._ctx
         rows: dict[str, TopicConfig] = {}
         async for part in Turns().slices(len(wanted)):
@@ -122,7 +122,7 @@ class TopicHandlers:
         retries = [name for group in ctx.offsets.groups_of(topic) for name in _pop_retry_topics(topic, group)]
         gone = [name for name in (topic, *retries) if ctx.topics.remove(name, now_ms) is not None]
         ctx.offsets.remove_topic(topic, now_ms)
-        if topic_name_problem(topic) is None:  # a name that cannot be a topic names no directory either
+        if topic_name_problem(topic) is None:  # an invalid name must not become a path
             ctx.store.delete_topic(topic)
         for name in gone[1:]:
             ctx.offsets.remove_topic(name, now_ms)

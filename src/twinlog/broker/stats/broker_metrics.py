@@ -1,4 +1,4 @@
-"""What a broker shows to Prometheus: numbers it has anyway, read when somebody scrapes."""
+"""Twinlog's metrics of a broker for Prometheus: numbers it keeps anyway, read at each scrape."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def watch_broker(metrics: Metrics, ctx: BrokerContext, servers: list[Server]) -> None:
-    """Register everything about `ctx` with `metrics`."""
+    """Register the metrics of `ctx` with `metrics`."""
     store, stats = ctx.store, ctx.stats
     gauges: dict[str, tuple[str, Callable[[], float]]] = {
         "log_start_bytes": ("Oldest byte of the commit log", lambda: store.log_start),

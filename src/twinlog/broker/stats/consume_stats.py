@@ -1,4 +1,4 @@
-"""How far groups are behind, computed from tables and queues; the answers are in `stats_handlers`."""
+"""The lag of groups, computed from tables and queues; `stats_handlers` answers with it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def topic_stats(ctx: BrokerContext, config: TopicConfig, turns: Turns) -> 
 
 
 async def consume_stats(ctx: BrokerContext, group: str, topics: list[str], turns: Turns) -> ConsumeStats:
-    """Where a group stands in these topics; those it does not subscribe to just now are left out while it is online."""
+    """Offsets of a group in these topics; while it is online, only those that it subscribes to."""
     stats = ConsumeStats(offset_table={})
     for config in consumed_topics(ctx, group, topics):
         check_walk(config.topic_name, config.read_queue_nums)
@@ -42,7 +42,7 @@ async def consume_stats(ctx: BrokerContext, group: str, topics: list[str], turns
 
 
 async def all_consume_stats(ctx: BrokerContext, turns: Turns, *, orderly_only: bool) -> dict[str, list[ConsumeStats]]:
-    """Where every group stands in every topic it has offsets of; topics with too many queues are left out."""
+    """Offsets of every group in every topic; topics with too many queues are left out."""
     found = {}
     for group, topics in sorted(ctx.offsets.topics_by_group().items()):
         if group not in ctx.groups:
@@ -67,7 +67,7 @@ def consumed_topics(ctx: BrokerContext, group: str, topics: list[str]) -> Iterat
 
 
 async def topic_consume_stats(ctx: BrokerContext, group: str, config: TopicConfig, turns: Turns) -> ConsumeStats:
-    """Where a group stands in one topic."""
+    """Offsets of a group in one topic."""
     topic, table = config.topic_name, {}
     async for part in turns.slices(config.read_queue_nums):
         for queue_id in part:
@@ -98,7 +98,7 @@ def queue_of(ctx: BrokerContext, topic: str, queue_id: int) -> MessageQueue:
 
 
 def lowest_offsets(ctx: BrokerContext, topic: str, without_groups: set[str]) -> dict[int, int]:
-    """Per queue the furthest-back group's offset, of those that point into the queue."""
+    """Per queue the lowest offset of a group, of those that are still in the queue."""
     lowest: dict[int, int] = {}
     for group in sorted(ctx.offsets.groups_of(topic) - without_groups):
         for queue_id, offset in ctx.offsets.of(group, topic).items():
@@ -108,7 +108,7 @@ def lowest_offsets(ctx: BrokerContext, topic: str, without_groups: set[str]) -> 
 
 
 def correction_offsets(ctx: BrokerContext, topic: str, compare_group: str, without_groups: set[str]) -> dict[int, int]:
-    """What a group must move to so that nobody is behind it; the largest number where it is behind already."""
+    """Per queue the lowest offset of the other groups; LONG_MAX where `compare_group` is behind all of them."""
     lowest = lowest_offsets(ctx, topic, without_groups)
     for queue_id, offset in ctx.offsets.of(compare_group, topic).items():
         known = lowest.get(queue_id, LONG_MAX)

@@ -1,4 +1,4 @@
-"""How long sends take until their answer may leave: a histogram of the last minutes, and the longest ever.
+"""How long sends take until they are answered: a histogram of the last two minutes, and the longest of all.
 
 The fast path counts a whole chunk with one call, as its messages are stored and answered together.
 """
@@ -19,26 +19,26 @@ WINDOW_MS = 60_000
 
 
 class Latencies:
-    """Counts by duration, over the window that runs and the one before it."""
+    """Counts by duration, over the current window and the one before it."""
 
-    __slots__ = ("_before", "_counts", "_turned_ms", "longest_s")
+    __slots__ = ("_counts", "_previous", "_window_began_ms", "longest_s")
 
     def __init__(self, now_ms: int) -> None:
         self.longest_s = 0.0
         self._counts = [0] * (len(_BOUNDS_S) + 1)
-        self._before = self._counts[:]
-        self._turned_ms = now_ms
+        self._previous = self._counts[:]
+        self._window_began_ms = now_ms
 
     def took(self, seconds: float, count: int = 1) -> None:
-        """`count` messages took this long together."""
+        """Count `count` messages, each with this duration."""
         self._counts[bisect_right(_BOUNDS_S, seconds)] += count
         if seconds > self.longest_s:
             self.longest_s = seconds
 
     def tick(self, now_ms: int) -> None:
-        if now_ms - self._turned_ms >= WINDOW_MS:
-            self._turned_ms = now_ms
-            self._before, self._counts = self._counts, [0] * len(self._counts)
+        if now_ms - self._window_began_ms >= WINDOW_MS:
+            self._window_began_ms = now_ms
+            self._previous, self._counts = self._counts, [0] * len(self._counts)
 
     def percentile_ms(self, part: float) -> float:
         """The time within which this part of the messages was done, rounded up to a step; 0 without any."""
@@ -58,4 +58,4 @@ class Latencies:
         return "".join(f"[{name}]:{count} " for name, count in sums.items())
 
     def _recent(self) -> list[int]:
-        return [now + before for now, before in zip(self._counts, self._before, strict=True)]
+        return [now + before for now, before in zip(self._counts, self._previous, strict=True)]

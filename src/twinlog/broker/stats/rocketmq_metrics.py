@@ -1,6 +1,6 @@
-"""The broker's numbers under the names that RocketMQ 5.x gives them, so that its dashboards work unchanged.
+"""The broker's metrics under the names of RocketMQ 5.x, so that its dashboards work unchanged.
 
-Everything is read when somebody scrapes; the counters are those of `stats`.
+Everything is read at each scrape; the counters are those of `stats`.
 """
 
 from __future__ import annotations

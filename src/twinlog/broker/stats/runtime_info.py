@@ -32,7 +32,7 @@ def handlers(ctx: BrokerContext, timers: TimerNumbers) -> dict[int, Handler]:
 
 
 def runtime_table(ctx: BrokerContext, timers: TimerNumbers) -> dict[str, str]:
-    """Every key that Java's broker shows, sorted."""
+    """Every key that Java's broker has, sorted."""
     now_ms = ctx.clock_ms()
     table = {
         "brokerVersionDesc": VERSION_NAME,
@@ -97,7 +97,7 @@ def _log(ctx: BrokerContext) -> dict[str, str]:
         "dispatchBehindBytes": str(max(store.log_end - store.dispatched_end, 0)),
         "dispatchMaxBuffer": "0",
         "pageCacheLockTimeMills": "0",
-        "remainTransientStoreBufferNumbs": str(2**31 - 1),  # Java's word for "no such buffers in use"
+        "remainTransientStoreBufferNumbs": str(2**31 - 1),  # in Java: no such buffers in use
         "remainHowManyDataToFlush": readable_bytes(max(store.log_end - store.flushed_end, 0)),
     }
 
@@ -160,7 +160,7 @@ def schedule_rows(offsets: Mapping[int, int], queue_max: Mapping[int, int]) -> d
 
 
 def _failed_tasks(ctx: BrokerContext, now_ms: int) -> dict[str, str]:
-    """Twinlog's own: tasks that failed unexpectedly and are run again; nothing while there are none."""
+    """Twinlog's own: tasks that failed unexpectedly and run again; empty without such tasks."""
     return {
         f"twinlogFailedTask_{name}": (
             f"{health.failures} times, {'paused' if health.paused else 'running again'}, "

@@ -1,7 +1,7 @@
-"""How much was sent and consumed: totals that only grow, and how fast they grew lately.
+"""How much was sent and consumed: totals that only grow, and how fast they grew in the last minute, hour and day.
 
-The hot paths add to the two members of a `Tally`, nothing else. A tally that ever counted anything has one ring of old
-readings per window; all rings of a kind are read at the same moments, so a reading is eight bytes.
+The hot paths add to the two members of a `Tally`, nothing else. A tally that counted anything has one ring of old
+readings per window. All rings of a window are read at the same times, so a reading is eight bytes.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """The whole broker at one moment."""
+    """Totals of the whole broker at one time."""
 
     time_ms: int = 0
     puts: int = 0
@@ -79,11 +79,11 @@ class _Clock:
         return now_ms - self.times[self.oldest - 1] >= self.step_ms
 
     def tick(self, now_ms: int) -> int:
-        """The place in every ring that the new reading takes."""
-        place = self.oldest
-        self.times[place] = now_ms
-        self.oldest = (place + 1) % self.readings
-        return place
+        """The index in every ring where the new reading goes."""
+        index = self.oldest
+        self.times[index] = now_ms
+        self.oldest = (index + 1) % self.readings
+        return index
 
 
 class BrokerStats:
@@ -99,7 +99,7 @@ class BrokerStats:
         self._puts: dict[str, Tally] = {}
         self._gets: dict[tuple[str, str], Tally] = {}
         self._send_backs: dict[tuple[str, str], Tally] = {}
-        self._gone_puts, self._gone_gets = Tally(), Tally()  # what deleted topics had counted
+        self._gone_puts, self._gone_gets = Tally(), Tally()  # counted for topics that were deleted since
         self._all_puts, self._all_gets = Tally(), Tally()
         self._clocks = [_Clock(step_ms, readings, now_ms) for step_ms, readings in _KINDS]
         self._seconds: deque[Totals] = deque([Totals(time_ms=now_ms)], maxlen=_SECONDS_MAX + 1)
@@ -149,15 +149,15 @@ class BrokerStats:
         for kind, clock in enumerate(self._clocks):
             if clock.is_due(now_ms):
                 self._sum_up()
-                place = clock.tick(now_ms)
+                index = clock.tick(now_ms)
                 for tally in self._active():
                     if tally.rings is None:
                         tally.rings = tuple(array("q", bytes(16 * readings)) for _, readings in _KINDS)
                     ring = tally.rings[kind]
-                    ring[place], ring[place + clock.readings] = tally.count, tally.bytes
+                    ring[index], ring[index + clock.readings] = tally.count, tally.bytes
 
     def new_day(self, now_ms: int) -> None:
-        """It is midnight where the operator lives."""
+        """It is midnight in the broker's time zone."""
         self.yesterday_morning, self.today_morning = self.today_morning, self.totals(now_ms)
 
     # -- reading -----------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ class BrokerStats:
         return _rate(getattr(newest, member) - getattr(oldest, member), newest.time_ms - oldest.time_ms)
 
     def view(self, name: str, key: str, now_ms: int) -> Snapshot | None:
-        """A statistic by the name and key that mqadmin uses; None when nothing was ever counted under them."""
+        """A statistic by the name and key that mqadmin uses; None when nothing was counted for them."""
         tally = self._find(name, key)
         if tally is None:
             return None

@@ -1,4 +1,4 @@
-"""What mqadmin asks about topics, groups and queues: 202, 208, 317, 300, 303, 343, 345, 315, 321, 308."""
+"""Statistics of topics, groups and queues, for mqadmin (202, 208, 317, 300, 303, 343, 345, 315, 321, 308)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class StatsHandlers:
 
     def __init__(self, ctx: BrokerContext) -> None:
         self._ctx = ctx
-        # One walk over queues at a time: a crowd of requests holds up others no longer than one does.
+        # One walk over queues at a time: many requests delay other work no longer than one does.
         self._walking = asyncio.Lock()
         self._turns = Turns()
 

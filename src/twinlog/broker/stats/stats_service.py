@@ -1,4 +1,4 @@
-"""Keeps the statistics moving: a reading a second, and a mark at midnight."""
+"""Reads the statistics once a second, and notes the totals at midnight."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TICK_S = 1.0
 
 
 class StatsService:
-    """Feeds `BrokerStats` with the passing of time."""
+    """Calls `BrokerStats.tick` every second and `new_day` at midnight."""
 
     def __init__(self, ctx: BrokerContext, stats: BrokerStats) -> None:
         self._ctx = ctx

@@ -1,5 +1,5 @@
-"""Which topics and groups may exist: names, numbers of queues, and creation by use.
+"""Which topics and groups may exist: rules for names, limits of queues, creation when a client uses a name.
 
-In: names. Out: a topic, or a reason to refuse.
+In: names and configurations. Out: a topic, or a refusal with its reason.
 Must not answer requests itself.
 """

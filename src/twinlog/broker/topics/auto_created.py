@@ -1,7 +1,7 @@
-"""Topics and groups that exist because a client used their name: how many of them one run of a broker makes.
+"""How many topics and groups were created because a client used their name, since the broker started.
 
-The files do not say how a row came into being (they are Java's), so the count begins anew with each start. Rows that
-an administrator creates have no such limit.
+The files are Java's and do not contain how a row was created, so the count begins at 0 with each start. Rows that an
+administrator creates are not counted.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
 
 class AutoCreated:
-    """The names that clients brought into one table and that are still in it."""
+    """The names that clients created in one table and that are still in it."""
 
     def __init__(self, table: TopicTable | GroupTable) -> None:
         self._table = table
         self._names: set[str] = set()
-        self._looked_at_revision = -1
+        self._checked_revision = -1
 
     def __len__(self) -> int:
         return len(self._names)
 
     def has_room(self, names_max: int) -> bool:
-        """Whether one more name fits; rows that were deleted since count no more."""
-        if len(self._names) >= names_max and self._looked_at_revision != self._table.revision:
-            self._looked_at_revision = self._table.revision
+        """Whether one more name may be created; rows that were deleted since do not count."""
+        if len(self._names) >= names_max and self._checked_revision != self._table.revision:
+            self._checked_revision = self._table.revision
             self._names = {name for name in self._names if name in self._table}
         return len(self._names) < names_max
 

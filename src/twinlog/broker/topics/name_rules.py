@@ -44,5 +44,5 @@ def group_name_problem(group: str | None) -> str | None:
 
 
 def _shown(name: str) -> str:
-    """A name that somebody sent, short enough for an answer."""
+    """A name from a request, short enough for an answer."""
     return name if len(name) <= _SHOWN_LENGTH_MAX else f"{name[:_SHOWN_LENGTH_MAX]}..."

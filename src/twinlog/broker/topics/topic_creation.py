@@ -1,4 +1,4 @@
-"""Topics that come into being because somebody sends to them, and those a broker has from the start."""
+"""Topics that are created by a send, and those that every broker has from the start."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNIT_FLAG, UNIT_SUB_FLAG = 1, 2
 
 
 def seed_tables(topics: TopicTable, groups: GroupTable, settings: BrokerSettings, store: StoreSettings) -> None:
-    """Put the topics and groups that every broker has into fresh tables; rows from the files win later."""
+    """Put the topics and groups that every broker has into new tables; rows from the files replace them later."""
 
     def seed(name: str, queues: int, perm: int = READ_WRITE) -> None:
         topics.seed(name, TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm))
@@ -59,7 +59,7 @@ def create_for_send(
     config = _inherited(ctx, topic, template, queues, _unit_flags(unit_mode, is_retry))
     if config is None and not is_retry:
         return None
-    if not is_retry or topic[len(system_names.RETRY_PREFIX) :] not in ctx.groups:  # a group has its own limit
+    if not is_retry or topic[len(system_names.RETRY_PREFIX) :] not in ctx.groups:  # the limit of groups covers those
         _check_room(ctx, topic)
         ctx.auto_topics.add(topic)
     if config is None:

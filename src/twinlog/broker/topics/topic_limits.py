@@ -1,7 +1,7 @@
-"""How many queues a topic may have, and how a topic with very many of them is walked.
+"""How many queues a topic may have, and how work for each queue of a topic is bounded.
 
-A request cannot make a topic with more than `maxTopicQueueNums`. Topics from a file or from a master are taken as they
-are, since a replica's table equals its master's; what is computed for each of their queues has a bound of its own.
+A request cannot create a topic with more than `maxTopicQueueNums`. Topics from a file or from a master are taken as
+they are, since a replica's table equals its master's. So work for each of their queues has a limit of its own.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def check_walk(topic: str, count: int) -> None:
 
 
 class Turns:
-    """Lets the loop serve others after every QUEUES_PER_TURN queues."""
+    """Lets other tasks run after every QUEUES_PER_TURN queues."""
 
     def __init__(self) -> None:
         self._left = QUEUES_PER_TURN
