@@ -6,7 +6,7 @@ class NameServerError(Exception):
 
 
 class RegistrationRefused(NameServerError):
-    """A registration that must not be taken over; the text becomes the remark of the answer."""
+    """A registration that is not adopted; the text becomes the remark of the answer."""
 
 
 class TableFull(NameServerError):

@@ -1,9 +1,9 @@
-"""The name server's only lasting state: namespaces of keys and values, kept in one JSON file.
+"""KV configs, the only state that a name server keeps on disk: namespaces of keys and values, in one JSON file.
 
     {"configTable": {"ORDER_TOPIC_CONFIG": {"TopicTest": "broker-a:4;broker-b:4"}}}
 
-Every change is on disk before it is answered: a temporary file is written and synced, the former content is linked as
-`.bak`, and the temporary file takes its name. A broken file is set aside as `.broken`, and the `.bak` is used.
+Every change is on disk before it is answered, and the former content is kept as `.bak`. A broken file is renamed to
+`.broken`, and the `.bak` is used.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from twinlog.wire.java_json.budget import FILE
 from twinlog.wire.java_json.fastjson import dumps, loads
 
 ORDER_TOPICS = "ORDER_TOPIC_CONFIG"
-ENTRY_LENGTH = 16  # what a name or value costs beside its characters
+ENTRY_LENGTH = 16  # counted for each entry, beside its characters
 Table = dict[str, dict[str, str]]
 log = get_logger(__name__)
 
@@ -37,7 +37,7 @@ class _Content(Body):
 
 @dataclass(slots=True)
 class _Change:
-    """A value to set or, when it is None, to remove, and what became of that."""
+    """A value to set or, when it is None, to remove; and the result."""
 
     namespace: str
     key: str
@@ -50,8 +50,8 @@ class _Change:
 class KvConfig:
     """Values by namespace and key; `path` None keeps them in memory only.
 
-    A change is made beside the loop, and readers see it when it is on disk. Changes that come while a write is under
-    way share the next one; each is answered by the write that has it.
+    A change is written in a thread, and readers see it when it is on disk. Changes that come during a write share the
+    next one.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
@@ -81,14 +81,14 @@ class KvConfig:
     async def _change(self, change: _Change) -> None:
         self._waiting.append(change)
         async with self._writing:
-            if not change.is_done:  # whoever held the lock before may have written it along
+            if not change.is_done:  # the task that held the lock before may have written it too
                 changes, self._waiting = self._waiting, []
                 await self._write(changes)
         if change.problem is not None:
             raise change.problem
 
     async def _write(self, changes: list[_Change]) -> None:
-        """Carry out all of them or, when the file cannot be written, none."""
+        """Make all changes or, when the file cannot be written, none."""
         table, length = apply_changes(self._table, self._length, changes)
         try:
             if self._path is not None and table is not self._table:
@@ -108,7 +108,7 @@ class KvConfig:
 def apply_changes(table: Table, length: int, changes: Iterable[_Change]) -> tuple[Table, int]:
     """The table after these changes, and its length; the same table when nothing changes.
 
-    The former table stays as it is. A change that would make the table too long is left out, and says so.
+    The former table stays as it is. A change that would make the table too long is left out and has a `problem`.
     """
     changed: Table = {}
     for change in changes:
@@ -135,7 +135,7 @@ def apply_changes(table: Table, length: int, changes: Iterable[_Change]) -> tupl
 
 
 def table_length(table: Table) -> int:
-    """How long a table is, in characters, each name and value counting for a little more than it has."""
+    """The length of a table in characters, with ENTRY_LENGTH more for each entry."""
     return sum(
         _entry_length(namespace, "") + sum(_entry_length(key, value) for key, value in rows.items())
         for namespace, rows in table.items()
@@ -147,7 +147,7 @@ def _entry_length(name: str, value: str | None) -> int:
 
 
 def load_table(path: pathlib.Path) -> dict[str, dict[str, str]]:
-    """What the file holds; its backup if the file is broken; nothing if there is neither."""
+    """The table in the file; that in its backup if the file is broken; empty if there is no file."""
     try:
         refuse_links(path)
     except UnsafeFile as error:
@@ -157,11 +157,11 @@ def load_table(path: pathlib.Path) -> dict[str, dict[str, str]]:
     except NameServerError as broken:
         table = _read(path.with_name(path.name + ".bak"))
         if table is None:
-            # Going on without would silently drop what the next save then overwrites.
+            # With an empty table, the next save would overwrite what the file holds.
             raise NameServerError(f"{broken}; repair the file, or move it away to start with no KV configs") from broken
         aside = path.with_name(path.name + ".broken")
         os.replace(path, aside)
-        log.error("a broken KV config file was set aside, its backup is used", error=str(broken), aside=str(aside))
+        log.error("a broken KV config file was renamed, its backup is used", error=str(broken), aside=str(aside))
         replace_file(path, [dumps({"configTable": table})], backup=True)
         return table
 

@@ -28,13 +28,13 @@ from twinlog.wire.numbers import INT_MAX, INT_MIN, Int, OpenObject
 
 VERSION_WITH_FILTER_SERVERS = 37
 VERSION_WITH_MAPPINGS = 413
-INFLATED_BYTES_MAX = 64 * 1024 * 1024  # 100,000 topics have some six
-TOPICS_MAX = 500_000  # of one broker; five times what brokers are made for
+INFLATED_BYTES_MAX = 64 * 1024 * 1024  # 100,000 topics have about 6 MiB
+TOPICS_MAX = 500_000  # of one broker
 _INT = struct.Struct(">i")
 
 
 class RegisteredTopic(msgspec.Struct, rename="camel", gc=False):
-    """The part of a topic that routes need. Leaving the rest unread makes 100,000 topics four times as fast."""
+    """The part of a topic that routes need. Not reading the rest makes 100,000 topics four times as fast."""
 
     read_queue_nums: Int = 16
     write_queue_nums: Int = 16
@@ -71,7 +71,7 @@ def decode_registration(body: bytes | None, *, version: int, compressed: bool) -
 
 def _check_count(topics: int) -> None:
     if topics > TOPICS_MAX:
-        raise BodyError(f"a registration of {topics} topics, at most {TOPICS_MAX} are taken of one broker")
+        raise BodyError(f"a registration of {topics} topics; one broker may register {TOPICS_MAX}")
 
 
 def body_crc32(body: bytes | None) -> int:
@@ -148,7 +148,7 @@ class _Parts:
             raise BodyError(f"compressed registration ends at {len(self._data)}, a number is due at {self._at}")
         (number,) = _INT.unpack_from(self._data, self._at)
         self._at += 4
-        # Every counted part has at least four bytes, so a larger number is a lie told before anything is allocated.
+        # What is counted has at least a byte each, so a larger number is refused before anything is allocated.
         if not 0 <= number <= len(self._data) - self._at:
             raise BodyError(f"number {number} at {self._at - 4} does not fit {len(self._data)} bytes")
         return number

@@ -1,7 +1,7 @@
 """The JSON of a route, which depends on who asks.
 
-Clients since V4_9_4, and those that say they accept nothing else, get standard JSON: quoted keys, ASCII only. Older
-ones get integer keys as Java writes them. No blanks anywhere: some clients cut the text with their own hands.
+Clients since V4_9_4, and those that accept nothing else, get standard JSON: quoted keys, ASCII only. Older ones get
+integer keys as Java writes them. There is no white space: some clients parse the text with their own code.
 """
 
 from __future__ import annotations

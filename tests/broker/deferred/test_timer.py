@@ -187,5 +187,5 @@ def test_javas_derived_files_are_forgotten(tmp_path):
     (tmp_path / "timerlog" / "0").write_bytes(b"x")
     (tmp_path / "timerwheel").write_bytes(b"x")
     (tmp_path / "abort").write_bytes(b"1")
-    timer_check.forget_java_state(tmp_path)
+    timer_check.delete_java_files(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["abort"]

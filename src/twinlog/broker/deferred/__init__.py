@@ -1,5 +1,5 @@
-"""Messages that wait before consumers may see them: delay levels, timers, half messages of transactions.
+"""Messages that wait before consumers may see them: delay levels, timers, transactions.
 
-In: parked messages in system topics. Out: the same messages in their real queues, each at its time.
-Must not deliver early, and forgets nothing that it has not stored elsewhere.
+In: messages that sends parked in system topics. Out: the same messages in their real queues, each at its time.
+Must not deliver early, and must not count a message as delivered before it is stored in its real queue.
 """

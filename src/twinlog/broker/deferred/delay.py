@@ -1,7 +1,7 @@
-"""Delay levels: which parked messages are due, level by level, and when to look again.
+"""Delay levels: when the next message of each level is due, and where a new master resumes.
 
-The queue of level n keeps its messages in the order they came, and all wait equally long, so only the first can be due.
-Its unit in the consume queue holds the delivery time where other topics keep a tag hash.
+The messages of a level wait in one queue, in the order in which they came, and all equally long. So only the first can
+be due. Its unit in the consume queue holds the delivery time, where other topics have a tag hash.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ TAKE_OVER_MARGIN_MS = 5_000  # how late a delivery may have been
 
 @dataclass(slots=True)
 class LevelCursor:
-    """How far one level is delivered, and until when its next message waits."""
+    """How far one level is delivered, and when its next message is due."""
 
     level: int
     delay_ms: int
@@ -27,10 +27,10 @@ class LevelCursor:
         return self.level - 1
 
     def due_ms(self, deliver_ms: int, now_ms: int) -> int:
-        """When the message at `next_offset` is due, whose unit says `deliver_ms`.
+        """When the message at `next_offset` is due, whose unit holds `deliver_ms`.
 
-        No message waits longer than its level from the moment it is first seen, which matters when the clock was set
-        back after it was stored. Java delivers such a message at once, and early.
+        It waits at most as long as its level, from the time it is first seen. This matters when the clock was set back
+        after the message was stored. Java delivers such a message at once, and so too early.
         """
         if self._seen_offset != self.next_offset:
             self._seen_offset = self.next_offset
@@ -42,11 +42,11 @@ class LevelCursor:
         self.next_offset += 1
 
     def step_back(self, offset: int) -> None:
-        """Go on from an earlier message; what follows it is delivered again."""
+        """Resume at an earlier message; what follows it is delivered again."""
         self.next_offset = min(self.next_offset, offset)
 
     def correct(self, queue_min: int, queue_max: int) -> int:
-        """Move into the queue as it is now; how many messages were jumped over because they are gone."""
+        """Move into the queue's present bounds; returns how many deleted messages were skipped."""
         before = self.next_offset
         self.next_offset = min(max(self.next_offset, queue_min), queue_max)
         return max(self.next_offset - before, 0)
@@ -57,7 +57,7 @@ def open_cursors(
 ) -> list[LevelCursor]:
     """One cursor per level, from the saved offsets; `bounds` are the (min, max) of each level's queue.
 
-    A level without a saved offset starts at the first message that is left: nothing is skipped.
+    A level without a saved offset starts at the oldest message: nothing is skipped.
     """
     cursors = []
     for level, delay_ms in sorted(level_delays_ms.items()):
@@ -69,7 +69,7 @@ def open_cursors(
 
 
 def offset_to_resume(next_offset: int, queue_min: int, deliver_ms: Callable[[int], int | None], log_ms: int) -> int:
-    """Where a new master goes on, whose predecessor claims to have delivered everything before `next_offset`.
+    """Where a new master resumes, whose predecessor has delivered everything before `next_offset`.
 
     The predecessor's last deliveries may not have reached our log, which ends at `log_ms`: messages that were due then
     or later cannot have their copy here, and those due shortly before may lack it. They are delivered again.

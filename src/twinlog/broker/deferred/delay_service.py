@@ -1,6 +1,6 @@
-"""Delivers the messages of SCHEDULE_TOPIC_XXXX when they are due, and writes down how far it is.
+"""Delivers the messages of SCHEDULE_TOPIC_XXXX when they are due, and saves its progress.
 
-A message is stored in its real queue first and counted as delivered after, so a crash repeats some and loses none.
+A message is stored in its real queue before it counts as delivered: a crash may repeat some, and loses none.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 RETRY_MS = 1_000
-SLICE_MESSAGES = 200  # delivered in one go before other work gets its turn
-HOPELESS = frozenset({PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED})
+SLICE_MESSAGES = 200  # delivered in one go before other tasks run
+NEVER_STORED = frozenset({PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED})
 
 
 class DelayService:
@@ -35,7 +35,7 @@ class DelayService:
         self._alarm = Alarm(ctx.clock_ms)
         self._cursors: list[LevelCursor] = []
         self._skew = StampSkew()
-        self._followed = False  # whether this broker was a replica until now
+        self._was_replica = False  # until now
 
     def parked(self, due_ms: int) -> None:
         """A message that is appended next waits, and can be due at `due_ms`."""
@@ -51,19 +51,19 @@ class DelayService:
     async def _deliver(self) -> None:
         while True:
             if not self._ctx.is_master:
-                self._cursors, self._followed = [], True
+                self._cursors, self._was_replica = [], True
             else:
                 if not self._cursors:
-                    self.load(took_over=self._followed)
-                    self._followed = False
+                    self.load(took_over=self._was_replica)
+                    self._was_replica = False
                 more = True
-                while more and self._ctx.is_master:  # whoever steps down appends nothing more
+                while more and self._ctx.is_master:  # a broker that steps down appends nothing more
                     more = self.deliver_due(self._ctx.clock_ms())
                     await asyncio.sleep(0)
             await self._alarm.wait()
 
     def load(self, *, took_over: bool = False) -> None:
-        """Set the cursors where the saved offsets say, within what the queues still hold."""
+        """Set the cursors to the saved offsets, within what the queues still hold."""
         ctx, store = self._ctx, self._ctx.store
         levels = DelayLevels(ctx.conf.store.delay_levels).ms
         bounds = {
@@ -129,7 +129,7 @@ class DelayService:
             cursor.advance()
             return True
         stored = store.append(redelivery(message, *place))
-        if not stored.ok and stored.status not in HOPELESS:
+        if not stored.ok and stored.status not in NEVER_STORED:
             self._alarm.set(now_ms + RETRY_MS)
             return False
         if not stored.ok:

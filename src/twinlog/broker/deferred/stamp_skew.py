@@ -2,19 +2,19 @@
 
 A delay level's delivery time is its record's stamp plus the delay. Stamps come from the wall clock and never fall, so
 they run ahead of the steady clock after the wall clock was set forward, and stand still for a while after it was set
-back. The difference is noted when a message is parked. In quiet years there is nothing to note.
+back. The difference is noted when a message is parked. While nobody sets the clock, there is nothing to note.
 
-What was in the log before we led it was stamped by another clock: our wall clock stands for that one. It was parked
-before that moment, whatever its stamp says, so it waits no longer than its delay from then on. Nothing is delivered
-early.
+What was in the log before this broker became its master was stamped by another clock. Our wall clock is taken for it.
+Such a message was parked before that time, whatever its stamp is, so it waits no longer than its delay from then on.
+Nothing is delivered early.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 
-# Clocks are read in whole milliseconds and one after the other, so a small lead of the stamps may be an error of
-# reading. It counts as none: the message comes up to this much late. A lag always counts, or it would come early.
+# Clocks are read in whole milliseconds and one after the other, so a small lead of the stamps may be a reading error.
+# It is ignored: the message may come this much late. A lag is never ignored, or the message would come early.
 _LEAD_MS_MIN = 100
 _MARKS_MAX = 100_000
 
@@ -23,7 +23,7 @@ class StampSkew:
     """Marks in the log, each with how far stamps are ahead of the steady clock from there to the next mark."""
 
     def __init__(self, log_end: int = 0, now_ms: int = 0, ahead_ms: int = 0) -> None:
-        """We lead the log from `log_end` on; the wall clock is `ahead_ms` ahead of the steady one's `now_ms`."""
+        """This broker is master from `log_end` on; the wall clock is `ahead_ms` ahead of the steady one's `now_ms`."""
         self._led_from, self._led_ms = log_end, now_ms
         self._led_ahead_ms = 0 if 0 < ahead_ms < _LEAD_MS_MIN else ahead_ms
         self._places = [0]
@@ -39,7 +39,7 @@ class StampSkew:
                 self._thin_out()
 
     def _thin_out(self) -> None:
-        """Join each two neighbours under the smaller skew, which is the later delivery; the last mark stays."""
+        """Merge each two neighbours with the smaller skew, which is the later delivery; the last mark stays."""
         places, skews = self._places[:-1], self._skews[:-1]
         self._places = [*places[::2], self._places[-1]]
         self._skews = [*(min(skews[at : at + 2]) for at in range(0, len(skews), 2)), self._skews[-1]]

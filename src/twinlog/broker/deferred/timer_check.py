@@ -5,10 +5,10 @@
     32             40          48        56      64             72            80           88
     | stateVersion | timestamp | counter | magic | readTimeMs   | queueOffset | lowOffset  | copy of bytes 0-55 | zeros
 
-Java knows the first 56 bytes of 4096. It keeps pending messages in files of its own, timerlog and timerwheel, and
-skips everything before its queue offset; we keep none. So Java is told the lowest pending offset: it parks everything
-from there anew and delivers what is overdue, so a message may come twice but none is lost. What we know better stands
-behind the magic, and counts as long as the copy shows that Java has not written since.
+Java reads the first 56 bytes of 4096. It keeps pending messages in files of its own, timerlog and timerwheel, and skips
+everything before its queue offset; we have no such files. So for Java we write the lowest pending offset: it parks
+everything from there again and delivers what is overdue. A message may come twice, but none is lost. Our own numbers
+stand behind the magic. They count as long as the copy equals bytes 0 to 55: then Java has not written since.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _JAVA_FILES = ("timerlog", "timerwheel")
 
 @dataclass(frozen=True, slots=True)
 class JavaCheckpoint:
-    """The seven numbers that Java keeps, and a replica asks for with GET_TIMER_CHECK_POINT."""
+    """The seven numbers that Java keeps, which a replica gets with GET_TIMER_CHECK_POINT."""
 
     read_time_ms: int = 0
     log_flush_position: int = 0
@@ -73,7 +73,7 @@ def decode_java_checkpoint(body: bytes) -> JavaCheckpoint:
 
 
 def encode_file(progress: TimerProgress, now_ms: int) -> bytes:
-    """The whole file; Java will start from `progress.low_offset`, or from the oldest message if that is unknown."""
+    """The whole file; Java starts from `progress.low_offset`, or from the oldest message if that is unknown."""
     low = 0 if progress.low_offset is None else progress.low_offset
     java = JavaCheckpoint(progress.read_time_ms, 0, low, low, 0, now_ms, progress.counter).encode()
     ours = _OURS.pack(
@@ -87,7 +87,7 @@ def encode_file(progress: TimerProgress, now_ms: int) -> bytes:
 
 
 def decode_file(data: bytes) -> TimerProgress | None:
-    """What a timercheck file says; None when it is too short to say anything."""
+    """The progress in a timercheck file; None when the file is too short."""
     if len(data) < _JAVA.size:
         return None
     java = decode_java_checkpoint(data)
@@ -100,13 +100,13 @@ def decode_file(data: bytes) -> TimerProgress | None:
 
 
 def progress_of_master(body: bytes) -> TimerProgress:
-    """What a replica takes over from its master's answer to GET_TIMER_CHECK_POINT."""
+    """What a replica adopts from its master's answer to GET_TIMER_CHECK_POINT."""
     java = decode_java_checkpoint(body)
     return TimerProgress(java.read_time_ms, java.master_queue_offset, None, java.counter)
 
 
-def forget_java_state(store_root: Path) -> None:
-    """Remove what Java derived from the wheel queue; with our timercheck in place it derives it anew."""
+def delete_java_files(store_root: Path) -> None:
+    """Delete the files that Java derived from the wheel queue; with our timercheck it derives them again."""
     for name in _JAVA_FILES:
         path = store_root / name
         if path.is_dir() and not path.is_symlink():

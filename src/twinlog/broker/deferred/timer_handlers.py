@@ -1,4 +1,4 @@
-"""Taking a timer message back before its time (370)."""
+"""Recalling a timer message before its time (370)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def handlers(ctx: BrokerContext) -> dict[int, Handler]:
 
 
 class RecallHandler:
-    """Parks a message that cancels another one, as Java does, so that a restart does not forget it."""
+    """Parks a message that cancels another one, as Java does, so that the recall survives a restart."""
 
     def __init__(self, ctx: BrokerContext) -> None:
         self._ctx = ctx

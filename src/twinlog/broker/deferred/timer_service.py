@@ -14,7 +14,7 @@ import msgspec
 
 from twinlog.base.system_names import TIMER_TOPIC
 from twinlog.broker.deferred.alarm import Alarm
-from twinlog.broker.deferred.delay_service import HOPELESS
+from twinlog.broker.deferred.delay_service import NEVER_STORED
 from twinlog.broker.deferred.durable import until_flushed
 from twinlog.broker.deferred.timer import TimerTable, message_keys, out_time
 from twinlog.broker.deferred.timer_check import (
@@ -22,8 +22,8 @@ from twinlog.broker.deferred.timer_check import (
     JavaCheckpoint,
     TimerProgress,
     decode_file,
+    delete_java_files,
     encode_file,
-    forget_java_state,
     progress_of_master,
 )
 from twinlog.broker.sends.message_rules import real_place, redelivery
@@ -90,7 +90,7 @@ class TimerService:
                 if self._table is None:
                     self._table = await self.load()
                 more = True
-                while more and self._ctx.is_master:  # whoever steps down appends nothing more
+                while more and self._ctx.is_master:  # a broker that steps down appends nothing more
                     more = self.read_new() or self.deliver_due(self._ctx.clock_ms())
                     await asyncio.sleep(0)
             await self._alarm.wait()
@@ -189,7 +189,7 @@ class TimerService:
             return True
         dated = {**pairs, names.TIMER_ENQUEUE_MS: str(message.store_timestamp), names.TIMER_DEQUEUE_MS: str(now_ms)}
         stored = self._ctx.store.append(redelivery(message, *place, dated))
-        if not stored.ok and stored.status not in HOPELESS:
+        if not stored.ok and stored.status not in NEVER_STORED:
             return False
         if not stored.ok:
             log.error("a timer message was refused", queue_offset=queue_offset, status=stored.status.name)
@@ -270,7 +270,7 @@ class TimerService:
         self._file.save([encode_file(progress, self._ctx.clock_ms())])
         self._saved = progress
         if not self._java_files_gone:
-            forget_java_state(Path(self._ctx.conf.store.root_dir))
+            delete_java_files(Path(self._ctx.conf.store.root_dir))
             self._java_files_gone = True
 
     # -- what others ask -----------------------------------------------------------------------
