@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from twinlog.client import Admin, BadArgument, BrokerRefused, ClientError, NetError
-from twinlog.client.admin.missing_records import MissingRecords
+from twinlog.client.admin.lag_estimate import LagEstimate
 from twinlog.wire.errors import WireError
 
 
@@ -156,7 +156,7 @@ async def _ask_java(admin: Admin, master: Member, replica: Member) -> LagFacts:
     rate, linked = following.get("bytesPerSecond"), following.get("state") == "following"
     if behind == 0:
         return LagFacts(0, 0, True, 0, linked, rate)
-    missing = MissingRecords(replica.log_end, master.log_end)
+    missing = LagEstimate(replica.log_end, master.log_end)
     try:
         while (at := missing.wanted) is not None:
             missing.take(await admin.log_record(master.address, at))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from twinlog.client.admin.missing_records import MissingRecords
+from twinlog.client.admin.lag_estimate import LagEstimate
 from twinlog.client.consuming.pulling import PULL_CODES, pull_header, subscription_of
 from twinlog.client.errors import ClientError
 from twinlog.net.errors import NetError
@@ -199,7 +199,7 @@ def _view_of(master: dict[str, Any] | None, replica: dict[str, Any] | None) -> d
 
 def _count_records(master: LiveBroker, row: LagRow, begin: int, end: int, now_ms: int) -> LagRow:
     """Look at the first records the replica lacks; beyond some of them, go by their size."""
-    missing = MissingRecords(begin, end)
+    missing = LagEstimate(begin, end)
     while (at := missing.wanted) is not None:
         (record,) = master.records_at([at])
         missing.take(record)

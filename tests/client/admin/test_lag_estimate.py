@@ -2,7 +2,7 @@
 
 import pytest
 
-from twinlog.client.admin.missing_records import RECORDS_ASKED_MAX, MissingRecords
+from twinlog.client.admin.lag_estimate import RECORDS_ASKED_MAX, LagEstimate
 from twinlog.wire.message import Message, encode_message
 
 HOST = ("127.0.0.1", 1)
@@ -16,8 +16,8 @@ def record(at: int) -> bytes:
     return encode_message(made)
 
 
-def count(end: int, readable_to: int) -> tuple[MissingRecords, list[int]]:
-    missing, asked = MissingRecords(BEGIN, end), []
+def count(end: int, readable_to: int) -> tuple[LagEstimate, list[int]]:
+    missing, asked = LagEstimate(BEGIN, end), []
     while (at := missing.wanted) is not None:
         asked.append(at)
         missing.take(record(at) if at < readable_to else None)
