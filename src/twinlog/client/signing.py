@@ -1,4 +1,4 @@
-"""RocketMQ's request signing: who asks, and a signature over everything that is asked."""
+"""RocketMQ's request signing: the access key, and a signature over all fields and the body."""
 
 import base64
 import hashlib

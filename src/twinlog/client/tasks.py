@@ -1,4 +1,4 @@
-"""Tasks with an owner: none is forgotten, none fails in silence, and one that shall last is run again."""
+"""Background tasks of one object: all end with their owner, every error is logged, and lasting ones are restarted."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -21,18 +21,18 @@ class TaskSet:
         return len(self._tasks)
 
     def start(self, work: Coroutine[Any, Any, Any], name: str, *, awaited: bool = False) -> asyncio.Task[Any]:
-        """Run `work`. Its error is logged, unless somebody awaits the task and gets it there."""
+        """Run `work`. Its error is logged, unless the task is `awaited` and the caller gets it."""
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard if awaited else self._done)
         return task
 
     def keep(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> asyncio.Task[Any]:
-        """Run `work` until it returns or the set is closed; after an unexpected error, again."""
+        """Run `work` until it returns or the set is closed; after an unexpected error it is run again."""
         return self.start(self.fence.run(name, work), name)
 
     async def close(self) -> None:
-        """Cancel everything. A task that closes its own set is left to finish by itself."""
+        """Cancel all tasks and wait for them. A task that closes its own set is not cancelled."""
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]
         for task in tasks:
             task.cancel()

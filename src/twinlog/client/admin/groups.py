@@ -82,13 +82,13 @@ class AdminGroups(AdminCalls):
         return found
 
     async def producers(self, address: str) -> dict[str, list[dict[str, Any]]]:
-        """All producers that a broker knows, by group."""
+        """All producers that are connected to a broker, by group."""
         return (await self._broker_json(address, RequestCode.GET_ALL_PRODUCER_INFO)).get("data", {})
 
     async def consume_stats(
         self, group: str, topic: str | None = None
     ) -> tuple[dict[MessageQueue, OffsetWrapper], float]:
-        """(where the group is in every queue, messages it consumes a second)."""
+        """(the group's offset in every queue, messages it consumes a second)."""
         rows: dict[MessageQueue, OffsetWrapper] = {}
         rate = 0.0
         header = ConsumerGroupHeader(consumer_group=group, topic=topic)
@@ -103,12 +103,12 @@ class AdminGroups(AdminCalls):
         return await self._broker_json(address, RequestCode.GET_BROKER_CONSUME_STATS, header, timeout_ms=timeout_ms)
 
     async def running_info(self, group: str, client_id: str, *, jstack: bool = False) -> dict[str, Any]:
-        """What one member says about itself, asked through a broker that it is connected to."""
+        """The state of one member, asked for through a broker that it is connected to."""
         header = RelayHeader(consumer_group=group, client_id=client_id, jstack_enable=jstack)
         return await self._relay(group, RequestCode.GET_CONSUMER_RUNNING_INFO, header)
 
     async def consume_directly(self, group: str, client_id: str, message_id: str, topic: str) -> dict[str, Any]:
-        """Have one member consume a message (by its offset id) now; what came of it."""
+        """Have one member consume a message (by its offset id) now; returns the result."""
         header = RelayHeader(consumer_group=group, client_id=client_id, msg_id=message_id, topic=topic)
         return await self._relay(group, RequestCode.CONSUME_MESSAGE_DIRECTLY, header)
 
@@ -145,7 +145,7 @@ class AdminGroups(AdminCalls):
         return dict(sorted(moved.items()))
 
     async def clone_offset(self, source: str, target: str, topic: str, *, offline: bool) -> None:
-        """Let group `target` go on where `source` is in `topic`."""
+        """Copy the offsets of group `source` in `topic` to group `target`."""
         header = CloneOffsetHeader(src_group=source, dest_group=target, topic=topic, offline=offline)
         for address in (await self.topic_masters(topic)).values():
             await self.ask_broker(address, RequestCode.CLONE_GROUP_OFFSET, header)
@@ -163,7 +163,7 @@ class AdminGroups(AdminCalls):
         raise last or BadArgument(f"no broker knows consumer group {group!r}")
 
     async def _group_brokers(self, group: str, address: str | None = None, topic: str | None = None) -> list[str]:
-        """The brokers that know a group: those of its retry topic, which its first heartbeat creates."""
+        """The brokers that have a group: those of its retry topic, which its first heartbeat creates."""
         if address is not None:
             return [address]
         try:

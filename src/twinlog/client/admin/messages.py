@@ -1,4 +1,4 @@
-"""Single messages: by id, by key, by place."""
+"""Single messages: by id, by key, by offset."""
 
 import time
 
@@ -19,7 +19,7 @@ LONG_MAX = 2**63 - 1
 
 class AdminMessages(AdminCalls):
     async def message_by_offset_id(self, message_id: str, topic: str | None = None) -> Message:
-        """The message at the place that an offset id names, asked of the broker in it."""
+        """The message with this offset id, which contains the broker's address and the physical offset."""
         try:
             host, port, offset = parse_offset_message_id(message_id)
         except WireError as error:
@@ -33,7 +33,7 @@ class AdminMessages(AdminCalls):
         return found[0]
 
     async def message(self, topic: str, message_id: str) -> Message:
-        """The message with this id, whichever kind of id it is."""
+        """The message with this id, a unique key or an offset id."""
         found = await self.messages_by_unique_key(topic, message_id)
         return found[-1] if found else await self.message_by_offset_id(message_id, topic)
 
@@ -57,7 +57,7 @@ class AdminMessages(AdminCalls):
         return [message for message in found if key in message.keys]
 
     async def message_at(self, queue: MessageQueue, offset: int) -> Message | None:
-        """The message at one place of a queue."""
+        """The message at one offset of a queue."""
         result = await self.queue_calls.pull(TOOLS_GROUP, queue, offset, subscription_of(queue.topic, "*"), count_max=1)
         return next((message for message in result.messages if message.queue_offset == offset), None)
 
@@ -77,5 +77,5 @@ class AdminMessages(AdminCalls):
                     raise
                 continue
             found += unwrap(decode_messages(answer.body or b""))
-        # The index knows hashes only: messages of other topics may be among them.
+        # The index has hashes only, so messages of other topics may be among them.
         return sorted((m for m in found if m.topic == topic), key=lambda m: m.store_timestamp)

@@ -1,6 +1,6 @@
-"""Replication: what Twinlog brokers tell about it, their roles, and checksums of their logs.
+"""Replication of Twinlog brokers: its state, their roles, and checksums of their logs.
 
-Java brokers know none of these requests; the calls then return None.
+Java brokers do not support these requests; the calls then return None.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ _DIGEST_TIMEOUT_MS = 60_000
 
 class AdminReplication(AdminCalls):
     async def replication_status(self, address: str) -> dict[str, Any] | None:
-        """All that a Twinlog broker knows about its replication."""
+        """The replication state of a Twinlog broker."""
         answer = await self._ask_twinlog(address, TwinlogCode.REPLICATION_STATUS)
         return None if answer is None else read_json(answer.body)
 
@@ -39,7 +39,7 @@ class AdminReplication(AdminCalls):
         return digest or ""
 
     async def log_record(self, address: str, physical_offset: int) -> bytes | None:
-        """The bytes of the record at an offset, from any broker; None when none begins there."""
+        """The bytes of the record at an offset, from any broker; None when no record begins there."""
         try:
             answer = await self.ask_broker(address, RequestCode.VIEW_MESSAGE_BY_ID, {"offset": str(physical_offset)})
         except BrokerRefused:

@@ -1,4 +1,4 @@
-"""Calls the user's function for a message and reads what it means."""
+"""Calls the user's function with a message, and interprets what it returns or raises."""
 
 import asyncio
 import inspect
@@ -35,6 +35,8 @@ class RetryLater(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
+    """The result of one listener call."""
+
     ok: bool
     delay_level: int = 0  # 0: the broker decides by the number of attempts
     error: Exception | None = None
@@ -42,7 +44,7 @@ class Verdict:
 
 
 class Listener:
-    """Runs coroutine functions on the loop and plain functions in threads, and keeps count."""
+    """Runs coroutine functions on the loop and plain functions in threads, and measures both."""
 
     def __init__(self, listen: Listen, concurrency: int) -> None:
         self._listen = listen
@@ -76,11 +78,11 @@ class Listener:
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
-                raise  # it is us who are stopped
+                raise  # the consumer is stopping
             return Verdict(False)  # something inside the listener was cancelled
         except RetryLater as later:
             return Verdict(False, later.delay_level)
-        except Exception as error:  # the user's code: whatever it is, the message comes again
+        except Exception as error:  # the user's code: after any error the message comes again
             log.warning("a listener failed; the message will come again", id=message.message_id, exc_info=error)
             return Verdict(False, error=error)
         return Verdict(result is not Consumed.RETRY)

@@ -1,4 +1,4 @@
-"""Where a push consumer's progress is kept: at the broker, or in a file for broadcasting."""
+"""Where the progress of a push consumer is stored: at the broker, or in a file for broadcasting."""
 
 import contextlib
 from pathlib import Path
@@ -17,7 +17,7 @@ class OffsetStore(Protocol):
 
 
 class RemoteOffsets:
-    """Clustering: one progress for the whole group, kept by each queue's broker."""
+    """Clustering: the group has one offset per queue, stored by the queue's broker."""
 
     def __init__(self, calls: QueueCalls, group: str) -> None:
         self._calls, self._group = calls, group
@@ -30,7 +30,7 @@ class RemoteOffsets:
 
 
 class LocalOffsets:
-    """Broadcasting: every consumer has its own progress, in a JSON file of Java's format."""
+    """Broadcasting: every consumer has its own offsets, in a JSON file of Java's format."""
 
     def __init__(self, file: Path) -> None:
         self._file = file

@@ -1,4 +1,4 @@
-"""The messages of one queue that were pulled and are not consumed yet. No I/O, no clock."""
+"""The messages of one queue that are pulled and not yet consumed. No I/O, no clock."""
 
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -13,14 +13,13 @@ class CacheLimits:
 
     messages_max: int = 1_000
     bytes_max: int = 100 * 1024 * 1024
-    span_max: int = 2_000  # offsets between the oldest and the newest message in hand
+    span_max: int = 2_000  # offsets between the oldest and the newest message that is not consumed
 
 
 class ProcessQueue:
     """Invariant: `commit_offset` never passes a message that is not acknowledged.
 
-    `generation` changes when the queue jumps to another offset; what was taken before then no
-    longer counts.
+    `generation` changes when the queue jumps to another offset; messages taken before no longer count.
     """
 
     def __init__(self, offset: int) -> None:
@@ -42,7 +41,7 @@ class ProcessQueue:
         return next(reversed(self._waiting), self.next_offset)
 
     def add(self, messages: Iterable[Message], next_offset: int) -> None:
-        """Take in what a pull returned; offsets only grow."""
+        """Add the messages of a pull; offsets only grow."""
         for message in messages:
             assert message.queue_offset >= self.next_offset, "a pull went backwards"
             self._waiting[message.queue_offset] = message
@@ -50,12 +49,12 @@ class ProcessQueue:
         self.next_offset = next_offset
 
     def acknowledge(self, message: Message, generation: int) -> None:
-        """The message is consumed; one of an earlier generation is none of ours any more."""
+        """The message is consumed; one of an earlier generation is ignored."""
         if generation == self.generation and self._waiting.pop(message.queue_offset, None) is not None:
             self.bytes -= len(message.body)
 
     def jump(self, offset: int) -> None:
-        """Forget all messages and go on at `offset`."""
+        """Drop all messages and continue at `offset`."""
         self._waiting.clear()
         self.bytes = 0
         self.next_offset = offset

@@ -1,4 +1,4 @@
-"""Which queues each member of a group reads: the same answer from every member, in every language."""
+"""Which queues each member of a group reads. Every member computes the same result, in every language."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,9 +6,9 @@ from twinlog.wire.bodies import MessageQueue
 
 
 def allocate_averagely(queues: Iterable[MessageQueue], members: Iterable[str], me: str) -> list[MessageQueue]:
-    """My share: neighbouring queues, the first members get one more when they do not divide evenly.
+    """The share of member `me`: neighbouring queues; the first members get one more when they do not divide evenly.
 
-    Java's AllocateMessageQueueAveragely, so that mixed groups agree without talking to each other.
+    This is Java's AllocateMessageQueueAveragely, so that Java and Python members of a group agree.
     """
     all_queues, all_members = sorted(queues), sorted(members, key=_java_order)
     if me not in all_members or not all_queues:
@@ -25,7 +25,7 @@ def allocate_averagely(queues: Iterable[MessageQueue], members: Iterable[str], m
 def plan_moves(
     held: Iterable[MessageQueue], mine: Sequence[MessageQueue]
 ) -> tuple[list[MessageQueue], list[MessageQueue]]:
-    """(queues to release, queues to take) that lead from what is held to what is mine."""
+    """(queues to release, queues to take), to get from the queues in `held` to those in `mine`."""
     held, wanted = set(held), set(mine)
     return sorted(held - wanted), sorted(wanted - held)
 
