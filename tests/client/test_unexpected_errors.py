@@ -6,20 +6,21 @@ import pytest
 from tests.client.fake_cluster import until
 
 from twinlog.client import ClientOptions, ConsumerOptions, Outgoing, Producer, PushConsumer, StartFrom
-from twinlog.client.consuming import concurrent_consumer as crew_module
-from twinlog.client.consuming.concurrent_consumer import ConsumeCrew
+from twinlog.client.consuming import concurrent_consumer
+from twinlog.client.consuming.assigned_queues import AssignedQueues
+from twinlog.client.consuming.concurrent_consumer import ConcurrentConsumer
 from twinlog.client.consuming.listener import Listener
 from twinlog.client.consuming.queue_locks import QueueLocks
 from twinlog.client.consuming.queue_worker import QueueWorker
+from twinlog.client.routing.heartbeats import Heartbeats
 from twinlog.client.routing.route_cache import RouteCache
-from twinlog.client.routing.session import Session
 from twinlog.telemetry import fence
 
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch):
     monkeypatch.setattr(fence, "PAUSE_S_MIN", 0.01)
-    monkeypatch.setattr(crew_module, "_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(concurrent_consumer, "_AGAIN_SECONDS", 0.01)
 
 
 class FailingTwice:
@@ -44,11 +45,11 @@ class FailingTwice:
         (QueueWorker, "_pull", False),
         (Listener, "call", False),
         (Listener, "call", True),
-        (ConsumeCrew, "_consume_one", False),
+        (ConcurrentConsumer, "_consume_one", False),
         (PushConsumer, "commit", False),
-        (PushConsumer, "_rebalance", False),
+        (AssignedQueues, "rebalance", False),
         (RouteCache, "refresh_all", False),
-        (Session, "send_heartbeats", False),
+        (Heartbeats, "send", False),
     ],
 )
 async def test_a_consumer_goes_on_after_an_unexpected_error(cluster, monkeypatch, caplog, owner, method, orderly):
@@ -75,7 +76,7 @@ async def test_a_consumer_goes_on_after_an_unexpected_error(cluster, monkeypatch
 
 
 async def test_locks_are_renewed_after_an_unexpected_error(cluster, monkeypatch):
-    monkeypatch.setattr("twinlog.client.push_consumer._REBALANCE_MS", 10)
+    monkeypatch.setattr("twinlog.client.consuming.assigned_queues._RENEW_LOCKS_MS", 10)
     failing = FailingTwice(monkeypatch, QueueLocks, "acquire")
 
     async def listen(message):

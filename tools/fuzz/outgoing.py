@@ -137,7 +137,7 @@ async def _ask_everything(target: Target, seed: int) -> None:
         if replication.replica._addresses.ha
         else asyncio.sleep(0),
         _question(target.producer.send(Outgoing("T", f"{seed}")), _CLIENT_ERRORS),
-        _question(target.consumer._rebalance(), ()),
+        _question(target.consumer._assigned.rebalance(), ()),
         _question(target.admin.cluster_info(), _CLIENT_ERRORS),
         _question(target.admin.topic_configs(target.master.address), _CLIENT_ERRORS),
         _question(target.admin.runtime_info(target.master.address), _CLIENT_ERRORS),
@@ -159,7 +159,7 @@ def _look_for_findings(target: Target) -> None:
         assert not broker.context.fence.failing(), f"{broker.conf.broker.broker_name}: {broker.context.fence.failing()}"
     tasks = [
         target.consumer._tasks,
-        target.consumer.crew._tasks,
+        target.consumer._assigned._concurrent._tasks,
         target.consumer.session._tasks,
         target.producer.session._tasks,
         *(worker._tasks for worker in target.consumer.workers.values()),

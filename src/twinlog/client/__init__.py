@@ -3,11 +3,15 @@
     async with Producer("127.0.0.1:9876", group="shop") as producer:
         await producer.send(Outgoing("Orders", b"one tea", tags="hot", keys="order-1"))
 
-Producer sends; PushConsumer hands messages to a function, together with its group; PullConsumer reads
-where it is told to; Admin asks and changes. Errors are ClientError (with what to do next) or NetError.
+Producer sends. PushConsumer passes messages to a function, and shares the queues with its group. PullConsumer reads
+queues by offset. Admin asks about and changes a cluster. Errors are ClientError (with the next step) or NetError.
+
+Rooms: `routing` (connections, routes, heartbeats) is below `sending` and `consuming`, which do not import each other;
+`admin` and the modules here stand on these.
 """
 
 from twinlog.client.admin.admin import Admin
+from twinlog.client.consuming.consumer_options import ConsumerOptions, StartFrom
 from twinlog.client.consuming.listener import Consumed, RetryLater
 from twinlog.client.consuming.process_queue import CacheLimits
 from twinlog.client.consuming.pulling import SQL92, TAG, PullResult, PullStatus
@@ -23,10 +27,11 @@ from twinlog.client.errors import (
     SendFailed,
 )
 from twinlog.client.options import ClientOptions, tls_context
-from twinlog.client.producer import Producer, ProducerOptions
+from twinlog.client.producer import Producer
 from twinlog.client.pull_consumer import PullConsumer
-from twinlog.client.push_consumer import ConsumerOptions, PushConsumer, StartFrom
+from twinlog.client.push_consumer import PushConsumer
 from twinlog.client.sending.outgoing import Outgoing, SendResult, SendStatus
+from twinlog.client.sending.producer_options import ProducerOptions
 from twinlog.client.sending.replies import reply_to
 from twinlog.client.sending.transactions import Outcome, TransactionResult
 from twinlog.client.signing import Credentials

@@ -1,14 +1,16 @@
-"""What can go wrong for a user of the client; every error says what to do next."""
+"""What can go wrong for a user of the client; every error names the next step."""
 
 import itertools
 
+from twinlog.net.errors import NetError
 from twinlog.wire.codes import RequestCode, ResponseCode
+from twinlog.wire.errors import WireError
 
 _HINTS = {
     ResponseCode.SYSTEM_BUSY: "the broker is busy or a slave; try again in a moment",
     ResponseCode.REQUEST_CODE_NOT_SUPPORTED: "this server does not know the request; is it an old broker?",
     ResponseCode.MESSAGE_ILLEGAL: "check the size of the message and of its properties",
-    ResponseCode.SERVICE_NOT_AVAILABLE: "the broker takes no writes; look at its disk and role",
+    ResponseCode.SERVICE_NOT_AVAILABLE: "the broker takes no writes; check its disk and role",
     ResponseCode.NO_PERMISSION: "check the permission of the topic, of the group, and the credentials",
     ResponseCode.TOPIC_NOT_EXIST: "create it with `twinlog admin updateTopic`",
     ResponseCode.SUBSCRIPTION_NOT_EXIST: "the broker has not seen this group's heartbeat; is the consumer running?",
@@ -16,12 +18,16 @@ _HINTS = {
     ResponseCode.CONSUMER_NOT_ONLINE: "start a consumer of the group first",
 }
 
-# The answers to these name the key and what to do about it.
-_SAY_IT_THEMSELVES = (RequestCode.UPDATE_BROKER_CONFIG, RequestCode.UPDATE_NAMESRV_CONFIG)
+# The remarks on these requests name the key and the next step themselves.
+_NO_HINT_NEEDED = (RequestCode.UPDATE_BROKER_CONFIG, RequestCode.UPDATE_NAMESRV_CONFIG)
 
 
 class ClientError(Exception):
-    """Base of everything the client raises on its own account (network errors are `NetError`s)."""
+    """Base of all errors that the client raises itself (network errors are `NetError`s)."""
+
+
+# What a request to a server may raise: no connection, a refusal, or an answer that cannot be read.
+REQUEST_FAILURES = (NetError, ClientError, WireError)
 
 
 class BrokerRefused(ClientError):
@@ -29,11 +35,11 @@ class BrokerRefused(ClientError):
 
     def __init__(self, request_code: int, code: int, remark: str | None, address: str) -> None:
         hint = _HINTS.get(code)  # type: ignore[call-overload]
-        if request_code in _SAY_IT_THEMSELVES:
+        if request_code in _NO_HINT_NEEDED:
             hint = None
         text = f"{address} refused {name_of(RequestCode, request_code)} with {name_of(ResponseCode, code)}"
-        told = (remark or "no remark").partition("\nSee http")[0]  # Java appends where to read on
-        super().__init__(f"{text}: {told}" + (f"; {hint}" if hint else ""))
+        reason = (remark or "no remark").partition("\nSee http")[0]  # Java appends the address of a document
+        super().__init__(f"{text}: {reason}" + (f"; {hint}" if hint else ""))
         self.request_code, self.code, self.remark, self.address = request_code, code, remark or "", address
 
 
@@ -56,7 +62,7 @@ class BadRoute(ClientError):
 
 
 class NoMaster(NoRoute):
-    """A topic whose broker has no master at the moment: it is away, or roles are being switched."""
+    """The broker of a topic has no master at the moment: it is stopped, or roles are being switched."""
 
     def __init__(self, topic: str, broker_name: str) -> None:
         ClientError.__init__(
@@ -75,17 +81,17 @@ class NoNameServer(ClientError):
 
 
 class SendFailed(ClientError):
-    """All attempts to send a message failed; `attempts` tells each of them."""
+    """All attempts to send a message failed; `attempts` has the reason of each."""
 
     def __init__(self, topic: str, attempts: list[str]) -> None:
         runs = [(text, len(list(same))) for text, same in itertools.groupby(attempts)]
-        told = "; ".join(f"{i}. {text}" + (f" ({n} times)" if n > 1 else "") for i, (text, n) in enumerate(runs, 1))
-        super().__init__(f"message for {topic!r} was not stored after {len(attempts)} attempts: {told}")
+        reasons = "; ".join(f"{i}. {text}" + (f" ({n} times)" if n > 1 else "") for i, (text, n) in enumerate(runs, 1))
+        super().__init__(f"message for {topic!r} was not stored after {len(attempts)} attempts: {reasons}")
         self.topic, self.attempts = topic, attempts
 
 
 class BadMessage(ClientError):
-    """A message that no broker would take; nothing was sent."""
+    """A message that no broker would accept; nothing was sent."""
 
 
 class BadArgument(ClientError):
@@ -100,6 +106,7 @@ class ClientClosed(ClientError):
 
 
 def name_of(codes: type[RequestCode] | type[ResponseCode], code: int) -> str:
+    """`SYSTEM_BUSY (2)`, or the number alone for a code that is not known here."""
     try:
         return f"{codes(code).name} ({code})"
     except ValueError:

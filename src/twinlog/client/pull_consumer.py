@@ -1,29 +1,29 @@
-"""Reads queues at the caller's own pace: pull, seek, poll, commit."""
+"""Reads queues when the caller asks: pull, seek, poll, commit."""
 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable
 
+from twinlog.client.base_client import BaseClient
 from twinlog.client.consuming.pulling import TAG, PullResult, PullStatus, subscription_of
 from twinlog.client.consuming.queue_calls import QueueCalls
 from twinlog.client.errors import BadArgument, ClientError
+from twinlog.client.name_rules import check_group
 from twinlog.client.options import ClientOptions
 from twinlog.client.routing.session import Session
-from twinlog.client.routing.session_owner import SessionOwner
-from twinlog.client.sending.outgoing import check_group
 from twinlog.client.tasks import TaskSet
 from twinlog.wire.bodies import ConsumerData, HeartbeatData, MessageQueue, SubscriptionData
 from twinlog.wire.message import Message
 
 
-class PullConsumer(SessionOwner):
-    """Reads what it is told to read.
+class PullConsumer(BaseClient):
+    """Reads queues by offset.
 
         async with PullConsumer("127.0.0.1:9876", group="audit") as consumer:
             for queue in await consumer.queues("Orders"):
                 result = await consumer.pull(queue, await consumer.min_offset(queue))
 
-    `assign`, `poll` and `commit` follow positions for you. With `register=False` brokers do not
+    `assign`, `poll` and `commit` keep positions for you. With `register=False` brokers do not
     list the reader as a member of its group.
     """
 
@@ -69,11 +69,11 @@ class PullConsumer(SessionOwner):
         return await self._calls.earliest_time_ms(queue)
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """Where the group goes on in `queue`; None if it never committed there."""
+        """The offset that the group has committed in `queue`; None if it never committed there."""
         return await self._calls.committed(self.group, queue)
 
     async def commit(self, queue: MessageQueue | None = None, offset: int | None = None) -> None:
-        """Note how far the group is: `offset`, else the position of `queue`, else all positions."""
+        """Commit `offset`, else the position of `queue`, else all positions."""
         if queue is not None:
             target = self.position(queue) if offset is None else offset
             await self._calls.commit(self.group, queue, target)
@@ -84,7 +84,7 @@ class PullConsumer(SessionOwner):
     # -- reading -------------------------------------------------------------------------------
 
     def select(self, topic: str, expression: str = "*", expression_type: str = TAG) -> None:
-        """Let polls of `topic` give only messages that match tags (`a || b`) or an SQL92 expression."""
+        """Let polls of `topic` return only messages that match tags (`a || b`) or an SQL92 expression."""
         self._selected[topic] = (expression, expression_type)
 
     async def pull(
@@ -112,7 +112,7 @@ class PullConsumer(SessionOwner):
                 place = f"queue {queue.queue_id} of {queue.topic!r} on {queue.broker_name}"
                 raise ClientError(
                     f"offset {offset} of {place} cannot be read: it holds {result.min_offset} to"
-                    f" {result.max_offset}; start at {result.next_offset} to go on"
+                    f" {result.max_offset}; start at {result.next_offset} to continue"
                 )
             for message in result.messages:
                 if message.queue_offset < end:
@@ -138,7 +138,7 @@ class PullConsumer(SessionOwner):
         return self._positions[queue]
 
     async def poll(self, timeout_ms: int = 1_000, *, count_max: int = 32) -> list[Message]:
-        """The next messages of the assigned queues, as soon as there are some; none after the time."""
+        """The next messages of the assigned queues, as soon as there are some; an empty list after `timeout_ms`."""
         if not self._positions:
             raise BadArgument("no queue is assigned; call assign() with queues and offsets first")
         deadline = time.monotonic() + timeout_ms / 1000
@@ -160,7 +160,7 @@ class PullConsumer(SessionOwner):
         )
 
     def _take(self, queues: Iterable[MessageQueue]) -> list[Message]:
-        """The messages of these finished pulls. A failure is raised once there are none, so that no message is lost."""
+        """The messages of these finished pulls. A failure is raised only without messages, so that none is lost."""
         found: list[Message] = []
         failed: list[MessageQueue] = []
         for queue in queues:

@@ -1,4 +1,4 @@
-"""The client for programs without asyncio: the same names, and calls that wait.
+"""The client for programs without asyncio: the same names, with blocking calls.
 
     from twinlog.client.sync import Producer
 
@@ -32,21 +32,21 @@ from twinlog.client import (
 )
 from twinlog.client.consuming.listener import Listen
 from twinlog.client.errors import ClientClosed
-from twinlog.client.producer import Selector
+from twinlog.client.sending.sender import Selector
 
 T = TypeVar("T")
 
 
-class _Runs(Protocol):
+class _Client(Protocol):
     async def start(self) -> None: ...
     async def close(self) -> None: ...
 
 
-C = TypeVar("C", bound=_Runs)
+C = TypeVar("C", bound=_Client)
 
 
 class _InThread(Generic[C]):
-    """An asynchronous client and the thread whose loop it lives on."""
+    """An asynchronous client, and the thread that runs its event loop."""
 
     def __init__(self, make: Callable[[], C]) -> None:
         self._make = make

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from twinlog.client.errors import ClientError
-from twinlog.client.routing.session import parse_name_servers
+from twinlog.client.routing.name_servers import parse_name_servers
 from twinlog.client.signing import Credentials
 from twinlog.spark.errors import BadOption
 from twinlog.spark.offsets import EARLIEST, LATEST, Offsets, parse_assignment, parse_queue_numbers

@@ -66,7 +66,7 @@ def test_a_broker_whose_address_is_not_one_gets_no_sends_while_another_has_a_mas
     route = read_route("T", data)
     assert {queue.broker_name for queue in route.writable} == {"a"}
     assert {queue.broker_name for queue in route.readable} == {"a", "bad"}, "else a reader would skip its messages"
-    assert broker_addresses(routes=[route]) == {"h:1", "h:2"}
+    assert broker_addresses([route]) == {"h:1", "h:2"}
 
 
 def test_a_replica_is_read_from_when_the_masters_address_is_not_one():

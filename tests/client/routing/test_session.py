@@ -18,7 +18,9 @@ from twinlog.client import (
     StartFrom,
     tls_context,
 )
-from twinlog.client.routing.session import Session, local_ip, make_client_id, parse_name_servers
+from twinlog.client.routing.client_id import local_ip, make_client_id
+from twinlog.client.routing.name_servers import parse_name_servers
+from twinlog.client.routing.session import Session
 from twinlog.wire.codes import RequestCode, ResponseCode
 
 NOBODY = "127.0.0.1:1"
@@ -143,7 +145,7 @@ async def test_new_queues_of_a_topic_are_read_after_the_next_look_at_the_route(c
 @pytest.mark.parametrize("group", ["", "a b", "a/b", "x" * 121])
 @pytest.mark.parametrize("make", [Producer, PullConsumer, lambda names, group: PushConsumer(names, group, print)])
 def test_a_group_that_no_broker_takes_is_refused_before_anything_is_sent(make, group):
-    with pytest.raises(BadArgument, match="is no name: 1 to 120 of a-z A-Z"):
+    with pytest.raises(BadArgument, match="is not a valid name: use 1 to 120 of a-z A-Z"):
         make("127.0.0.1:9876", group)
 
 

@@ -27,7 +27,7 @@ def test_names_are_compared_without_regard_to_case():
     [
         ({"numRetry": "1"}, "no option 'numRetry'.*did you mean 'numRetries'"),
         ({"startingOffsets": "earliest"}, "no option 'startingOffsets'"),
-        ({"topic": "a,b"}, "topic 'a,b' is no name"),
+        ({"topic": "a,b"}, "topic 'a,b' is not a valid name"),
         ({"maxInFlight": "0"}, "maxInFlight is '0'"),
         ({"batchBytes": "5m"}, "above maxMessageBytes 4194304"),
         ({"compression": "gzip"}, "compression is 'gzip'.*zlib"),

@@ -124,7 +124,7 @@ def test_a_slice_of_a_batch_is_encoded_like_the_rows_themselves():
         ({"body": b""}, "row 1 of partition 0: body is empty"),
         ({"body": bytes(5 << 20)}, "row 1 .*5242880 bytes, the limit is 4194304"),
         ({"topic": None}, "row 1 .*topic is null"),
-        ({"topic": "a b"}, "row 1 .*'a b' is no name"),
+        ({"topic": "a b"}, "row 1 .*'a b' is not a valid name"),
         ({"tags": "a\x01b"}, "row 1 .*column tags .*U\\+0001"),
         ({"keys": "a\x02b"}, "row 1 .*column keys .*U\\+0002"),
         ({"properties": {"a": "b\x02"}}, "row 1 .*property value .*U\\+0002"),

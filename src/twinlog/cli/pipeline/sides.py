@@ -23,7 +23,7 @@ TlsInsecure = Annotated[bool, typer.Option("--tls-insecure", help="Connect with 
 def cluster_options(name_servers: str | None, *, tls: bool = False, tls_insecure: bool = False) -> ClusterOptions:
     """How brokers are reached; the account is that of ROCKETMQ_ACCESS_KEY and ROCKETMQ_SECRET_KEY."""
     from twinlog.client import ClientError, Credentials
-    from twinlog.client.routing.session import parse_name_servers
+    from twinlog.client.routing.name_servers import parse_name_servers
     from twinlog.spark.options import ClusterOptions
 
     key, secret = os.environ.get("ROCKETMQ_ACCESS_KEY"), os.environ.get("ROCKETMQ_SECRET_KEY")

@@ -110,7 +110,7 @@ def sync(
 
 def _cluster(name_server: str | None, access_key: str | None, secret_key: str | None, tls: bool, tls_insecure: bool):
     """The options of a connection, read as those of a data source are."""
-    from twinlog.client.routing.session import parse_name_servers
+    from twinlog.client.routing.name_servers import parse_name_servers
     from twinlog.client.signing import Credentials
     from twinlog.spark.errors import BadOption
     from twinlog.spark.options import ClusterOptions

@@ -1,12 +1,12 @@
-"""What all admin calls stand on: asking a broker, a name server, or all name servers."""
+"""The base of all admin calls: requests to a broker, to a name server, or to all name servers."""
 
 from typing import Any, TypeVar
 
+from twinlog.client.base_client import BaseClient
 from twinlog.client.consuming.queue_calls import QueueCalls
 from twinlog.client.errors import BadArgument, BrokerRefused, NoRoute
 from twinlog.client.options import ClientOptions
 from twinlog.client.routing.session import Session
-from twinlog.client.routing.session_owner import SessionOwner
 from twinlog.net.errors import NetError
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import Body, ClusterInfo, TopicRouteData, decode_body
@@ -20,7 +20,7 @@ S = TypeVar("S", bound=Body)
 ADMIN_TIMEOUT_MS = 5_000
 
 
-class AdminCalls(SessionOwner):
+class AdminCalls(BaseClient):
     """A session, and requests on it that raise BrokerRefused for every error code."""
 
     def __init__(
@@ -31,11 +31,11 @@ class AdminCalls(SessionOwner):
         self._timeout_ms = timeout_ms
 
     async def cluster_info(self) -> ClusterInfo:
-        """All brokers, by name and by cluster, as the name server knows them."""
+        """All brokers that the name server has, by name and by cluster."""
         return await self._names(ClusterInfo, RequestCode.GET_BROKER_CLUSTER_INFO)
 
     async def masters(self, cluster: str) -> list[str]:
-        """The addresses of the cluster's masters; BadArgument for a cluster that is not there."""
+        """The addresses of the cluster's masters; BadArgument for an unknown cluster."""
         info = await self.cluster_info()
         found = [info.broker_addr_table[name].broker_addrs for name in self._broker_names(info, cluster)]
         return [addresses[0] for addresses in found if 0 in addresses]
@@ -47,7 +47,7 @@ class AdminCalls(SessionOwner):
         return [address for name in names for _, address in sorted(info.broker_addr_table[name].broker_addrs.items())]
 
     async def route_data(self, topic: str) -> TopicRouteData:
-        """The topic's route as the name server tells it."""
+        """The topic's route in the name server's form."""
         fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
         try:
             return await self._names(TopicRouteData, RequestCode.GET_ROUTEINFO_BY_TOPIC, fields)
@@ -62,7 +62,7 @@ class AdminCalls(SessionOwner):
         found = {name: route.address_of(name) for name in sorted(route.brokers)}
         return {name: address for name, address in found.items() if address is not None}
 
-    # -- asking --------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------
 
     async def ask_broker(
         self,
@@ -76,14 +76,14 @@ class AdminCalls(SessionOwner):
         return await self.session.ask(address, code, header, body, timeout_ms=timeout_ms or self._timeout_ms)
 
     async def ask_all_name_servers(self, code: int, header: object = None, body: bytes | None = None) -> None:
-        """Tell every name server; one that cannot be reached is skipped, but not all of them."""
+        """Send a request to every name server; NetError only when none of them can be reached."""
         reached, last = 0, None
         for address in self.session.name_servers:
             try:
                 await self.session.ask(address, code, header, body, timeout_ms=self._timeout_ms)
                 reached += 1
             except NetError as error:
-                log.warning("a name server was not told", name_server=address, error=str(error))
+                log.warning("a name server could not be reached", name_server=address, error=str(error))
                 last = error
         if not reached and last is not None:
             raise last

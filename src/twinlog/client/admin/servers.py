@@ -3,7 +3,7 @@
 from typing import Any
 
 from twinlog.client.admin.calls import AdminCalls
-from twinlog.client.answers import number
+from twinlog.client.answer_fields import read_number
 from twinlog.settings.properties import format_properties
 from twinlog.wire.bodies import HaRuntimeInfo, KVTable
 from twinlog.wire.codes import RequestCode
@@ -20,7 +20,7 @@ class AdminServers(AdminCalls):
         return read_lines((await self.ask_broker(address, RequestCode.GET_BROKER_CONFIG)).body)
 
     async def update_broker_config(self, address: str, values: dict[str, str]) -> str:
-        """What the broker remarks about the update; nothing, usually."""
+        """The broker's remark on the update; usually empty."""
         body = format_properties(values).encode()
         return (await self.ask_broker(address, RequestCode.UPDATE_BROKER_CONFIG, None, body)).remark or ""
 
@@ -29,7 +29,7 @@ class AdminServers(AdminCalls):
         await self.ask_broker(address, code, timeout_ms=30_000)
 
     async def ha_status(self, address: str) -> HaRuntimeInfo:
-        """How far the replicas of a master are, or how far this replica is."""
+        """The progress of a master's replicas, or of this replica."""
         return await self._broker(HaRuntimeInfo, address, RequestCode.GET_BROKER_HA_STATUS)
 
     async def reset_master_flush_offset(self, address: str, offset: int) -> None:
@@ -94,7 +94,7 @@ class AdminServers(AdminCalls):
 
     async def _permission(self, address: str, broker_name: str, code: int, count: str) -> int:
         answer = await self.ask_broker(address, code, {"brokerName": broker_name})
-        return number(answer.fields, count, 0)
+        return read_number(answer.fields, count, 0)
 
 
 def read_lines(body: bytes | None) -> dict[str, str]:

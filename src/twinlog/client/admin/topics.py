@@ -1,11 +1,11 @@
-"""Topics: create, look at, delete."""
+"""Topics: create, show, delete."""
 
 from collections.abc import Iterable
 
 from twinlog.base.system_names import AUTO_CREATE_TOPIC
 from twinlog.client.admin.calls import AdminCalls
 from twinlog.client.errors import BadArgument, BrokerRefused, NoRoute
-from twinlog.client.sending.outgoing import check_topic
+from twinlog.client.name_rules import check_topic
 from twinlog.wire.bodies import (
     GroupList,
     MessageQueue,
@@ -27,7 +27,7 @@ class AdminTopics(AdminCalls):
     async def create_topic(
         self, topic: str, *, queues: int = 4, perm: int = 6, cluster: str | None = None
     ) -> list[str]:
-        """Create or change `topic` on every master of `cluster` (the only cluster by default); their addresses."""
+        """Create or change `topic` on every master of `cluster` (by default the only one); returns their addresses."""
         check_topic(topic)
         if cluster is None:
             clusters = sorted((await self.cluster_info()).cluster_addr_table)
@@ -75,7 +75,7 @@ class AdminTopics(AdminCalls):
         await self.ask_broker(address, RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
 
     async def topics(self) -> list[str]:
-        """All topics that the name server knows."""
+        """All topics of the name server."""
         return sorted((await self._names(TopicList, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)).topic_list)
 
     async def topics_of_cluster(self, cluster: str) -> list[str]:

@@ -1,5 +1,5 @@
-"""Messages on their way in: shares of a group, pulls, workers, listeners, offsets, locks.
+"""Messages on their way in: the member's share of the queues, pulls, workers, listener calls, offsets, locks.
 
-In: answers of brokers. Out: calls of the user's listener, commits, retries.
-Must not commit what was not consumed.
+In: routes, and answers of brokers. Out: calls of the user's listener, commits, retries.
+Must not commit a message that was not consumed.
 """

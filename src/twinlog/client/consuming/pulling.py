@@ -1,10 +1,10 @@
-"""One pull: the request that asks for messages of a queue, and what its answer says."""
+"""One pull: the request for messages of a queue, and the result in its answer."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from twinlog.client.answers import number
+from twinlog.client.answer_fields import read_number
 from twinlog.telemetry.log import get_logger
 from twinlog.wire import sys_flag
 from twinlog.wire.batch import decode_batch
@@ -26,7 +26,7 @@ class PullStatus(Enum):
     FOUND = ResponseCode.SUCCESS
     NO_NEW = ResponseCode.PULL_NOT_FOUND
     NO_MATCH = ResponseCode.PULL_RETRY_IMMEDIATELY
-    OFFSET_MOVED = ResponseCode.PULL_OFFSET_MOVED  # go on at next_offset
+    OFFSET_MOVED = ResponseCode.PULL_OFFSET_MOVED  # continue at next_offset
 
 
 PULL_CODES = tuple(status.value for status in PullStatus)
@@ -34,7 +34,7 @@ PULL_CODES = tuple(status.value for status in PullStatus)
 
 @dataclass(frozen=True, slots=True)
 class PullResult:
-    """Messages of one queue, and where to go on."""
+    """Messages of one queue, and the offset of the next pull."""
 
     status: PullStatus
     messages: list[Message]
@@ -69,12 +69,10 @@ def pull_header(
     count_max: int = 32,
     wait_ms: int = 0,
     send_subscription: bool = False,
-    commit_offset: int | None = None,
 ) -> PullHeader:
-    """What asks for messages from `offset` on; `wait_ms` lets the broker hold the request until some arrive."""
+    """The request for messages from `offset` on; with `wait_ms` the broker holds it until some arrive."""
     flags = sys_flag.PULL_SUSPEND if wait_ms else 0
     flags |= sys_flag.PULL_SUBSCRIPTION if send_subscription else 0
-    flags |= sys_flag.PULL_COMMIT_OFFSET if commit_offset is not None else 0
     return PullHeader(
         consumer_group=group,
         topic=queue.topic,
@@ -82,7 +80,7 @@ def pull_header(
         queue_offset=offset,
         max_msg_nums=count_max,
         sys_flag=flags,
-        commit_offset=commit_offset or 0,
+        commit_offset=0,
         suspend_timeout_millis=wait_ms,
         subscription=subscription.sub_string if send_subscription else None,
         sub_version=subscription.sub_version,
@@ -92,7 +90,7 @@ def pull_header(
 
 
 def read_pull_answer(answer: Command, subscription: SubscriptionData) -> PullResult:
-    """The result in `answer`; messages whose tag merely hashes like a wanted one are left out."""
+    """The result in `answer`; messages whose tag only has the hash of a wanted tag are left out."""
     header = decode_fields(PullResponseHeader, answer.fields)
     messages = unwrap(decode_messages(answer.body)) if answer.code == ResponseCode.SUCCESS and answer.body else []
     if subscription.expression_type == TAG and subscription.tags_set:
@@ -101,7 +99,7 @@ def read_pull_answer(answer: Command, subscription: SubscriptionData) -> PullRes
     return PullResult(
         PullStatus(answer.code),
         messages,
-        number(answer.fields, "nextBeginOffset"),
+        read_number(answer.fields, "nextBeginOffset"),
         header.min_offset or 0,
         header.max_offset or 0,
         header.suggest_which_broker_id or 0,
@@ -109,7 +107,7 @@ def read_pull_answer(answer: Command, subscription: SubscriptionData) -> PullRes
 
 
 def unwrap(messages: Iterable[Message]) -> list[Message]:
-    """The messages as their senders made them: inflated, and those of an inner batch one by one."""
+    """The messages as they were sent: decompressed, and those of an inner batch one by one."""
     result = []
     for message in messages:
         inflate(message)
@@ -137,7 +135,7 @@ def unwrap(messages: Iterable[Message]) -> list[Message]:
 
 
 def inflate(message: Message) -> None:
-    """Replace a compressed body by what it holds; one that does not inflate stays as it is, with its flag."""
+    """Decompress the body; one that cannot be decompressed stays as it is, with its flag."""
     if message.sys_flag & sys_flag.COMPRESSED:
         try:
             message.body = message.decoded_body

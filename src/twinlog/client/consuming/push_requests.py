@@ -1,26 +1,45 @@
-"""What brokers ask of a push consumer: rebalance, jump, tell how it is, consume one message now."""
+"""Requests of brokers to a push consumer: rebalance, reset offsets, report its state, consume one message now."""
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
+from twinlog.client.consuming.consumer_options import ConsumerOptions
+from twinlog.client.consuming.listener import Listener
 from twinlog.client.consuming.pulling import inflate
-from twinlog.client.consuming.queue_worker import show_origin
+from twinlog.client.consuming.queue_worker import QueueWorker, show_origin
+from twinlog.client.routing.session import Session
 from twinlog.net.connection import Handler, Request
 from twinlog.telemetry.log import get_logger
-from twinlog.wire.bodies import ResetOffsetBody, decode_body
+from twinlog.wire.bodies import MessageQueue, ResetOffsetBody, SubscriptionData, decode_body
 from twinlog.wire.codes import VERSION_NAME, RequestCode, ResponseCode
 from twinlog.wire.command import Command
 from twinlog.wire.java_json.fastjson import dumps
 from twinlog.wire.message import decode_message
 
-if TYPE_CHECKING:
-    from twinlog.client.push_consumer import PushConsumer
-
 log = get_logger(__name__)
 
 
+class Consumer(Protocol):
+    """What the requests need of a push consumer."""
+
+    group: str
+    session: Session
+    settings: ConsumerOptions
+    subscriptions: dict[str, SubscriptionData]
+    listener: Listener
+
+    @property
+    def started_ms(self) -> int: ...
+    @property
+    def workers(self) -> Mapping[MessageQueue, QueueWorker]: ...
+    def rebalance_soon(self) -> None: ...
+
+
 class PushRequests:
-    def __init__(self, consumer: "PushConsumer") -> None:
+    """Answers the requests of brokers for one consumer."""
+
+    def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
 
     def handlers(self) -> dict[int, Handler]:
@@ -96,7 +115,7 @@ class PushRequests:
         return request.reply(body=dumps(answer))
 
 
-def _queue_info(worker: Any) -> dict[str, Any]:
+def _queue_info(worker: QueueWorker) -> dict[str, Any]:
     process = worker.process
     return {
         "cachedMsgCount": len(process),

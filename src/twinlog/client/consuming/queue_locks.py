@@ -1,42 +1,43 @@
-"""Locks that brokers keep for orderly consumption: one member of a group per queue."""
+"""Locks that brokers keep for orderly consumption, so that one member of a group reads a queue."""
 
 import time
 from collections.abc import Iterable
 
-from twinlog.client.consuming.queue_worker import LOCK_MS_MAX
-from twinlog.client.routing.session import Failures, Session
+from twinlog.client.errors import REQUEST_FAILURES
+from twinlog.client.routing.session import Session
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import LockBatchRequest, LockBatchResponse, MessageQueue, decode_body, encode_body
 from twinlog.wire.codes import RequestCode
 
 log = get_logger(__name__)
+_LOCK_MS_MAX = 30_000  # we stop trusting a lock earlier than the broker does (60 s)
 
 
 class QueueLocks:
-    """The locks of one consumer. A lock counts for 30 s after it was last granted."""
+    """The locks of one consumer. A lock is trusted for 30 s after it was last granted."""
 
     def __init__(self, group: str, session: Session) -> None:
         self._group, self._session = group, session
         self._until: dict[MessageQueue, float] = {}
 
     def until(self, queue: MessageQueue) -> float:
-        """The moment (of the monotonic clock) up to which the lock may be trusted."""
+        """The time of the monotonic clock until which the lock may be trusted; 0 without a lock."""
         return self._until.get(queue, 0.0)
 
     async def acquire(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
-        """Lock or renew `queues`; those that are ours now."""
+        """Lock or renew `queues`; returns those that are locked for us now."""
         granted: set[MessageQueue] = set()
         for address, asked in self._by_master(queues).items():
             before = time.monotonic()
             try:
                 answer = await self._session.ask(address, RequestCode.LOCK_BATCH_MQ, {}, self._body(asked))
-            except Failures as error:
+            except REQUEST_FAILURES as error:
                 log.warning("queues could not be locked", broker=address, error=str(error))
                 continue
             ours = set(decode_body(LockBatchResponse, answer.body).lock_ok_mq_set)
             for queue in asked:
                 if queue in ours:
-                    self._until[queue] = before + LOCK_MS_MAX / 1000
+                    self._until[queue] = before + _LOCK_MS_MAX / 1000
                 else:
                     self._until.pop(queue, None)
             granted |= ours & set(asked)
@@ -48,7 +49,7 @@ class QueueLocks:
                 self._until.pop(queue, None)
             try:
                 await self._session.ask(address, RequestCode.UNLOCK_BATCH_MQ, {}, self._body(asked))
-            except Failures as error:
+            except REQUEST_FAILURES as error:
                 log.warning("queues were not unlocked; their locks will expire", broker=address, error=str(error))
 
     def _by_master(self, queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:

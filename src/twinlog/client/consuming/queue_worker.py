@@ -1,23 +1,23 @@
-"""Reads one queue for a push consumer: pulls ahead, hands messages out, tracks what is done.
+"""Reads one queue for a push consumer: pulls ahead, passes messages on, tracks what is consumed.
 
-Concurrent consumption gives every message to a shared crew; orderly consumption runs one message at
-a time here, and only while the broker's lock on the queue is held.
+Concurrent consumption passes every message to a ConcurrentConsumer that all queues share. Orderly consumption calls
+the listener here, with one message at a time, and only while the broker's lock on the queue is held.
 """
 
 import asyncio
 import contextlib
 import time
-from dataclasses import dataclass
-from typing import Protocol
 
 from twinlog.base.system_names import RETRY_PREFIX
+from twinlog.client.consuming.concurrent_consumer import ConcurrentConsumer
+from twinlog.client.consuming.consumer_options import ConsumerOptions
 from twinlog.client.consuming.listener import Listener, Verdict
 from twinlog.client.consuming.offset_store import OffsetStore
-from twinlog.client.consuming.process_queue import CacheLimits, ProcessQueue
+from twinlog.client.consuming.process_queue import ProcessQueue
 from twinlog.client.consuming.pulling import PullResult, PullStatus
 from twinlog.client.consuming.queue_calls import QueueCalls
-from twinlog.client.errors import BrokerRefused
-from twinlog.client.routing.session import Failures, Session
+from twinlog.client.errors import REQUEST_FAILURES, BrokerRefused
+from twinlog.client.routing.session import Session
 from twinlog.client.tasks import TaskSet
 from twinlog.telemetry.log import get_logger
 from twinlog.wire import properties as names
@@ -26,11 +26,10 @@ from twinlog.wire.codes import ResponseCode
 from twinlog.wire.message import Message
 
 log = get_logger(__name__)
-LOCK_MS_MAX = 30_000  # we stop trusting a lock earlier than the broker does (60 s)
-_INTRODUCED_MS = 200  # after a heartbeat, before the next pull
+_AFTER_HEARTBEAT_MS = 200  # before the next pull
 _FAILED_PULL_MS = 1_000  # before the next pull by the same route
-# The broker has lost or not yet got this client's subscription: introduce ourselves again.
-_INTRODUCE_CODES = frozenset(
+# The broker does not have this client's subscription, or an old one: it needs a heartbeat.
+_HEARTBEAT_CODES = frozenset(
     {
         ResponseCode.SUBSCRIPTION_NOT_EXIST,
         ResponseCode.SUBSCRIPTION_NOT_LATEST,
@@ -40,25 +39,6 @@ _INTRODUCE_CODES = frozenset(
 )
 
 
-class Crew(Protocol):
-    """Takes messages of any queue and consumes them."""
-
-    def put(self, worker: "QueueWorker", message: Message) -> None: ...
-    async def give_back(self, queue: MessageQueue, message: Message, delay_level: int) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerSettings:
-    group: str
-    orderly: bool
-    needs_lock: bool
-    pull_count_max: int
-    hold_ms: int
-    retry_pause_ms: int
-    orderly_retries_max: int  # -1: for ever
-    limits: CacheLimits
-
-
 class QueueWorker:
     """One assigned queue, from `start` to `stop`."""
 
@@ -66,14 +46,15 @@ class QueueWorker:
         self,
         queue: MessageQueue,
         offset: int,
-        settings: WorkerSettings,
+        group: str,
+        options: ConsumerOptions,
         *,
         session: Session,
         calls: QueueCalls,
         store: OffsetStore,
         subscription: SubscriptionData,
         listener: Listener,
-        crew: Crew,
+        concurrent: ConcurrentConsumer,
         committed: int | None = None,
     ) -> None:
         self.queue, self.subscription = queue, subscription
@@ -81,8 +62,9 @@ class QueueWorker:
         self.stopped = False
         self.locked_until = 0.0
         self.pulled_at_ms = self.consumed_at_ms = int(time.time() * 1000)
-        self._settings, self._session, self._calls = settings, session, calls
-        self._store, self._listener, self._crew = store, listener, crew
+        self._group, self._options, self._needs_lock = group, options, options.needs_locks
+        self._session, self._calls, self._store = session, calls, store
+        self._listener, self._concurrent = listener, concurrent
         self._committed = committed
         self._changed = asyncio.Event()  # room in the cache, messages to consume, or a lock
         self._arrived: list[Message] = []  # orderly: what waits for its turn
@@ -91,11 +73,11 @@ class QueueWorker:
 
     def start(self) -> None:
         self._tasks.keep(self._pull_for_ever, f"pull {self.queue.topic} {self.queue.queue_id}")
-        if self._settings.orderly:
+        if self._options.orderly:
             self._ordered = self._tasks.keep(self._consume_in_order, f"consume {self.queue.topic}")
 
     async def stop(self, seconds_max: float = 10) -> None:
-        """End reading; the message in the listener's hands is let finish, within reason."""
+        """End reading; a running listener call may finish, within the time."""
         self.stopped = True
         self._changed.set()
         if self._ordered is not None:
@@ -103,14 +85,14 @@ class QueueWorker:
         await self._tasks.close()
 
     async def commit(self) -> None:
-        """Save the progress, if there is new."""
+        """Save the progress if it has changed."""
         offset = self.process.commit_offset
         if offset != self._committed:
             await self._store.save(self.queue, offset)
             self._committed = offset
 
     def jump(self, offset: int) -> None:
-        """Go on at `offset`, whatever was pulled before."""
+        """Continue at `offset`; messages that were pulled before are dropped."""
         self.process.jump(offset)
         self._arrived.clear()
         self._committed = None
@@ -122,10 +104,10 @@ class QueueWorker:
 
     @property
     def is_locked(self) -> bool:
-        return not self._settings.needs_lock or time.monotonic() < self.locked_until
+        return not self._needs_lock or time.monotonic() < self.locked_until
 
     def finished(self, message: Message, generation: int) -> None:
-        """A message is consumed, or safely handed back to the broker."""
+        """A message is consumed, or the broker has taken it back."""
         self.process.acknowledge(message, generation)
         self.consumed_at_ms = int(time.time() * 1000)
         self._changed.set()
@@ -134,14 +116,14 @@ class QueueWorker:
 
     async def _pull_for_ever(self) -> None:
         while not self.stopped:
-            if self.process.is_full(self._settings.limits) or not self.is_locked:
+            if self.process.is_full(self._options.limits) or not self.is_locked:
                 self._changed.clear()
                 await self._pause(1_000)
                 continue
             generation = self.process.generation
             try:
                 result = await self._pull()
-            except Failures as error:
+            except REQUEST_FAILURES as error:
                 await self._recover(error)
                 continue
             if generation == self.process.generation:
@@ -149,12 +131,12 @@ class QueueWorker:
 
     async def _pull(self) -> PullResult:
         return await self._calls.pull(
-            self._settings.group,
+            self._group,
             self.queue,
             self.process.next_offset,
             self.subscription,
-            count_max=self._settings.pull_count_max,
-            wait_ms=self._settings.hold_ms,
+            count_max=self._options.pull_count_max,
+            wait_ms=self._options.hold_ms,
             send_subscription=False,
         )
 
@@ -170,28 +152,28 @@ class QueueWorker:
             )
             self.jump(result.next_offset)
             return
-        # An inner batch comes whole, with messages before the one that was asked for.
+        # A broker returns an inner batch whole, with messages before the one that was asked for.
         new = [message for message in result.messages if message.queue_offset >= self.process.next_offset]
         self.process.add(new, max(result.next_offset, self.process.next_offset))
         for message in new:
             show_origin(message)
-            if self._settings.orderly:
+            if self._options.orderly:
                 self._arrived.append(message)
             else:
-                self._crew.put(self, message)
+                self._concurrent.put(self, message)
         self._changed.set()
 
     async def _recover(self, error: Exception) -> None:
-        """One line, then what makes the next attempt likelier to work."""
+        """Log the error, then do what lets the next pull succeed: a heartbeat, or a new route."""
         if self.stopped:
             return
-        if isinstance(error, BrokerRefused) and error.code in _INTRODUCE_CODES:
+        if isinstance(error, BrokerRefused) and error.code in _HEARTBEAT_CODES:
             await self._session.send_heartbeats([error.address])
-            pause_ms = _INTRODUCED_MS
+            pause_ms = _AFTER_HEARTBEAT_MS
         else:
             log.warning("a pull failed", topic=self.queue.topic, queue=self.queue.queue_id, error=str(error))
             route, pause_ms = self._session.known_route(self.queue.topic), _FAILED_PULL_MS
-            with contextlib.suppress(*Failures):
+            with contextlib.suppress(*REQUEST_FAILURES):
                 if await self._session.renewed_route(self.queue.topic, _FAILED_PULL_MS) != route:
                     pause_ms = 0
         self._changed.clear()
@@ -216,28 +198,28 @@ class QueueWorker:
             verdict = await self._listener.call(message)
             if generation != self.process.generation:
                 continue
-            if verdict.ok or await self._gave_up(message, verdict):
+            if verdict.ok or await self._is_dead_lettered(message, verdict):
                 self._arrived.pop(0)
                 self.finished(message, generation)
             elif not self.stopped:
                 message.reconsume_times += 1
-                await asyncio.sleep(self._settings.retry_pause_ms / 1000)
+                await asyncio.sleep(self._options.retry_pause_ms / 1000)
 
-    async def _gave_up(self, message: Message, verdict: Verdict) -> bool:
-        """Whether a message that keeps failing went to the dead letters, so that its queue can go on."""
-        limit = self._settings.orderly_retries_max
+    async def _is_dead_lettered(self, message: Message, verdict: Verdict) -> bool:
+        """Dead-letter a message that has failed too often; whether its queue can continue after it."""
+        limit = self._options.retries_max
         if verdict.delay_level >= 0 and (limit < 0 or message.reconsume_times < limit):
             return False
         try:
-            await self._crew.give_back(self.queue, message, -1)
-        except Failures as error:
+            await self._calls.send_back(self._group, self.queue, message, -1, self._options.retries_max)
+        except REQUEST_FAILURES as error:
             log.warning("a message could not be dead-lettered", id=message.message_id, error=str(error))
             return False
         return True
 
 
 def show_origin(message: Message) -> None:
-    """Let a retried message show the topic it was sent to."""
+    """Give a retried message the topic that it was sent to."""
     origin = message.properties.get(names.RETRY_TOPIC)
     if origin and message.topic.startswith(RETRY_PREFIX):
         message.topic = origin

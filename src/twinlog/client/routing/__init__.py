@@ -1,5 +1,5 @@
-"""Which broker to talk to: connections, cached routes, and the choice of a queue.
+"""Which broker a request goes to: connections, cached routes, heartbeats, and the choice of a queue.
 
-In: topics. Out: routes, addresses, open connections, heartbeats.
-Must not know what is sent or consumed.
+In: topics, requests, and their failures. Out: answers of servers, routes, addresses, heartbeats.
+Must not import `sending` or `consuming`: it does not know what a request is for.
 """

@@ -9,9 +9,9 @@ from twinlog.wire.bodies import MessageQueue
 
 
 class QueueChoice:
-    """Remembers, for one producer, where it was in each topic and which brokers to leave alone.
+    """The round robin of one producer: its position in each topic, and the brokers to avoid.
 
-    A failure belongs to an address: when a broker name gets another master, its queues are chosen again at once.
+    A failure belongs to an address: when a broker name gets a new master, its queues are chosen again at once.
     """
 
     def __init__(self, *, seed: int | None = None) -> None:
@@ -20,7 +20,7 @@ class QueueChoice:
         self._avoided_until: dict[str, int] = {}
 
     def failed(self, address: str, until_ms: int) -> None:
-        """Prefer brokers at other addresses until then."""
+        """Prefer brokers at other addresses until `until_ms`."""
         self._avoided_until[address] = until_ms
 
     def worked(self, address: str) -> None:

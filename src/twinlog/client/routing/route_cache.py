@@ -1,6 +1,6 @@
-"""The routes of the topics that a client uses: cached, refreshed, and asked for again when in doubt.
+"""The routes of the topics that a client uses: cached, refreshed, and renewed when they may be stale.
 
-At most one question per topic is under way; everyone who wants its answer waits for the same one.
+At most one question per topic is under way; all callers that need its answer wait for the same one.
 """
 
 import asyncio
@@ -10,15 +10,13 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from twinlog.base.system_names import AUTO_CREATE_TOPIC
-from twinlog.client.errors import BrokerRefused, ClientClosed, ClientError, NoRoute
-from twinlog.client.routing.route_doubt import RouteDoubt
+from twinlog.client.errors import REQUEST_FAILURES, BrokerRefused, ClientClosed, NoRoute
+from twinlog.client.routing.renewal_pace import RenewalPace
 from twinlog.client.routing.routes import TopicRoute, borrowed_route, broker_addresses, read_route
 from twinlog.client.tasks import TaskSet
-from twinlog.net.errors import NetError
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import TopicRouteData
 from twinlog.wire.codes import ResponseCode
-from twinlog.wire.errors import WireError
 
 log = get_logger(__name__)
 _T = TypeVar("_T")
@@ -27,7 +25,8 @@ _T = TypeVar("_T")
 class RouteCache:
     """Routes by topic, from `fetch`, which asks a name server.
 
-    `on_change` gets a topic, whether its route has addresses that no route had before, and whether it is the first.
+    `on_change(topic, new_addresses, first)` is called for each change: `new_addresses` if the route has an address
+    that no other route has, `first` if the topic had no route before.
     """
 
     def __init__(
@@ -40,7 +39,7 @@ class RouteCache:
         self._name_servers, self._fetch, self._on_change, self._tasks = name_servers, fetch, on_change, tasks
         self._routes: dict[str, TopicRoute] = {}
         self._wanted: set[str] = set()  # topics whose route is kept fresh
-        self._doubt = RouteDoubt()
+        self._pace = RenewalPace()
         self._renewals: dict[str, asyncio.Task[None]] = {}
         self._questions: dict[tuple[str, int], asyncio.Task[TopicRoute]] = {}
 
@@ -55,22 +54,18 @@ class RouteCache:
         return self._routes.get(topic)
 
     def addresses(self) -> set[str]:
-        return broker_addresses(routes=list(self._routes.values()))
+        return broker_addresses(self._routes.values())
 
-    def doubt(self, topic: str) -> None:
-        """Have the route of `topic` asked for again soon: something at its end failed."""
-        self._renewal(topic)
-
-    def doubt_address(self, address: str) -> None:
-        """Doubt every route that leads to `address`."""
+    def renew_routes_to(self, address: str) -> None:
+        """Start to renew every route that leads to `address`: a request to it failed."""
         for topic, route in self._routes.items():
             if topic not in self._renewals and any(address in ids.values() for ids in route.brokers.values()):
-                self.doubt(topic)
+                self._renewal(topic)
 
     async def renew(self, topic: str) -> None:
-        """Return once the route of `topic` was asked for again, no more often than RouteDoubt permits.
+        """Ask for the route of `topic` again, no more often than RenewalPace permits, and wait for the answer.
 
-        A name server that does not answer, or has forgotten the topic, leaves the last route in place.
+        When the name server does not answer or does not know the topic, the last route stays.
         """
         await _result(self._renewal(topic))
 
@@ -86,22 +81,22 @@ class RouteCache:
         return task
 
     async def _renew(self, topic: str) -> None:
-        wait_ms = self._doubt.reserve(topic, _now_ms())
+        wait_ms = self._pace.reserve(topic, _now_ms())
         if wait_ms:
             await asyncio.sleep(wait_ms / 1000)
         before = self._routes.get(topic)
         await self._refresh(topic)
-        self._doubt.asked(topic, _now_ms(), changed=self._routes.get(topic) != before)
+        self._pace.asked(topic, _now_ms(), changed=self._routes.get(topic) != before)
 
     async def _refresh(self, topic: str) -> None:
         known = self._routes.get(topic)
-        # A topic that is gone keeps its last route: more often the name server has just restarted.
+        # An unknown topic keeps its last route: most often the name server has just restarted.
         queues = known.borrowed_queues if known is not None else 0
         try:
             await self._ask(topic, queues)
         except NoRoute:
             return
-        except (NetError, ClientError, WireError) as error:
+        except REQUEST_FAILURES as error:
             log.warning("a route could not be refreshed", topic=topic, error=str(error))
 
     async def _ask(self, topic: str, create_queues: int) -> TopicRoute:
@@ -116,13 +111,13 @@ class RouteCache:
     def _answered(self, key: tuple[str, int], task: asyncio.Task[TopicRoute]) -> None:
         self._questions.pop(key, None)
         if not task.cancelled():
-            task.exception()  # whoever asked may have run out of time: the error is not a forgotten one
+            task.exception()  # marks the error as seen, also when the caller has timed out
 
     async def _question(self, topic: str, create_queues: int) -> TopicRoute:
         route = await self._read(topic, create_queues)
         before = self._routes.get(topic)
         if before != route:
-            new_addresses = bool(broker_addresses(routes=[route]) - self.addresses())
+            new_addresses = bool(broker_addresses([route]) - self.addresses())
             self._routes[topic] = route
             self._on_change(topic, new_addresses, before is None)
         return route
@@ -140,7 +135,7 @@ class RouteCache:
 
 
 async def _result(task: asyncio.Task[_T]) -> _T:
-    """What a shared task brings. One that was cancelled belongs to a closed client; its caller was not cancelled."""
+    """The result of a shared task. When the task was cancelled and its caller was not, the client was closed."""
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:

@@ -1,12 +1,12 @@
 """What a route means to a client: which queues to write, which to read, and at which address."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from twinlog.base.addresses import is_address
 from twinlog.client.errors import BadRoute
 from twinlog.settings.broker import TOPIC_QUEUES_MAX
-from twinlog.wire.bodies import BrokerData, MessageQueue, TopicRouteData
+from twinlog.wire.bodies import MessageQueue, TopicRouteData
 
 READ, WRITE = 4, 2
 MASTER_ID = 0
@@ -38,12 +38,12 @@ class TopicRoute:
 
 
 def read_route(topic: str, route: TopicRouteData) -> TopicRoute:
-    """`route` as the name server told it, in the order in which all clients see the queues."""
+    """The name server's `route` for a client, with the queues in the order that all clients use."""
     brokers = {broker.broker_name: _usable_first(broker.broker_addrs) for broker in route.broker_datas}
     writable, unusable, readable, masterless = [], [], [], []
     for queues in route.queue_datas:
         _check_count(topic, queues.broker_name, max(queues.write_queue_nums, queues.read_queue_nums))
-        # Producers need a master; consumers are content with any replica.
+        # Producers need a master; consumers can read from any replica.
         if queues.perm & WRITE and MASTER_ID in brokers.get(queues.broker_name, {}):
             usable = is_address(brokers[queues.broker_name][MASTER_ID])
             listed = writable if usable else unusable
@@ -55,7 +55,7 @@ def read_route(topic: str, route: TopicRouteData) -> TopicRoute:
     ordered = ordered_queues(topic, route.order_topic_conf)
     return TopicRoute(
         topic,
-        tuple(ordered or sorted(writable or unusable)),  # with unusable ones alone, a send says what is wrong
+        tuple(ordered or sorted(writable or unusable)),  # with unusable ones only, a send reports the address
         tuple(sorted(readable)),
         brokers,
         {broker.broker_name: broker.cluster for broker in route.broker_datas},
@@ -64,7 +64,7 @@ def read_route(topic: str, route: TopicRouteData) -> TopicRoute:
 
 
 def ordered_queues(topic: str, order_topic_conf: str | None) -> list[MessageQueue]:
-    """The fixed queue list of an order topic (`broker-a:4;broker-b:4`), which lasts while a broker is away."""
+    """The fixed queue list of an order topic (`broker-a:4;broker-b:4`), which stays the same while a broker is down."""
     queues = []
     for part in (order_topic_conf or "").split(";"):
         name, _, count = part.partition(":")
@@ -87,18 +87,17 @@ def borrowed_route(topic: str, template: TopicRouteData, queues_max: int) -> Top
     return replace(read_route(topic, template), borrowed_queues=queues_max)
 
 
-def broker_addresses(brokers: list[BrokerData] | None = None, *, routes: list[TopicRoute] | None = None) -> set[str]:
-    """Every address in `brokers` or `routes`, without texts that are none."""
-    found = {address for broker in brokers or [] for address in broker.broker_addrs.values()}
-    found |= {a for route in routes or [] for ids in route.brokers.values() for a in ids.values()}
+def broker_addresses(routes: Iterable[TopicRoute]) -> set[str]:
+    """Every valid address in `routes`."""
+    found = {address for route in routes for ids in route.brokers.values() for address in ids.values()}
     return {address for address in found if is_address(address)}
 
 
 def _usable_first(addresses: Mapping[int, str]) -> dict[int, str]:
-    """The addresses that can be connected to; all of them when there is none, so that an error can name them.
+    """The valid addresses; all of them when none is valid, so that an error can name them.
 
     The broker's queues stay readable in any case: without them a reader would skip messages silently, and the members
-    of a group would share the queues out differently.
+    of a group would divide the queues differently.
     """
     usable = {broker_id: address for broker_id, address in addresses.items() if is_address(address)}
     return usable or dict(addresses)

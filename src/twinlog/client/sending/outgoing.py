@@ -1,13 +1,13 @@
 """A message on its way to a broker, and what comes back."""
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from twinlog.base.system_names import AUTO_CREATE_TOPIC, is_retry_or_dlq
-from twinlog.client.answers import number
-from twinlog.client.errors import BadArgument, BadMessage
+from twinlog.base.system_names import AUTO_CREATE_TOPIC
+from twinlog.client.answer_fields import read_number
+from twinlog.client.errors import BadMessage
+from twinlog.client.name_rules import check_topic
 from twinlog.wire import properties as names
 from twinlog.wire.batch import BatchElement, encode_batch
 from twinlog.wire.bodies import MessageQueue
@@ -17,11 +17,6 @@ from twinlog.wire.errors import PropertiesError
 from twinlog.wire.headers import SendHeaderV2
 from twinlog.wire.java_text import java_hash
 from twinlog.wire.properties import check_pairs, encode_properties
-
-TOPIC_LENGTH_MAX = 127
-RETRY_TOPIC_LENGTH_MAX = 255
-GROUP_LENGTH_MAX = 120
-_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
 class SendStatus(Enum):
@@ -88,31 +83,38 @@ class Outgoing:
         }
         return {name: str(value) for name, value in {**self.properties, **own}.items() if value != ""}
 
+    @property
+    def is_delayed(self) -> bool:
+        return bool(self.delay_level or self.delay_ms or self.deliver_at_ms)
+
 
 def body_bytes(body: bytes | str) -> bytes:
     return body.encode() if isinstance(body, str) else bytes(body)
 
 
 def check_message(message: Outgoing, bytes_max: int) -> None:
-    """Raise BadMessage for what a broker would refuse."""
+    """Raise BadMessage for a message that a broker would refuse."""
     check_topic(message.topic)
     size = len(body_bytes(message.body))
     if size == 0:
-        raise BadMessage(f"message for {message.topic!r} has no body; RocketMQ stores none without")
+        raise BadMessage(f"message for {message.topic!r} has no body, and RocketMQ stores no empty messages")
     if size > bytes_max:
         raise BadMessage(f"message for {message.topic!r} has {size} bytes, the limit is {bytes_max}; split it")
 
 
-def check_topic(topic: str) -> None:
-    length_max = RETRY_TOPIC_LENGTH_MAX if is_retry_or_dlq(topic) else TOPIC_LENGTH_MAX
-    if not topic or len(topic) > length_max or not _NAME.fullmatch(topic):
-        raise BadMessage(f"topic {topic!r} is no name: 1 to {length_max} of a-z A-Z 0-9 _ - % |")
-
-
-def check_group(group: str) -> None:
-    """Raise BadArgument for a name that no broker takes for a group."""
-    if not _NAME.fullmatch(group) or len(group) > GROUP_LENGTH_MAX:
-        raise BadArgument(f"group {group!r} is no name: 1 to {GROUP_LENGTH_MAX} of a-z A-Z 0-9 _ - % |")
+def check_batch(messages: Sequence[Outgoing], bytes_max: int) -> None:
+    """Raise BadMessage for messages that cannot be sent in one request."""
+    if not messages:
+        raise BadMessage("a batch needs at least one message")
+    for message in messages:
+        check_message(message, bytes_max)
+        if message.topic != messages[0].topic:
+            raise BadMessage(f"a batch has one topic, this one has {messages[0].topic!r} and {message.topic!r}")
+        if message.is_delayed:
+            raise BadMessage(f"message for {message.topic!r} is delayed, which is not possible in a batch")
+    size = sum(len(body_bytes(message.body)) for message in messages)
+    if size > bytes_max:
+        raise BadMessage(f"a batch of {size} bytes is above {bytes_max}; send it in parts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +164,8 @@ def read_send_answer(code: int, fields: dict[str, str] | None, queue: MessageQue
     return SendResult(
         status=SendStatus(code),
         message_id=message_id,
-        queue=MessageQueue(queue.topic, queue.broker_name, number(fields, "queueId", queue.queue_id)),
-        queue_offset=number(fields, "queueOffset", -1),
+        queue=MessageQueue(queue.topic, queue.broker_name, read_number(fields, "queueId", queue.queue_id)),
+        queue_offset=read_number(fields, "queueOffset", -1),
         offset_message_id=fields.get("msgId", ""),
         transaction_id=fields.get("transactionId"),
         recall_handle=fields.get("recallHandle"),

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from twinlog.base.system_names import reply_topic
-from twinlog.client.answers import number
+from twinlog.client.answer_fields import read_number
 from twinlog.client.errors import BadArgument
 from twinlog.client.sending.outgoing import Outgoing
 from twinlog.net.connection import Handler, Request
@@ -23,6 +23,8 @@ REPLY = "reply"
 
 @dataclass(frozen=True, slots=True)
 class Expected:
+    """A reply that is waited for, and the properties by which its request asks for it."""
+
     properties: dict[str, str]
     answer: asyncio.Future[Message]
 
@@ -34,7 +36,7 @@ class Replies:
         self._waiting: dict[str, asyncio.Future[Message]] = {}
 
     def handlers(self) -> dict[int, Handler]:
-        return {RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: self._arrived}
+        return {RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: self._take_reply}
 
     @contextmanager
     def expect(self, client_id: str, timeout_ms: int) -> Iterator[Expected]:
@@ -52,10 +54,10 @@ class Replies:
         finally:
             self._waiting.pop(correlation, None)
 
-    def _arrived(self, request: Request) -> Command:
+    def _take_reply(self, request: Request) -> Command:
         fields = request.fields or {}
         properties = decode_properties(fields.get("properties", ""))
-        flags = number(fields, "sysFlag", 0)
+        flags = read_number(fields, "sysFlag", 0)
         body = decompress(request.body or b"", flags)
         message = Message(topic=fields.get("topic", ""), body=body, properties=properties)
         waiting = self._waiting.get(properties.get(names.CORRELATION_ID, ""))

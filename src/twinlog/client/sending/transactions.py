@@ -1,4 +1,4 @@
-"""Half messages: how a producer ends them, and how it answers a broker that asks about one."""
+"""Half messages: how a producer ends a transaction, and how it answers a broker that asks for the outcome."""
 
 import inspect
 from collections.abc import Awaitable, Callable
@@ -20,7 +20,7 @@ log = get_logger(__name__)
 
 
 class Outcome(Enum):
-    """What became of a local transaction."""
+    """How a local transaction ended."""
 
     COMMIT = sys_flag.TRANSACTION_COMMIT
     ROLLBACK = sys_flag.TRANSACTION_ROLLBACK
@@ -47,19 +47,19 @@ def end_transaction_header(group: str, sent: SendResult, outcome: Outcome) -> En
 
 
 class CheckBack:
-    """Answers CHECK_TRANSACTION_STATE with what the user's function says."""
+    """Answers CHECK_TRANSACTION_STATE with what the user's function returns."""
 
     def __init__(self, group: str, check: Callable[[Message], Outcome | Awaitable[Outcome]] | None) -> None:
         self._group, self._check = group, check
         self._tasks = TaskSet()
 
     def handlers(self) -> dict[int, Handler]:
-        return {RequestCode.CHECK_TRANSACTION_STATE: self._asked}
+        return {RequestCode.CHECK_TRANSACTION_STATE: self._check_asked}
 
     async def close(self) -> None:
         await self._tasks.close()
 
-    def _asked(self, request: Request) -> None:
+    def _check_asked(self, request: Request) -> None:
         header = decode_fields(CheckTransactionHeader, request.fields)
         message = decode_message(request.body or b"")
         if self._check is None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from twinlog.client.errors import BadMessage
-from twinlog.client.sending.outgoing import check_topic
+from twinlog.client.name_rules import check_topic
 from twinlog.spark.errors import BadOption
 from twinlog.spark.option_values import OptionValues
 from twinlog.spark.options import CLUSTER_OPTIONS, ClusterOptions, cluster_options

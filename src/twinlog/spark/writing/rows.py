@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from twinlog.base.system_names import RETRY_PREFIX
 from twinlog.client.errors import BadMessage
-from twinlog.client.sending.outgoing import check_topic
+from twinlog.client.name_rules import check_topic
 from twinlog.spark.errors import BadRow
 from twinlog.spark.writing.arrow_text import fixed_binary, join, pc
 from twinlog.spark.writing.columns import WRITE_COLUMNS, plain_column

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from twinlog.base.system_names import AUTO_CREATE_TOPIC
-from twinlog.client.answers import number
+from twinlog.client.answer_fields import read_number
 from twinlog.client.errors import ClientError, name_of
 from twinlog.client.sending.outgoing import STORED_CODES, SendStatus
 from twinlog.net.errors import NetError, RequestTimeout
@@ -229,7 +229,7 @@ class Sender:
         tally = self.tally
         tally.rows, tally.bytes, tally.requests = tally.rows + count, tally.bytes + request.size, tally.requests + 1
         if not request.rows.delays[request.begin]:  # those wait in another queue, whose offset it is
-            last = number(answer.fields, "queueOffset", -1) + count - 1
+            last = read_number(answer.fields, "queueOffset", -1) + count - 1
             tally.last_offsets[lane.queue] = max(last, tally.last_offsets.get(lane.queue, -1))
         if self._memory is not None:
             self._memory.check_index(lane, request.rows, request.begin)

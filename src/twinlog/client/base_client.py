@@ -1,12 +1,12 @@
-"""What producers, consumers and administrators have in common."""
+"""The base of Producer, PushConsumer, PullConsumer and Admin: one session, and `async with`."""
 
 from typing import Self
 
 from twinlog.client.routing.session import Session
 
 
-class SessionOwner:
-    """Has one session from `start` to `close`; `async with` calls both."""
+class BaseClient:
+    """Owns one session from `start` to `close`; `async with` calls both."""
 
     session: Session
 

@@ -1,0 +1,140 @@
+"""Sends one request until a broker has stored it, or its time is over.
+
+`routing` names the brokers, `RetryPlan` decides what to do after a failure, and this module does it.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+
+from twinlog.client.errors import REQUEST_FAILURES, BadArgument, BrokerRefused, NoMaster, NoRoute, SendFailed
+from twinlog.client.routing.failures import avoid_ms
+from twinlog.client.routing.queue_choice import QueueChoice
+from twinlog.client.routing.routes import TopicRoute
+from twinlog.client.routing.session import Session
+from twinlog.client.sending.outgoing import (
+    STORED_CODES,
+    Outgoing,
+    SendResult,
+    queue_for_key,
+    read_send_answer,
+)
+from twinlog.client.sending.producer_options import ProducerOptions
+from twinlog.client.sending.retry_plan import RetryPlan, Step
+from twinlog.net.errors import NetError
+from twinlog.telemetry.log import get_logger
+from twinlog.wire.bodies import MessageQueue
+from twinlog.wire.codes import RequestCode
+from twinlog.wire.headers import EndTransactionHeader, SendHeaderV2
+
+log = get_logger(__name__)
+Selector = Callable[[Sequence[MessageQueue]], MessageQueue]
+Build = Callable[[MessageQueue], tuple[SendHeaderV2, bytes]]  # the request that sends to this queue
+
+
+class Sender:
+    """The attempts of one producer."""
+
+    def __init__(self, session: Session, options: ProducerOptions) -> None:
+        self._session, self._options = session, options
+        self._choice = QueueChoice()
+
+    def deadline_ms(self, timeout_ms: int | None = None) -> int:
+        """When a send that begins now has to be stored, by the monotonic clock."""
+        return _steady_ms() + (timeout_ms or self._options.send_timeout_ms)
+
+    async def store(
+        self, topic: str, code: int, build: Build, message_id: str, fixed: MessageQueue | None, deadline_ms: int
+    ) -> SendResult:
+        """Send what `build` makes for a queue until a broker has stored it; to the queue `fixed` only, if given."""
+        plan = RetryPlan(deadline_ms, retries=self._options.retries, fixed=fixed is not None)
+        while True:
+            route = await self.route(topic, deadline_ms)
+            queue = fixed or self._choice.choose(route, _steady_ms(), tried=plan.tried)
+            try:
+                address = _master(route, queue)
+                header, body = build(queue)
+                left_ms = max(1, plan.left_ms(_steady_ms()))
+                answer = await self._session.ask(address, code, header, body, timeout_ms=left_ms, accept=STORED_CODES)
+            except (NetError, BrokerRefused, NoMaster) as error:
+                step = self._after_failure(plan, error, route, queue)
+                if step is Step.RAISE:
+                    raise
+                if step is Step.GIVE_UP:
+                    raise SendFailed(topic, plan.failures) from error
+                if step is Step.NEW_ROUTE:
+                    await self._session.renewed_route(topic, max(1, plan.left_ms(_steady_ms())))
+                continue
+            self._choice.worked(address)
+            return read_send_answer(answer.code, answer.fields, queue, message_id)
+
+    async def send_oneway(self, topic: str, build: Build, fixed: MessageQueue | None, deadline_ms: int) -> None:
+        """Send what `build` makes for a queue, once, without an answer."""
+        route = await self.route(topic, deadline_ms)
+        queue = fixed or self._choice.choose(route, _steady_ms())
+        header, body = build(queue)
+        await self._session.send_oneway(_master(route, queue), RequestCode.SEND_MESSAGE_V2, header, body)
+
+    async def end_transaction(self, sent: SendResult, header: EndTransactionHeader) -> None:
+        """Send the outcome to the broker that has the half message; after a failure the broker will ask for it."""
+        topic, plan = sent.queue.topic, RetryPlan(self.deadline_ms(), retries=0, fixed=True)
+        while True:
+            try:
+                # The topic may be new, and its route still borrowed.
+                route = await self._session.route(topic, create_queues=self._options.new_topic_queues)
+                address = _master(route, sent.queue)
+                left_ms = max(1, plan.left_ms(_steady_ms()))
+                await self._session.ask(address, RequestCode.END_TRANSACTION, header, timeout_ms=left_ms)
+                return
+            except REQUEST_FAILURES as error:
+                if plan.after(error, sent.queue.broker_name, (), _steady_ms()) is not Step.NEW_ROUTE:
+                    text = "the end of a transaction was not accepted; the broker will ask for it"
+                    log.warning(text, id=sent.message_id, error=str(error))
+                    return
+                await self._session.renewed_route(topic, max(1, plan.left_ms(_steady_ms())))
+
+    async def fixed_queue(
+        self, message: Outgoing, queue: MessageQueue | None, selector: Selector | None, deadline_ms: int
+    ) -> MessageQueue | None:
+        """The only queue that `message` may go to; None if any will do."""
+        if queue is not None:
+            if queue.topic != message.topic:
+                raise BadArgument(f"queue {queue} is not one of topic {message.topic!r}")
+            return queue
+        if selector is not None:
+            return selector((await self.route(message.topic, deadline_ms)).writable)
+        if message.sharding_key:
+            return queue_for_key(message.sharding_key, (await self.route(message.topic, deadline_ms)).writable)
+        return None
+
+    async def route(self, topic: str, deadline_ms: int) -> TopicRoute:
+        """A route with queues to write. While its brokers have no master, this waits for one until the deadline."""
+        route = await self._session.route(topic, create_queues=self._options.new_topic_queues)
+        asked = False
+        while not route.writable:
+            left_ms = deadline_ms - _steady_ms()
+            if asked and not route.masterless:
+                raise NoRoute(topic, ";".join(self._session.name_servers), "writable queue")
+            if left_ms <= 0:
+                raise NoMaster(topic, ", ".join(route.masterless))
+            route = await self._session.renewed_route(topic, left_ms)
+            asked = True
+        return route
+
+    def _after_failure(self, plan: RetryPlan, error: Exception, route: TopicRoute, queue: MessageQueue) -> Step:
+        now_ms = _steady_ms()
+        address, pause_ms = route.master_of(queue.broker_name), avoid_ms(error, self._options.avoid_ms)
+        if address is not None and pause_ms:
+            self._choice.failed(address, now_ms + pause_ms)
+        return plan.after(error, queue.broker_name, {each.broker_name for each in route.writable}, now_ms)
+
+
+def _master(route: TopicRoute, queue: MessageQueue) -> str:
+    address = route.master_of(queue.broker_name)
+    if address is None:
+        raise NoMaster(queue.topic, queue.broker_name)
+    return address
+
+
+def _steady_ms() -> int:
+    """For deadlines and pauses."""
+    return int(time.monotonic() * 1000)
