@@ -7,7 +7,7 @@ import pytest
 from tests.broker.running import SEND_FIELDS, broker_conf, connected
 from tests.replication.cluster import ask, end_of, log_bytes, read_all, running_cluster, send_all, status, twins, until
 
-from twinlog.cli.rejoin import CutRefused, cut_tail, plan_cut
+from twinlog.cli.replication.rejoin import CutRefused, cut_tail, plan_cut
 from twinlog.net.busy_wait import Attention
 from twinlog.replication.errors import IdentityTaken
 from twinlog.replication.replica.replica_service import ReplicaService

@@ -1,4 +1,4 @@
-"""What the client commands share: which name server, which account, TLS, and how they are entered."""
+"""What the client commands share: the options for name servers, account and TLS, and the parser of their words."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import NoReturn
 
 import typer
 
-from twinlog.client import BadArgument, ClientError, ClientOptions, Credentials, NetError, tls_context
-from twinlog.wire.errors import WireError
+from twinlog.client import BadArgument, ClientOptions, Credentials, tls_context
+from twinlog.client.errors import REQUEST_FAILURES
 
 DEFAULT_NAME_SERVER = "127.0.0.1:9876"
-Failures = (ClientError, NetError, WireError, OSError)
+EXPECTED_FAILURES = (*REQUEST_FAILURES, OSError)  # end a command with one line
 
 
 def words_app(name: str, summary: str, run: Callable[[Sequence[str]], int]) -> typer.Typer:
-    """A command that reads its own words: mqadmin's flags are not Typer's."""
+    """A command that parses its own words, since mqadmin's flags are not possible in Typer."""
     app = typer.Typer(add_completion=False)
     settings = {"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False}
 
@@ -31,7 +31,7 @@ def words_app(name: str, summary: str, run: Callable[[Sequence[str]], int]) -> t
 
 
 class Parser(argparse.ArgumentParser):
-    """Says where its options are explained when it does not understand."""
+    """An error names the command that explains the options."""
 
     def error(self, message: str) -> NoReturn:
         print(f"{self.prog}: {message}; `{self.prog} --help` explains the options", file=sys.stderr)
@@ -50,9 +50,9 @@ def add_connection_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--access-key", default=os.environ.get("ROCKETMQ_ACCESS_KEY"), help="or $ROCKETMQ_ACCESS_KEY")
     group.add_argument("--secret-key", default=os.environ.get("ROCKETMQ_SECRET_KEY"), help="or $ROCKETMQ_SECRET_KEY")
     group.add_argument("--tls", action="store_true", help="connect with TLS; certificates are checked")
-    group.add_argument("--tls-insecure", action="store_true", help="connect with TLS to anybody (test certificates)")
+    group.add_argument("--tls-insecure", action="store_true", help="connect with TLS, certificates are not checked")
     levels = ("debug", "info", "warning", "error")
-    group.add_argument("--log-level", default="error", choices=levels, help="what to tell on standard error")
+    group.add_argument("--log-level", default="error", choices=levels, help="what to log on standard error")
 
 
 def client_options(args: argparse.Namespace) -> ClientOptions:

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 
 from twinlog.cli.admin.command import moment_ms, natural
-from twinlog.cli.connecting import Failures, Parser, add_connection_options, client_options, words_app
+from twinlog.cli.connecting import EXPECTED_FAILURES, Parser, add_connection_options, client_options, words_app
 from twinlog.cli.message_text import message_data
 from twinlog.cli.streams import leave_pipe
 from twinlog.client import SQL92, TAG, ConsumerOptions, Message, PullConsumer, PushConsumer, StartFrom
@@ -35,7 +35,7 @@ def run(words: Sequence[str]) -> int:
         leave_pipe()
     except KeyboardInterrupt:
         return 130
-    except Failures as error:
+    except EXPECTED_FAILURES as error:
         print(f"twinlog consume: {error}", file=sys.stderr)
         return 1
     return 0

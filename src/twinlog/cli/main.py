@@ -1,4 +1,4 @@
-"""The `twinlog` command. Each subcommand lives in a module of its own, imported only when it is the one that runs."""
+"""The `twinlog` command. Each subcommand has a module of its own, imported only when it runs."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ COMMANDS: dict[str, Lazy] = {
     "admin": Lazy("twinlog.cli.admin.app:admin_app", "Administer a cluster, with mqadmin's commands and flags."),
     "send": Lazy("twinlog.cli.send:send_app", "Send lines of standard input as messages."),
     "consume": Lazy("twinlog.cli.consume:consume_app", "Print messages as lines."),
-    "replication": Lazy("twinlog.cli.replication:replication", "See and steer replicas: status, rejoin, change-role."),
+    "replication": Lazy("twinlog.cli.replication.app:replication", "Show and control replicas: status, rejoin, ..."),
     "pipeline": Lazy("twinlog.cli.pipeline.app:app", "Run data jobs on Spark: sync, archive, audit, restore, lag."),
-    "store": Lazy("twinlog.cli.store:store", "Look into store directories: dump, verify, compare."),
+    "store": Lazy("twinlog.cli.store:store", "Inspect store directories: dump, verify, compare."),
 }
 
 
@@ -49,7 +49,7 @@ def root(
 
 
 def main() -> None:
-    """The console script. What the system refuses outside of any command's own care ends here, in one line."""
+    """The console script. An OSError that a command does not handle itself ends here, in one line."""
     open_missing()
     try:
         try:

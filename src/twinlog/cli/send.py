@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
-from twinlog.cli.connecting import Failures, Parser, add_connection_options, client_options, words_app
+from twinlog.cli.connecting import EXPECTED_FAILURES, Parser, add_connection_options, client_options, words_app
 from twinlog.client import BadArgument, Outgoing, Producer
 from twinlog.telemetry.log import setup_logging
 
@@ -27,7 +27,7 @@ def run(words: Sequence[str]) -> int:
         asyncio.run(send_lines(args, counts))
     except KeyboardInterrupt:
         pass
-    except Failures as error:
+    except EXPECTED_FAILURES as error:
         counts.tell()
         print(f"twinlog send: {error}", file=sys.stderr)
         return 1
@@ -105,7 +105,7 @@ async def send_lines(args: argparse.Namespace, counts: Counts) -> None:
                         continue
                     await room.acquire()
                     tasks.create_task(send(line))
-        except* Failures as group:
+        except* EXPECTED_FAILURES as group:
             raise group.exceptions[0] from None
 
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from twinlog.cli.admin.command import COMMANDS, AdminCommand
-from twinlog.cli.admin.report import show
-from twinlog.cli.connecting import Failures, Parser, add_connection_options, client_options, words_app
+from twinlog.cli.connecting import EXPECTED_FAILURES, Parser, add_connection_options, client_options, words_app
+from twinlog.cli.report import show
 from twinlog.cli.streams import leave_pipe
 from twinlog.client import Admin
 from twinlog.telemetry.log import setup_logging
@@ -41,7 +41,7 @@ def run(words: Sequence[str]) -> int:
         return 0
     except KeyboardInterrupt:
         return 130
-    except Failures as error:
+    except EXPECTED_FAILURES as error:
         print(f"twinlog admin {found.name}: {error}", file=sys.stderr)
         return 1
     return 0

@@ -7,7 +7,7 @@ from argparse import Namespace
 from typing import Any
 
 from twinlog.cli.admin.command import boolean, broker_or_cluster, command, flag, masters, need, opt
-from twinlog.cli.admin.report import Report, joined, pairs, says, table, when
+from twinlog.cli.report import Report, joined, pairs, says, table, when
 from twinlog.client import Admin, BadArgument, ClientError, NetError
 from twinlog.wire.codes import RequestCode
 

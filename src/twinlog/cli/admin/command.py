@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from twinlog.cli.admin.report import Report
+from twinlog.cli.report import Report
 from twinlog.client import Admin, BadArgument
 from twinlog.wire.bodies import Body, convert_body
 from twinlog.wire.java_json.budget import FILE

@@ -13,7 +13,7 @@ from twinlog.base.system_names import HALF_TOPIC, SCHEDULE_TOPIC, is_retry_or_dl
 from twinlog.base.trusted_path import why_untrusted
 from twinlog.cli.admin.command import broker_or_cluster, command, flag, masters, need, opt
 from twinlog.cli.admin.groups import version_name
-from twinlog.cli.admin.report import Report, plain, says
+from twinlog.cli.report import Report, plain, says
 from twinlog.client import Admin, ClientError
 
 CLUSTER = need("c", "clusterName", "cluster")

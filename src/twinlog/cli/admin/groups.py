@@ -8,7 +8,7 @@ from typing import Any
 
 from twinlog.base.system_names import DLQ_PREFIX, RETRY_PREFIX
 from twinlog.cli.admin.command import boolean, broker_or_cluster, command, config_list, flag, masters, need, opt, unused
-from twinlog.cli.admin.report import Report, joined, pairs, plain, says, table, when
+from twinlog.cli.report import Report, joined, pairs, plain, says, table, when
 from twinlog.client import Admin, BadArgument, BrokerRefused, ClientError, MessageQueue
 from twinlog.wire.bodies import MessageRequestMode, SubscriptionGroupConfig
 from twinlog.wire.codes import RequestCode

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from twinlog.cli.admin.command import boolean, command, flag, moment_ms, need, opt, unused
-from twinlog.cli.admin.report import Report, joined, pairs, says, table, when
 from twinlog.cli.connecting import client_options
 from twinlog.cli.message_text import body_text, message_data
+from twinlog.cli.report import Report, joined, pairs, says, table, when
 from twinlog.client import Admin, BadArgument, ClientError, MessageQueue, Outgoing, Producer, PullStatus
 from twinlog.client.admin.messages import LONG_MAX, TOOLS_GROUP
 from twinlog.client.consuming.pulling import subscription_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 
 from twinlog.cli.admin.command import boolean, command, moment_ms, need, opt, unused
-from twinlog.cli.admin.report import Report, says, table
+from twinlog.cli.report import Report, says, table
 from twinlog.client import Admin, BadArgument, MessageQueue
 
 GROUP, TOPIC = need("g", "group", "consumer group"), need("t", "topic", "topic")

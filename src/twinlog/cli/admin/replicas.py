@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from twinlog.cli.admin.command import command, need, opt
-from twinlog.cli.admin.report import Report, says
+from twinlog.cli.report import Report, says
 from twinlog.client import Admin, ClientError
 from twinlog.replication.digests import ByteRange, first_difference
 from twinlog.wire.message import MAGIC_BLANK

@@ -6,8 +6,8 @@ import time
 from argparse import Namespace
 
 from twinlog.cli.admin.command import boolean, command, need, opt, unused
-from twinlog.cli.admin.report import Report, table
 from twinlog.cli.connecting import client_options
+from twinlog.cli.report import Report, table
 from twinlog.client import Admin, BadArgument, ClientError, MessageQueue, NetError, Outgoing, Producer
 
 GROUP = "TOOLS_PRODUCER"

@@ -17,7 +17,7 @@ from twinlog.cli.admin.command import (
     need,
     opt,
 )
-from twinlog.cli.admin.report import Report, plain, says, table, when
+from twinlog.cli.report import Report, plain, says, table, when
 from twinlog.client import Admin, BadArgument, ClientError, NoRoute
 from twinlog.client.admin.topics import ORDER_NAMESPACE
 from twinlog.client.consuming.rebalance import allocate_averagely

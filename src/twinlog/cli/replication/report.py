@@ -1,4 +1,4 @@
-"""The state of replication as tables and as progress: pure functions of what brokers said."""
+"""The state of replication as tables and as progress. No I/O: computed from the answers of brokers."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from twinlog.cli.admin.report import Report, Table, plain, when
-from twinlog.cli.replication_facts import Group, LagFacts, Member
+from twinlog.cli.replication.facts import Group, LagFacts, Member
+from twinlog.cli.report import Report, Table, plain, when
 
 MIB = 1024 * 1024
-_BEHIND_BYTES_MIN = MIB  # below this a replica keeps up, and a bar would only flicker
+_BEHIND_BYTES_MIN = MIB  # below this a replica keeps up, and a progress bar would only flicker
 _COLUMNS = "BID,Addr,Kind,State,InSync,Lag,Messages,Seconds,MB/s,LogEnd,Reason".split(",")
 _TASK_COLUMNS = "Task,State,Failures,Last,Error".split(",")
 _METADATA_COLUMNS = "Kind,LastSync,Age(s),Version,Changes,Failures,Bytes,Error".split(",")
@@ -115,41 +115,41 @@ def _data(group: Group) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A replica on its way to its master's end."""
+    """A replica that is catching up with its master."""
 
     name: str
     done: int
     total: int
     bytes_per_second: float
-    seconds_left: float | None  # None: it does not come nearer
+    seconds_left: float | None  # None: its lag does not shrink
 
     def __str__(self) -> str:
-        left = "not coming nearer" if self.seconds_left is None else f"{self.seconds_left:.0f} s left"
+        left = "the lag does not shrink" if self.seconds_left is None else f"{self.seconds_left:.0f} s left"
         share = 100 * self.done / max(1, self.total)
         return f"{share:.0f} % of {self.total / MIB:.1f} MiB, {self.bytes_per_second / MIB:.1f} MiB/s, {left}"
 
 
 class CatchUp:
-    """Measures replicas that are behind, from one look to the next."""
+    """Measures how fast replicas catch up, from one measurement to the next."""
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[float, int, int]] = {}  # name -> (time, its end, its lag)
         self._begun: dict[str, int] = {}  # name -> its end when it began to catch up
 
-    def look(self, groups: Sequence[Group], now: float) -> list[Progress]:
-        """The replicas that are catching up, with their rate since the last look."""
+    def measure(self, groups: Sequence[Group], now: float) -> list[Progress]:
+        """The replicas that are catching up, with their rate since the last measurement."""
         found = []
         for group in groups:
             for replica in group.replicas:
                 lag = group.lags.get(replica.broker_id)
                 if lag is None or lag.bytes is None or replica.log_end is None:
                     continue
-                progress = self._measure(f"{group.name}/{replica.broker_id}", replica.log_end, lag.bytes, now)
+                progress = self._progress(f"{group.name}/{replica.broker_id}", replica.log_end, lag.bytes, now)
                 if progress is not None:
                     found.append(progress)
         return found
 
-    def _measure(self, name: str, end: int, behind: int, now: float) -> Progress | None:
+    def _progress(self, name: str, end: int, behind: int, now: float) -> Progress | None:
         seen, self._seen[name] = self._seen.get(name), (now, end, behind)
         if behind < _BEHIND_BYTES_MIN:
             self._begun.pop(name, None)

@@ -2,7 +2,7 @@ import io
 import json
 
 from twinlog.cli.admin.groups import version_name
-from twinlog.cli.admin.report import joined, pairs, plain, says, show, table, when
+from twinlog.cli.report import joined, pairs, plain, says, show, table, when
 from twinlog.wire.bodies import MessageQueue, TopicConfig
 
 

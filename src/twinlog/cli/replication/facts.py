@@ -1,4 +1,4 @@
-"""Gathers what all brokers of a cluster say about their replication, Twinlog's and Java's, into one picture."""
+"""Asks all brokers of a cluster, Twinlog's and Java's, for the state of their replication."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 from twinlog.client import Admin, BadArgument, BrokerRefused, ClientError, NetError
 from twinlog.client.admin.lag_estimate import LagEstimate
-from twinlog.wire.errors import WireError
+from twinlog.client.errors import REQUEST_FAILURES
 
 
 @dataclass(slots=True)
 class Member:
-    """One broker: what it says, or why it says nothing."""
+    """One broker: its answers, or the error."""
 
     broker_id: int
     address: str
@@ -29,7 +29,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class LagFacts:
-    """How far a replica is behind; None where nobody knows."""
+    """How far a replica is behind; None where it is unknown."""
 
     bytes: int | None = None
     messages: int | None = None
@@ -41,7 +41,7 @@ class LagFacts:
 
 @dataclass(slots=True)
 class Group:
-    """The brokers of one name."""
+    """The master and the replicas with one broker name."""
 
     cluster: str
     name: str
@@ -58,7 +58,7 @@ class Group:
 
 
 async def gather_groups(admin: Admin, cluster: str | None = None, broker: str | None = None) -> list[Group]:
-    """All groups of the cluster (or of all), or the one that the broker at this address belongs to."""
+    """All groups of the cluster (by default of all clusters), or the group of the broker at this address."""
     groups = []
     try:
         info = await admin.cluster_info()
@@ -70,7 +70,7 @@ async def gather_groups(admin: Admin, cluster: str | None = None, broker: str | 
         raise BadArgument(f"there is no cluster {cluster!r}; known: {', '.join(sorted(info.cluster_addr_table))}")
     for each in sorted(info.cluster_addr_table):
         for name in sorted(info.cluster_addr_table[each]):
-            known = info.broker_addr_table.get(name)  # a Java name server may list the name a moment longer
+            known = info.broker_addr_table.get(name)  # a Java name server may keep the name for a moment
             addresses = known.broker_addrs if known is not None else {}
             if cluster in (None, each) and (broker is None or broker in addresses.values()):
                 members = [await _member(admin, number, address) for number, address in sorted(addresses.items())]
@@ -83,7 +83,7 @@ async def gather_groups(admin: Admin, cluster: str | None = None, broker: str | 
 
 
 async def _lone_group(admin: Admin, address: str) -> Group:
-    """A broker that no name server knows, with the master it follows."""
+    """A broker that is not registered, with the master it follows."""
     member = await _member(admin, 0, address)
     member.broker_id = member.document.get("brokerId", 0)
     members = [member]
@@ -111,7 +111,7 @@ async def _member(admin: Admin, broker_id: int, address: str) -> Member:
             member.document = {"ha": await admin.ha_status(address)}
         except BrokerRefused:  # 4.9 has no such request
             member.document = {}
-    except (ClientError, NetError, WireError, KeyError, ValueError) as error:
+    except (*REQUEST_FAILURES, KeyError, ValueError) as error:
         member.error = str(error)
     return member
 
@@ -138,7 +138,7 @@ async def _measure(admin: Admin, group: Group) -> None:
 
 
 def _view_of(master: Member, replica: Member, group: Group) -> dict[str, Any] | None:
-    """The Twinlog master's view of this replica; a Java replica is known by being the only one of its kind."""
+    """The Twinlog master's row for this replica. A Java replica has no id: its row is found if it is the only one."""
     views = [view for view in master.document.get("replicas", []) if not view["observer"]]
     if replica.kind == "twinlog":
         instance = replica.document.get("instance")
@@ -149,19 +149,19 @@ def _view_of(master: Member, replica: Member, group: Group) -> dict[str, Any] | 
 
 
 async def _ask_java(admin: Admin, master: Member, replica: Member) -> LagFacts:
-    """A Java master keeps no account of its replicas' messages: look at those that are missing, at most some."""
+    """The lag behind a Java master, which does not count messages: estimated from the first missing records."""
     assert master.log_end is not None and replica.log_end is not None
     behind = max(0, master.log_end - replica.log_end)
     following = replica.document.get("following", {})
     rate, linked = following.get("bytesPerSecond"), following.get("state") == "following"
     if behind == 0:
         return LagFacts(0, 0, True, 0, linked, rate)
-    missing = LagEstimate(replica.log_end, master.log_end)
+    estimate = LagEstimate(replica.log_end, master.log_end)
     try:
-        while (at := missing.wanted) is not None:
-            missing.take(await admin.log_record(master.address, at))
-    except (ClientError, NetError, WireError):  # it went away meanwhile
+        while (at := estimate.wanted) is not None:
+            estimate.take(await admin.log_record(master.address, at))
+    except REQUEST_FAILURES:  # the master stopped meanwhile
         return LagFacts(behind, in_sync=linked, bytes_per_second=rate)
-    now_ms, oldest_ms = replica.document.get("nowMs"), missing.oldest_ms
+    now_ms, oldest_ms = replica.document.get("nowMs"), estimate.oldest_ms
     ms = max(0, now_ms - oldest_ms) if now_ms is not None and oldest_ms is not None else None
-    return LagFacts(behind, missing.messages, missing.is_exact, ms, linked, rate)
+    return LagFacts(behind, estimate.messages, estimate.is_exact, ms, linked, rate)

@@ -1,4 +1,4 @@
-"""`twinlog replication rejoin`: a stopped replica whose log went its own way sets the tail aside and cuts it."""
+"""`twinlog replication rejoin`: cuts off the tail of a stopped replica's log that its master does not have."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _confirm(yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise CutRefused("nobody can be asked here; give --yes to cut, nothing was changed")
+        raise CutRefused("nothing was changed: the input is not a terminal, so confirm with --yes")
     if not typer.confirm("These may be the only copies of acknowledged messages. Cut?"):
         raise CutRefused("nothing was changed")
 

@@ -1,0 +1,110 @@
+"""`twinlog replication status --watch`: the state again and again, with the progress of replicas that catch up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from typing import Any
+
+from twinlog.cli.connecting import EXPECTED_FAILURES
+from twinlog.cli.replication.facts import Group, gather_groups
+from twinlog.cli.replication.report import CatchUp, Progress, report_of
+from twinlog.cli.report import Report, plain, rich_parts
+from twinlog.client import Admin
+
+
+async def watch_groups(admin: Admin, cluster: str | None, broker: str | None, interval: float, as_json: bool) -> None:
+    """Show the state every `interval` seconds until cancelled; the first failure ends it, later ones are shown."""
+    catch_up, live, is_first = CatchUp(), _live_display(as_json), True
+    try:
+        while True:
+            began = time.monotonic()
+            try:
+                groups = await gather_groups(admin, cluster, broker)
+            except EXPECTED_FAILURES as error:
+                if is_first:
+                    raise
+                _print_failure(str(error), live, as_json)
+            else:
+                _print_groups(groups, catch_up.measure(groups, began), live, as_json)
+            is_first = False
+            await asyncio.sleep(max(0.0, interval - (time.monotonic() - began)))
+    finally:
+        if live is not None:
+            live.stop()
+
+
+def watch_lines(groups: list[Group], progress: list[Progress]) -> list[str]:
+    """One line per replica, for an output that is not a terminal."""
+    catching_up = {one.name: one for one in progress}
+    lines = []
+    for group in groups:
+        for replica in group.replicas:
+            name, lag = f"{group.name}/{replica.broker_id}", group.lags.get(replica.broker_id)
+            following = replica.document.get("following", {})
+            state, reason = following.get("state", replica.kind), following.get("reason") or replica.error
+            if reason:
+                state += f" ({reason})"
+            behind = "lag unknown"
+            if lag is not None and lag.bytes is not None:
+                seconds = "?" if lag.ms is None else f"{lag.ms / 1000:.1f}"
+                messages = "?" if lag.messages is None else f"{'' if lag.messages_exact else '~'}{lag.messages}"
+                behind = f"lag {lag.bytes} bytes, {messages} messages, {seconds} s"
+                behind += ", in sync" if lag.in_sync else ", not in sync"
+            rest = f"; catching up: {catching_up[name]}" if name in catching_up else ""
+            lines.append(f"{_time_of_day()} {name} {state}, {behind}{rest}")
+    return lines or [f"{_time_of_day()} no replicas"]
+
+
+def _live_display(as_json: bool) -> Any:
+    """A display that is drawn again in place; None where the output is not a terminal that can do so."""
+    if as_json or not sys.stdout.isatty():
+        return None
+    from rich.console import Console
+    from rich.live import Live
+
+    if (console := Console()).is_dumb_terminal:
+        return None
+    live = Live(console=console, auto_refresh=False, vertical_overflow="visible")
+    live.start()
+    return live
+
+
+def _print_groups(groups: list[Group], progress: list[Progress], live: Any, as_json: bool) -> None:
+    report = report_of(groups)
+    if as_json:
+        print(json.dumps(plain(report.as_data()), ensure_ascii=False), flush=True)
+    elif live is not None:
+        live.update(_picture(report, progress), refresh=True)
+    else:
+        print("\n".join(watch_lines(groups, progress)), flush=True)
+
+
+def _print_failure(reason: str, live: Any, as_json: bool) -> None:
+    line = f"{_time_of_day()} {reason}; trying again"
+    if as_json:
+        print(json.dumps({"error": reason}, ensure_ascii=False), flush=True)
+    elif live is not None:
+        from rich.text import Text
+
+        live.update(Text(line), refresh=True)
+    else:
+        print(line, flush=True)
+
+
+def _picture(report: Report, progress: list[Progress]) -> Any:
+    from rich.console import Group as Stack
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    grid = Grid.grid(padding=(0, 1))
+    for one in progress:
+        grid.add_row(Text(one.name), ProgressBar(one.total, one.done, width=40), Text(str(one)))
+    return Stack(*rich_parts(report), grid)
+
+
+def _time_of_day() -> str:
+    return time.strftime("%H:%M:%S")
