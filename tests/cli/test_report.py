@@ -2,7 +2,7 @@ import io
 import json
 
 from twinlog.cli.admin.groups import version_name
-from twinlog.cli.report import joined, pairs, plain, says, show, table, when
+from twinlog.cli.report import joined, pairs, plain, show, table, text_report, when
 from twinlog.wire.bodies import MessageQueue, TopicConfig
 
 
@@ -34,7 +34,7 @@ def test_text_that_looks_like_markup_is_shown_as_it_is():
 def test_for_programs_rows_are_objects():
     report = table("Name,Count", [("a", 1)])
     assert json.loads(shown(report, as_json=True)) == [{"Name": "a", "Count": 1}]
-    assert json.loads(shown(says("done"), as_json=True)) == ["done"]
+    assert json.loads(shown(text_report("done"), as_json=True)) == ["done"]
     assert json.loads(shown(pairs({"k": "v"}), as_json=True)) == {"k": "v"}
 
 

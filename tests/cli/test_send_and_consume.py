@@ -116,7 +116,7 @@ def test_a_line_without_end_is_not_gathered_for_ever(piped, monkeypatch):
 def test_a_pattern_that_is_none_is_named(capsys):
     with pytest.raises(SystemExit):
         send(["-t", "T", "--key-from", "regex:("])
-    assert "'(' is no regular expression" in capsys.readouterr().err
+    assert "'(' is not a regular expression" in capsys.readouterr().err
 
 
 def test_an_unknown_topic_to_read_is_named(broker, capsys):

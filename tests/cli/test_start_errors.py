@@ -71,4 +71,4 @@ def test_a_store_that_cannot_be_is_named_with_its_setting(tmp_path):
 @pytest.mark.parametrize("port", ["99999", "-1", "many"])
 def test_a_port_that_is_none_is_named(port):
     code, told = start("namesrv", f"--port={port}")
-    assert code == 2 and f"'{port}' is no port; give a number from 0 to 65535" in told
+    assert code == 2 and f"'{port}' is not a port; give a number from 0 to 65535" in told

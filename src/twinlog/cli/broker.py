@@ -1,4 +1,4 @@
-"""`twinlog broker`: run a broker until it is told to stop."""
+"""`twinlog broker`: run a broker until a signal stops it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from twinlog.cli.running import (
     MetricsPort,
     PrintConfig,
     load_conf,
-    ready,
+    print_ready,
     run_service,
     start_logging,
 )
@@ -41,15 +41,15 @@ def broker(
     options = {"namesrvAddr": namesrv, "metricsPort": metrics_port}
     conf = load_conf(load_broker_conf, config, options, print_only=print_config)
     run_service(
-        lambda metrics: Broker(conf, metrics=metrics, on_ready=tell_ready),
+        lambda metrics: Broker(conf, metrics=metrics, on_ready=report_ready),
         expected=(StoreError, MetadataError, ReplicationError, SettingsError),
         metrics_port=conf.broker.metrics_port,
         metrics_host=conf.broker.bind_address,
     )
 
 
-def tell_ready(running: Broker) -> None:
+def report_ready(running: Broker) -> None:
     gc.collect()
-    gc.freeze()  # what exists now lives as long as the process; later collections need not look at it
+    gc.freeze()  # what exists now stays until the process ends; later collections skip it
     settings = running.conf.broker
-    ready(f"twinlog broker {settings.broker_name} ready on {running.address} ({settings.broker_role})")
+    print_ready(f"twinlog broker {settings.broker_name} ready on {running.address} ({settings.broker_role})")

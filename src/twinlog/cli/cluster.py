@@ -1,4 +1,4 @@
-"""`twinlog cluster FOLDER`: a name server and the brokers of a folder as child processes, until told to stop.
+"""`twinlog cluster FOLDER`: a name server and the brokers of a folder as child processes, until a signal stops them.
 
 FOLDER holds `namesrv.conf` and one `*.properties` file per broker, as RocketMQ's own samples do. Relative
 paths in these files are below the data directory.
@@ -19,7 +19,7 @@ from typing import Annotated
 import typer
 
 from twinlog.base.safe_files import make_directory
-from twinlog.cli.running import LogJson, LogLevel, fail, ready, run_service, start_logging
+from twinlog.cli.running import LogJson, LogLevel, fail, print_ready, run_service, start_logging
 from twinlog.settings.broker_conf import load_broker_conf
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.nameserver_conf import load_nameserver_conf
@@ -60,11 +60,11 @@ def cluster(
 
 
 def plan_servers(folder: Path, options: Sequence[str] = ()) -> list[Server]:
-    """The servers of a folder, the name server first; a file that does not parse is told before anything starts."""
+    """The servers of a folder, the name server first; SettingsError for a wrong file, before anything starts."""
     names = folder / NAME_SERVER_FILE
     brokers = sorted(folder.glob("*.properties"))
     if not names.is_file() or not brokers:
-        raise ClusterFailed(f"{folder} holds no {NAME_SERVER_FILE} with *.properties beside it; see conf/2m-2s-sync")
+        raise ClusterFailed(f"{folder} does not hold {NAME_SERVER_FILE} and *.properties files; see conf/2m-2s-sync")
     load_nameserver_conf(names)
     for path in brokers:
         load_broker_conf(path)
@@ -92,7 +92,7 @@ class ClusterService:
                     for server, event in zip(group, started, strict=True):
                         tasks.create_task(self._serve(server, event), name=server.name)
                     await asyncio.gather(*(event.wait() for event in started))
-                ready(f"twinlog cluster ready: {len(brokers)} brokers, data in {self._data}")
+                print_ready(f"twinlog cluster ready: {len(brokers)} brokers, data in {self._data}")
         except* ClusterFailed as failed:
             raise failed.exceptions[0] from None
         finally:
@@ -109,14 +109,14 @@ class ClusterService:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C reaches us alone; the children get one SIGTERM each
+            start_new_session=True,  # Ctrl-C reaches this process only; each child gets one SIGTERM
         )
         self._running[server.name] = process
-        await self._pass_on(server, process, started)
+        await self._print_output(server, process, started)
         status = await process.wait()
         raise ClusterFailed(f"{server.name} ended with status {status}; its last lines are above")
 
-    async def _pass_on(self, server: Server, process: asyncio.subprocess.Process, started: asyncio.Event) -> None:
+    async def _print_output(self, server: Server, process: asyncio.subprocess.Process, started: asyncio.Event) -> None:
         assert process.stdout is not None
         while line := await process.stdout.readline():
             text = line.decode(errors="replace").rstrip()
@@ -125,7 +125,7 @@ class ClusterService:
                 started.set()
 
     async def _stop_all(self) -> None:
-        """Brokers first, so that they can say goodbye to the name server."""
+        """Brokers first, so that they can unregister from the name server."""
         names = [server.name for server in self._servers]
         for group in (names[1:], names[:1]):
             alive = [self._running[name] for name in group if name in self._running]

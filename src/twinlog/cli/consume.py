@@ -1,7 +1,7 @@
 """`twinlog consume`: messages as lines on standard output, until Ctrl-C.
 
-With --group it is a member of that group: it shares the queues and commits what was printed. Without,
-it reads all queues on its own and leaves no trace.
+With --group it is a member of that group: it shares the queues and commits what was printed. Without --group it reads
+all queues alone and commits nothing.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from twinlog.cli.admin.command import moment_ms, natural
 from twinlog.cli.connecting import EXPECTED_FAILURES, Parser, add_connection_options, client_options, words_app
 from twinlog.cli.message_text import message_data
+from twinlog.cli.option_values import moment_ms, natural
 from twinlog.cli.streams import leave_pipe
 from twinlog.client import SQL92, TAG, ConsumerOptions, Message, PullConsumer, PushConsumer, StartFrom
 from twinlog.client.admin.messages import TOOLS_GROUP
@@ -50,11 +50,11 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("-g", "--group", help="join this consumer group, and commit what was printed")
     made.add_argument("--from", dest="start", default="first", type=start_of, help="first (default), last, or a time")
     made.add_argument("--max", type=natural, default=0, metavar="N", help="end after N messages")
-    made.add_argument("--idle", type=float, default=0, metavar="SECONDS", help="end when nothing came for this long")
+    made.add_argument("--idle", type=float, default=0, metavar="SECONDS", help="end when no message came for this long")
     choice = made.add_mutually_exclusive_group()
     choice.add_argument("--tags", default="*", help="only these tags, such as 'a || b'")
     choice.add_argument("--sql", help="only messages that match this SQL92 expression")
-    made.add_argument("--json", action="store_true", help="whole messages as JSON, one a line")
+    made.add_argument("--json", action="store_true", help="whole messages as JSON, one per line")
     add_connection_options(made)
     return made
 
@@ -66,12 +66,12 @@ def start_of(text: str) -> str | int:
         return moment_ms(text)
     except argparse.ArgumentTypeError:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is none of first, last, milliseconds, yyyy-MM-dd#HH:mm:ss:SSS"
+            f"{text!r} is not one of first, last, milliseconds, yyyy-MM-dd#HH:mm:ss:SSS"
         ) from None
 
 
 class Printer:
-    """Writes messages until enough are written or nobody reads them any more."""
+    """Prints messages until there are enough, or until the reader of the pipe has closed it."""
 
     def __init__(self, count_max: int, as_json: bool) -> None:
         self._left = count_max or -1
@@ -99,7 +99,7 @@ class Printer:
         return True
 
     async def wait(self, idle_seconds: float) -> None:
-        """Return when there is nothing more to do; raise what went wrong with the output."""
+        """Return when enough is printed or nothing came for `idle_seconds`; raises an error of the output."""
         while not self.done.is_set():
             try:
                 async with asyncio.timeout(idle_seconds or None):

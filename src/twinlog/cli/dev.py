@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from twinlog.broker.dev_service import DevService
-from twinlog.cli.running import LogJson, LogLevel, MetricsPort, read_port, ready, run_service, start_logging
+from twinlog.cli.option_values import read_port
+from twinlog.cli.running import LogJson, LogLevel, MetricsPort, print_ready, run_service, start_logging
 from twinlog.metadata.errors import MetadataError
 from twinlog.settings.errors import SettingsError
 from twinlog.store.errors import StoreError
@@ -39,7 +40,7 @@ def dev(
         where = directory
         run_service(
             lambda metrics: DevService(
-                where, port=port, namesrv_port=namesrv_port, metrics=metrics, on_ready=tell_ready
+                where, port=port, namesrv_port=namesrv_port, metrics=metrics, on_ready=report_ready
             ),
             expected=(StoreError, MetadataError, SettingsError),
             metrics_port=metrics_port,
@@ -47,5 +48,5 @@ def dev(
         )
 
 
-def tell_ready(service: DevService) -> None:
-    ready(f"twinlog dev ready: name server {service.namesrv_address}, broker {service.broker_address}")
+def report_ready(service: DevService) -> None:
+    print_ready(f"twinlog dev ready: name server {service.namesrv_address}, broker {service.broker_address}")

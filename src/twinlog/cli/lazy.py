@@ -11,7 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 
 
 class Lazy(NamedTuple):
-    """Where a command is (`module:name` of a function or of a Typer app), and what the overview says about it."""
+    """Where a command is (`module:name` of a function or of a Typer app), and its line in the overview."""
 
     target: str
     summary: str

@@ -1,4 +1,4 @@
-"""A message as people and programs read it."""
+"""A message as text and as JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def body_text(body: bytes, charset: str = "UTF-8") -> str:
 
 
 def message_data(message: Message, *, with_body: bool = True) -> dict[str, Any]:
-    """The message for JSON: `body` as text, or `bodyBase64` when it is none."""
+    """The message for JSON: `body` as text, or `bodyBase64` when it is not UTF-8."""
     data: dict[str, Any] = {
         "messageId": message.message_id,
         "offsetMessageId": message.offset_message_id,

@@ -1,4 +1,4 @@
-"""`twinlog namesrv`: run a name server until it is told to stop."""
+"""`twinlog namesrv`: run a name server until a signal stops it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from twinlog.cli.option_values import read_port
 from twinlog.cli.running import (
     ConfigFile,
     LogJson,
@@ -13,8 +14,7 @@ from twinlog.cli.running import (
     MetricsPort,
     PrintConfig,
     load_conf,
-    read_port,
-    ready,
+    print_ready,
     run_service,
     start_logging,
 )
@@ -44,7 +44,7 @@ def namesrv(
         lambda metrics: NameServerService(
             conf,
             metrics=metrics,
-            on_ready=lambda service: ready(f"twinlog namesrv ready on {settings.bind_address}:{service.port}"),
+            on_ready=lambda service: print_ready(f"twinlog namesrv ready on {settings.bind_address}:{service.port}"),
         ),
         expected=(NameServerError, SettingsError),
         metrics_port=settings.metrics_port,

@@ -1,4 +1,4 @@
-"""What a command found, and its three forms: rich tables on a terminal, plain columns in a pipe, JSON."""
+"""The result of a command, and its three forms: rich tables on a terminal, plain columns in a pipe, JSON."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ def table(
     return Report([Table(names, list(rows), title)], list(lines), data)
 
 
-def says(*lines: str, data: Any = None) -> Report:
+def text_report(*lines: str, data: Any = None) -> Report:
+    """Lines without a table."""
     return Report(lines=list(lines), data=data)
 
 
@@ -60,7 +61,7 @@ def joined(reports: Sequence[Report], data: Any = None) -> Report:
 
 
 def show(report: Report, out: TextIO, *, as_json: bool) -> None:
-    """Print `report` in the form that `out` calls for."""
+    """Print `report` as JSON, or in the form that suits `out`."""
     if as_json:
         out.write(json.dumps(plain(report.as_data()), ensure_ascii=False, indent=2 if out.isatty() else None) + "\n")
     elif out.isatty():
@@ -70,7 +71,7 @@ def show(report: Report, out: TextIO, *, as_json: bool) -> None:
 
 
 def plain(value: Any) -> Any:
-    """`value` in types that every JSON library knows; message queues as keys become text."""
+    """`value` in the types of JSON; message queues as keys become text."""
     if isinstance(value, msgspec.Struct):
         names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
         return {wire: plain(getattr(value, attribute)) for wire, attribute in names}

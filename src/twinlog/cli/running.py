@@ -1,4 +1,4 @@
-"""What every long-running command shares: its options, its event loop, and how it ends."""
+"""What the commands that run a server share: their options, the event loop, and how they end."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Annotated, NoReturn, Protocol, TypeVar
 
 import typer
 
+from twinlog.cli.option_values import read_port
 from twinlog.cli.streams import leave_pipe
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.properties import format_properties
@@ -26,13 +27,6 @@ ConfigFile = Annotated[str | None, typer.Option("-c", "--config", metavar="FILE"
 PrintConfig = Annotated[bool, typer.Option("-p", "--print", help="Print all settings and exit.")]
 LogLevel = Annotated[str, typer.Option("--log-level", metavar="LEVEL", help=f"One of {', '.join(LEVELS)}.")]
 LogJson = Annotated[bool, typer.Option("--log-json", help="Log lines as JSON objects.")]
-
-
-def read_port(text: str) -> int:
-    """The port that an option names."""
-    if not (str(text).isdecimal() and int(text) <= 65535):
-        raise typer.BadParameter(f"{text!r} is no port; give a number from 0 to 65535, 0 takes a free one")
-    return int(text)
 
 
 MetricsPort = Annotated[
@@ -91,7 +85,7 @@ def run_service(
     metrics_port: int | None = None,
     metrics_host: str = "0.0.0.0",
 ) -> None:
-    """Make a service inside the event loop and run it until SIGINT or SIGTERM; errors of `expected` end it politely."""
+    """Make a service inside the event loop and run it until SIGINT or SIGTERM; `expected` errors end in one line."""
     import uvloop
 
     allow_many_files()
@@ -113,7 +107,7 @@ def run_service(
 
 
 def allow_many_files() -> None:
-    """Take as many open files as the system lets us have: every connection and every segment is one."""
+    """Raise the limit of open files as far as the system permits: every connection and every segment is one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, _FILES_MAX)), hard))
@@ -129,8 +123,8 @@ async def run_until_signal(service: Service) -> None:
         await service.run()
 
 
-def ready(line: str) -> None:
-    """Tell standard output, once, that the service can be used; nobody has to listen."""
+def print_ready(line: str) -> None:
+    """Print that the service can be used; a closed standard output is not an error."""
     try:
         print(line, flush=True)
     except OSError as error:

@@ -28,10 +28,10 @@ def run(words: Sequence[str]) -> int:
     except KeyboardInterrupt:
         pass
     except EXPECTED_FAILURES as error:
-        counts.tell()
+        counts.print_summary()
         print(f"twinlog send: {error}", file=sys.stderr)
         return 1
-    counts.tell()
+    counts.print_summary()
     return 0
 
 
@@ -40,13 +40,13 @@ send_app = words_app("send", "Send lines of standard input as messages.", run)
 
 @dataclass(slots=True)
 class Counts:
-    """What was sent; the clock starts with the first line."""
+    """How many messages were sent, and since when."""
 
     sent: int = 0
     skipped: int = 0
     started: float = field(default_factory=time.monotonic)
 
-    def tell(self) -> None:
+    def print_summary(self) -> None:
         seconds = max(time.monotonic() - self.started, 1e-9)
         text = f"sent {self.sent} messages in {seconds:.2f} s, {self.sent / seconds:.0f}/s"
         skipped = f", skipped {self.skipped} empty lines" if self.skipped else ""
@@ -123,7 +123,7 @@ async def lines_of(stream) -> AsyncIterator[bytes]:
 
 
 def reader_of(how: str) -> Callable[[str], str]:
-    """What takes a key out of a line, by `word:N`, `json:NAME` or `regex:PATTERN`."""
+    """A function that takes the key out of a line, by `word:N`, `json:NAME` or `regex:PATTERN`."""
     kind, _, detail = how.partition(":")
     if kind == "word" and detail.isdigit() and int(detail) > 0:
         return lambda line: _nth(line.split(), int(detail) - 1, line, how)
@@ -133,9 +133,9 @@ def reader_of(how: str) -> Callable[[str], str]:
         try:
             pattern = re.compile(detail)
         except re.error as error:
-            raise argparse.ArgumentTypeError(f"{detail!r} is no regular expression: {error}") from None
+            raise argparse.ArgumentTypeError(f"{detail!r} is not a regular expression: {error}") from None
         return lambda line: _matched(pattern, line)
-    raise argparse.ArgumentTypeError(f"{how!r} is none of word:N, json:NAME, regex:PATTERN")
+    raise argparse.ArgumentTypeError(f"{how!r} is not one of word:N, json:NAME, regex:PATTERN")
 
 
 def _nth(words: list[str], at: int, line: str, how: str) -> str:
@@ -148,7 +148,7 @@ def _member(line: str, name: str) -> str:
     try:
         return str(json.loads(line)[name])
     except (ValueError, KeyError, TypeError):
-        raise BadArgument(f"line {line[:80]!r} is no JSON object with a member {name!r}") from None
+        raise BadArgument(f"line {line[:80]!r} is not a JSON object with a member {name!r}") from None
 
 
 def _matched(pattern: re.Pattern[str], line: str) -> str:

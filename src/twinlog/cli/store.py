@@ -1,4 +1,4 @@
-"""`twinlog store dump|verify|compare`: what is in a store, whether it is sound, and whether two are twins.
+"""`twinlog store dump|verify|compare`: what is in a store, whether it is sound, and whether two are equal.
 
 Nothing is changed.
 """
@@ -29,13 +29,13 @@ UNREADABLE, UNSOUND = 2, 1
 store = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
-    help="Look into a store directory, Twinlog's or Java's, live or stopped.",
+    help="Inspect a store directory, Twinlog's or Java's, running or stopped.",
 )
 
 Directory = Annotated[Path, typer.Argument(help="The storePathRootDir of a broker.", metavar="DIR")]
 Config = Annotated[
     Path | None,
-    typer.Option("--config", "-c", help="Its broker.conf, needed for several log directories or another index size."),
+    typer.Option("--config", "-c", help="Its broker.conf, if it sets several log directories or an index size."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
 
@@ -54,12 +54,15 @@ def dump(
     topic: Annotated[str | None, typer.Option(help="Only this topic.")] = None,
     queue: Annotated[int | None, typer.Option(help="Only this queue id.")] = None,
     begin: Annotated[int | None, typer.Option("--from", help="Physical offset of the first record.")] = None,
-    limit: Annotated[int | None, typer.Option(help="At most so many records.")] = None,
-    body: Annotated[bool, typer.Option("--body", help="Show bodies, too.")] = False,
+    limit: Annotated[int | None, typer.Option(help="At most this many records.")] = None,
+    body: Annotated[bool, typer.Option("--body", help="Show bodies too.")] = False,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print records, queues, index files or the state of a store; exit 1 when the log has holes, 2 when unreadable."""
+    """Print records, queues, index files or the state of a store.
+
+    Exit status 1 when the log has holes, 2 when the store is unreadable.
+    """
     with _open(directory, config) as opened:
         rows: Iterator[dict[str, Any]]
         if part is Part.LOG:
@@ -71,7 +74,7 @@ def dump(
         else:
             rows = dump_state(opened)
         damaged = False
-        with contextlib.suppress(BrokenPipeError):  # `| head` has seen enough
+        with contextlib.suppress(BrokenPipeError):  # `| head` has read enough
             for row in rows:
                 print(json.dumps(row, ensure_ascii=False) if as_json else _line(row))
                 damaged = damaged or "hole" in row
@@ -82,7 +85,10 @@ def dump(
 
 @store.command()
 def verify(directory: Directory, config: Config = None, as_json: AsJson = False) -> None:
-    """Check every record, queue unit and index entry; exit 0 when all is well, 1 when not, 2 when unreadable."""
+    """Check every record, queue unit and index entry.
+
+    Exit status 0 when the store is sound, 1 when it has problems, 2 when it is unreadable.
+    """
     with _open(directory, config) as opened:
         report = verify_store(opened)
     if as_json:
@@ -105,16 +111,16 @@ def verify(directory: Directory, config: Config = None, as_json: AsJson = False)
 @store.command()
 def compare(
     one: Annotated[Path, typer.Argument(help="The storePathRootDir of a broker.", metavar="A")],
-    other: Annotated[Path, typer.Argument(help="The one of its twin.", metavar="B")],
+    other: Annotated[Path, typer.Argument(help="The storePathRootDir of the other broker.", metavar="B")],
     config_one: Annotated[
-        Path | None, typer.Option("--config-a", help="A's broker.conf, needed for several log directories.")
+        Path | None, typer.Option("--config-a", help="A's broker.conf, if it sets several log directories.")
     ] = None,
     config_other: Annotated[Path | None, typer.Option("--config-b", help="The same for B.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare two commit logs byte by byte up to the end of the shorter one.
 
-    Exit 0 when all common bytes are equal, 1 when not or when there are none, 2 when a store is unreadable.
+    Exit status 0 when all common bytes are equal, 1 when they differ or there are none, 2 when a store is unreadable.
     """
     with _open(one, config_one) as first, _open(other, config_other) as second:
         found = compare_logs(first.commit_log, second.commit_log)

@@ -1,4 +1,4 @@
-"""Standard input, output and error, when they are not as a program expects them."""
+"""Standard input, output and error, when they are closed or their reader has gone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 
 def open_missing() -> None:
-    """Give closed standard streams a file to the void: a segment or socket must never become number 1 or 2."""
+    """Open closed standard streams as /dev/null: a segment or socket must never become number 1 or 2."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -20,5 +20,5 @@ def open_missing() -> None:
 
 
 def leave_pipe() -> None:
-    """The reader of standard output has gone: write nowhere from now on, so that exiting does not complain."""
+    """The reader of standard output has gone: write to /dev/null from now on, so that the exit prints no error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -258,8 +258,11 @@ def test_a_refused_update_is_told_in_its_own_words_only(admin, broker):
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (("resetOffsetByTime", "-g", "G", "-t", "T", "-s", "noon"), "'noon' is none of now, milliseconds, yyyy-MM-dd"),
-        (("updateTopic", "-t", "T", "-c", "C", "-r", "-5"), "'-5' is no number of 0 or more"),
+        (
+            ("resetOffsetByTime", "-g", "G", "-t", "T", "-s", "noon"),
+            "'noon' is not a time: write now, milli",
+        ),
+        (("updateTopic", "-t", "T", "-c", "C", "-r", "-5"), "'-5' is not a number of 0 or more"),
         (("updateTopic", "-t", "T", "-c", "C", "-o", "perhaps"), "'perhaps' is neither true nor false"),
     ],
 )

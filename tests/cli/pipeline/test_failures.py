@@ -1,4 +1,4 @@
-"""How a pipeline command tells that Spark failed: one line, whatever Spark has to say about it."""
+"""A pipeline command reports a failure of Spark in one line."""
 
 import pytest
 import typer
@@ -7,7 +7,7 @@ pytest.importorskip("pyspark")
 
 from py4j.protocol import Py4JError
 
-from twinlog.cli.pipeline.running import cause_of, failures_told
+from twinlog.cli.pipeline.running import cause_of, report_failures
 
 STAGE = (
     "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 10.0 failed 1 times, "
@@ -42,7 +42,7 @@ def test_the_cause_is_one_line(report, told):
 
 
 def test_what_java_throws_ends_the_command_without_a_traceback(capsys):
-    with pytest.raises(typer.Exit) as ended, failures_told():
+    with pytest.raises(typer.Exit) as ended, report_failures():
         raise Py4JError(f"An error occurred while calling o180.parquet.\n: {STAGE}java.io.IOException: disk\n{JAVA}")
     assert ended.value.exit_code == 1
     assert capsys.readouterr().err.startswith("twinlog: java.io.IOException: disk; ")

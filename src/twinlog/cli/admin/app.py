@@ -19,7 +19,7 @@ SUBJECTS = ("clusters", "topics", "groups", "offsets", "messages", "sending", "n
 
 
 def run(words: Sequence[str]) -> int:
-    """Run one command; 0 when it worked, 1 when it failed, 2 when it was not understood."""
+    """Run one command; 0 when it worked, 1 when it failed, 2 when its words are wrong."""
     load_commands()
     if not words or (words[0] in ("-h", "--help", "help") and len(words) == 1):
         sys.stdout.write(overview())
@@ -36,7 +36,7 @@ def run(words: Sequence[str]) -> int:
             print(f"twinlog admin {found.name}: -{option.short} {option.help}", file=sys.stderr)
     try:
         asyncio.run(_run(found, args))
-    except BrokenPipeError:  # the reader has seen enough
+    except BrokenPipeError:  # the reader has read enough
         leave_pipe()
         return 0
     except KeyboardInterrupt:
@@ -56,7 +56,7 @@ def load_commands() -> None:
 
 
 def find(name: str) -> AdminCommand | None:
-    """The command, in whatever case it was written."""
+    """The command, in upper or lower case."""
     return COMMANDS.get(name) or next((c for n, c in COMMANDS.items() if n.lower() == name.lower()), None)
 
 

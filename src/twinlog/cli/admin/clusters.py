@@ -1,4 +1,4 @@
-"""Clusters and brokers: what runs where, how it is set up, how it is."""
+"""Clusters and brokers: addresses, configuration, state."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import time
 from argparse import Namespace
 from typing import Any
 
-from twinlog.cli.admin.command import boolean, broker_or_cluster, command, flag, masters, need, opt
-from twinlog.cli.report import Report, joined, pairs, says, table, when
+from twinlog.cli.admin.command import broker_or_cluster, command, flag, masters, need, opt
+from twinlog.cli.option_values import boolean
+from twinlog.cli.report import Report, joined, pairs, table, text_report, when
 from twinlog.client import Admin, BadArgument, ClientError, NetError
 from twinlog.wire.codes import RequestCode
 
@@ -17,7 +18,7 @@ from twinlog.wire.codes import RequestCode
     "List all clusters and their brokers",
     flag("m", "moreStats", "messages in and out, yesterday and today"),
     opt("c", "clusterName", "only this cluster"),
-    opt("i", "interval", "show it again every so many seconds", kind=float),
+    opt("i", "interval", "repeat every so many seconds", kind=float),
 )
 async def cluster_list(admin: Admin, args: Namespace) -> Report:
     info = await admin.cluster_info()
@@ -32,7 +33,7 @@ async def cluster_list(admin: Admin, args: Namespace) -> Report:
                 try:
                     state = await admin.runtime_info(address)
                 except (ClientError, NetError):
-                    state = {}  # shown as a broker without state: it is registered and does not answer
+                    state = {}  # a registered broker that does not answer is shown without state
                 shown = _more(state) if args.moreStats else _state(broker_id, address, state)
                 rows.append((cluster, name, *shown))
     if args.moreStats:
@@ -78,14 +79,14 @@ async def update_broker_config(admin: Admin, args: Namespace) -> Report:
         remark = await admin.update_broker_config(address, {args.key: args.value})
         done = f"update broker config success, {address}: {args.key}={args.value}"
         lines.append(f"{done}, without effect: {remark}" if remark else done)
-    return says(*lines)
+    return text_report(*lines)
 
 
 @command(
     "haStatus",
     "Fetch the state of replication",
     *broker_or_cluster(),
-    opt("i", "interval", "show it again every so many seconds", kind=float),
+    opt("i", "interval", "repeat every so many seconds", kind=float),
 )
 async def ha_status(admin: Admin, args: Namespace) -> Report:
     reports, data = [], {}
@@ -130,7 +131,7 @@ def _clean(name: str, summary: str, code: RequestCode) -> None:
             addresses = [address for cluster in sorted(clusters) for address in await admin.masters(cluster)]
         for address in addresses:
             await admin.clean(address, code)
-        return says(*(f"success {address}" for address in addresses), data=addresses)
+        return text_report(*(f"success {address}" for address in addresses), data=addresses)
 
 
 _clean("cleanExpiredCQ", "Clean expired consume queues", RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
@@ -154,7 +155,7 @@ async def set_cold_data(admin: Admin, args: Namespace) -> Report:
     addresses = await masters(admin, args)
     for address in addresses:
         await admin.set_cold_data_threshold(address, args.consumerGroup, args.threshold)
-    return says(*(f"updateColdDataFlowCtrGroupConfig success, {address}" for address in addresses))
+    return text_report(*(f"updateColdDataFlowCtrGroupConfig success, {address}" for address in addresses))
 
 
 @command(
@@ -167,7 +168,7 @@ async def remove_cold_data(admin: Admin, args: Namespace) -> Report:
     addresses = await masters(admin, args)
     for address in addresses:
         await admin.remove_cold_data_threshold(address, args.consumerGroup)
-    return says(*(f"remove broker cold read threshold success, {address}" for address in addresses))
+    return text_report(*(f"remove broker cold read threshold success, {address}" for address in addresses))
 
 
 @command(
@@ -178,18 +179,18 @@ async def remove_cold_data(admin: Admin, args: Namespace) -> Report:
 )
 async def set_read_ahead(admin: Admin, args: Namespace) -> Report:
     remarks = {a: await admin.set_read_ahead(a, args.commitLogReadAheadMode) for a in await masters(admin, args)}
-    return says(*(f"{address}: {remark or 'success'}" for address, remark in remarks.items()), data=remarks)
+    return text_report(*(f"{address}: {remark or 'success'}" for address, remark in remarks.items()), data=remarks)
 
 
 @command(
     "resetMasterFlushOffset",
-    "Tell a replica how far its master has flushed",
+    "Set how far a replica's master has flushed",
     need("b", "brokerAddr", "the replica, host:port"),
     need("o", "offset", "byte in the commit log", kind=int),
 )
 async def reset_flush_offset(admin: Admin, args: Namespace) -> Report:
     await admin.reset_master_flush_offset(args.brokerAddr, args.offset)
-    return says(f"reset master flush offset to {args.offset} success, {args.brokerAddr}")
+    return text_report(f"reset master flush offset to {args.offset} success, {args.brokerAddr}")
 
 
 def _state(broker_id: int, address: str, state: dict[str, str]) -> tuple[Any, ...]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError, Namespace
+from argparse import Namespace
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +20,7 @@ B = TypeVar("B", bound=Body)
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option. Flags take no value; `only_one` options of a command exclude each other, and one is needed."""
+    """One option. Flags take no value; of the `only_one` options of a command exactly one must be given."""
 
     short: str
     long: str
@@ -31,7 +30,7 @@ class Option:
     only_one: bool = False
     default: Any = None
     kind: Callable[[str], Any] = str
-    unused: bool = False  # mqadmin has it, nothing here needs it: taken with a warning
+    unused: bool = False  # an option of mqadmin that has no effect here: accepted with a warning
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ def need(short: str, long: str, help: str, **details: Any) -> Option:
 
 
 def unused(short: str, long: str, help: str) -> Option:
-    """An option of mqadmin's that scripts may pass and that changes nothing here."""
+    """An option of mqadmin that scripts may give and that has no effect here."""
     return Option(short, long, f"{help} (not used here)", unused=True)
 
 
@@ -102,31 +101,6 @@ def config_list(path: Path, kind: type[B], what: str) -> list[B]:
     if not isinstance(found, list):
         raise BadArgument(f"{path} holds a JSON {type(found).__name__}, not a list of {what} configurations")
     return [convert_body(kind, value) for value in found]
-
-
-def boolean(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ArgumentTypeError(f"{text!r} is neither true nor false")
-    return text.lower() == "true"
-
-
-def moment_ms(text: str) -> int:
-    """Milliseconds of `now`, a number of milliseconds, or yyyy-MM-dd#HH:mm:ss:SSS."""
-    if text == "now":
-        return int(datetime.now().timestamp() * 1000)
-    if text.lstrip("-").isdigit():
-        return int(text)
-    try:
-        return int(datetime.strptime(text, "%Y-%m-%d#%H:%M:%S:%f").timestamp() * 1000)
-    except ValueError:
-        raise ArgumentTypeError(f"{text!r} is none of now, milliseconds, yyyy-MM-dd#HH:mm:ss:SSS") from None
-
-
-def natural(text: str) -> int:
-    """A number of things."""
-    if not text.isdecimal():
-        raise ArgumentTypeError(f"{text!r} is no number of 0 or more")
-    return int(text)
 
 
 def _given(args: Namespace, *names: str) -> str | None:

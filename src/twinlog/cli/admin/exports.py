@@ -13,7 +13,7 @@ from twinlog.base.system_names import HALF_TOPIC, SCHEDULE_TOPIC, is_retry_or_dl
 from twinlog.base.trusted_path import why_untrusted
 from twinlog.cli.admin.command import broker_or_cluster, command, flag, masters, need, opt
 from twinlog.cli.admin.groups import version_name
-from twinlog.cli.report import Report, plain, says
+from twinlog.cli.report import Report, plain, text_report
 from twinlog.client import Admin, ClientError
 
 CLUSTER = need("c", "clusterName", "cluster")
@@ -144,4 +144,4 @@ def _written(file: Path, data: dict[str, Any]) -> Report:
     if file.parent == DEFAULT_FOLDER and (problem := why_untrusted(file.parent)):  # all users know its name
         raise UnsafeFile(f"{file} is not written, as {problem}: give a folder of your own with -f")
     replace_file(file, [json.dumps(data, indent=2, ensure_ascii=False).encode()])
-    return says(f"export {file} success", data={"file": str(file), **data})
+    return text_report(f"export {file} success", data={"file": str(file), **data})

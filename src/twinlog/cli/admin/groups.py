@@ -1,4 +1,4 @@
-"""Consumer and producer groups: configuration, who is connected, how far they are."""
+"""Consumer and producer groups: configuration, members, progress."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from twinlog.base.system_names import DLQ_PREFIX, RETRY_PREFIX
-from twinlog.cli.admin.command import boolean, broker_or_cluster, command, config_list, flag, masters, need, opt, unused
-from twinlog.cli.report import Report, joined, pairs, plain, says, table, when
+from twinlog.cli.admin.command import broker_or_cluster, command, config_list, flag, masters, need, opt, unused
+from twinlog.cli.option_values import boolean
+from twinlog.cli.report import Report, joined, pairs, plain, table, text_report, when
 from twinlog.client import Admin, BadArgument, BrokerRefused, ClientError, MessageQueue
 from twinlog.wire.bodies import MessageRequestMode, SubscriptionGroupConfig
 from twinlog.wire.codes import RequestCode
@@ -31,7 +32,7 @@ GROUP = need("g", "groupName", "consumer group")
     opt("p", "groupRetryPolicy", "JSON of the retry policy"),
     opt("i", "brokerId", "broker id to consume from", kind=int, default=0),
     opt("w", "whichBrokerWhenConsumeSlowly", "broker id for slow consumers", kind=int, default=1),
-    opt("a", "notifyConsumerIdsChanged", "tell members about each other", kind=boolean, default=True),
+    opt("a", "notifyConsumerIdsChanged", "notify members when others join or leave", kind=boolean, default=True),
     opt("", "attributes", "+key=value,-key", default=""),
 )
 async def update_group(admin: Admin, args: Namespace) -> Report:
@@ -50,7 +51,7 @@ async def update_group(admin: Admin, args: Namespace) -> Report:
     if args.groupRetryPolicy:
         policy = loads(args.groupRetryPolicy)
         if not isinstance(policy, dict):
-            raise BadArgument(f"the retry policy {args.groupRetryPolicy!r} is no JSON object")
+            raise BadArgument(f"the retry policy {args.groupRetryPolicy!r} is not a JSON object")
         config.group_retry_policy = policy
     # The broker reads the signs: + sets, - removes.
     config.attributes = dict(pair.partition("=")[::2] for pair in args.attributes.split(",") if pair)
@@ -58,7 +59,7 @@ async def update_group(admin: Admin, args: Namespace) -> Report:
     for address in addresses:
         await admin.save_group(address, config)
     lines = [f"create subscription group to {address} success." for address in addresses]
-    return says(*lines, data={"brokers": addresses, "config": plain(config)})
+    return text_report(*lines, data={"brokers": addresses, "config": plain(config)})
 
 
 @command(
@@ -72,7 +73,7 @@ async def update_groups(admin: Admin, args: Namespace) -> Report:
     addresses = await masters(admin, args)
     for address in addresses:
         await admin.save_groups(address, configs)
-    return says(*(f"submit batch of {len(configs)} groups to {address} success." for address in addresses))
+    return text_report(*(f"submit batch of {len(configs)} groups to {address} success." for address in addresses))
 
 
 @command(
@@ -92,7 +93,7 @@ async def delete_group(admin: Admin, args: Namespace) -> Report:
         for prefix in (RETRY_PREFIX, DLQ_PREFIX):
             header = {"topic": prefix + args.groupName, "clusterName": args.clusterName}
             await admin.ask_all_name_servers(RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
-    return says(*(f"delete subscription group [{args.groupName}] from broker [{a}] success." for a in addresses))
+    return text_report(*(f"delete subscription group [{args.groupName}] from broker [{a}] success." for a in addresses))
 
 
 @command("getConsumerConfig", "Show a consumer group's configuration on all brokers", GROUP)
@@ -131,7 +132,7 @@ async def consume_mode(admin: Admin, args: Namespace) -> Report:
     addresses = await masters(admin, args)
     for address in addresses:
         await admin.set_request_mode(address, mode)
-    return says(*(f"set consume mode to {address} success." for address in addresses), data=plain(mode))
+    return text_report(*(f"set consume mode to {address} success." for address in addresses), data=plain(mode))
 
 
 @command(
@@ -208,7 +209,7 @@ async def consumer_progress(admin: Admin, args: Namespace) -> Report:
 
 @command(
     "consumerStatus",
-    "Ask consumers about themselves",
+    "Show the state of consumers",
     need("g", "consumerGroup", "consumer group"),
     opt("i", "clientId", "only this member, in detail"),
     flag("s", "jstack", "with the member's stacks, if it is a Java one"),
@@ -218,7 +219,7 @@ async def consumer_status(admin: Admin, args: Namespace) -> Report:
     members = (await admin.consumer_connection(args.consumerGroup, args.brokerAddr)).connection_set
     wanted = [c for c in members if args.clientId in (None, c.client_id)]
     if not wanted:
-        raise BadArgument(f"{args.clientId!r} is no member of {args.consumerGroup!r}; consumerConnection lists them")
+        raise BadArgument(f"{args.clientId!r} is not a member of {args.consumerGroup!r}; consumerConnection lists them")
     rows, infos = [], {}
     for member in wanted:
         try:
@@ -286,7 +287,7 @@ async def _all_progress(admin: Admin) -> Report:
 
 
 async def _readers(admin: Admin, group: str) -> dict[MessageQueue, str]:
-    """Queue -> address of the member that reads it, by the members' own account."""
+    """Queue -> address of the member that reads it, as the members report it."""
     found: dict[MessageQueue, str] = {}
     for member in (await admin.consumer_connection(group)).connection_set:
         info = await admin.running_info(group, member.client_id)

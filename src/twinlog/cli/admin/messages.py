@@ -1,4 +1,4 @@
-"""Looking at messages: by id, by key, by place."""
+"""Show messages: by id, by key, by offset, by time."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
-from twinlog.cli.admin.command import boolean, command, flag, moment_ms, need, opt, unused
+from twinlog.cli.admin.command import command, flag, need, opt, unused
 from twinlog.cli.connecting import client_options
 from twinlog.cli.message_text import body_text, message_data
-from twinlog.cli.report import Report, joined, pairs, says, table, when
+from twinlog.cli.option_values import boolean, moment_ms
+from twinlog.cli.report import Report, joined, pairs, table, text_report, when
 from twinlog.client import Admin, BadArgument, ClientError, MessageQueue, Outgoing, Producer, PullStatus
 from twinlog.client.admin.messages import LONG_MAX, TOOLS_GROUP
 from twinlog.client.consuming.pulling import subscription_of
@@ -23,7 +24,7 @@ LIGHT_QUEUE = unused("c", "cluster", "cluster, or parent topic of a light queue"
 @command(
     "queryMsgById",
     "Show a message by its offset id",
-    need("i", "msgId", "offset id (names broker and place), several separated by commas"),
+    need("i", "msgId", "offset id (broker and physical offset), several separated by commas"),
     opt("t", "topic", "topic"),
     opt("g", "consumerGroup", "with -d: have it consumed again by this group"),
     opt("d", "clientId", "member of the group that consumes it now"),
@@ -88,7 +89,7 @@ async def by_key(admin: Admin, args: Namespace) -> Report:
 
 @command(
     "queryMsgByOffset",
-    "Show the message at one place",
+    "Show the message at one queue offset",
     TOPIC,
     need("b", "brokerName", "broker name"),
     need("i", "queueId", "queue", kind=int),
@@ -137,7 +138,9 @@ async def print_topic(admin: Admin, args: Namespace) -> Report:
 async def print_queue(admin: Admin, args: Namespace) -> Report:
     queue = MessageQueue(args.topic, args.brokerName, args.queueId)
     found = [message async for message in _range(admin, queue, args)]
-    report = _listed(found, with_body=args.printBody, charset=args.charsetName) if args.printMsg else says(data=[])
+    report = (
+        _listed(found, with_body=args.printBody, charset=args.charsetName) if args.printMsg else text_report(data=[])
+    )
     if args.calculate:
         counts = Counter(message.tags or "" for message in found)
         report.tables += table("Tag,Count", counts.most_common()).tables
@@ -255,7 +258,7 @@ async def _details(admin: Admin, messages: list[Message], charset: str = "UTF-8"
 
 
 async def _consumers(admin: Admin, message: Message) -> Report:
-    """Which groups have consumed the message, as far as their offsets tell."""
+    """Which groups have consumed the message, according to their offsets."""
     rows = []
     try:
         groups = await admin.groups_of(message.topic)

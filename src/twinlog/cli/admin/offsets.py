@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from twinlog.cli.admin.command import boolean, command, moment_ms, need, opt, unused
-from twinlog.cli.report import Report, says, table
+from twinlog.cli.admin.command import command, need, opt, unused
+from twinlog.cli.option_values import boolean, moment_ms
+from twinlog.cli.report import Report, table, text_report
 from twinlog.client import Admin, BadArgument, MessageQueue
 
 GROUP, TOPIC = need("g", "group", "consumer group"), need("t", "topic", "topic")
@@ -62,7 +63,7 @@ async def skip(admin: Admin, args: Namespace) -> Report:
 )
 async def clone(admin: Admin, args: Namespace) -> Report:
     await admin.clone_offset(args.srcGroup, args.destGroup, args.topic, offline=args.offline)
-    return says(
+    return text_report(
         f"clone group offset success. srcGroup[{args.srcGroup}], destGroup=[{args.destGroup}], topic[{args.topic}]"
     )
 

@@ -1,4 +1,4 @@
-"""Replicas: the proof that one is its master's twin."""
+"""Replicas: whether the log of a replica equals its master's, byte for byte."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from twinlog.cli.admin.command import command, need, opt
-from twinlog.cli.report import Report, says
+from twinlog.cli.report import Report, text_report
 from twinlog.client import Admin, ClientError
 from twinlog.replication.digests import ByteRange, first_difference
 from twinlog.wire.message import MAGIC_BLANK
@@ -18,7 +18,7 @@ from twinlog.wire.message import MAGIC_BLANK
 MIB = 1024 * 1024
 _BLOCK_BYTES = 16 * MIB
 _HEAD_BYTES = 8
-_BLANK_BYTES_MAX = 16 * MIB  # a message that did not fit there is smaller than this
+_BLANK_BYTES_MAX = 16 * MIB  # the message that did not fit there is smaller than this
 
 
 class ReplicaDiffers(ClientError):
@@ -26,8 +26,8 @@ class ReplicaDiffers(ClientError):
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
-    """One of the two brokers: where it is, what its log holds, and whether it gives checksums."""
+class Endpoint:
+    """One of the two brokers: its address, the range of its log, and whether it gives checksums."""
 
     address: str
     start: int
@@ -38,14 +38,14 @@ class Side:
 
 @command(
     "verifyReplica",
-    "Prove that a replica's log is byte for byte its master's",
+    "Check that a replica's log equals its master's, byte for byte",
     need("b", "brokerAddr", "the master, host:port"),
     need("r", "replicaAddr", "the replica, host:port"),
     opt("", "begin", "compare from this byte on; default: where both logs begin", kind=int),
 )
 async def verify_replica(admin: Admin, args: Namespace) -> Report:
-    # The replica first: whatever it holds by now, its master had before.
-    replica, master = await _side(admin, args.replicaAddr), await _side(admin, args.brokerAddr)
+    # The replica first: its master already has all bytes that the replica has now.
+    replica, master = await _endpoint(admin, args.replicaAddr), await _endpoint(admin, args.brokerAddr)
     begin = max(master.start, replica.start, args.begin or 0)
     if replica.end > master.end:
         raise ReplicaDiffers(
@@ -63,34 +63,36 @@ async def verify_replica(admin: Admin, args: Namespace) -> Report:
             what = f"{replica.end - begin} bytes"
         else:
             differs_at, records = await _compare_records(admin, master, replica, begin, progress.reached)
-            java = " and ".join(side.address for side in (master, replica) if not side.is_twinlog)
+            java = " and ".join(one.address for one in (master, replica) if not one.is_twinlog)
             what = f"{records} records (not the blank ends of segments, as Java at {java} gives no checksums)"
     if differs_at is not None:
         raise ReplicaDiffers(f"{replica.address} differs from {master.address} at byte {differs_at}")
     data = {"equal": True, "begin": begin, "end": replica.end, "behind": master.end - replica.end}
     line = f"equal: {what} from {begin} to {replica.end} are the same on {master.address} and {replica.address}"
-    return says(line, f"the master has {data['behind']} bytes more", data=data)
+    return text_report(line, f"the master has {data['behind']} bytes more", data=data)
 
 
-async def _side(admin: Admin, address: str) -> Side:
+async def _endpoint(admin: Admin, address: str) -> Endpoint:
     status = await admin.replication_status(address)
     if status is not None:
-        return Side(address, status["logStart"], status["logEnd"], True, status["segmentBytes"])
+        return Endpoint(address, status["logStart"], status["logEnd"], True, status["segmentBytes"])
     info, config = await admin.runtime_info(address), await admin.broker_config(address)
     segment_bytes = config.get("mappedFileSizeCommitLog") or config.get("mapedFileSizeCommitLog") or "0"
-    return Side(address, int(info["commitLogMinOffset"]), int(info["commitLogMaxOffset"]), False, int(segment_bytes))
+    return Endpoint(
+        address, int(info["commitLogMinOffset"]), int(info["commitLogMaxOffset"]), False, int(segment_bytes)
+    )
 
 
 async def _compare_digests(
-    admin: Admin, master: Side, replica: Side, begin: int, reached: Callable[[int], None]
+    admin: Admin, master: Endpoint, replica: Endpoint, begin: int, reached: Callable[[int], None]
 ) -> int | None:
-    """The first different byte: both sides read each block once and tell its checksum."""
+    """The first different byte: both brokers read each block once and return its checksum."""
     search = first_difference(begin, replica.end, _BLOCK_BYTES)
     try:
         wanted: ByteRange = next(search)
         while True:
             digests = await asyncio.gather(
-                *(admin.log_digest(side.address, wanted.begin, wanted.end) for side in (master, replica))
+                *(admin.log_digest(one.address, wanted.begin, wanted.end) for one in (master, replica))
             )
             if "" in digests:
                 lacking = (master, replica)[digests.index("")].address
@@ -102,13 +104,13 @@ async def _compare_digests(
 
 
 async def _compare_records(
-    admin: Admin, master: Side, replica: Side, begin: int, reached: Callable[[int], None]
+    admin: Admin, master: Endpoint, replica: Endpoint, begin: int, reached: Callable[[int], None]
 ) -> tuple[int | None, int]:
-    """(first different record, records compared), asking both sides for one record after the other."""
+    """(first different record, records compared), asking both brokers for one record after the other."""
     segment_bytes = master.segment_bytes or replica.segment_bytes
     at, records = begin, 0
     while at < replica.end:
-        ours, theirs = await asyncio.gather(*(admin.log_record(side.address, at) for side in (master, replica)))
+        ours, theirs = await asyncio.gather(*(admin.log_record(one.address, at) for one in (master, replica)))
         if ours is None or _is_blank(ours):
             if theirs is not None and not _is_blank(theirs):
                 return at, records

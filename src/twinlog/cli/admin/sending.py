@@ -1,12 +1,13 @@
-"""Sending from the command line, and how long it takes."""
+"""Commands that send messages and measure how long it takes."""
 
 from __future__ import annotations
 
 import time
 from argparse import Namespace
 
-from twinlog.cli.admin.command import boolean, command, need, opt, unused
+from twinlog.cli.admin.command import command, need, opt, unused
 from twinlog.cli.connecting import client_options
+from twinlog.cli.option_values import boolean
 from twinlog.cli.report import Report, table
 from twinlog.client import Admin, BadArgument, ClientError, MessageQueue, NetError, Outgoing, Producer
 
@@ -65,7 +66,7 @@ async def check_send(admin: Admin, args: Namespace) -> Report:
     opt("s", "size", "bytes", kind=int, default=128),
     opt("c", "cluster", "only this cluster"),
     opt("p", "printAsTlog", "one line for each cluster, separated by |", kind=boolean, default=False),
-    opt("i", "interval", "show it again every so many seconds", kind=float),
+    opt("i", "interval", "repeat every so many seconds", kind=float),
     unused("m", "machineRoom", "machine room to print"),
 )
 async def cluster_rt(admin: Admin, args: Namespace) -> Report:
@@ -86,7 +87,7 @@ async def _timed(args: Namespace, topic: str, count: int, size: int) -> Report:
         (place.broker_name if place else "", place.queue_id if place else "", error or "true", round(ms, 2))
         for place, ms, error in times
     ]
-    # The first send opens the connection; it would tell about that instead.
+    # The first send opens the connection, so it is not part of the mean.
     later = [ms for _, ms, _ in times[1:]] or [ms for _, ms, _ in times]
     mean = sum(later) / len(later) if later else 0.0
     return table("Broker Name,QID,Send Result,RT(ms)", rows, lines=[f"Avg RT: {mean:.2f}"])

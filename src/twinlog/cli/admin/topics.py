@@ -6,18 +6,9 @@ from argparse import Namespace
 from pathlib import Path
 
 from twinlog.base.system_names import is_retry_or_dlq
-from twinlog.cli.admin.command import (
-    boolean,
-    broker_or_cluster,
-    command,
-    config_list,
-    flag,
-    masters,
-    natural,
-    need,
-    opt,
-)
-from twinlog.cli.report import Report, plain, says, table, when
+from twinlog.cli.admin.command import broker_or_cluster, command, config_list, flag, masters, need, opt
+from twinlog.cli.option_values import boolean, natural
+from twinlog.cli.report import Report, plain, table, text_report, when
 from twinlog.client import Admin, BadArgument, ClientError, NoRoute
 from twinlog.client.admin.topics import ORDER_NAMESPACE
 from twinlog.client.consuming.rebalance import allocate_averagely
@@ -57,7 +48,7 @@ async def update_topic(admin: Admin, args: Namespace) -> Report:
         order = await _order_conf(admin, addresses, args.writeQueueNums)
         await admin.put_kv(ORDER_NAMESPACE, args.topic, order)
         lines.append(f"set order conf of {args.topic} to {order}")
-    return says(*lines, _told(config), data={"brokers": addresses, "topicConfig": plain(config)})
+    return text_report(*lines, _config_text(config), data={"brokers": addresses, "topicConfig": plain(config)})
 
 
 @command(
@@ -71,13 +62,13 @@ async def update_topics(admin: Admin, args: Namespace) -> Report:
     addresses = await masters(admin, args)
     for address in addresses:
         await admin.save_topics(address, configs)
-    return says(*(f"submit batch of {len(configs)} topics to {address} success." for address in addresses))
+    return text_report(*(f"submit batch of {len(configs)} topics to {address} success." for address in addresses))
 
 
 @command("deleteTopic", "Delete a topic from brokers and name servers", TOPIC, need("c", "clusterName", "cluster"))
 async def delete_topic(admin: Admin, args: Namespace) -> Report:
     await admin.delete_topic(args.topic, args.clusterName)
-    return says(
+    return text_report(
         f"delete topic [{args.topic}] from cluster [{args.clusterName}] success.",
         f"delete topic [{args.topic}] from NameServer success.",
     )
@@ -97,14 +88,14 @@ async def update_topic_perm(admin: Admin, args: Namespace) -> Report:
         before, config.perm = config.perm, args.perm
         await admin.save_topic(address, config)
         lines.append(f"update topic perm from {before} to {args.perm} in {address} success.")
-    return says(*lines)
+    return text_report(*lines)
 
 
 @command("topicList", "List all topics", flag("c", "clusterModel", "with their clusters and consumer groups"))
 async def topic_list(admin: Admin, args: Namespace) -> Report:
     topics = await admin.topics()
     if not args.clusterModel:
-        return says(*topics, data=topics)
+        return text_report(*topics, data=topics)
     rows = []
     for topic in topics:
         if is_retry_or_dlq(topic):
@@ -149,7 +140,7 @@ async def topic_status(admin: Admin, args: Namespace) -> Report:
 @command("topicClusterList", "List the clusters that have a topic", TOPIC)
 async def topic_clusters(admin: Admin, args: Namespace) -> Report:
     clusters = await admin.clusters_of(args.topic)
-    return says(*clusters, data=clusters)
+    return text_report(*clusters, data=clusters)
 
 
 @command("allocateMQ", "Show how queues would be shared", TOPIC, need("i", "ipList", "members, separated by commas"))
@@ -171,15 +162,17 @@ async def allocate(admin: Admin, args: Namespace) -> Report:
 async def order_conf(admin: Admin, args: Namespace) -> Report:
     if args.method == "get":
         value = await admin.get_kv(ORDER_NAMESPACE, args.topic)
-        return says(f"get orderConf success. topic=[{args.topic}], orderConf=[{value}]", data={"orderConf": value})
+        return text_report(
+            f"get orderConf success. topic=[{args.topic}], orderConf=[{value}]", data={"orderConf": value}
+        )
     if args.method == "put":
         if not args.orderConf:
             raise BadArgument("put needs -v broker-a:4;broker-b:4")
         await admin.put_kv(ORDER_NAMESPACE, args.topic, args.orderConf)
-        return says(f"update orderConf success. topic=[{args.topic}], orderConf=[{args.orderConf}]")
+        return text_report(f"update orderConf success. topic=[{args.topic}], orderConf=[{args.orderConf}]")
     if args.method == "delete":
         await admin.delete_kv(ORDER_NAMESPACE, args.topic)
-        return says(f"delete orderConf success. topic=[{args.topic}]")
+        return text_report(f"delete orderConf success. topic=[{args.topic}]")
     raise BadArgument(f"method {args.method!r} is none of put, get, delete")
 
 
@@ -230,7 +223,7 @@ async def _order_conf(admin: Admin, addresses: list[str], queues: int) -> str:
     return ";".join(f"{name}:{queues}" for name in names)
 
 
-def _told(config: TopicConfig) -> str:
+def _config_text(config: TopicConfig) -> str:
     perm = "".join(letter if config.perm & bit else "-" for letter, bit in (("R", 4), ("W", 2), ("X", 1)))
     return (
         f"TopicConfig [topicName={config.topic_name}, readQueueNums={config.read_queue_nums},"

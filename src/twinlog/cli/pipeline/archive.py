@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from twinlog.cli.pipeline.running import AsJson, SparkConf, SparkMaster, failures_told, spark_job
+from twinlog.cli.pipeline.running import AsJson, SparkConf, SparkMaster, report_failures, spark_job
 from twinlog.cli.pipeline.source_options import Credential, SourceOption, parse_source_options, words
 from twinlog.cli.running import fail
 
@@ -75,7 +75,7 @@ def archive(
         "compression": compression,
         "options": parse_source_options(options, access_key, secret_key),
     }
-    with failures_told():
+    with report_failures():
         from twinlog.spark.jobs.archive import job as jobs
 
         job = jobs.ArchiveJob(**words_given, every=_interval(every))
@@ -84,7 +84,7 @@ def archive(
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: over.set())
         summary = jobs.archive(spark, job, report, is_over=over.is_set)
-    _tell_archive(summary, as_json)
+    _print_archived(summary, as_json)
 
 
 def compact(
@@ -108,7 +108,7 @@ def compact(
         time.strptime(day, "%Y-%m-%d")
     except ValueError:
         fail(f"--before {day!r} is no day: write it as 2026-11-15")
-    with failures_told():
+    with report_failures():
         from twinlog.spark.jobs.archive import compact as jobs
         from twinlog.spark.jobs.archive.layout import existing_header
 
@@ -118,7 +118,7 @@ def compact(
         found = existing_header(job.root)
     with spark_job("compact", master, conf, archive_format=found.format) as (spark, report):
         summary = jobs.compact(spark, job, report)
-    _tell_compaction(summary, as_json)
+    _print_compacted(summary, as_json)
 
 
 def _interval(text: str | None) -> str | None:
@@ -134,7 +134,7 @@ def _interval(text: str | None) -> str | None:
     return f"{milliseconds} milliseconds"
 
 
-def _tell_archive(summary: ArchiveSummary, as_json: bool) -> None:
+def _print_archived(summary: ArchiveSummary, as_json: bool) -> None:
     if as_json:
         topics = {topic: asdict(totals) for topic, totals in sorted(summary.topics.items())}
         told = {"archive": summary.target, "format": summary.format, "batches": summary.batches}
@@ -155,7 +155,7 @@ def _tell_archive(summary: ArchiveSummary, as_json: bool) -> None:
     Console().print(table)
 
 
-def _tell_compaction(summary: CompactSummary, as_json: bool) -> None:
+def _print_compacted(summary: CompactSummary, as_json: bool) -> None:
     if as_json:
         json.dump(asdict(summary), sys.stdout)
         print()

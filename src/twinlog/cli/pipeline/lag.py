@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from twinlog.cli.pipeline.running import AsJson, SparkConf, SparkMaster, failures_told, spark_job
+from twinlog.cli.pipeline.running import AsJson, SparkConf, SparkMaster, report_failures, spark_job
 from twinlog.cli.pipeline.sides import NameServer, Tls, TlsInsecure, check_table, cluster_options, seconds
 from twinlog.cli.running import fail
 
@@ -49,7 +49,7 @@ def lag(
     options = cluster_options(name_servers, tls=tls, tls_insecure=tls_insecure)
     check_table(to)
     if plot is not None:
-        with failures_told():
+        with report_failures():
             from twinlog.spark.jobs.lag.charts import check_plot
 
             check_plot(plot)

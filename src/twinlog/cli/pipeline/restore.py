@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from twinlog.cli.pipeline.running import AsJson, SparkConf, SparkMaster, failures_told, spark_job
+from twinlog.cli.pipeline.running import AsJson, SparkConf, SparkMaster, report_failures, spark_job
 from twinlog.cli.pipeline.source_options import Credential, parse_source_options, words
 from twinlog.cli.running import fail
 from twinlog.wire.bodies import MessageQueue
@@ -73,7 +73,7 @@ def restore(
     """
     limits = (_time_ms("--from-time", from_time), _time_ms("--to-time", to_time))
     renames = dict(_renamed(text) for text in rename or ())
-    with failures_told():
+    with report_failures():
         from twinlog.spark.jobs.archive.layout import existing_header
         from twinlog.spark.jobs.restore import job as jobs
         from twinlog.spark.jobs.restore.plan import check_restore
@@ -101,7 +101,7 @@ def restore(
         format = existing_header(job.archive_root).format if job.archive_root else "parquet"
     with spark_job("restore", master, conf, archive_format=format) as (spark, report):
         summary = jobs.restore(spark, job, report)
-    _tell(summary, as_json)
+    _print_summary(summary, as_json)
 
 
 def _renamed(text: str) -> tuple[str, str]:
@@ -126,7 +126,7 @@ def _queue_words(queue: MessageQueue) -> dict[str, str | int]:
     return {"topic": queue.topic, "brokerName": queue.broker_name, "queueId": queue.queue_id}
 
 
-def _tell(summary: RestoreSummary, as_json: bool) -> None:
+def _print_summary(summary: RestoreSummary, as_json: bool) -> None:
     if as_json:
         told = {
             "sent": summary.sent,

@@ -45,7 +45,7 @@ def spark_job(
 ) -> Iterator[tuple[SparkSession, Report]]:
     """A Spark session and a progress bar for one job; what the job raises on its own account ends the command."""
     settings = _settings(conf, archive_format)
-    with open(os.dup(2), "w") as terminal, _bar(terminal) as bar, failures_told():
+    with open(os.dup(2), "w") as terminal, _bar(terminal) as bar, report_failures():
         from twinlog.spark.session import start
         from twinlog.spark.start_noise import without_start_noise
 
@@ -65,7 +65,7 @@ def spark_job(
 
 
 @contextlib.contextmanager
-def failures_told() -> Iterator[None]:
+def report_failures() -> Iterator[None]:
     """End the command with one line for what a job raises on its own account, or when Spark is not there."""
     try:
         from py4j.protocol import Py4JError
@@ -96,7 +96,7 @@ def _settings(conf: list[str] | None, archive_format: str) -> dict[str, str]:
     given = dict(_setting(text) for text in conf or ())
     if archive_format != "delta":
         return given
-    with failures_told():
+    with report_failures():
         import pyspark
 
         from twinlog.spark.jobs.archive.delta import delta_conf

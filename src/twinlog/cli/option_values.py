@@ -1,0 +1,45 @@
+"""Values of options that several commands take: what a word means, and how a wrong one is refused.
+
+These are for argparse, except `read_port`, which is for Typer.
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentTypeError
+from datetime import datetime
+
+import typer
+
+
+def boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ArgumentTypeError(f"{text!r} is neither true nor false")
+    return text.lower() == "true"
+
+
+def natural(text: str) -> int:
+    """A number of 0 or more."""
+    if not text.isdecimal():
+        raise ArgumentTypeError(f"{text!r} is not a number of 0 or more")
+    return int(text)
+
+
+def moment_ms(text: str) -> int:
+    """Milliseconds of `now`, a number of milliseconds, or yyyy-MM-dd#HH:mm:ss:SSS."""
+    if text == "now":
+        return int(datetime.now().timestamp() * 1000)
+    if text.lstrip("-").isdigit():
+        return int(text)
+    try:
+        return int(datetime.strptime(text, "%Y-%m-%d#%H:%M:%S:%f").timestamp() * 1000)
+    except ValueError:
+        raise ArgumentTypeError(
+            f"{text!r} is not a time: write now, milliseconds, or yyyy-MM-dd#HH:mm:ss:SSS"
+        ) from None
+
+
+def read_port(text: str) -> int:
+    """A port; 0 means that the system chooses a free one."""
+    if not (str(text).isdecimal() and int(text) <= 65535):
+        raise typer.BadParameter(f"{text!r} is not a port; give a number from 0 to 65535, 0 takes a free one")
+    return int(text)
