@@ -16,7 +16,7 @@ from twinlog.broker.context import BrokerContext
 from twinlog.broker.pulls.filters.bloom import BloomFilter
 from twinlog.broker.pulls.filters.consumer_filters import ConsumerFilters
 from twinlog.broker.pulls.hold import HoldTable
-from twinlog.broker.sends.pending_sends import AckDesk
+from twinlog.broker.sends.pending_sends import PendingSends
 from twinlog.broker.stats.stats import BrokerStats
 from twinlog.broker.topics.topic_creation import seed_tables
 from twinlog.metadata.tables import open_tables
@@ -55,7 +55,7 @@ def stored_context(
             clients=ClientTable(),
             locks=QueueLocks(),
             holds=HoldTable(),
-            acks=AckDesk(lambda: ctx.conf, clock),
+            pending_sends=PendingSends(lambda: ctx.conf, clock),
             stats=BrokerStats(clock(), conf.broker.cluster_name),
             consumer_filters=ConsumerFilters(tables.filters, BloomFilter(20, 32), clock()),
             clock_ms=clock,

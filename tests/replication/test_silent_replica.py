@@ -75,13 +75,13 @@ class Replica:
 
 async def test_one_send_waits_for_a_silent_replica_and_the_next_ones_are_answered_at_once(master):
     waits: list[int] = []
-    hold = master.context.acks._gate.add
+    hold = master.context.pending_sends._waiting.add
 
     def counted(end, *args, **more):
         waits.append(end)
         hold(end, *args, **more)
 
-    master.context.acks._gate.add = counted
+    master.context.pending_sends._waiting.add = counted
     with socket.create_connection(("127.0.0.1", master.replication.master.port)) as connection:
         connection.sendall(bytes(8))
         replica = Replica(master, connection)
@@ -91,7 +91,7 @@ async def test_one_send_waits_for_a_silent_replica_and_the_next_ones_are_answere
             async def acknowledged(body):
                 be_patient(master, 60_000)
                 answer = asyncio.create_task(send(client, body))
-                await until(lambda: master.context.acks.waits_for_replicas, "the send waits")
+                await until(lambda: master.context.pending_sends.waits_for_replicas, "the send waits")
                 await replica.report()
                 return (await answer).code
 

@@ -35,7 +35,7 @@ from twinlog.broker.replication import metadata_handlers, replication_handlers
 from twinlog.broker.replication.replication_metrics import watch_replication
 from twinlog.broker.replication.role_service import ReplicationService
 from twinlog.broker.sends import reply, send, send_back
-from twinlog.broker.sends.pending_sends import AckDesk
+from twinlog.broker.sends.pending_sends import PendingSends
 from twinlog.broker.sends.send_fast import FastSend
 from twinlog.broker.stats import runtime_info, stats_handlers
 from twinlog.broker.stats.broker_metrics import watch_broker
@@ -233,7 +233,6 @@ class Broker:
         return store
 
     def _context(self, tables: MetadataTables, store: MessageStore, filters: ConsumerFilters) -> BrokerContext:
-        acks = AckDesk(lambda: ctx.conf, monotonic_ms)
         ctx = BrokerContext(
             conf=self.conf,
             store=store,
@@ -241,7 +240,7 @@ class Broker:
             clients=ClientTable(),
             locks=QueueLocks(),
             holds=HoldTable(),
-            acks=acks,
+            pending_sends=PendingSends(lambda: ctx.conf, monotonic_ms),
             stats=self.stats,
             fence=Fence(self._clock_ms),
             consumer_filters=filters,

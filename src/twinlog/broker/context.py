@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from twinlog.broker.clients.locks import QueueLocks
     from twinlog.broker.pulls.filters.consumer_filters import ConsumerFilters
     from twinlog.broker.pulls.hold import HoldTable
-    from twinlog.broker.sends.pending_sends import AckDesk
+    from twinlog.broker.sends.pending_sends import PendingSends
     from twinlog.broker.stats.stats import BrokerStats
     from twinlog.metadata.delay_offsets import DelayOffsetTable
     from twinlog.metadata.filters import FilterTable
@@ -63,7 +63,7 @@ class BrokerContext:
     clients: ClientTable
     locks: QueueLocks
     holds: HoldTable
-    acks: AckDesk
+    pending_sends: PendingSends
     stats: BrokerStats
     consumer_filters: ConsumerFilters
     limits: Limits = field(default_factory=Limits)
@@ -128,16 +128,16 @@ class BrokerContext:
     def put(self, draft: Draft) -> Appended:
         """Store one message, after delay levels and timers had their say; it is readable on return.
 
-        The caller waits for flush or replicas, if it must, through `acks`.
+        The caller waits for flush or replicas, if it must, through `pending_sends`.
         """
         self.redirect(draft)
         appended = self.store.append(draft)
-        self.settle()
+        self.finish_appends()
         return appended
 
-    def settle(self) -> None:
+    def finish_appends(self) -> None:
         """Let readers and the flush see what was appended; after one message, or after many."""
-        self.acks.appended()
+        self.pending_sends.ask_for_flush()
         self.store.dispatch_pending()
 
     def redirect(self, draft: Draft, properties: dict[str, str] | None = None) -> None:

@@ -129,15 +129,15 @@ async def _play(frames: list[bytes], step: int, fast: bool, conf: dict[str, str]
     with tempfile.TemporaryDirectory() as folder, open_context(Path(folder), **conf) as ctx:
         ctx.ensure_topic("T", 4)
         options = ConnectionOptions(
-            handlers=send.handlers(ctx), after_batch=ctx.settle, fast=FastSend(ctx).take if fast else None
+            handlers=send.handlers(ctx), after_batch=ctx.finish_appends, fast=FastSend(ctx).take if fast else None
         )
         connection, transport = wired(options)
         data = b"".join(frames)
         for at in range(0, len(data), step):
             connection.data_received(data[at : at + step])
         at_once = len(transport.data)
-        ctx.acks.flushed(ctx.store.flush())
-        ctx.settle()
+        ctx.pending_sends.flushed(ctx.store.flush())
+        ctx.finish_appends()
         messages = []
         at = 0
         while (record := ctx.store.record_at(at)) is not None and at < ctx.store.log_end:

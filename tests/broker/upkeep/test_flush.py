@@ -92,18 +92,18 @@ async def test_a_synchronous_master_without_replicas_says_so(tmp_path):
 
 async def test_a_synchronous_master_answers_when_its_replica_has_the_message(tmp_path):
     async with running_broker(broker_conf(tmp_path, brokerRole="SYNC_MASTER")) as broker, connected(broker) as client:
-        acks, asked = broker.context.acks, asyncio.Event()
+        pending, asked = broker.context.pending_sends, asyncio.Event()
 
         class KeepsUp(NoReplicas):
             def demand(self, end: int) -> Demand:
                 asked.set()
                 return Demand.WAIT
 
-        acks.replicas = KeepsUp()
+        pending.replicas = KeepsUp()
         sending = asyncio.create_task(send(client))
         await asked.wait()
         flushed = broker.context.store.flushed_end
-        acks.replicated(broker.context.store.log_end)
+        pending.replicated(broker.context.store.log_end)
         assert (await sending).code == 0
         assert broker.context.store.flushed_end == flushed  # ASYNC_FLUSH: nobody asked the disk
 
@@ -116,7 +116,7 @@ async def test_a_replica_that_is_too_slow_is_told(tmp_path):
             def demand(self, end: int) -> Demand:
                 return Demand.WAIT
 
-        broker.context.acks.replicas = Slow()
+        broker.context.pending_sends.replicas = Slow()
         assert (await send(client)).code == 12
 
 
@@ -168,9 +168,9 @@ async def test_a_clock_that_is_set_back_keeps_no_answer_waiting(tmp_path):
         while broker.replication is None or not broker.replication.master.port or not broker.servers:
             await asyncio.sleep(0.01)
         async with connected(broker) as client:
-            broker.context.acks.replicas = Waiting()
+            broker.context.pending_sends.replicas = Waiting()
             answer = asyncio.create_task(send(client))
-            while not broker.context.acks.waits_for_replicas:
+            while not broker.context.pending_sends.waits_for_replicas:
                 await asyncio.sleep(0)
             hours[0] = 0
             assert (await answer).code == 12

@@ -98,7 +98,7 @@ class DelayService:
             while room and self._deliver_first(cursor, now_ms):
                 room -= 1
             if cursor.next_offset != before:
-                self._ctx.settle()
+                self._ctx.finish_appends()
                 self._ctx.delay_offsets.update(cursor.level, cursor.next_offset, now_ms)
             if not room:
                 return True

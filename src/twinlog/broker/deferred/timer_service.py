@@ -156,13 +156,13 @@ class TimerService:
         while (queue_offset := table.first_due(now_ms)) is not None and delivered < SLICE_MESSAGES:
             if not self._deliver_one(table, queue_offset, now_ms):
                 self._alarm.set(now_ms + RETRY_MS)
-                self._ctx.settle()
+                self._ctx.finish_appends()
                 return False
             table.delivered()
             delivered += 1
             self._moves += 1
         if delivered:
-            self._ctx.settle()
+            self._ctx.finish_appends()
         if table.first_due(now_ms) is not None:
             return True
         table.caught_up(now_ms)
@@ -229,7 +229,7 @@ class TimerService:
                 if not store.append(redelivery(message, TIMER_TOPIC, 0, pairs)).ok:
                     return False
             table.drop_before(queue_offset + 1)
-        self._ctx.settle()
+        self._ctx.finish_appends()
         self._alarm.set(now_ms)
         return len(old) > SLICE_MESSAGES
 

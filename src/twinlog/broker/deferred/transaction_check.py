@@ -58,11 +58,11 @@ class TransactionCheck:
             queues.passed(queue_id, at)
             at += 1
             if (at - before) % SLICE_MESSAGES == 0:
-                self._ctx.settle()
+                self._ctx.finish_appends()
                 await asyncio.sleep(0)
                 if over():
                     return
-        self._ctx.settle()
+        self._ctx.finish_appends()
         if at == before and tracker.done_offset == op_before:
             return
         with contextlib.suppress(TimeoutError):

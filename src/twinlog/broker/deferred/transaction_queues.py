@@ -117,7 +117,7 @@ class TransactionQueues:
                 self._ops.written(queue_id)
             else:
                 self.alarm.set(now_ms + RETRY_MS)
-        self._ctx.settle()
+        self._ctx.finish_appends()
 
     def _op_record(self, queue_id: int, finished: list[int], now_ms: int) -> Draft:
         pairs = {names.TAGS: OP_TAG, names.WAIT: "false", names.UNIQ_KEY: self._ctx.unique_ids.next(now_ms)}

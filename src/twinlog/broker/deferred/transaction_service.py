@@ -104,7 +104,7 @@ class TransactionService:
         pairs = {**message.properties, names.TRANSACTION_CHECK_TIMES: "0"}
         pairs.pop(names.TRAN_PREPARED_QUEUE_OFFSET, None)
         stored = self._ctx.store.append(redelivery(message, HALF_TOPIC, 0, pairs))
-        self._ctx.settle()
+        self._ctx.finish_appends()
         return stored.ok
 
     # -- tasks ---------------------------------------------------------------------------------

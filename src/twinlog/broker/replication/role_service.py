@@ -92,7 +92,7 @@ class ReplicationService:
         self._members_known = False
         self._reported = asyncio.Event()
         self.identity_conflicts = 0
-        ctx.acks.replicas = self
+        ctx.pending_sends.replicas = self
         ctx.change_role = self.change_role
         ctx.master_listeners.append(self._master_is_known)
         self.marks = LogMarks(ctx.store.log_end)
@@ -145,13 +145,13 @@ class ReplicationService:
         role = self._settling_role or ctx.settings.broker_role
         needed = replicas_needed(role, ctx.conf.replication.in_sync_replicas)
         if needed:
-            ctx.acks.replicated(self.master.acks.safe_end(needed, ctx.store.log_end))
-            if not ctx.acks.waits_for_replicas:
+            ctx.pending_sends.replicated(self.master.acks.safe_end(needed, ctx.store.log_end))
+            if not ctx.pending_sends.waits_for_replicas:
                 self._attention.arrived()
 
     def expect_acks(self) -> None:
         """After each batch of sends: a replica that keeps up answers before it would be worth while to sleep."""
-        if self._ctx.acks.waits_for_replicas:
+        if self._ctx.pending_sends.waits_for_replicas:
             self._attention.expect()
 
     @property
@@ -372,13 +372,13 @@ class ReplicationService:
 
     async def _settle_answers(self) -> None:
         """Let sends that wait get their answer; whoever waits longer than its patience gets the timeout's."""
-        acks = self._ctx.acks
+        pending = self._ctx.pending_sends
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_SETTLE_S_MAX):
-                while (patience_s := acks.patience_s) is not None:
-                    await asyncio.sleep(min(0.01, patience_s))
-                    acks.expire()
-        acks.give_up()
+                while (wait_s := pending.expires_in_s) is not None:
+                    await asyncio.sleep(min(0.01, wait_s))
+                    pending.expire()
+        pending.expire_all()
         self._settling_role = None
 
     async def _feed_replicas(self) -> None:

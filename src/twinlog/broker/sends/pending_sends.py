@@ -1,7 +1,7 @@
-"""Decides whether a send's answer must wait, and writes it when it need not wait any longer.
+"""Sends whose answer waits for a flush or for replicas, and when each answer leaves.
 
-What `flushDiskType` and `brokerRole` demand is looked up per send, so an operator can change both on a
-running broker. A message with the property WAIT=false never waits.
+`flushDiskType` and `brokerRole` are read for each send, so an operator can change both while the broker runs. A message
+with the property WAIT=false never waits.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
-from twinlog.broker.sends.wait_queue import AckGate, Settled
+from twinlog.broker.sends.wait_queue import Finished, WaitQueue
 from twinlog.store.log.append import PutStatus
 from twinlog.wire.codes import ResponseCode
 
@@ -28,7 +28,7 @@ CODES = {
 
 _NEVER_MS = 1 << 62
 
-Settle = Callable[[PutStatus], None]  # writes an answer, once it is known what it says
+WriteAnswer = Callable[[PutStatus], None]  # called once, when the status of the send is final
 
 
 class Demand(Enum):
@@ -40,7 +40,7 @@ class Demand(Enum):
 
 
 class Replicas(Protocol):
-    """The master's view of its replicas; it calls `AckDesk.replicated` as their reports come in."""
+    """The master's view of its replicas; it calls `PendingSends.replicated` as their reports come in."""
 
     def demand(self, end: int) -> Demand: ...
 
@@ -48,7 +48,7 @@ class Replicas(Protocol):
 
 
 class NoReplicas:
-    """A broker that nobody follows."""
+    """The replicas of a broker that has none."""
 
     def demand(self, end: int) -> Demand:
         return Demand.UNAVAILABLE
@@ -56,34 +56,34 @@ class NoReplicas:
     def missed(self, end: int) -> None: ...
 
 
-class AckDesk:
+class PendingSends:
     """Answers sends as soon as their records are as safe as the configuration demands.
 
-    `clock_ms` measures patience, so it should not jump: an answer would leave too early, or hours late.
+    `clock_ms` measures timeouts, so it must not jump: an answer would leave too early, or hours late.
     """
 
     def __init__(self, conf: Callable[[], BrokerConf], clock_ms: Callable[[], int]) -> None:
         self._conf = conf
         self._clock_ms = clock_ms
-        self._gate: AckGate[Settle] = AckGate()
+        self._waiting: WaitQueue[WriteAnswer] = WaitQueue()
         self.replicas: Replicas = NoReplicas()
         self.on_flush_wanted: list[Callable[[], None]] = []
 
     @property
     def anything_waits(self) -> bool:
-        """Whether sends have anything to wait for at all: the fast path asks once per batch."""
+        """Whether any send waits under these settings; the fast path reads it when the settings change."""
         conf = self._conf()
         return conf.store.flush_disk_type == "SYNC_FLUSH" or conf.broker.broker_role == "SYNC_MASTER"
 
     def answer(
         self, request: Request, response: Command, end: int, *, wait: bool, on_answer: Callable[[], None]
     ) -> Command | None:
-        """`response` if it may leave now; None when the desk will send it, with its final code, later.
+        """`response` if it may leave now; None when it is sent later, with its final code.
 
         Call once per record, in the order of the log. `on_answer` is called when the response leaves.
         """
         if not wait or request.is_oneway:
-            self.appended()
+            self.ask_for_flush()
             on_answer()
             return response
 
@@ -99,8 +99,8 @@ class AckDesk:
         response.code = CODES[status]
         return response
 
-    def hold(self, end: int, settle: Settle) -> PutStatus | None:
-        """What to tell now about the records up to `end`; None when `settle` will be told later."""
+    def hold(self, end: int, write_answer: WriteAnswer) -> PutStatus | None:
+        """The status of the records up to `end` if it is final now; None when `write_answer` gets it later."""
         conf, now_ms = self._conf(), self._clock_ms()
         flush_deadline_ms = replica_deadline_ms = None
         status = PutStatus.PUT_OK
@@ -114,60 +114,60 @@ class AckDesk:
                 status = PutStatus.SLAVE_NOT_AVAILABLE
         if flush_deadline_ms is None and replica_deadline_ms is None:
             return status
-        self._gate.add(
+        self._waiting.add(
             end,
-            settle,
+            write_answer,
             flush_deadline_ms=flush_deadline_ms,
             replica_deadline_ms=replica_deadline_ms,
             status=status,
         )
         if flush_deadline_ms is not None:
-            self._want_flush()
+            self._wake_flush()
         return None
 
-    def appended(self) -> None:
-        """Something was stored that nobody waits for: with SYNC_FLUSH readers still see it only once it is durable."""
+    def ask_for_flush(self) -> None:
+        """Ask for a flush if it is synchronous: readers see a record only once it is durable, even if no send waits."""
         if self._conf().store.flush_disk_type == "SYNC_FLUSH":
-            self._want_flush()
+            self._wake_flush()
 
     def flushed(self, end: int) -> None:
         """The log is durable before `end`."""
-        self._send(self._gate.flushed(end))
+        self._send(self._waiting.flushed(end))
 
     def replicated(self, end: int) -> None:
         """Enough replicas have the log before `end`."""
-        self._send(self._gate.replicated(end))
+        self._send(self._waiting.replicated(end))
 
     def expire(self) -> None:
-        """Answer what has waited too long; replicas that kept it waiting are known as late from then on."""
+        """Answer what has reached its deadline; replicas that did not report in time count as late from then on."""
         now_ms = self._clock_ms()
-        missed = self._gate.replica_missed(now_ms)
-        self._send(self._gate.expire(now_ms))
+        missed = self._waiting.replica_missed(now_ms)
+        self._send(self._waiting.expire(now_ms))
         if missed is not None:
             self.replicas.missed(missed)
 
-    def give_up(self) -> None:
-        """Answer everything that waits as if its patience were over."""
-        self._send(self._gate.expire(_NEVER_MS))
+    def expire_all(self) -> None:
+        """Answer everything that waits, as if every deadline were reached."""
+        self._send(self._waiting.expire(_NEVER_MS))
 
     @property
-    def patience_s(self) -> float | None:
-        """Until `expire` next has something to do; None while nothing waits."""
-        deadline_ms = self._gate.deadline_ms
+    def expires_in_s(self) -> float | None:
+        """Seconds until `expire` next has something to do; None while nothing waits."""
+        deadline_ms = self._waiting.deadline_ms
         return None if deadline_ms is None else max(0, deadline_ms - self._clock_ms()) / 1000
 
     @property
     def waits_for_flush(self) -> bool:
-        return self._gate.waits_for_flush
+        return self._waiting.waits_for_flush
 
     @property
     def waits_for_replicas(self) -> bool:
-        return self._gate.waits_for_replicas
+        return self._waiting.waits_for_replicas
 
-    def _want_flush(self) -> None:
-        for told in self.on_flush_wanted:
-            told()
+    def _wake_flush(self) -> None:
+        for listener in self.on_flush_wanted:
+            listener()
 
-    def _send(self, settled: list[Settled[Settle]]) -> None:
-        for one in settled:
+    def _send(self, finished: list[Finished[WriteAnswer]]) -> None:
+        for one in finished:
             one.answer(one.status)

@@ -265,7 +265,7 @@ class SendHandler:
         def took() -> None:
             times.took(perf_counter() - started, count)
 
-        return self._ctx.acks.answer(request, response, appended.end, wait=wait, on_answer=took)
+        return self._ctx.pending_sends.answer(request, response, appended.end, wait=wait, on_answer=took)
 
     def _count(self, topic: str, count: int, size: int) -> None:
         tally = self._ctx.stats.puts(topic)

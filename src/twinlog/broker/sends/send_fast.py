@@ -245,7 +245,7 @@ class FastSend:
         else:
             # Messages that came together wait together, for the last of them.
             last_offset, _, last_size = places[-1]
-            status = ctx.acks.hold(last_offset + last_size, partial(self._deliver, connection, askers, places, started))
+            status = ctx.pending_sends.hold(last_offset + last_size, partial(self._deliver, connection, askers, places, started))
             if status is not None:
                 self._answer(askers, places, _begin(status), out)
                 ctx.stats.put_times.took(perf_counter() - started, len(places))
@@ -378,7 +378,7 @@ class FastSend:
         self._known.clear()
         self._shapes.clear()
         settings = ctx.settings
-        self._waits = ctx.acks.anything_waits
+        self._waits = ctx.pending_sends.anything_waits
         self._allowed = ctx.is_master and not settings.send_accepted_from_ms and bool(settings.permission & WRITE)
 
     def _open_lane(self, topic: str, queue_id: int) -> _Lane | None:

@@ -25,14 +25,14 @@ EXPIRE_TICK_S = 0.1
 
 
 class FlushService:
-    """Flushes the commit log, and tells the ack desk how far it is durable."""
+    """Flushes the commit log, and reports how far it is durable to the sends that wait."""
 
     def __init__(self, ctx: BrokerContext) -> None:
         self._ctx = ctx
         self._wake = asyncio.Event()
         self._failed = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="flush-log")
-        ctx.acks.on_flush_wanted.append(self._wake.set)
+        ctx.pending_sends.on_flush_wanted.append(self._wake.set)
 
     async def run(self) -> None:
         try:
@@ -74,14 +74,14 @@ class FlushService:
             log.error("the commit log cannot be flushed; sends are refused until a restart", error=str(error))
             return
         store.dispatch_pending()  # with SYNC_FLUSH readers see a message only now
-        self._ctx.acks.flushed(flushed_end)
+        self._ctx.pending_sends.flushed(flushed_end)
 
     async def _expire_answers(self) -> None:
-        acks = self._ctx.acks
+        pending = self._ctx.pending_sends
         while True:
             await asyncio.sleep(EXPIRE_TICK_S)
-            if acks.patience_s is not None:
-                acks.expire()
+            if pending.expires_in_s is not None:
+                pending.expire()
 
 
 class QueueFlushService:
