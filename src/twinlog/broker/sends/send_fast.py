@@ -1,13 +1,15 @@
 """The usual send, as fast as Python allows: one message, a JSON header, an ordinary topic.
 
-What it trades: it knows by heart what `send` decides anew each time. Per queue it keeps a lane (checked topic,
-half an answer), per set of properties a shape (their normal form with the broker's own added), and it writes
-answers from a template. All frames of a chunk are walked in one loop, stored in one go, and wait together
-for flush and replicas where they must.
+What it trades: memory for the decisions that `send` makes for each message. It caches
+  per queue           a CheckedQueue: the topic is checked, and parts of the answer are ready,
+  per properties      StoredProperties: their normal form, with the broker's own properties added,
+  per header prefix   a KnownHeader: the constant bytes of one producer's headers and what they mean.
+All frames of a chunk are walked in one loop, appended with one call, and wait together for flush and replicas.
+A change of settings or topics clears the caches.
 
-Whatever is unusual is left where it is, and `send` handles that frame: another code, a binary header, a topic
-to be created, a delay, a transaction, a batch, a oneway, an error of any kind. Leaving it has no effect, so
-there is no second set of error answers here. A property test holds both paths equal.
+A frame that is unusual is not touched, and `send` handles it: another code, a binary header, a topic to be created,
+a delay, a transaction, a batch, a oneway, an error of any kind. So all error answers are made in `send`. A property
+test holds both paths equal.
 """
 
 from __future__ import annotations
@@ -47,11 +49,12 @@ _unpack = _PREFIX.unpack_from
 _UNIQ_KEY = names.UNIQ_KEY + names.NAME_END
 _UNIQ_KEY_BYTES = _UNIQ_KEY.encode()
 _KEYS = names.KEYS + names.NAME_END
-_TAIL = f',"serializeTypeCurrentRPC":"JSON","version":{VERSION}}}'
-_SHAPES_MAX = 4096
-_LANES_MAX = 65536
-_MISSES_MAX = 8  # a producer whose properties change all the time is not worth another template
-# Members that make `send` do more than store the message as it is.
+_ANSWER_END = f',"serializeTypeCurrentRPC":"JSON","version":{VERSION}}}'
+_PROPERTIES_MAX = 4096  # entries of a cache; one that is full is cleared
+_QUEUES_MAX = 65536
+_HEADERS_MAX = 65536
+_MISSES_MAX = 8  # a producer whose properties change with every message gets no further templates
+# Properties that make `send` do more than store the message as it is.
 _UNUSUAL = frozenset(
     {
         names.DELAY,
@@ -65,21 +68,38 @@ _UNUSUAL = frozenset(
 )
 
 
-class _Fields(msgspec.Struct, gc=False):
-    """The short send header: what counts here, and what `send` wants to see there."""
+class _Fields(
+    msgspec.Struct,
+    gc=False,
+    rename={
+        "producer_group": "a",
+        "topic": "b",
+        "default_topic": "c",
+        "default_topic_queues": "d",
+        "queue_id": "e",
+        "sys_flag": "f",
+        "born_timestamp": "g",
+        "flag": "h",
+        "properties": "i",
+        "reconsume_times": "j",
+        "max_reconsume_times": "l",
+        "batch": "m",
+    },
+):
+    """The short send header. Members that are not used here are decoded too, so that `send` refuses invalid ones."""
 
-    a: str
-    b: str  # topic
-    c: str
-    d: Int
-    e: Int  # queue id
-    f: Int  # system flag
-    g: Long  # born timestamp
-    h: Int  # flag
-    i: str  # properties
-    j: Int = 0  # reconsume times
-    l: Int = 0  # noqa: E741
-    m: bool = False  # batch
+    producer_group: str
+    topic: str
+    default_topic: str
+    default_topic_queues: Int
+    queue_id: Int
+    sys_flag: Int
+    born_timestamp: Long
+    flag: Int
+    properties: str
+    reconsume_times: Int = 0
+    max_reconsume_times: Int = 0
+    batch: bool = False
 
 
 class _Header(msgspec.Struct, gc=False):
@@ -91,76 +111,64 @@ class _Header(msgspec.Struct, gc=False):
 _decode_header = msgspec.json.Decoder(_Header, strict=False).decode
 
 
-class _Lane:
-    """One queue that may be sent to."""
+class CheckedQueue:
+    """A queue that may be sent to, and the parts of its answers that never change."""
 
-    __slots__ = ("after_id", "before_id", "tally")
+    __slots__ = ("answer_middle", "answer_start", "tally")
 
-    def __init__(self, before_id: str, after_id: str, tally: Tally) -> None:
-        self.before_id = before_id  # the answer's members up to the physical offset in msgId
-        self.after_id = after_id  # and from there to the queue offset
+    def __init__(self, answer_start: str, answer_middle: str, tally: Tally) -> None:
+        self.answer_start = answer_start  # the answer's members up to the physical offset in msgId
+        self.answer_middle = answer_middle  # from there to the queue offset
         self.tally = tally
 
 
-class _Shape(NamedTuple):
-    """What a set of properties comes to, all but the unique key."""
+class StoredProperties(NamedTuple):
+    """A set of properties as it is stored, without the value of the unique key."""
 
-    stored: bytes  # ends with the unique key's name
+    encoded: bytes  # ends with the unique key's name
     tags_code: int
     keys: str
 
 
-class _Plan(NamedTuple):
-    """How to read a header by its template, and what the constant members say."""
+class KnownHeader:
+    """The template of one producer's headers to one queue, and what their constant members mean."""
 
-    before: bytes
-    after: bytes
-    trailer: bytes
-    born_skip: int  # from the header's begin to the born timestamp
-    key_skip: int  # and to the unique key
-    key_length: int
-    after_length: int
-    trailer_length: int
-    lane: _Lane
-    stored: bytes
-    tags_code: int
-    keys: str
-    topic: str
-    queue_id: int
-    flag: int
-    sys_flag: int
-    reconsume_times: int
+    __slots__ = (
+        "born_skip",
+        "flag",
+        "key_skip",
+        "misses",
+        "properties",
+        "queue",
+        "queue_id",
+        "reconsume_times",
+        "sys_flag",
+        "template",
+        "topic",
+    )
 
-
-class _Known:
-    """A header template, and how often it did not fit."""
-
-    __slots__ = ("misses", "plan", "prefix")
-
-    def __init__(self, template: Template, fields: _Fields, lane: _Lane, shape: _Shape) -> None:
-        self.prefix, before, key_length, after, trailer = template
-        self.misses = 0
-        self.plan = _Plan(
-            before,
-            after,
-            trailer,
-            len(self.prefix),
-            len(self.prefix) + BORN_DIGITS + len(before),
-            key_length,
-            len(after),
-            len(trailer),
-            lane,
-            *shape,
-            fields.b,
-            fields.e,
-            fields.h,
-            fields.f,
-            fields.j,
-        )
+    def __init__(
+        self, template: Template, fields: _Fields, queue: CheckedQueue, properties: StoredProperties, misses: int
+    ) -> None:
+        self.template = template
+        self.born_skip = len(template.prefix)  # from the header's begin to the born timestamp
+        self.key_skip = self.born_skip + BORN_DIGITS + len(template.before)  # and to the unique key
+        self.queue = queue
+        self.properties = properties
+        self.topic = fields.topic
+        self.queue_id = fields.queue_id
+        self.flag = fields.flag
+        self.sys_flag = fields.sys_flag
+        self.reconsume_times = fields.reconsume_times
+        self.misses = misses  # how many headers with this prefix did not fit
 
 
-Place = tuple[int, int, int]  # physical offset, queue offset, size
-Asker = tuple[_Lane, int | str, str, int]  # lane, opaque, unique key, end of the frame
+RecordPlace = tuple[int, int, int]
+"""physical offset, queue offset, size"""
+
+Unanswered = tuple[CheckedQueue, int | str, str, int]
+"""A send that was decoded: its queue, opaque, unique key, end of its frame."""
+
 _PREFIXES = [_PREFIX.pack(length + 4, length) for length in range(1024)]
 
 
@@ -168,15 +176,15 @@ def _prefix(header_length: int) -> bytes:
     return _PREFIXES[header_length] if header_length < 1024 else _PREFIX.pack(header_length + 4, header_length)
 
 
-def _begin(status: PutStatus) -> str:
+def _answer_start(status: PutStatus) -> str:
     return f'{{"code":{int(CODES[status])},"extFields":{{'
 
 
-_OK_BEGIN = _begin(PutStatus.PUT_OK)
+_OK_START = _answer_start(PutStatus.PUT_OK)
 
 
 def _split_keys(text: str) -> tuple[str, str]:
-    """(keys, the other properties): the user's keys differ from message to message, like the unique one."""
+    """(keys, the other properties): a user's keys often differ from message to message, like the unique key."""
     at = text.find(_KEYS)
     if at < 0 or (at and text[at - 1] != "\x02") or text.count(_KEYS) > 1:
         return "", text
@@ -192,9 +200,9 @@ class FastSend:
     def __init__(self, ctx: BrokerContext) -> None:
         self._ctx = ctx
         self._topics = ctx.topics
-        self._lanes: dict[tuple[str, int], _Lane] = {}
-        self._known: dict[bytes, _Known] = {}  # by prefix
-        self._shapes: dict[str, _Shape | None] = {}  # by properties without UNIQ_KEY; None: unusual
+        self._queues: dict[tuple[str, int], CheckedQueue] = {}
+        self._headers: dict[bytes, KnownHeader] = {}  # by prefix
+        self._properties: dict[str, StoredProperties | None] = {}  # by text without UNIQ_KEY and KEYS; None: unusual
         self._conf: BrokerConf | None = None
         self._topics_edition = -1
         self._allowed = self._waits = False
@@ -205,11 +213,11 @@ class FastSend:
         """Handle frames from `at` on until one is unusual or incomplete; returns where that one begins."""
         ctx = self._ctx
         if ctx.conf is not self._conf or self._topics.edition != self._topics_edition:
-            self._renew()
+            self._clear_caches()
         if not self._allowed:
             return at
         rows: list[Row] = []
-        askers: list[Asker] = []
+        sends: list[Unanswered] = []
         next_at = at
         while end - next_at > 20 and data[next_at + 8 : next_at + 20] == b'{"code":310,':
             length, header_length = _unpack(data, next_at)
@@ -218,47 +226,50 @@ class FastSend:
             # A binary header has its type in the top byte, which makes the length larger than any frame.
             if not body_at < frame_end <= end:
                 break
-            template = self._known.get(data[header_at : data.find(BORN, header_at, body_at) + 5])
-            if template is not None:
-                fitting_end = self._take_fitting(template, data, next_at, end, rows, askers)
+            known = self._headers.get(data[header_at : data.find(BORN, header_at, body_at) + 5])
+            if known is not None:
+                fitting_end = self._take_fitting(known, data, next_at, end, rows, sends)
                 if fitting_end > next_at:
                     next_at = fitting_end
                     continue
-                template.misses += 1
-            decoded = self._decode(data[header_at:body_at], data[body_at:frame_end], frame_end, template)
+                known.misses += 1
+            decoded = self._decode(data[header_at:body_at], data[body_at:frame_end], frame_end, known)
             if decoded is None:
                 break
             rows.append(decoded[0])
-            askers.append(decoded[1])
+            sends.append(decoded[1])
             next_at = frame_end
         if not rows:
             return at
         started = perf_counter()
         places = self._append_run(connection.peer, rows)
         if len(places) < len(rows):
-            places = self._store_rest(connection.peer, rows, places)
+            places = self._append_rest(connection.peer, rows, places)
             if not places:
                 return at
         if not self._waits:
-            self._answer(askers, places, _OK_BEGIN, out)
+            self._answer(sends, places, _OK_START, out)
             ctx.stats.put_times.took(perf_counter() - started, len(places))
         else:
-            # Messages that came together wait together, for the last of them.
+            # Messages of one chunk wait together, for the last of them.
             last_offset, _, last_size = places[-1]
-            status = ctx.pending_sends.hold(last_offset + last_size, partial(self._deliver, connection, askers, places, started))
+            write_answers = partial(self._write_answers, connection, sends, places, started)
+            status = ctx.pending_sends.hold(last_offset + last_size, write_answers)
             if status is not None:
-                self._answer(askers, places, _begin(status), out)
+                self._answer(sends, places, _answer_start(status), out)
                 ctx.stats.put_times.took(perf_counter() - started, len(places))
-        return askers[len(places) - 1][3]
+        return sends[len(places) - 1][3]
 
     @staticmethod
     def _take_fitting(
-        template: _Known, data: bytes, next_at: int, end: int, rows: list[Row], askers: list[Asker]
+        known: KnownHeader, data: bytes, next_at: int, end: int, rows: list[Row], sends: list[Unanswered]
     ) -> int:
-        """Read frames as long as their headers fit `template`; returns where the first begins that does not."""
-        prefix = template.prefix
-        (before, after, trailer, born_skip, key_skip, key_length, after_length, trailer_length,
-         lane, stored, code, keys, topic, queue_id, flag, sys_flag, retries) = template.plan  # fmt: skip
+        """Read frames as long as their headers fit the template; returns where the first begins that does not."""
+        prefix, before, key_length, after, trailer = known.template
+        born_skip, key_skip, after_length, trailer_length = known.born_skip, known.key_skip, len(after), len(trailer)
+        queue, (encoded, tags_code, keys) = known.queue, known.properties
+        topic, queue_id, flag, sys_flag = known.topic, known.queue_id, known.flag, known.sys_flag
+        reconsume_times = known.reconsume_times
         unpack, startswith = _unpack, data.startswith
         while end - next_at > 20:
             length, header_length = unpack(data, next_at)
@@ -282,48 +293,55 @@ class FastSend:
             ):
                 break
             uniq_key = key.decode()
-            body, properties = data[body_at:frame_end], b"%b%b\x02" % (stored, key)
-            rows.append((topic, queue_id, body, properties, int(born), flag, sys_flag, retries, (code, keys, uniq_key)))
-            askers.append((lane, opaque.decode(), uniq_key, frame_end))
+            body, properties, found = data[body_at:frame_end], b"%b%b\x02" % (encoded, key), (tags_code, keys, uniq_key)
+            rows.append((topic, queue_id, body, properties, int(born), flag, sys_flag, reconsume_times, found))
+            sends.append((queue, opaque.decode(), uniq_key, frame_end))
             next_at = frame_end
         return next_at
 
-    def _deliver(
-        self, connection: Connection, askers: list[Asker], places: list[Place], started: float, status: PutStatus
+    def _write_answers(
+        self,
+        connection: Connection,
+        sends: list[Unanswered],
+        places: list[RecordPlace],
+        started: float,
+        status: PutStatus,
     ) -> None:
         """Write answers that had to wait."""
         self._ctx.stats.put_times.took(perf_counter() - started, len(places))
         out: list[Buffer] = []
-        self._answer(askers, places, _begin(status), out)
+        self._answer(sends, places, _answer_start(status), out)
         connection.send(out)
 
     @staticmethod
-    def _answer(askers: list[Asker], places: list[Place], begin: str, out: list[Buffer]) -> None:
-        """Answer those whose message has a place; `begin` says with which code."""
-        for (lane, opaque, uniq_key, _), (physical_offset, queue_offset, size) in zip(askers, places, strict=False):
-            tally = lane.tally
+    def _answer(sends: list[Unanswered], places: list[RecordPlace], start: str, out: list[Buffer]) -> None:
+        """Answer the sends whose message was stored; `start` is the answer up to its members."""
+        for (queue, opaque, uniq_key, _), (physical_offset, queue_offset, size) in zip(sends, places, strict=False):
+            tally = queue.tally
             tally.count += 1
             tally.bytes += size
             answer = (
-                f"{begin}{lane.before_id}{physical_offset:016X}{lane.after_id}{queue_offset}"
-                f'","transactionId":"{uniq_key}"}},"flag":1,"language":"JAVA","opaque":{opaque}{_TAIL}'
+                f"{start}{queue.answer_start}{physical_offset:016X}{queue.answer_middle}{queue_offset}"
+                f'","transactionId":"{uniq_key}"}},"flag":1,"language":"JAVA","opaque":{opaque}{_ANSWER_END}'
             ).encode()
             out.append(_prefix(len(answer)))
             out.append(answer)
 
-    def _decode(self, header: bytes, body: bytes, frame_end: int, template: _Known | None) -> tuple[Row, Asker] | None:
-        """The same for a header that fits no template; None when `send` must look at it."""
+    def _decode(
+        self, header: bytes, body: bytes, frame_end: int, known: KnownHeader | None
+    ) -> tuple[Row, Unanswered] | None:
+        """A frame whose header fits no template; None when `send` must handle it."""
         try:
             command = _decode_header(header)
-        except (ValueError, RecursionError):  # msgspec's errors are values too
+        except (ValueError, RecursionError):  # msgspec's errors are ValueErrors too
             return None
         fields = command.extFields
-        if command.flag or fields.m or fields.f & TRANSACTION_MASK:
+        if command.flag or fields.batch or fields.sys_flag & TRANSACTION_MASK:
             return None
-        lane = self._lanes.get((fields.b, fields.e)) or self._open_lane(fields.b, fields.e)
-        text = fields.i
+        queue = self._queues.get((fields.topic, fields.queue_id)) or self._check_queue(fields.topic, fields.queue_id)
+        text = fields.properties
         key_at = text.find(_UNIQ_KEY)
-        if lane is None or key_at < 0 or (key_at and text[key_at - 1] != "\x02"):
+        if queue is None or key_at < 0 or (key_at and text[key_at - 1] != "\x02"):
             return None
         key_end = text.find("\x02", key_at)
         key_end = len(text) if key_end < 0 else key_end
@@ -331,33 +349,49 @@ class FastSend:
         if not uniq_key.isalnum() or not uniq_key.isascii():
             return None
         keys, rest = _split_keys(text[:key_at] + text[key_end + 1 :])
-        shape = self._shape(rest)
-        if shape is None:
+        stored = self._stored_properties(rest)
+        if stored is None:
             return None
-        if not keys and (template is None or template.misses < _MISSES_MAX):
-            self._learn(header, fields, uniq_key, lane, shape, template)
-        properties = b"%b%b\x02" % (shape.stored, uniq_key.encode())
+        if not keys and (known is None or known.misses < _MISSES_MAX):
+            self._learn(header, fields, uniq_key, queue, stored, known)
+        properties = b"%b%b\x02" % (stored.encoded, uniq_key.encode())
         if keys:
             properties += b"KEYS\x01%b\x02" % keys.encode()
-        found = (shape.tags_code, keys or shape.keys, uniq_key)
-        row = (fields.b, fields.e, body, properties, fields.g, fields.h, fields.f, fields.j, found)
-        return row, (lane, command.opaque, uniq_key, frame_end)
+        row = (
+            fields.topic,
+            fields.queue_id,
+            body,
+            properties,
+            fields.born_timestamp,
+            fields.flag,
+            fields.sys_flag,
+            fields.reconsume_times,
+            (stored.tags_code, keys or stored.keys, uniq_key),
+        )
+        return row, (queue, command.opaque, uniq_key, frame_end)
 
     def _learn(
-        self, header: bytes, fields: _Fields, uniq_key: str, lane: _Lane, shape: _Shape, before: _Known | None
+        self,
+        header: bytes,
+        fields: _Fields,
+        uniq_key: str,
+        queue: CheckedQueue,
+        properties: StoredProperties,
+        before: KnownHeader | None,
     ) -> None:
+        """Cache the template of a header that was decoded; it replaces `before`, which has the same prefix."""
         template = learn(header, uniq_key)
         if template is None:
             return
-        if len(self._known) >= _LANES_MAX:
-            self._known.clear()
-        known = self._known[template.prefix] = _Known(template, fields, lane, shape)
-        known.misses = before.misses if before is not None else 0
+        if len(self._headers) >= _HEADERS_MAX:
+            self._headers.clear()
+        misses = before.misses if before is not None else 0
+        self._headers[template.prefix] = KnownHeader(template, fields, queue, properties, misses)
 
-    def _store_rest(self, born_host: tuple[str, int], rows: list[Row], places: list[Place]) -> list[Place]:
+    def _append_rest(self, born_host: tuple[str, int], rows: list[Row], places: list[RecordPlace]) -> list[RecordPlace]:
         """`places` and those of the rows after them that could be stored.
 
-        The next one is not ordinary for the log, most often because a new part of the segment begins with it.
+        `append_run` stopped at a row that it does not take, most often because the next part of the segment begins.
         """
         while len(places) < len(rows):
             topic, queue_id, body, properties, born, flag, sys_flag, retries, found = rows[len(places)]
@@ -370,18 +404,19 @@ class FastSend:
                 places += self._append_run(born_host, rows[len(places) :])
         return places
 
-    def _renew(self) -> None:
-        """Forget what settings or topics, which have changed, decided."""
+    def _clear_caches(self) -> None:
+        """Start with empty caches under the settings and topics of now."""
         ctx = self._ctx
         self._conf, self._topics_edition = ctx.conf, ctx.topics.edition
-        self._lanes.clear()
-        self._known.clear()
-        self._shapes.clear()
+        self._queues.clear()
+        self._headers.clear()
+        self._properties.clear()
         settings = ctx.settings
         self._waits = ctx.pending_sends.anything_waits
         self._allowed = ctx.is_master and not settings.send_accepted_from_ms and bool(settings.permission & WRITE)
 
-    def _open_lane(self, topic: str, queue_id: int) -> _Lane | None:
+    def _check_queue(self, topic: str, queue_id: int) -> CheckedQueue | None:
+        """The queue, if it is an ordinary one that may be sent to; None when `send` must decide."""
         ctx = self._ctx
         config = ctx.topics.get(topic)
         if config is None or topic_name_problem(topic) is not None or topic in SEND_FORBIDDEN_TOPICS:
@@ -390,35 +425,36 @@ class FastSend:
             return None
         if not 0 <= queue_id < max(config.read_queue_nums, config.write_queue_nums):
             return None
-        if len(self._lanes) >= _LANES_MAX:
-            self._lanes.clear()
+        if len(self._queues) >= _QUEUES_MAX:
+            self._queues.clear()
         settings = ctx.settings
         marks = dumps(self._marks())[1:-1].decode()
         host = offset_message_id(settings.broker_ip1, settings.listen_port, 0)[:-16]
-        lane = _Lane(
+        queue = CheckedQueue(
             f'{marks},"msgId":"{host}',
             f'","queueId":"{queue_id}","queueOffset":"',
             ctx.stats.puts(topic),
         )
-        self._lanes[topic, queue_id] = lane
-        return lane
+        self._queues[topic, queue_id] = queue
+        return queue
 
-    def _shape(self, rest: str) -> _Shape | None:
-        """What these properties come to; None when `send` must look at them."""
-        if rest in self._shapes:
-            return self._shapes[rest]
-        pairs = decode_properties(rest)
-        shape = None
+    def _stored_properties(self, text: str) -> StoredProperties | None:
+        """These properties as they are stored; None when `send` must handle the message."""
+        if text in self._properties:
+            return self._properties[text]
+        pairs = decode_properties(text)
+        stored = None
         unusual = not pairs.keys().isdisjoint(_UNUSUAL) or any(name.startswith("TIMER_") for name in pairs)
         if self._waits and pairs.get(names.WAIT, "true").lower() != "true":
             unusual = True  # it does not wait with the others
         if not unusual:
-            stored = encode_properties({**pairs, **self._marks(), names.CLUSTER: self._ctx.settings.cluster_name})
-            shape = _Shape(stored + _UNIQ_KEY_BYTES, tags_code(pairs.get(names.TAGS, "")), pairs.get(names.KEYS, ""))
-        if len(self._shapes) >= _SHAPES_MAX:
-            self._shapes.clear()
-        self._shapes[rest] = shape
-        return shape
+            encoded = encode_properties({**pairs, **self._marks(), names.CLUSTER: self._ctx.settings.cluster_name})
+            tags, keys = pairs.get(names.TAGS, ""), pairs.get(names.KEYS, "")
+            stored = StoredProperties(encoded + _UNIQ_KEY_BYTES, tags_code(tags), keys)
+        if len(self._properties) >= _PROPERTIES_MAX:
+            self._properties.clear()
+        self._properties[text] = stored
+        return stored
 
     def _marks(self) -> dict[str, str]:
         settings = self._ctx.settings

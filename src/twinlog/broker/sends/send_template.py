@@ -7,8 +7,8 @@ A Java producer writes the same header again and again; only three places differ
     ...","j":"0",...},"flag":0,"language":"JAVA","opaque": 17 ,"serializeTypeCurrentRPC":"JSON","version":479}
     ---------------------- after ------------------------|    |------------------ trailer -------------------|
 
-A header whose other bytes are those of one that was decoded and found in order means the same, so it need not be
-decoded again. Producers whose properties change with every message (KEYS) do not profit, and are decoded.
+When all other bytes of a header equal those of one that was decoded and accepted, its meaning is the same, and it is
+not decoded again. Headers whose properties change with every message (KEYS) fit no template and are decoded.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def learn(header: bytes, uniq_key: str) -> Template | None:
     opaque_end = header.find(b",", opaque_at)
     key_end = key_at + len(uniq_key)
     in_order = len(BORN) <= born_at < key_at < opaque_at < opaque_end
-    # Once: so that nobody can hide a second key, and the one that was decoded is the one that is found here.
+    # Exactly once: with a second key, the one that was decoded might not be the one that is found here.
     if not in_order or header.count(b"UNIQ_KEY") != 1 or header[key_at:key_end] != uniq_key.encode():
         return None
     born, opaque = header[born_at : born_at + BORN_DIGITS], header[opaque_at:opaque_end]
