@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 MIB = 1024 * 1024
-# Small files: a laptop has other uses for a gigabyte, and the first segment is allocated before the first send.
+# Small files: the first segment is allocated before the first send, and a laptop should not lose a gigabyte to it.
 DEV_SETTINGS = {
     "brokerName": "broker-dev",
     "brokerIP1": "127.0.0.1",
@@ -98,9 +98,9 @@ class DevService:
         conf = load_broker_conf(text="", overrides=overrides, environment={})
         for warning in conf.warnings:
             log.warning(warning.message)
-        self.broker = Broker(dataclasses.replace(conf, path=None), metrics=self._metrics, on_ready=self._tell)
+        self.broker = Broker(dataclasses.replace(conf, path=None), metrics=self._metrics, on_ready=self._broker_ready)
         await self.broker.run()
 
-    def _tell(self, broker: Broker) -> None:
+    def _broker_ready(self, broker: Broker) -> None:
         if self._on_ready is not None:
             self._on_ready(self)

@@ -1,7 +1,7 @@
 """A name server and a broker in a thread of this process, for tests and notebooks.
 
 with EmbeddedBroker() as broker:
-    ...  # broker.namesrv_address is what a client wants to know
+    ...  # clients connect to broker.namesrv_address
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SMALL_FILES = {"mappedFileSizeCommitLog": str(16 * 1024 * 1024), "maxHashSlotNum
 
 
 class EmbeddedBroker:
-    """Starts on entering, or by `start`; `settings` are broker.conf keys. Without a directory nothing is kept."""
+    """Starts on entering, or by `start`; `settings` are broker.conf keys. Without a directory, files are temporary."""
 
     def __init__(self, directory: str | Path | None = None, settings: Mapping[str, str] | None = None) -> None:
         self._given_directory = directory
@@ -47,7 +47,7 @@ class EmbeddedBroker:
         return self._service.broker_address
 
     def start(self) -> Self:
-        """Return once the broker is registered and serves; raises what kept it from starting."""
+        """Return once the broker is registered and serves; raises the error that stopped its start."""
         directory = self._given_directory
         if directory is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="twinlog-")
@@ -65,7 +65,7 @@ class EmbeddedBroker:
     def stop(self) -> None:
         """Stop and close everything; safe to call twice."""
         if self._thread is not None and self._loop is not None and self._task is not None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended by itself
+            with contextlib.suppress(RuntimeError):  # the loop has ended already
                 self._loop.call_soon_threadsafe(self._task.cancel)
             self._thread.join()
         self._thread = None

@@ -1,4 +1,4 @@
-"""One error is told as itself, not as a group of one."""
+"""An error of one task leaves a task group as itself, not as a group of one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def single_error() -> Iterator[None]:
-    """Around a task group: when exactly one task failed, its error is what the caller sees."""
+    """Around a task group: when exactly one task failed, raise its error instead of the group."""
     try:
         yield
     except BaseExceptionGroup as group:

@@ -189,8 +189,8 @@ async def test_a_running_broker_waits_by_the_steady_clock_and_stamps_by_the_wall
         assert ctx.clock_ms() - before_ms < HOUR_MS / 2
         assert ctx.store.last_timestamp - before_ms >= HOUR_MS
         watch = MaintenanceService(ctx)
-        watch.look_at_clocks()
-        watch.look_at_clocks()
+        watch.check_clocks()
+        watch.check_clocks()
         assert caplog.text.count("the wall clock was set") == 1
 
 

@@ -10,7 +10,7 @@ from tests.broker.running import broker_conf, connected, pull, running_broker, s
 
 from twinlog.broker.pulls.hold import CHECK_INTERVAL_MS, MESSAGES_PER_ROUND, Hold, HoldTable
 from twinlog.broker.pulls.hold_service import ANSWERS_PER_TURN, HoldService
-from twinlog.broker.pulls.pull import PROPERTY_LOOK_COST, PullHandler
+from twinlog.broker.pulls.pull import PROPERTY_FILTER_COST, PullHandler
 from twinlog.net.errors import ConnectionLost
 from twinlog.store.dispatch import DispatchRequest
 from twinlog.wire.codes import ResponseCode
@@ -25,9 +25,9 @@ def message(queue_offset, *, topic="T", queue_id=0, tags_code=0, batch_size=1):
     return DispatchRequest(topic, queue_id, 0, 100, tags_code, 0, queue_offset, batch_size=batch_size)
 
 
-def woken_by(table, messages, woken_max=100, looks_max=1000):
+def woken_by(table, messages, woken_max=100, cost_max=1000):
     table.arrived(messages)
-    return table.take_woken(woken_max, looks_max)
+    return table.take_woken(woken_max, cost_max)
 
 
 def table_of(*holds):
@@ -155,7 +155,7 @@ def test_messages_that_come_during_a_round_are_shown_to_every_pull_in_the_next_o
     first, second = hold(wakes=lambda m: m.tags_code == 2), hold(wakes=lambda m: m.tags_code == 2)
     table = table_of(first, second)
     table.arrived([message(0, tags_code=1)])
-    assert table.take_woken(100, 1) == []  # the first one was looked at
+    assert table.take_woken(100, 1) == []  # the first one was compared
     table.arrived([message(1, tags_code=2)])
     assert table.take_woken(100, 1000) == [first, second]
 
@@ -250,7 +250,7 @@ def test_a_slice_counts_looks_at_messages_and_dear_filters_more():
     holds = [hold(wakes=lambda m: looked.append(m) is not None) for _ in range(100)]
     dear = [hold(queue_id=1, wakes=lambda m: looked.append(m) is not None) for _ in range(10)]
     for one in dear:
-        one.look_cost = 50
+        one.filter_cost = 50
     table = table_of(*holds, *dear)
     table.arrived([message(n) for n in range(MESSAGES_PER_ROUND)])
     table.arrived([message(n, queue_id=1) for n in range(4)])
@@ -273,6 +273,6 @@ async def test_a_property_filter_counts_for_more_than_a_tag(tmp_path):
         pulls = [asyncio.create_task(pull(client, queueOffset="1", sysFlag="6", **one)) for one in asked]
         while len(broker.context.holds) < 2:
             await asyncio.sleep(0)
-        assert [one.look_cost for one in broker.context.holds] == [1, PROPERTY_LOOK_COST]
+        assert [one.filter_cost for one in broker.context.holds] == [1, PROPERTY_FILTER_COST]
         for one in pulls:
             one.cancel()

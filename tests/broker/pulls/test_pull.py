@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from tests.broker.running import PULL_FIELDS, broker_conf, connected, pull, pull_messages, running_broker, send
 
-from twinlog.broker.pulls.pull import PATIENCE_MS_MAX
+from twinlog.broker.pulls.pull import HOLD_MS_MAX
 from twinlog.net.errors import ConnectionLost
 from twinlog.wire.bodies import ConsumerData, HeartbeatData, SubscriptionData, encode_body
 from twinlog.wire.command import Command
@@ -206,7 +206,7 @@ async def test_a_pull_waits_an_hour_at_most(broker, connection):
     while not len(broker.context.holds):
         await asyncio.sleep(0)
     (one,) = broker.context.holds
-    assert one.deadline_ms - one.checked_ms == PATIENCE_MS_MAX
+    assert one.deadline_ms - one.checked_ms == HOLD_MS_MAX
     await send(connection)
     assert (await task).code == 0
 

@@ -129,4 +129,4 @@ def test_a_budget_survives_a_clock_that_goes_back_and_very_many_hosts():
     assert budget.is_open("h", 0, 0)
     for number in range(HOSTS_MAX + 5):
         budget.is_open(str(number), 10, 0)
-    assert len(budget._accounts) == HOSTS_MAX
+    assert len(budget._budgets) == HOSTS_MAX

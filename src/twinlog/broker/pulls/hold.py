@@ -1,11 +1,11 @@
 """Pulls that found nothing and wait for a message: the table, without tasks or clocks.
 
-A held pull leaves the table when a message that its filter accepts arrives, when its time is up, or when
-its connection closes. Messages that the filter refuses do not wake it; a check every few seconds lets it
-move past them.
+A held pull leaves the table when a message that its filter accepts arrives, when its time is up, or when its
+connection closes. Messages that the filter refuses do not wake it; a check every few seconds moves it past them.
 
-Very many pulls may wait for one queue. Arrivals are only noted (`arrived`), so that a send does not pay for them; the
-pulls are looked at in slices (`take_woken`), round by round: messages that come meanwhile share the queue's next round.
+Thousands of pulls may wait for one queue. A send only notes what arrived (`arrived`). `take_woken` compares arrivals
+with pulls in slices of limited cost: one round compares a list of messages with all pulls of a queue, and messages that
+arrive meanwhile are in the queue's next round.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from twinlog.store.dispatch import DispatchRequest
 
 CHECK_INTERVAL_MS = 5_000
-MESSAGES_PER_ROUND = 64  # shown to a filter; a pull that more of them passed is woken to look for itself
+MESSAGES_PER_ROUND = 64  # that a filter sees; when more have arrived, the pull is woken and reads the queue
 K = TypeVar("K")
 
 Wakes = Callable[["DispatchRequest"], bool]
@@ -36,19 +36,19 @@ class Hold:
     deadline_ms: int
     checked_ms: int
     wakes: Wakes | None = None  # None: any message does
-    look_cost: int = 1  # of `wakes`, where a look at a tag is 1
+    filter_cost: int = 1  # of one call of `wakes`; comparing a tag costs 1
 
 
 @dataclass(slots=True)
 class _Round:
-    """The pulls of one queue that are shown some messages, as far as they were not yet."""
+    """Messages of one queue, and the pulls that have not been compared with them yet."""
 
     holds: Iterator[Hold]
     messages: list[DispatchRequest]
 
     def cost(self, hold: Hold) -> int:
-        """What it takes to show the messages to a pull; one that is woken unseen looks at them when it is answered."""
-        return 1 if hold.wakes is None else hold.look_cost * min(len(self.messages), MESSAGES_PER_ROUND)
+        """What comparing the messages with this pull costs; a pull without a filter is woken without a comparison."""
+        return 1 if hold.wakes is None else hold.filter_cost * min(len(self.messages), MESSAGES_PER_ROUND)
 
     def wakes(self, hold: Hold) -> bool:
         messages = self.messages
@@ -64,10 +64,10 @@ class HoldTable:
     """Held pulls by topic and queue."""
 
     def __init__(self) -> None:
-        self._holds: dict[Hold, None] = {}  # dictionaries as ordered sets: who waits longest is served first
+        self._holds: dict[Hold, None] = {}  # dictionaries as ordered sets: the pull that waits longest comes first
         self._queues: dict[tuple[str, int], dict[Hold, None]] = {}
         self._connections: dict[Connection, dict[Hold, None]] = {}
-        self._arrivals: dict[tuple[str, int], list[DispatchRequest]] = {}  # not shown to any pull yet
+        self._arrivals: dict[tuple[str, int], list[DispatchRequest]] = {}  # not compared with any pull yet
         self._round: _Round | None = None
 
     def __len__(self) -> int:
@@ -106,13 +106,13 @@ class HoldTable:
     def has_arrivals(self) -> bool:
         return self._round is not None or bool(self._arrivals)
 
-    def take_woken(self, woken_max: int, looks_max: int) -> list[Hold]:
-        """Take out pulls that arrived messages satisfy: at most so many, for about so many looks."""
+    def take_woken(self, woken_max: int, cost_max: int) -> list[Hold]:
+        """Take out pulls that the arrived messages satisfy: at most `woken_max`, at a cost near `cost_max`."""
         woken: list[Hold] = []
-        while len(woken) < woken_max and looks_max > 0:
+        while len(woken) < woken_max and cost_max > 0:
             if self._round is None and not self._begin_round():
                 break
-            looks_max -= self._go_on(woken, woken_max, looks_max)
+            cost_max -= self._continue_round(woken, woken_max, cost_max)
         return woken
 
     def _begin_round(self) -> bool:
@@ -124,26 +124,26 @@ class HoldTable:
                 return True
         return False
 
-    def _go_on(self, woken: list[Hold], woken_max: int, looks_max: int) -> int:
-        """Continue the round; what the looks at pulls cost."""
-        looks, current = 0, self._round
+    def _continue_round(self, woken: list[Hold], woken_max: int, cost_max: int) -> int:
+        """Compare further pulls with the round's messages; returns the cost."""
+        cost, current = 0, self._round
         assert current is not None
-        while looks < looks_max and len(woken) < woken_max:
+        while cost < cost_max and len(woken) < woken_max:
             hold = next(current.holds, None)
             if hold is None:
                 self._round = None
                 break
             if hold not in self._holds:
-                looks += 1
+                cost += 1
                 continue
-            looks += current.cost(hold)
+            cost += current.cost(hold)
             if current.wakes(hold):
                 self._remove(hold)
                 woken.append(hold)
-        return looks
+        return cost
 
     def due(self, now_ms: int, max_offset: Callable[[str, int], int]) -> list[Hold]:
-        """Take out the pulls whose time is up, and those that messages they do not want have passed."""
+        """Take out the pulls whose time is up, and those whose queue has grown by messages that they do not want."""
         taken = []
         for hold in self:
             if hold.deadline_ms <= now_ms:
@@ -157,7 +157,7 @@ class HoldTable:
         return taken
 
     def drop(self, connection: Connection) -> int:
-        """Forget the pulls of a closed connection; returns how many."""
+        """Remove the pulls of a closed connection; returns how many."""
         gone = list(self._connections.get(connection, ()))
         for hold in gone:
             self._remove(hold)
@@ -171,7 +171,7 @@ class HoldTable:
         return taken
 
     def take_of_largest(self) -> Hold | None:
-        """Take out the pull that waits longest of the peer that has most."""
+        """Take out the longest waiting pull of the peer with the most pulls."""
         if not self._connections:
             return None
         hold = next(iter(max(self._connections.values(), key=len)))

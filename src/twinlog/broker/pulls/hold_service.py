@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-TICK_S = 0.5  # how late a timeout may be answered; Java looks every 5 s
-ANSWERS_PER_TURN = 64  # each reads from the store and takes some 50 microseconds
-LOOKS_PER_TURN = 2_000  # of a tag filter at a message; a property filter counts for more
+TICK_S = 0.5  # how late a timeout may be answered; Java checks every 5 s
+ANSWERS_PER_TURN = 64  # each reads from the store and takes about 50 microseconds
+FILTER_COST_PER_TURN = 2_000  # comparing one message with a tag costs 1; a property filter costs more
 
 
 class HoldService:
-    """Owns the moment at which a held pull is answered: a few of them in each turn of the loop."""
+    """Decides when held pulls are answered: a limited number in each turn of the loop."""
 
     def __init__(self, ctx: BrokerContext, pulls: PullHandler) -> None:
         self._ctx = ctx
         self._pulls = pulls
-        self._ended: deque[Hold] = deque()  # their time is up, or their topic is gone
+        self._ended: deque[Hold] = deque()  # their time is up, or their topic was deleted
         self._scheduled = False
         ctx.store.on_arrival.append(self._arrived)
         ctx.topic_listeners.append(self._topics_changed)
@@ -40,10 +40,10 @@ class HoldService:
 
     def _arrived(self, batch: Sequence[DispatchRequest]) -> None:
         if self._ctx.holds.arrived(batch):
-            self._soon()
+            self._schedule_turn()
 
     def _topics_changed(self, names: tuple[str, ...]) -> None:
-        """Pulls of a topic that is gone are told so."""
+        """Answer the pulls of a topic that was deleted."""
         for name in names:
             if name not in self._ctx.topics:
                 self._end(self._ctx.holds.take_topic(name))
@@ -51,11 +51,11 @@ class HoldService:
     def _end(self, holds: list[Hold]) -> None:
         self._ended += holds
         if holds:
-            self._soon()
+            self._schedule_turn()
 
-    def _soon(self) -> None:
+    def _schedule_turn(self) -> None:
         if not self._scheduled:
-            # After this turn of the loop: the producer's answers leave first, and later batches share the pull.
+            # In the next turn of the loop: the producer's answers leave first, and one pull reads several batches.
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._turn)
 
@@ -63,7 +63,7 @@ class HoldService:
         self._scheduled = False
         holds = self._ctx.holds
         try:
-            woken = holds.take_woken(ANSWERS_PER_TURN, LOOKS_PER_TURN)
+            woken = holds.take_woken(ANSWERS_PER_TURN, FILTER_COST_PER_TURN)
             while self._ended and len(woken) < ANSWERS_PER_TURN:
                 woken.append(self._ended.popleft())
             for hold in woken:
@@ -71,11 +71,11 @@ class HoldService:
                     self._finish(hold)
         finally:
             if self._ended or holds.has_arrivals:
-                self._soon()
+                self._schedule_turn()
 
     def _finish(self, hold: Hold) -> None:
         try:
             self._pulls.finish(hold)
-        except Exception as error:  # it could not be sent: the others are answered all the same
+        except Exception as error:  # the answer cannot be sent; the other pulls are still answered
             log.error("a held pull cannot be answered", peer=hold.request.connection.peer_text, exc_info=error)
             hold.request.connection.close(error)

@@ -1,7 +1,7 @@
 """Pulls: codes 11 and 361.
 
-A pull that finds nothing new, and allows it, is held until a message comes or its time is up; then it goes
-through all checks again, since the world may have changed, and is answered whatever it finds.
+A pull that finds nothing new, and allows it, is held until a message arrives or its time is up. Then it goes through
+all checks again, since topics, groups and settings may have changed, and is answered with what it finds.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from twinlog.store.queues.read import ReadResult
 
 OFFSET_RESET = "OFFSET_RESET"
-PATIENCE_MS_MAX = 3_600_000  # clients ask for 15 to 30 seconds
-PROPERTY_LOOK_COST = 50  # of a property filter, where a look at a tag is 1; a filter may have hundreds of terms
+HOLD_MS_MAX = 3_600_000  # clients ask for 15 to 30 seconds
+PROPERTY_FILTER_COST = 50  # comparing a tag costs 1; a property filter may have hundreds of terms
 HELD_FIELDS_CHARS_MAX = 64 * 1024  # of one pull; a long filter has some thousands
 
 _CODES = {
@@ -68,7 +68,7 @@ def handlers(ctx: BrokerContext) -> dict[int, Handler]:
 
 
 def read_fields(request: Request) -> PullFields:
-    """The pull header; refused when a member is missing or is no number."""
+    """The pull header; refused when a member is missing or not a number."""
     try:
         return msgspec.convert(request.fields or {}, PullFields, strict=False)
     except msgspec.ValidationError as error:
@@ -76,7 +76,7 @@ def read_fields(request: Request) -> PullFields:
 
 
 class PullHandler:
-    """Answers pulls, or puts them on hold."""
+    """Answers pulls, or holds them."""
 
     def __init__(self, ctx: BrokerContext) -> None:
         self._ctx = ctx
@@ -86,7 +86,7 @@ class PullHandler:
         return self._answer(request, may_hold=True)
 
     def finish(self, hold: Hold, remark: str | None = None) -> None:
-        """Answer a pull that was held, with whatever there is now; `remark` says why if that is nothing."""
+        """Answer a pull that was held with what there is now; `remark` is for an answer without messages."""
         request = hold.request
         try:
             answer = self._answer(request, may_hold=False, remark=remark)
@@ -134,7 +134,7 @@ class PullHandler:
         return None
 
     def _limit_reached(self, request: Request) -> str | None:
-        """Why one more pull of this peer may not wait: it is answered at once, with this remark."""
+        """The remark for a pull that may not wait and is answered at once; None when it may."""
         ctx, settings = self._ctx, self._ctx.settings
         chars = sum(len(name) + len(value) for name, value in (request.fields or {}).items())
         if chars > HELD_FIELDS_CHARS_MAX:
@@ -149,7 +149,7 @@ class PullHandler:
         key = "maxHeldPulls"
         ctx.limits.count(key)
         remark = limit_text(f"{held} pulls wait already", key, settings.holds_max, "raise it")
-        # Who fills the table pays for it: if newcomers did, all others would ask again and again.
+        # The peer with the most pulls loses one. If new pulls were refused, all other peers would poll without pause.
         longest = ctx.holds.take_of_largest()
         if longest is None:
             return remark
@@ -162,19 +162,19 @@ class PullHandler:
             code = ResponseCode.PULL_NOT_FOUND if queue_offset == 0 else ResponseCode.PULL_OFFSET_MOVED
         trusted = self._ctx.is_master or self._ctx.conf.store.offset_checked_on_replica
         if code == ResponseCode.PULL_OFFSET_MOVED and not trusted:
-            # A replica may be behind its master: the consumer must not be sent back for that.
+            # A replica may be behind its master: that must not reset the consumer's offset.
             return ResponseCode.PULL_RETRY_IMMEDIATELY
         return code
 
     def _hold(self, request: Request, pull: PullFields, plan: PullPlan) -> None:
         ctx, now_ms = self._ctx, self._ctx.clock_ms()
-        patience_ms = pull.suspend_timeout_millis if ctx.settings.long_polling else ctx.settings.short_polling_ms
-        patience_ms = min(patience_ms, PATIENCE_MS_MAX)
-        request.body = request.remark = None  # nobody reads them, and they may be large
-        deadline_ms = now_ms + patience_ms
+        hold_ms = pull.suspend_timeout_millis if ctx.settings.long_polling else ctx.settings.short_polling_ms
+        hold_ms = min(hold_ms, HOLD_MS_MAX)
+        request.body = request.remark = None  # not needed any more, and they may be large
+        deadline_ms = now_ms + hold_ms
         hold = Hold(request, pull.topic, pull.queue_id, pull.queue_offset, deadline_ms, now_ms, plan.wakes)
         if plan.accept_record is not None:
-            hold.look_cost = PROPERTY_LOOK_COST
+            hold.filter_cost = PROPERTY_FILTER_COST
         ctx.holds.hold(hold)
 
     def _found(
@@ -213,7 +213,7 @@ class PullHandler:
         suggested: int,
         body_bytes: int = 0,
     ) -> list:
-        """Prefix and header of the answer; all members are numbers or plain words, so the JSON is a template."""
+        """Prefix and header of the answer. No member needs JSON escapes, so the header is a template."""
         body_bytes = body_bytes if code == ResponseCode.SUCCESS else 0
         header = (
             f'{{"code":{int(code)},"extFields":{{"suggestWhichBrokerId":"{suggested}","nextBeginOffset":"{next_offset}",'

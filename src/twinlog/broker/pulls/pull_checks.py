@@ -1,4 +1,4 @@
-"""What is asked of every pull before the store is read: who may read what, and through which filter."""
+"""The checks of a pull before the store is read, and the filter that it reads through."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class PullPlan:
 
 
 def check_pull(ctx: BrokerContext, request: Request, pull: PullFields) -> PullPlan:
-    """The plan of a pull; every reason to refuse it is raised, in Java's order."""
+    """The plan of a pull; PullRefused for the first check that fails, in Java's order."""
     settings = ctx.settings
     if not settings.permission & READ:
         remark = f"the broker[{settings.broker_ip1}] pulling message is forbidden"
@@ -134,7 +134,7 @@ def _check_kind(ctx: BrokerContext, expression_type: str | None) -> None:
 
 
 def want_tags(plan: PullPlan, codes: set[int]) -> PullPlan:
-    """`plan` for messages with one of these tag hashes; a message whose hash is not known passes."""
+    """`plan` for messages with one of these tag hashes; a message without a known hash passes."""
     plan.accept = lambda code, _: code is None or code in codes
     plan.wakes = lambda message: message.tags_code in codes
     return plan

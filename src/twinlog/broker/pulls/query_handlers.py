@@ -1,4 +1,4 @@
-"""Messages by key, and by place: codes 12 and 33."""
+"""Messages by key (code 12) and by physical offset (code 33)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def handlers(ctx: BrokerContext) -> dict[int, Handler]:
 
 
 class QueryHandlers:
-    """Looks messages up in the index and in the log."""
+    """Finds messages in the index and in the log."""
 
     def __init__(self, ctx: BrokerContext) -> None:
         self._ctx = ctx

@@ -1,10 +1,11 @@
-"""Where a message waits before its consumers may see it: the rules by which a draft is rewritten.
+"""Messages that wait before consumers may see them: where a send parks them, and how its draft is rewritten.
 
     DELAY=n                        -> SCHEDULE_TOPIC_XXXX, queue n - 1
     TIMER_DELAY_SEC / _MS / DELIVER -> rmq_sys_wheel_timer, queue 0
     TRAN_MSG=true                  -> RMQ_SYS_TRANS_HALF_TOPIC, queue 0
 
-Each remembers the true place in REAL_TOPIC and REAL_QID. A half message is not delayed; what its commit stores is.
+The properties REAL_TOPIC and REAL_QID keep the queue it belongs to. A half message is not delayed; the message that its
+commit stores is.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from twinlog.wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACT
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
 
-_TIMER_WISHES = (names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)
+_TIMER_PROPERTIES = (names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)
 
 
-Parked = Callable[[str, int], None]  # told the topic a message waits in, and the earliest time it can be due
+OnParked = Callable[[str, int], None]  # (the topic a message waits in, the earliest time it can be due)
 
 
-def install(ctx: BrokerContext, on_parked: Parked = lambda topic, due_ms: None) -> None:
-    """Make `ctx` park delayed, timed and half messages by these rules, and say so to who delivers them."""
+def install(ctx: BrokerContext, on_parked: OnParked = lambda topic, due_ms: None) -> None:
+    """Make `ctx` park delayed, timed and half messages by these rules; `on_parked` wakes the service that delivers."""
     levels = DelayLevels(ctx.conf.store.delay_levels)
 
     def park_delayed(draft: Draft, pairs: dict[str, str]) -> None:
@@ -47,15 +48,15 @@ def install(ctx: BrokerContext, on_parked: Parked = lambda topic, due_ms: None) 
 
 
 def park(draft: Draft, pairs: dict[str, str], levels: DelayLevels, timers: TimerRules, now_ms: int) -> int | None:
-    """Redirect `draft` when its properties ask for a delay, and say how long it waits at least.
+    """Redirect `draft` when its properties ask for a delay; returns how long it waits at least.
 
-    None when it need not wait; RequestRefused when it asks for the impossible.
+    None when it does not wait; RequestRefused when its delay is invalid.
     """
     if draft.topic == HALF_TOPIC or draft.sys_flag & TRANSACTION_MASK not in (TRANSACTION_NONE, TRANSACTION_COMMIT):
         return None
     level = delay_level(pairs)
     if level > 0:
-        for name in _TIMER_WISHES:  # Java: a level wins over a time
+        for name in _TIMER_PROPERTIES:  # Java: a level wins over a time
             pairs.pop(name, None)
         level = min(level, levels.level_max)
         pairs[names.DELAY] = str(level)
@@ -68,25 +69,25 @@ def park(draft: Draft, pairs: dict[str, str], levels: DelayLevels, timers: Timer
 
 
 def delay_level(pairs: Mapping[str, str]) -> int:
-    """The level a message asks for; 0 when it asks for none."""
+    """The delay level of a message; 0 when it has none."""
     text = pairs.get(names.DELAY)
     if text is None:
         return 0
     try:
         return int(text)
     except ValueError:
-        remark = f"property {names.DELAY}={text} is no delay level; send a whole number, 1 is the first level"
+        remark = f"property {names.DELAY}={text} is not a delay level; send a whole number, 1 is the first level"
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark) from None
 
 
 def wants_timer(topic: str, pairs: Mapping[str, str]) -> bool:
     if topic == TIMER_TOPIC or names.TIMER_OUT_MS in pairs:
         return False
-    return any(name in pairs for name in _TIMER_WISHES)
+    return any(name in pairs for name in _TIMER_PROPERTIES)
 
 
 def prepare_half(draft: Draft, pairs: dict[str, str]) -> None:
-    """Turn `draft` into a half message, which nobody sees until its producer commits it."""
+    """Turn `draft` into a half message: consumers see it only after its producer commits it."""
     if unique_key := pairs.get(names.UNIQ_KEY):
         pairs[names.TRANSACTION_ID] = unique_key
     draft.sys_flag &= ~TRANSACTION_MASK
@@ -95,13 +96,13 @@ def prepare_half(draft: Draft, pairs: dict[str, str]) -> None:
 
 
 def move(draft: Draft, pairs: dict[str, str], topic: str, queue_id: int) -> None:
-    """Send `draft` to another queue and note in its properties where it belongs."""
+    """Move `draft` to another queue and note in its properties the queue it belongs to."""
     pairs[names.REAL_TOPIC], pairs[names.REAL_QID] = draft.topic, str(draft.queue_id)
     draft.topic, draft.queue_id = topic, queue_id
 
 
 def real_place(message: Message) -> tuple[str, int] | None:
-    """Where a parked message belongs; None when its properties do not say, or name a queue that parks too."""
+    """(topic, queue) of a parked message; None when its properties lack them, or name a topic for parking."""
     topic, queue = message.properties.get(names.REAL_TOPIC), message.properties.get(names.REAL_QID, "")
     if not topic or topic in (HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC) or not (queue.isdecimal() and len(queue) < 10):
         return None
@@ -111,7 +112,7 @@ def real_place(message: Message) -> tuple[str, int] | None:
 def redelivery(message: Message, topic: str, queue_id: int, properties: Mapping[str, str] | None = None) -> Draft:
     """A draft with the body, sender, times and flags of `message`, for another queue."""
     encoded = encode_properties(message.properties if properties is None else properties)
-    if len(encoded) > PROPERTIES_BYTES_MAX:  # what is only informative must not keep a message from its readers
+    if len(encoded) > PROPERTIES_BYTES_MAX:  # the added properties only inform: deliver without them
         encoded = encode_properties(message.properties)
     return Draft(
         topic,

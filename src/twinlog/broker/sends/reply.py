@@ -29,7 +29,7 @@ def handlers(ctx: BrokerContext) -> dict[int, Handler]:
 
 
 class ReplyHandler:
-    """Pushes a reply to its requester, and keeps it as a message too when the operator wants that."""
+    """Pushes a reply to its requester, and stores it as a message too if `storeReplyMessageEnable` is set."""
 
     def __init__(self, ctx: BrokerContext) -> None:
         self._ctx = ctx
@@ -57,7 +57,7 @@ class ReplyHandler:
     async def _push(
         self, request: Request, header: SendHeader | SendHeaderV2, queue_id: int, pairs: dict[str, str]
     ) -> str | None:
-        """Give the reply to who asked; what went wrong, or None."""
+        """Push the reply to its requester; returns the problem, or None."""
         settings, now_ms = self._ctx.settings, self._ctx.wall_ms()
         requester = pairs.get(names.REPLY_TO_CLIENT)
         if requester is None:

@@ -1,6 +1,6 @@
-"""Sends, the whole of them: single messages and batches, retries, dead letters, transactions, delays.
+"""Sends of every kind: single messages and batches, retries, dead letters, transactions, delays.
 
-This is the definition; `send_fast` repeats its usual case and hands everything else to it.
+This is the definition; `send_fast` repeats its usual case and leaves all other sends to it.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ class SendHandler:
             return request.reply(ResponseCode.MESSAGE_ILLEGAL, str(error), marks)
 
     async def _once_announced(self, answer: Command, announced: Callable[[], Awaitable[None]]) -> Command:
-        """The answer to the send that created a topic: when it leaves, the topic has a route, as with Java."""
+        """The answer to a send that created a topic. Java: it leaves after the name servers know the topic."""
         await announced()
         return answer
 
     def marks(self) -> dict[str, str]:
-        """The two members that every send answer carries: Java's client reads them without looking first."""
+        """The two members that every send answer carries: Java's client does not check whether they are there."""
         settings = self._ctx.settings
         return {names.MSG_REGION: settings.region_id, names.TRACE_ON: "true" if settings.trace_on else "false"}
 
@@ -133,7 +133,7 @@ class SendHandler:
     def _retry_or_bury(
         self, request: Request, header: Header, config: TopicConfig, draft: Draft, pairs: dict[str, str]
     ) -> TopicConfig:
-        """A consumer's own retry: after too many of them, or while its group holds ordered queues, a dead letter."""
+        """A consumer's own retry. After too many retries, or while its group locks queues, it becomes a dead letter."""
         ctx = self._ctx
         group = draft.topic[len(RETRY_PREFIX) :]
         settings = ctx.ensure_group(group)
@@ -259,7 +259,7 @@ class SendHandler:
         count: int,
         started: float,
     ) -> Command | None:
-        """The response, once the messages are as safe as they must be."""
+        """The response, if it may leave now; None when it waits for flush or replicas."""
         times, wait = self._ctx.stats.put_times, pairs.get(names.WAIT, "true").lower() == "true"
 
         def took() -> None:
@@ -274,7 +274,7 @@ class SendHandler:
 
 
 def check_put(ctx: BrokerContext, appended: Appended) -> None:
-    """Raise what a producer is told about a message that was not stored."""
+    """Raise the refusal that Java answers for a message that was not stored."""
     status = appended.status
     if status is PutStatus.PUT_OK:
         return

@@ -1,4 +1,4 @@
-"""Messages that a consumer could not process (36): they come again later, or become dead letters."""
+"""Messages that a consumer could not process (36): stored again for a retry, or as dead letters."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class SendBackHandler:
 
 
 def retried(message: Message, group: str, config: SubscriptionGroupConfig, level: int) -> Draft:
-    """The message for the group's retry topic, later each time unless the consumer says when."""
+    """The message for the group's retry topic; the delay grows with each retry unless the consumer gives a level."""
     queue_id = random.randrange(config.retry_queue_nums)
     return sent_back(message, retry_topic(group), queue_id, level or FIRST_RETRY_LEVEL + message.reconsume_times)
 

@@ -1,4 +1,4 @@
-"""What is asked of every send before anything is stored: the header, the topic, the queue.
+"""The checks of a send before anything is stored: the header, the topic, the queue.
 
 Each check raises RequestRefused with the code and remark that Java answers, in Java's order.
 """
@@ -30,7 +30,7 @@ _REQUIRED += ("born_timestamp", "flag")
 
 
 def read_header(request: Request) -> SendHeader | SendHeaderV2:
-    """The send header in either form; refused when a required member is missing or is no number."""
+    """The send header in either form; refused when a required member is missing or not a number."""
     long_form = request.code in (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE)
     header = decode_fields(SendHeader if long_form else SendHeaderV2, request.fields)
     fields = request.fields or {}
@@ -47,10 +47,10 @@ def read_header(request: Request) -> SendHeader | SendHeaderV2:
 
 
 def check_send(ctx: BrokerContext, request: Request, header: SendHeader | SendHeaderV2) -> TopicConfig:
-    """The topic that `header` names, created when it may be; every reason not to accept the send is raised."""
+    """The topic that `header` names, created if allowed; RequestRefused for the first check that fails."""
     settings = ctx.settings
     topic, queue_id, queues = header.topic, header.queue_id, header.default_topic_queue_nums
-    assert topic is not None and queue_id is not None and queues is not None, "read_header has looked"
+    assert topic is not None and queue_id is not None and queues is not None, "checked by read_header"
     if ctx.wall_ms() < settings.send_accepted_from_ms:
         until = datetime.fromtimestamp(settings.send_accepted_from_ms / 1000)
         text = f"{until:%Y-%m-%d %H:%M:%S},{until.microsecond // 1000:03d}"

@@ -1,9 +1,9 @@
 """When the log and the queues reach the disk.
 
 ASYNC_FLUSH: every flushIntervalCommitLog, if enough pages are new or the last flush is long ago.
-SYNC_FLUSH: as soon as somebody waits; all who wait meanwhile share the next flush (group commit).
-Flushes block in a thread, so that the loop goes on appending what the next flush will cover. Each service has its own:
-nothing that a peer asks for, and no name that resolves slowly, can take the thread that a SYNC_FLUSH send waits for.
+SYNC_FLUSH: as soon as a send waits; sends that arrive during a flush share the next one (group commit).
+Flushes block in a thread, while the loop appends what the next flush covers. Each service has its own thread, so other
+work (requests of peers, slow name resolution) cannot delay a flush that a SYNC_FLUSH send waits for.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class FlushService:
     async def _flush_once(self) -> None:
         store = self._ctx.store
         if self._failed:
-            # A second fdatasync may succeed without the pages that the first one lost: nothing is promised any more.
+            # A second fdatasync may succeed without the pages that the first one lost, so it would prove nothing.
             return
         try:
             flushed_end = await asyncio.get_running_loop().run_in_executor(self._thread, store.flush)
@@ -85,7 +85,7 @@ class FlushService:
 
 
 class QueueFlushService:
-    """Writes queues, index and checkpoint to disk, so that a restart has little to do again."""
+    """Writes queues, index and checkpoint to disk, so that recovery after a crash is short."""
 
     def __init__(self, ctx: BrokerContext) -> None:
         self._ctx = ctx

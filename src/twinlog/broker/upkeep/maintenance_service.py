@@ -1,4 +1,4 @@
-"""Housekeeping on a timer: old segments, silent clients, forgotten locks and filters."""
+"""Periodic work: old segments, silent clients, expired locks and filters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FILTER_SAVE_S = 10.0
 
 
 class MaintenanceService:
-    """What has to be done every now and then, whatever the clients do."""
+    """Work that is due after fixed periods, independent of requests."""
 
     def __init__(self, ctx: BrokerContext) -> None:
         self._ctx = ctx
@@ -38,17 +38,17 @@ class MaintenanceService:
         while True:
             await asyncio.sleep(CLIENT_SCAN_S)
             now_ms = ctx.clock_ms()
-            self.look_at_clocks()
+            self.check_clocks()
             expire_clients(ctx)
             ctx.locks.expire(now_ms)
             ctx.consumer_filters.clean(now_ms, ctx.settings.filter_expiry_ms)
 
-    def look_at_clocks(self) -> None:
-        """Warn when the wall clock was set: absolute times of timers go by the other one until a restart."""
+    def check_clocks(self) -> None:
+        """Warn when the wall clock was set: timers keep to the steady clock until a restart."""
         ahead_ms = self._ctx.wall_ms() - self._ctx.clock_ms()
         if abs(ahead_ms - self._wall_ahead_ms) >= WALL_STEP_MS:
             self._wall_ahead_ms = ahead_ms
-            text = "the wall clock was set; delays and timers go on by the clock of the start, until a restart"
+            text = "the wall clock was set; delays and timers keep to the steady clock until a restart"
             log.warning(text, wall_ahead_ms=ahead_ms)
 
     async def _clean_files(self) -> None:

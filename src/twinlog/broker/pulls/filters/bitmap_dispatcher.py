@@ -1,6 +1,7 @@
 """Computes each message's filter bitmap before its queue unit is written (enableCalcFilterBitMap).
 
-A bit pattern per consumer filter that matched: pulls then skip messages without looking at them in the log.
+The bitmap has the bits of every consumer filter that the message matched, so a pull skips other messages without
+reading them from the log.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from twinlog.store.dispatch import DispatchRequest
 
 
 class BitmapDispatcher:
-    """The store's first dispatcher; leaves messages of topics without filters alone."""
+    """The store's first dispatcher; messages of topics without filters get no bitmap."""
 
     def __init__(self, filters: ConsumerFilters) -> None:
         self._filters = filters

@@ -1,7 +1,7 @@
-"""A Bloom filter as RocketMQ makes it: which bits stand for a consumer's filter in a message's bitmap.
+"""RocketMQ's Bloom filter: which bits stand for a consumer's filter in a message's bitmap.
 
 Sizes follow from the wanted error rate and the expected number of filters; positions come from the low half of
-MurmurHash3 (x64, 128 bits) by double hashing. Java must find the same bits, so every step here is its arithmetic.
+MurmurHash3 (x64, 128 bits) by double hashing. Java must find the same bits, so every step repeats its arithmetic.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from twinlog.wire.bodies import SubscriptionData
 
 log = get_logger(__name__)
 
-PRESUMED_SILENCE_MS = 30_000  # a consumer was last heard of at most one heartbeat before we started
+PRESUMED_SILENCE_MS = 30_000  # the last heartbeat of a consumer was at most this long before the start
 
 
 class ConsumerFilters:
@@ -28,12 +28,12 @@ class ConsumerFilters:
         self.table = table
         self.bloom = bloom
         self._by_topic: dict[str, list[tuple[tuple[int, ...], PropertyFilter]]] = {}
-        self._take_over_loaded(now_ms)
+        self._check_loaded(now_ms)
 
     # -- heartbeats --------------------------------------------------------------------------------
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData], now_ms: int) -> None:
-        """Note the filters of a group's whole subscription; those on topics it left are dead from now on."""
+        """Note the filters of all subscriptions of a group; its filters on other topics are dead from now on."""
         topics = set()
         for data in subscriptions:
             topics.add(data.topic)
@@ -51,7 +51,7 @@ class ConsumerFilters:
                 self._put(msgspec.structs.replace(row, dead_time=now_ms))
 
     def clean(self, now_ms: int, expiry_ms: int) -> int:
-        """Drop filters nobody came back for; how many."""
+        """Remove filters that have been dead for `expiry_ms`; returns how many."""
         cleaned = self.table.clean(now_ms - expiry_ms)
         if cleaned:
             self._by_topic.clear()
@@ -69,7 +69,7 @@ class ConsumerFilters:
         return select(wanted, born_ms=row.born_time, bits=bits, bitmap_bytes=self.bloom.byte_count)
 
     def of_request(self, group: str, topic: str, expression: str) -> MessageFilter:
-        """The filter a pull brought along; everything when it does not compile.
+        """The filter that a pull carries; everything when it does not compile.
 
         Java: such an expression is refused by CHECK_CLIENT_CONFIG and heartbeats, but not here.
         """
@@ -80,7 +80,7 @@ class ConsumerFilters:
             return MessageFilter()
 
     def of_topic(self, topic: str) -> list[tuple[tuple[int, ...], PropertyFilter]]:
-        """(bits, filter) of every group that ever filtered the topic and is remembered."""
+        """(bits, filter) of every group that has a filter on the topic, dead ones included."""
         found = self._by_topic.get(topic)
         if found is None:
             rows = self.table.of_topic(topic).values()
@@ -89,7 +89,7 @@ class ConsumerFilters:
                 self._by_topic[topic] = found
         return found
 
-    # -- inside ------------------------------------------------------------------------------------
+    # -- rows --------------------------------------------------------------------------------------
 
     def _register_one(self, group: str, data: SubscriptionData, now_ms: int) -> None:
         known = self.table.get(data.topic, group)
@@ -107,7 +107,7 @@ class ConsumerFilters:
         try:
             compile_sql92(data.sub_string)
         except FilterSyntaxError as error:
-            # The pulls of this group will be told that there is no filter.
+            # The pulls of this group are answered with FILTER_DATA_NOT_EXIST.
             log.warning("a filter does not compile", group=group, topic=data.topic, error=str(error))
             self.table.remove(data.topic, group)
             self._by_topic.pop(data.topic, None)
@@ -120,11 +120,11 @@ class ConsumerFilters:
         self.table.put(row)
         self._by_topic.pop(row.topic, None)
 
-    def _take_over_loaded(self, now_ms: int) -> None:
-        """Make rows from the file ours: bits of another shape make all of them useless, and nobody is online yet."""
+    def _check_loaded(self, now_ms: int) -> None:
+        """Check the rows of the file, all dead so far; a Bloom filter of another size makes them useless."""
         rows = [row for filters in self.table.rows.values() for row in filters.values()]
         if any(not self._fits(row.bloom_filter_data) for row in rows):
-            log.info("the Bloom filter has another shape now; the consumers' filters are made anew", filters=len(rows))
+            log.info("the Bloom filter has another size now; the consumers' filters are made anew", filters=len(rows))
             self.table.clear()
             return
         for row in rows:

@@ -1,7 +1,7 @@
 """The values and operators that a SQL92 expression is made of, each a function of a message's properties.
 
-What makes no sense (an order between booleans, a NULL on one side of `=`) is refused here, when it is built;
-what only a message can reveal (text where a number should be) is Java's business, in `java_compare`.
+An operator that cannot work (an order between booleans, a NULL on one side of `=`) is refused when the expression is
+built. What depends on the message (text where a number should be) is decided by Java's rules in `java_compare`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ORDERS: dict[str, Callable[[int], bool]] = {
 
 
 class FilterSyntaxError(Exception):
-    """An expression that cannot be a filter; the text goes to the client."""
+    """An invalid expression; the text goes to the client."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"Invalid MessageSelector. {why}")
@@ -46,7 +46,7 @@ class Node:
 
 
 def prop(name: str) -> Node:
-    """A message property: text, or nothing when the message lacks it."""
+    """A message property: text, or None when the message lacks it."""
     return Node(Kind.TEXT, lambda properties: properties.get(name), name=name)
 
 

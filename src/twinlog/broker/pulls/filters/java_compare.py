@@ -1,8 +1,8 @@
 """How Java's property filter compares two values, decided once, when an expression is compiled.
 
-A value's kind never changes at run time: properties are text, literals are what they look like, and a
-negated property is nothing at all. So each pair of kinds has one comparison, and text that should be a number
-and is not raises UnequalKinds, which makes the whole expression match nothing.
+A value's kind never changes at run time: a property is text, a literal has the kind it is written in, and a negated
+property is always null. So each pair of kinds has one comparison. Text that should be a number and is not raises
+UnequalKinds, and the whole expression then matches nothing.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def comparison(left: Kind, right: Kind) -> Compare:
 
 
 def text_order(left: str, right: str) -> int:
-    """Orders two properties, as `<` and its kin do: as doubles or not at all."""
+    """The order of two properties for `<`, `<=`, `>` and `>=`: both are read as doubles."""
     return _double_order(java_double(left), java_double(right))
 
 

@@ -1,4 +1,4 @@
-"""How a property filter looks at a message: first at its bitmap in the queue, then at its properties in the log."""
+"""A property filter applied to a message: first to its bitmap in the queue, then to its properties in the log."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _BORN_V6, _STORE_V6 = 0x10, 0x20
 class MessageFilter:
     """Which messages a pull wants; None members accept everything."""
 
-    accept: Accept | None = None  # looks at a queue unit
-    accept_record: AcceptRecord | None = None  # looks at the record it points to
-    wakes: Callable[[DispatchRequest], bool] | None = None  # looks at a message that arrives
+    accept: Accept | None = None  # checks a queue unit
+    accept_record: AcceptRecord | None = None  # checks the record it points to
+    wakes: Callable[[DispatchRequest], bool] | None = None  # checks a message that arrives
 
 
 def select(
@@ -36,7 +36,7 @@ def select(
     """The messages that `wanted` matches; `bits` stand for it in bitmaps made after `born_ms`."""
 
     def may_match(tags_code: int | None, unit: ExtUnit | None) -> bool:
-        # A bitmap that is older than the filter, or of another shape, says nothing about it.
+        # A bitmap that is older than the filter, or of another size, does not contain its bits.
         if unit is None or bits is None or unit.store_timestamp <= born_ms or len(unit.bitmap) != bitmap_bytes:
             return True
         return has_bits(unit.bitmap, bits)

@@ -9,8 +9,8 @@
     unary      := ("+" | "-" | "NOT") unary | literal | property | "(" or ")"
 
 Logic has three values: a comparison with a property that the message lacks is None, "unknown", and only True
-selects a message. What Java's parser takes is taken here: NOT binds tighter than `=`, and what follows a
-complete expression is not looked at.
+selects a message. The parser accepts what Java's accepts: NOT binds tighter than `=`, and text after a complete
+expression is ignored.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class PropertyFilter:
     evaluate: Evaluate  # True, False or None; raises UnequalKinds
 
     def matches(self, properties: Properties) -> bool:
-        """Whether a message with these properties is selected; what cannot be evaluated is not."""
+        """Whether a message with these properties is selected; an error of evaluation selects nothing."""
         try:
             return self.evaluate(properties) is True
         except UnequalKinds:
@@ -104,7 +104,7 @@ class _Parser:
         first = part(depth)
         if self._peek() != word:
             return first
-        # One flat list however long the chain is: evaluation must not be deeper than the text is nested.
+        # One flat list for the whole chain: evaluation must not nest deeper than the text does.
         parts = [as_boolean(first)]
         while self._peek() == word:
             self._take()
@@ -185,7 +185,7 @@ class _Parser:
         return word
 
     def _peek(self, ahead: int = 0) -> str:
-        """The keyword or sign that comes next; something that is neither for anything else."""
+        """The keyword or sign that comes next; an empty text for any other token."""
         while len(self._ahead) <= ahead:
             self._ahead.append(next(self._tokens))
         kind, word = self._ahead[ahead]
@@ -204,7 +204,7 @@ class _Parser:
 
 
 def _tokens(expression: str) -> Iterator[tuple[str, str]]:
-    """(kind, text) of each token, made only when asked for: Java never looks past a complete expression."""
+    """(kind, text) of each token, made on demand: Java does not read past a complete expression."""
     at = 0
     while at < len(expression):
         match = _TOKEN.match(expression, at)
