@@ -51,7 +51,7 @@ def test_every_strange_request_is_answered_once_or_not_at_all(context, given_com
     async def play() -> None:
         modules = (send_module, pull_module, query_handlers, client_handlers, offset_handlers, lock_handlers)
         handlers = {code: handler for module in modules for code, handler in module.handlers(context).items()}
-        options = ConnectionOptions(handlers, after_batch=context.finish_appends, fast=FastSend(context).take)
+        options = ConnectionOptions(handlers, after_batch=context.publish_appends, fast=FastSend(context).take)
         connection, transport = wired(options)
         for command in given_commands:
             try:

@@ -57,7 +57,7 @@ async def play(ctx: BrokerContext, frames: list[bytes], step: int) -> None:
     """Give the frames to one connection in pieces of `step` bytes."""
     surprises: list[str] = []
     handlers = {code: noting(handler, surprises) for code, handler in all_handlers(ctx).items()}
-    connection, transport = wired(ConnectionOptions(handlers, after_batch=ctx.finish_appends, fast=FastSend(ctx).take))
+    connection, transport = wired(ConnectionOptions(handlers, after_batch=ctx.publish_appends, fast=FastSend(ctx).take))
     await feed(connection, transport, frames, step)
     assert not surprises, surprises
     ctx.holds.drop(connection)

@@ -282,11 +282,6 @@ class Broker:
             **replication_handlers.handlers(ctx, replication),
         }
 
-        def after_batch() -> None:
-            replication.master.wake()  # replicas work on it while the queues are written here
-            ctx.store.dispatch_pending()
-            replication.expect_acks()
-
         def closed(connection: Connection) -> None:
             ctx.holds.drop(connection)
             client_handlers.connection_closed(ctx, connection)
@@ -303,7 +298,7 @@ class Broker:
                     backlog=net.backlog,
                     send_buffer_bytes=net.send_buffer_bytes,
                     receive_buffer_bytes=net.receive_buffer_bytes,
-                    after_batch=after_batch,
+                    after_batch=ctx.publish_appends,
                     fast=FastSend(ctx).take,
                     on_close=closed,
                 )

@@ -43,19 +43,22 @@ if TYPE_CHECKING:
     from twinlog.settings.broker_conf import BrokerConf
     from twinlog.store.message_store import MessageStore
 
-# A message that names one of these may have to wait in another topic first.
+# A message with one of these properties may have to wait in another topic first.
 _PARKED = re.compile(rb"(?:^|\x02)(?:DELAY|TIMER_[A-Z_]+)\x01")
 
 PutHook = Callable[[Draft, dict[str, str]], None]
-"""Looks at a message before it is stored and may redirect it: changes `draft` and the properties in place.
+"""Runs before a message is stored and may redirect it: changes `draft` and the properties in place.
 
-Raises RequestRefused(code, remark) for a message that must not be stored (a timer too far away).
+Raises RequestRefused(code, remark) for a message that must not be stored (a timer too far in the future).
 """
+
+
+def _do_nothing() -> None: ...
 
 
 @dataclass(slots=True, eq=False)
 class BrokerContext:
-    """One broker's state, as its handlers see it."""
+    """One broker's state, shared by its handlers and services."""
 
     conf: BrokerConf
     store: MessageStore
@@ -70,19 +73,21 @@ class BrokerContext:
     copies: CopyBudget = field(default_factory=CopyBudget)
     table_work: TableWork = field(default_factory=TableWork)
     fence: Fence = field(default_factory=Fence)  # around tasks whose failure must not end the broker
-    clock_ms: Callable[[], int] = field(default_factory=SteadyClock)  # by which everything waits: it does not jump
-    wall_ms: Callable[[], int] = wall_clock_ms  # for what is compared with stamps of records and files, or shown
+    clock_ms: Callable[[], int] = field(default_factory=SteadyClock)  # for delays and timeouts: it does not jump
+    wall_ms: Callable[[], int] = wall_clock_ms  # compared with stamps of records and files, or shown
     started_ms: int = 0
     unique_ids: UniqueIds = field(default_factory=UniqueIds)
-    put_hooks: list[PutHook] = field(default_factory=list)  # delay levels, timer: run when DELAY or TIMER_* is there
+    put_hooks: list[PutHook] = field(default_factory=list)  # delay levels, timers; run if DELAY or TIMER_* is set
     prepare: PutHook | None = None  # turns a message with TRAN_MSG=true into a half message
-    announced: Callable[[], Awaitable[None]] | None = None  # waits until name servers know the topics of now
+    announced: Callable[[], Awaitable[None]] | None = None  # waits until name servers know the current topics
     topic_listeners: list[Callable[[tuple[str, ...]], None]] = field(default_factory=list)
     conf_listeners: list[Callable[[BrokerConf, BrokerConf], None]] = field(default_factory=list)  # (before, now)
-    master_listeners: list[Callable[[], None]] = field(default_factory=list)  # told after each registration
-    change_role: Callable[[str, int | None], Awaitable[object]] | None = None  # see ReplicationService
+    master_listeners: list[Callable[[], None]] = field(default_factory=list)  # called after each registration
+    wake_replicas: Callable[[], None] = _do_nothing  # this and the next two are set by ReplicationService
+    expect_reports: Callable[[], None] = _do_nothing
+    change_role: Callable[[str, int | None], Awaitable[object]] | None = None
     term: int = 0  # how often this broker became master while running
-    step_down_listeners: list[Callable[[], None]] = field(default_factory=list)  # the last to append as a master
+    step_down_listeners: list[Callable[[], None]] = field(default_factory=list)  # may append for the last time
     master_address: str | None = None  # a replica's master, from the name server's last answer
     master_ha_address: str | None = None
     auto_topics: AutoCreated = field(init=False)
@@ -126,7 +131,7 @@ class BrokerContext:
     # -- storing -------------------------------------------------------------------------------
 
     def put(self, draft: Draft) -> Appended:
-        """Store one message, after delay levels and timers had their say; it is readable on return.
+        """Store one message, parked if it asks for a delay; readers see it on return, with SYNC_FLUSH after the flush.
 
         The caller waits for flush or replicas, if it must, through `pending_sends`.
         """
@@ -136,12 +141,25 @@ class BrokerContext:
         return appended
 
     def finish_appends(self) -> None:
-        """Let readers and the flush see what was appended; after one message, or after many."""
+        """After appends outside a send, one or many: ask for the flush that a send would ask for, and publish."""
         self.pending_sends.ask_for_flush()
+        self.publish_appends()
+
+    def publish_appends(self) -> None:
+        """Make appended records known, in this order; connections call it after each chunk of requests.
+
+        1. Replicas get the bytes first, so that they write theirs while the queues are written here.
+        2. Queues and index get the records, then held pulls are woken. With SYNC_FLUSH, only durable records are.
+        3. If sends wait for replicas, the loop polls for their reports, which are due about now.
+
+        A chunk's answers are written before this, so a producer waits for none of it.
+        """
+        self.wake_replicas()
         self.store.dispatch_pending()
+        self.expect_reports()
 
     def redirect(self, draft: Draft, properties: dict[str, str] | None = None) -> None:
-        """Let the put hooks change `draft`; `properties` are its decoded ones when the caller has them."""
+        """Run the put hooks on `draft` if it asks for a delay; `properties` are its decoded ones, if at hand."""
         if not _PARKED.search(draft.properties):
             return
         pairs = decode_properties(draft.properties) if properties is None else properties
@@ -152,7 +170,7 @@ class BrokerContext:
     # -- settings ------------------------------------------------------------------------------
 
     def replace_conf(self, conf: BrokerConf) -> None:
-        """Go on with other settings; whoever needs to act on a difference listens in `conf_listeners`."""
+        """Replace the settings while the broker runs; `conf_listeners` act on the differences."""
         before, self.conf = self.conf, conf
         self.store.update_settings(conf.store)
         for listener in self.conf_listeners:
@@ -197,7 +215,7 @@ class BrokerContext:
         return config
 
     def has_queue(self, topic: str, queue_id: int) -> bool:
-        """Whether a consumer can have a place in this queue: it is configured, or has messages from a time it was."""
+        """Whether a consumer can have an offset in this queue: it is configured, or has messages from earlier."""
         config = self.topics.get(topic)
         if config is None or queue_id < 0:
             return False
@@ -205,7 +223,7 @@ class BrokerContext:
         return queue_id < count or self.store.queues.get(topic, queue_id) is not None
 
     def notify_topic_changed(self, names: Iterable[str]) -> None:
-        """Tell whoever must hear at once that these topics were created, changed or removed."""
+        """Call the listeners of topics that were created, changed or removed."""
         changed = tuple(names)
         for listener in self.topic_listeners:
             listener(changed)

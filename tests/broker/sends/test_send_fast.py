@@ -129,7 +129,7 @@ async def _play(frames: list[bytes], step: int, fast: bool, conf: dict[str, str]
     with tempfile.TemporaryDirectory() as folder, open_context(Path(folder), **conf) as ctx:
         ctx.ensure_topic("T", 4)
         options = ConnectionOptions(
-            handlers=send.handlers(ctx), after_batch=ctx.finish_appends, fast=FastSend(ctx).take if fast else None
+            handlers=send.handlers(ctx), after_batch=ctx.publish_appends, fast=FastSend(ctx).take if fast else None
         )
         connection, transport = wired(options)
         data = b"".join(frames)

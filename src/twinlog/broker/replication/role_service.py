@@ -93,6 +93,7 @@ class ReplicationService:
         self._reported = asyncio.Event()
         self.identity_conflicts = 0
         ctx.pending_sends.replicas = self
+        ctx.wake_replicas, ctx.expect_reports = self.master.wake, self._expect_reports
         ctx.change_role = self.change_role
         ctx.master_listeners.append(self._master_is_known)
         self.marks = LogMarks(ctx.store.log_end)
@@ -121,7 +122,6 @@ class ReplicationService:
         return self._tasks.create_task(self._ctx.fence.run(name, work, raises=(DispatchFailed,)), name=name)
 
     def _dispatched(self, batch: Sequence[DispatchRequest]) -> None:
-        self.master.wake()
         self.marks.dispatched(self._ctx.store.dispatched_end, len(batch), batch[0].store_timestamp)
 
     # -- what a SYNC master's sends wait for -----------------------------------------------------
@@ -149,8 +149,8 @@ class ReplicationService:
             if not ctx.pending_sends.waits_for_replicas:
                 self._attention.arrived()
 
-    def expect_acks(self) -> None:
-        """After each batch of sends: a replica that keeps up answers before it would be worth while to sleep."""
+    def _expect_reports(self) -> None:
+        """After each chunk of requests: a replica that keeps up reports sooner than a sleeping loop would wake up."""
         if self._ctx.pending_sends.waits_for_replicas:
             self._attention.expect()
 
