@@ -12,7 +12,7 @@ from tests.broker.running import broker_conf
 from twinlog.broker.broker import Broker
 from twinlog.broker.context import BrokerContext
 from twinlog.broker.pulls.filters.consumer_filters import ConsumerFilters
-from twinlog.broker.sends import message_rules
+from twinlog.broker.sends import parking
 from twinlog.net.connection import Connection, ConnectionOptions
 from twinlog.wire.command import Command, decode_command
 from twinlog.wire.frame import take_frame
@@ -30,7 +30,7 @@ def open_context(root: Path, now_ms: int = NOW_MS, **settings: object) -> Iterat
     with broker._open_store(tables, filters) as store:
         ctx = broker._context(tables, store, filters)
         ctx.unique_ids = UniqueIds(seed=1)
-        message_rules.install(ctx)
+        parking.install(ctx)
         yield ctx
 
 

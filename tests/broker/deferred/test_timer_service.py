@@ -10,8 +10,8 @@ from tests.broker.stored import NOW, bodies, messages, put, stored_context
 from twinlog.broker.context import BrokerContext
 from twinlog.broker.deferred import timer_check
 from twinlog.broker.deferred.services import DeferredServices
-from twinlog.broker.deferred.timer import RecallHandle
 from twinlog.broker.deferred.timer_service import TimerService
+from twinlog.broker.sends.timer_rules import RecallHandle
 
 HOUR_MS = 3_600_000
 

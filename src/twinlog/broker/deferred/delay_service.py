@@ -13,7 +13,7 @@ from twinlog.broker.deferred.alarm import Alarm
 from twinlog.broker.deferred.delay import LevelCursor, offset_to_resume, open_cursors
 from twinlog.broker.deferred.durable import until_flushed
 from twinlog.broker.deferred.stamp_skew import StampSkew
-from twinlog.broker.sends.message_rules import real_place, redelivery
+from twinlog.broker.sends.parking import real_place, redelivery
 from twinlog.store.delay_levels import DelayLevels
 from twinlog.store.log.append import PutStatus
 from twinlog.telemetry.log import get_logger

@@ -10,7 +10,7 @@ from twinlog.broker.deferred import timer_handlers, transaction_handlers
 from twinlog.broker.deferred.delay_service import DelayService
 from twinlog.broker.deferred.timer_service import TimerService
 from twinlog.broker.deferred.transaction_service import TransactionService
-from twinlog.broker.sends import message_rules
+from twinlog.broker.sends import parking
 from twinlog.replication.metadata.sync_service import ExtraKind
 from twinlog.wire.codes import RequestCode
 
@@ -28,7 +28,7 @@ class DeferredServices:
         self.timers = TimerService(ctx)
         self.transactions = TransactionService(ctx)
         ctx.step_down_listeners.append(self.transactions.step_down)
-        message_rules.install(ctx, self._parked)
+        parking.install(ctx, self._parked)
 
     def __iter__(self) -> Iterator[DelayService | TimerService | TransactionService]:
         """The services to run."""

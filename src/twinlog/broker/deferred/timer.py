@@ -1,7 +1,4 @@
-"""Timer messages: when they are due, which are delivered already, and how that is remembered.
-
-A parked message carries TIMER_OUT_MS, its time rounded down to the precision, and one precision less when it was exact;
-it is due one precision after that, so never before the time its sender asked for.
+"""Timer messages that are pending: which are due, and which are delivered already.
 
 Two numbers say what is delivered, the same two that Java keeps in config/timercheck: a message of the wheel queue is
 delivered when its queue offset is below `queue_offset` and its slot is before `read_time_ms`. The rest is pending.
@@ -9,121 +6,8 @@ delivered when its queue offset is below `queue_offset` and its slot is before `
 
 from __future__ import annotations
 
-import base64
 import heapq
 from array import array
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from twinlog.net.errors import RequestRefused
-from twinlog.wire import properties as names
-from twinlog.wire.codes import ResponseCode
-
-if TYPE_CHECKING:
-    from twinlog.settings.store import StoreSettings
-
-DELETE_KEY_SEPARATOR = "+"
-_JAVA_LONG_MAX = (1 << 63) - 1
-
-
-@dataclass(frozen=True, slots=True)
-class TimerRules:
-    """What an operator allows of timers."""
-
-    enabled: bool = True
-    precision_ms: int = 1_000
-    delay_ms_max: int = 259_200_000
-
-    @classmethod
-    def of(cls, settings: StoreSettings) -> TimerRules:
-        return cls(settings.timer_enabled, settings.timer_precision_ms, settings.timer_delay_seconds_max * 1_000)
-
-
-def place_timer(pairs: dict[str, str], rules: TimerRules, now_ms: int) -> bool:
-    """Give a message its TIMER_OUT_MS; False when its time has come already and it need not wait.
-
-    RequestRefused when timers are off, the time is no number or too far away, or it would cancel too late.
-    """
-    if not rules.enabled:
-        remark = "accurate timer message is not enabled, timerWheelEnable is false"
-        raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
-    deliver_ms = wished_time(pairs, now_ms)
-    if deliver_ms is None or deliver_ms - now_ms > rules.delay_ms_max:
-        raise _illegal(rules)
-    if deliver_ms <= now_ms:
-        if names.TIMER_DEL_UNIQKEY in pairs:
-            raise _illegal(rules)
-        return False
-    pairs[names.TIMER_OUT_MS] = str((deliver_ms - 1) // rules.precision_ms * rules.precision_ms)
-    return True
-
-
-def wished_time(pairs: Mapping[str, str], now_ms: int) -> int | None:
-    """When the sender wants the message delivered; None when it does not say in numbers."""
-    for name, base_ms, unit_ms in (
-        (names.TIMER_DELAY_SEC, now_ms, 1_000),
-        (names.TIMER_DELAY_MS, now_ms, 1),
-        (names.TIMER_DELIVER_MS, 0, 1),
-    ):
-        text = pairs.get(name)
-        if text is not None:
-            value = _long(text)
-            return None if value is None else base_ms + value * unit_ms
-    return None
-
-
-def _illegal(rules: TimerRules) -> RequestRefused:
-    return RequestRefused(
-        ResponseCode.MESSAGE_ILLEGAL,
-        f"timer message illegal, the delay time should not be bigger than the max delay {rules.delay_ms_max}ms; "
-        "or if set del msg, the delay time should be bigger than the current time",
-    )
-
-
-# -- recall handles ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class RecallHandle:
-    """What a producer must show to take a timer message back."""
-
-    topic: str
-    broker_name: str
-    time_ms: int
-    unique_key: str
-
-    def encode(self) -> str:
-        text = f"v1 {self.topic} {self.broker_name} {self.time_ms} {self.unique_key}"
-        return base64.urlsafe_b64encode(text.encode()).decode()
-
-
-def recall_handle(broker_name: str, pairs: Mapping[str, str]) -> str | None:
-    """The handle for a message just parked as a timer; None for any other message."""
-    out_ms, topic, key = pairs.get(names.TIMER_OUT_MS), pairs.get(names.REAL_TOPIC), pairs.get(names.UNIQ_KEY)
-    time_ms = None if out_ms is None else _long(out_ms)
-    if time_ms is None or topic is None or key is None:
-        return None
-    return RecallHandle(topic, broker_name, time_ms + 1, key).encode()
-
-
-def parse_recall_handle(text: str) -> RecallHandle | None:
-    """The handle in `text`; None when it is none."""
-    try:
-        words = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode().split(" ")
-    except (ValueError, UnicodeDecodeError):
-        return None
-    if len(words) != 5 or words[0] != "v1" or _long(words[3]) is None:
-        return None
-    return RecallHandle(words[1], words[2], int(words[3]), words[4])
-
-
-def delete_key(topic: str, unique_key: str) -> str:
-    """What a cancelling message carries in TIMER_DEL_UNIQKEY."""
-    return f"{topic}{DELETE_KEY_SEPARATOR}{unique_key}"
-
-
-# -- what is pending ---------------------------------------------------------------------------------
 
 
 class TimerTable:
@@ -231,22 +115,3 @@ class TimerTable:
             slot = self._times[0]
             self._slots[slot] = self._slots[slot][self._taken :]
             self._taken = 0
-
-
-def message_keys(pairs: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """The two forms by which a cancelling message may name a message: with its topic, and bare."""
-    key, topic = pairs.get(names.UNIQ_KEY), pairs.get(names.REAL_TOPIC)
-    return (delete_key(topic, key) if key and topic else None), key
-
-
-def out_time(pairs: Mapping[str, str]) -> int | None:
-    """TIMER_OUT_MS of a parked message, or None when there is none that can be read."""
-    return _long(pairs.get(names.TIMER_OUT_MS, ""))
-
-
-def _long(text: str) -> int | None:
-    try:
-        value = int(text)
-    except ValueError:
-        return None
-    return value if -_JAVA_LONG_MAX <= value <= _JAVA_LONG_MAX else None

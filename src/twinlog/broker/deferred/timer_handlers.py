@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from twinlog.broker.deferred.timer import delete_key, parse_recall_handle
 from twinlog.broker.deferred.transaction_handlers import NOT_SET
 from twinlog.broker.sends.send import check_put
+from twinlog.broker.sends.timer_rules import delete_key, parse_recall_handle
 from twinlog.net.errors import RequestRefused
 from twinlog.store.log.append import Draft
 from twinlog.wire import properties as names

@@ -16,7 +16,7 @@ from twinlog.base.system_names import TIMER_TOPIC
 from twinlog.broker.deferred.alarm import Alarm
 from twinlog.broker.deferred.delay_service import NEVER_STORED
 from twinlog.broker.deferred.durable import until_flushed
-from twinlog.broker.deferred.timer import TimerTable, message_keys, out_time
+from twinlog.broker.deferred.timer import TimerTable
 from twinlog.broker.deferred.timer_check import (
     FILE_NAME,
     JavaCheckpoint,
@@ -26,7 +26,8 @@ from twinlog.broker.deferred.timer_check import (
     encode_file,
     progress_of_master,
 )
-from twinlog.broker.sends.message_rules import real_place, redelivery
+from twinlog.broker.sends.parking import real_place, redelivery
+from twinlog.broker.sends.timer_rules import message_keys, out_time
 from twinlog.metadata.atomic_file import AtomicFile
 from twinlog.telemetry.log import get_logger
 from twinlog.wire import properties as names

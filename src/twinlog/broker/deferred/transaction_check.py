@@ -11,7 +11,7 @@ from twinlog.broker.deferred import transaction_rules
 from twinlog.broker.deferred.durable import until_flushed
 from twinlog.broker.deferred.transaction_queues import SLICE_MESSAGES
 from twinlog.broker.deferred.transaction_rules import CheckRules, Decision
-from twinlog.broker.sends.message_rules import real_place, redelivery
+from twinlog.broker.sends.parking import real_place, redelivery
 from twinlog.net.connection import Connection
 from twinlog.net.errors import NetError
 from twinlog.telemetry.log import get_logger

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from twinlog.broker.deferred import transaction_rules
 from twinlog.broker.sends.copy_budget import check_copy
-from twinlog.broker.sends.message_rules import real_place
+from twinlog.broker.sends.parking import real_place
 from twinlog.net.errors import RequestRefused
 from twinlog.store.log.append import PutStatus
 from twinlog.wire.codes import RequestCode, ResponseCode

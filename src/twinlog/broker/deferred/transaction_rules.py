@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from twinlog.base.system_names import HALF_TOPIC
-from twinlog.broker.sends.message_rules import redelivery
+from twinlog.broker.sends.parking import redelivery
 from twinlog.store.log.append import Draft
 from twinlog.wire import properties as names
 from twinlog.wire.headers import EndTransactionHeader

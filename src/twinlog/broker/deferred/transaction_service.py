@@ -12,7 +12,7 @@ from twinlog.base.system_names import HALF_TOPIC
 from twinlog.broker.deferred.transaction_check import TransactionCheck
 from twinlog.broker.deferred.transaction_queues import TransactionQueues
 from twinlog.broker.deferred.transaction_takeover import Steps, TakeOver, find_committed
-from twinlog.broker.sends.message_rules import redelivery
+from twinlog.broker.sends.parking import redelivery
 from twinlog.telemetry.log import get_logger
 from twinlog.wire import properties as names
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from twinlog.base.system_names import RETRY_PREFIX, TIMER_TOPIC, dlq_topic
-from twinlog.broker.deferred.timer import recall_handle
 from twinlog.broker.sends.send_checks import BUSY, FAQ, check_send, choose_queue, read_header
+from twinlog.broker.sends.timer_rules import recall_handle
 from twinlog.net.errors import RequestRefused
 from twinlog.store.log.append import Appended, Draft, PutStatus
 from twinlog.store.log.commit_log import disk_used_ratio

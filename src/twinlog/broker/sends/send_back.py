@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from twinlog.base.system_names import dlq_topic, retry_topic
 from twinlog.broker.sends.copy_budget import check_copy
-from twinlog.broker.sends.message_rules import redelivery
+from twinlog.broker.sends.parking import redelivery
 from twinlog.broker.sends.send_checks import BUSY, FAQ
 from twinlog.broker.topics.topic_creation import UNIT_SUB_FLAG, WRITE
 from twinlog.net.errors import RequestRefused

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from twinlog.base.system_names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
-from twinlog.broker.deferred.timer import TimerRules, place_timer
+from twinlog.broker.sends.timer_rules import TimerRules, place_timer
 from twinlog.net.errors import RequestRefused
 from twinlog.store.delay_levels import DelayLevels
 from twinlog.store.log.append import Draft

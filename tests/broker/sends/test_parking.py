@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from twinlog.broker.deferred.timer import TimerRules
-from twinlog.broker.sends.message_rules import park, prepare_half, real_place, redelivery
+from twinlog.broker.sends.parking import park, prepare_half, real_place, redelivery
+from twinlog.broker.sends.timer_rules import TimerRules
 from twinlog.net.errors import RequestRefused
 from twinlog.store.delay_levels import DelayLevels
 from twinlog.store.log.append import Draft
