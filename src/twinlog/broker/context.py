@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from twinlog.base.clock import SteadyClock, wall_clock_ms
-from twinlog.broker.admin.table_work import TableWork
 from twinlog.broker.sends.copy_budget import CopyBudget
+from twinlog.broker.table_work import TableWork
 from twinlog.broker.topics.auto_created import AutoCreated
 from twinlog.broker.topics.name_rules import group_name_problem
 from twinlog.net.limits import Limits

@@ -13,8 +13,8 @@ from typing import Protocol
 import msgspec
 
 from twinlog.base.system_names import RETRY_PREFIX
-from twinlog.broker.admin.table_work import joined
 from twinlog.broker.context import BrokerContext
+from twinlog.broker.table_work import joined
 from twinlog.metadata.json_file import decode_json
 from twinlog.metadata.persisted import encode_object, encode_rows
 from twinlog.metadata.table import Table

@@ -9,8 +9,8 @@ import threading
 import pytest
 from tests.broker.running import broker_conf, connected, running_broker
 
-from twinlog.broker.admin.table_work import TableWork
 from twinlog.broker.replication import metadata_handlers
+from twinlog.broker.table_work import TableWork
 from twinlog.metadata.persisted import encode_rows
 
 

@@ -1,8 +1,8 @@
-"""Answers that need a whole table, or much of the log: made beside the loop, by a few threads of their own.
+"""Answers that need a whole table, or much of the log: computed beside the loop, by a few threads of their own.
 
-Work of one kind is done one piece after the other, so that no crowd of requests takes every thread. Whoever asks for
-the same while its turn has not come shares the answer: a crowd of equal questions costs two answers, the one that is
-under way and the next. The threads are not asyncio's default ones, which resolve names and write files.
+Work of one kind is done one piece after the other, so that many requests cannot take every thread. Equal questions that
+wait share one answer: a thousand of them cost two answers, the one being computed and the next. The threads are not
+asyncio's default ones, which resolve names and write files.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ THREADS = 2
 def joined(chunks: Iterable[bytes]) -> bytes:
     """All chunks in one piece; to be called in a thread.
 
-    The interpreter lock is offered after each: without that the loop waits 5 ms for it, at every write to a socket.
+    The interpreter lock is released after each: otherwise the loop waits 5 ms for it at every write to a socket.
     """
     parts = []
     for chunk in chunks:
@@ -31,17 +31,17 @@ def joined(chunks: Iterable[bytes]) -> bytes:
 
 
 class TableWork:
-    """Runs heavy work for peers."""
+    """Runs expensive work for requests."""
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="tables")  # they start when they are needed
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="tables")  # they start on first use
         self._locks: dict[str, asyncio.Lock] = {}
         self._waiting: dict[tuple[str, Hashable], asyncio.Future[Any]] = {}
 
     async def beside_loop(self, kind: str, question: Hashable, begin: Callable[[], Callable[[], T]]) -> T:
-        """What the function that `begin` returns returns.
+        """The result of the function that `begin` returns.
 
-        `begin` runs in the loop and takes the snapshot; its function runs in a thread. `kind` is one of a few words.
+        `begin` runs in the loop and takes a snapshot; the function runs in a thread. `kind` is one of a few words.
         """
 
         async def work() -> T:
@@ -50,7 +50,7 @@ class TableWork:
         return await self._shared(kind, question, work)
 
     async def in_turn(self, kind: str, question: Hashable, compute: Callable[[], T]) -> T:
-        """What `compute` returns, run in the loop: others have a turn of it between two pieces of this kind."""
+        """The result of `compute`, run in the loop; other work has a turn between two pieces of this kind."""
 
         async def work() -> T:
             answer = compute()
@@ -60,7 +60,7 @@ class TableWork:
         return await self._shared(kind, question, work)
 
     async def in_order(self, kind: str, work: Callable[..., T], *arguments: Any) -> T:
-        """What `work` returns, run in a thread after what came before it."""
+        """The result of `work`, run in a thread after earlier work of this kind."""
         async with self._lock(kind):
             call = functools.partial(work, *arguments)
             return await asyncio.get_running_loop().run_in_executor(self._threads, call)
@@ -78,7 +78,7 @@ class TableWork:
     async def _one(self, key: tuple[str, Hashable], work: Callable[[], Awaitable[T]]) -> T:
         try:
             async with self._lock(key[0]):
-                del self._waiting[key]  # who asks from now on may want something newer
+                del self._waiting[key]  # a question from now on needs a newer answer
                 return await work()
         finally:
             if self._waiting.get(key) is asyncio.current_task():
