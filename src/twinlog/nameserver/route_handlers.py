@@ -12,12 +12,10 @@ from twinlog.nameserver.route_table import RouteTable
 from twinlog.net.connection import Handler, Request
 from twinlog.net.errors import RequestRefused
 from twinlog.wire.bodies import TopicList, encode_body
-from twinlog.wire.codes import RequestCode, ResponseCode
+from twinlog.wire.codes import FAQ_REMARK, RequestCode, ResponseCode
 from twinlog.wire.command import Command
 from twinlog.wire.fields import decode_fields
 from twinlog.wire.headers import RouteHeader
-
-_FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 
 
 def handlers(ctx: NameServerContext) -> dict[int, Handler]:
@@ -50,7 +48,9 @@ class RouteHandlers:
         if topic is not None:
             found = routes.find_route(ctx.table, topic, acting_masters=settings.acting_masters)
         if topic is None or found is None:
-            remark = f"No topic route info in name server for the topic: {'null' if topic is None else topic}{_FAQ}"
+            remark = (
+                f"No topic route info in name server for the topic: {'null' if topic is None else topic}{FAQ_REMARK}"
+            )
             return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark)
         if settings.order_topics_in_routes:
             found.order_topic_conf = ctx.kv.get(ORDER_TOPICS, topic)

@@ -1,4 +1,4 @@
-"""Numbers of the protocol: request codes, response codes, languages, versions."""
+"""Numbers of the protocol: request codes, response codes, languages, versions; and remarks that answers share."""
 
 from enum import IntEnum
 
@@ -10,6 +10,10 @@ VERSION_RELAY_MIN = 62  # V3_1_8_SNAPSHOT: oldest consumer that answers relayed 
 VERSION_REGISTER_WRAPPED = 37  # V3_0_11: older registrations carry the topic table alone
 VERSION_QUEUE_MAPPINGS = 413  # V5_0_0: compressed registrations carry queue mappings from here on
 VERSION_GO_AWAY = 475  # V5_3_1: newer clients understand GO_AWAY
+
+# Java's words, in the remarks of several answers.
+FAQ_REMARK = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+BUSY_REMARK = "[REJECTREQUEST]system busy, start flow control for a while"
 
 LANGUAGE_NAMES = {
     0: "JAVA",

@@ -18,6 +18,7 @@ from twinlog.wire.bodies import CheckClientBody, ConsumerData, ConsumerIdList, H
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.command import Command
 from twinlog.wire.fields import decode_fields
+from twinlog.wire.filter_expression import is_tag_type
 from twinlog.wire.headers import ConsumerGroupHeader, UnregisterClientHeader
 
 log = get_logger(__name__)
@@ -124,10 +125,6 @@ class ClientHandlers:
         except FilterSyntaxError as error:
             raise RequestRefused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
         return request.reply()
-
-
-def is_tag_type(expression_type: str | None) -> bool:
-    return expression_type in (None, "", "TAG")
 
 
 def connection_closed(ctx: BrokerContext, connection: Connection) -> None:

@@ -13,12 +13,11 @@ import msgspec
 
 from twinlog.broker.pulls.hold import Hold
 from twinlog.broker.pulls.pull_checks import PullRefused, check_pull
-from twinlog.broker.sends.send_checks import BUSY
 from twinlog.net.connection import answer_for_error
 from twinlog.net.errors import RequestRefused
 from twinlog.net.limits import limit_text
 from twinlog.store.queues.read import ReadStatus
-from twinlog.wire.codes import VERSION, RequestCode, ResponseCode
+from twinlog.wire.codes import BUSY_REMARK, VERSION, RequestCode, ResponseCode
 from twinlog.wire.command import RESPONSE_FLAG
 from twinlog.wire.frame import encode_prefix
 from twinlog.wire.numbers import Int, Long
@@ -98,7 +97,7 @@ class PullHandler:
         ctx = self._ctx
         settings = ctx.settings
         if not ctx.is_master and not settings.replica_reads:
-            return request.reply(ResponseCode.SYSTEM_BUSY, BUSY)
+            return request.reply(ResponseCode.SYSTEM_BUSY, BUSY_REMARK)
         pull = read_fields(request)
         try:
             plan = check_pull(ctx, request, pull)

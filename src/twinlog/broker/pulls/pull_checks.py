@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from twinlog.base.system_names import retry_topic
-from twinlog.broker.sends.send_checks import FAQ
 from twinlog.broker.topics.topic_creation import READ
 from twinlog.net.errors import RequestRefused
-from twinlog.wire.codes import ResponseCode
-from twinlog.wire.filter_expression import parse_tags
+from twinlog.wire.codes import FAQ_REMARK, ResponseCode
+from twinlog.wire.filter_expression import is_tag_type, parse_tags
 from twinlog.wire.java_text import tags_code
 from twinlog.wire.sys_flag import PULL_SUBSCRIPTION
 
@@ -55,13 +54,15 @@ def check_pull(ctx: BrokerContext, request: Request, pull: PullFields) -> PullPl
     group_name, topic_name = pull.consumer_group, pull.topic
     group = ctx.groups.get(group_name) or ctx.ensure_group(group_name)
     if group is None:
-        remark = f"subscription group [{group_name}] does not exist, {FAQ}"
+        remark = f"subscription group [{group_name}] does not exist, {FAQ_REMARK}"
         raise PullRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
     if not group.consume_enable:
         raise PullRefused(ResponseCode.NO_PERMISSION, f"subscription group no permission, {group_name}", BY_GROUP)
     topic = ctx.topics.get(topic_name)
     if topic is None:
-        raise PullRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic_name}] not exist, apply first please! {FAQ}")
+        raise PullRefused(
+            ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic_name}] not exist, apply first please! {FAQ_REMARK}"
+        )
     if not topic.perm & READ:
         remark = f"the topic[{topic_name}] pulling message is forbidden"
         raise PullRefused(ResponseCode.NO_PERMISSION, remark, BY_TOPIC)
@@ -93,7 +94,7 @@ def _filter_in_request(ctx: BrokerContext, pull: PullFields, plan: PullPlan) -> 
 def _filter_of_heartbeat(ctx: BrokerContext, pull: PullFields, plan: PullPlan) -> PullPlan:
     online = ctx.clients.consumers.get(pull.consumer_group)
     if online is None:
-        raise PullRefused(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist{FAQ}")
+        raise PullRefused(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist{FAQ_REMARK}")
     if online.is_broadcasting and not plan.group.consume_broadcast_enable:
         remark = f"the consumer group[{pull.consumer_group}] can not consume by broadcast way"
         raise PullRefused(ResponseCode.NO_PERMISSION, remark, BY_BROADCAST)
@@ -102,7 +103,7 @@ def _filter_of_heartbeat(ctx: BrokerContext, pull: PullFields, plan: PullPlan) -
         raise PullRefused(ResponseCode.NO_PERMISSION, remark, BY_SUBSCRIPTION)
     subscription = online.subscriptions.get(pull.topic)
     if subscription is None:
-        raise PullRefused(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's subscription not exist{FAQ}")
+        raise PullRefused(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's subscription not exist{FAQ_REMARK}")
     if subscription.sub_version < pull.sub_version:
         raise PullRefused(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
     if is_tag_type(subscription.expression_type):
@@ -138,10 +139,6 @@ def want_tags(plan: PullPlan, codes: set[int]) -> PullPlan:
     plan.accept = lambda code, _: code is None or code in codes
     plan.wakes = lambda message: message.tags_code in codes
     return plan
-
-
-def is_tag_type(expression_type: str | None) -> bool:
-    return not expression_type or expression_type == "TAG"
 
 
 def matches_all(subscription: SubscriptionData) -> bool:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from twinlog.broker.sends.send import check_put
-from twinlog.broker.sends.send_checks import BUSY, check_send, choose_queue, read_header
+from twinlog.broker.sends.send_checks import check_send, choose_queue, read_header
 from twinlog.net.connection import Connection
 from twinlog.net.errors import NetError, RequestRefused
 from twinlog.store.log.append import Draft
 from twinlog.wire import properties as names
-from twinlog.wire.codes import RequestCode, ResponseCode
+from twinlog.wire.codes import BUSY_REMARK, RequestCode, ResponseCode
 from twinlog.wire.message_id import offset_message_id
 from twinlog.wire.properties import decode_properties, encode_properties
 
@@ -37,7 +37,7 @@ class ReplyHandler:
     async def handle(self, request: Request) -> Command:
         ctx, settings = self._ctx, self._ctx.settings
         if not ctx.is_master:
-            return request.reply(ResponseCode.SYSTEM_BUSY, BUSY)
+            return request.reply(ResponseCode.SYSTEM_BUSY, BUSY_REMARK)
         marks = {names.MSG_REGION: settings.region_id, names.TRACE_ON: "true" if settings.trace_on else "false"}
         try:
             header = read_header(request)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from twinlog.base.system_names import RETRY_PREFIX, TIMER_TOPIC, dlq_topic
-from twinlog.broker.sends.send_checks import BUSY, FAQ, check_send, choose_queue, read_header
+from twinlog.broker.sends.send_checks import check_send, choose_queue, read_header
 from twinlog.broker.sends.timer_rules import recall_handle
 from twinlog.net.errors import RequestRefused
 from twinlog.store.log.append import Appended, Draft, PutStatus
@@ -20,7 +20,7 @@ from twinlog.store.log.commit_log import disk_used_ratio
 from twinlog.store.message_store import MessageStore
 from twinlog.wire import properties as names
 from twinlog.wire.batch import BatchElement, decode_batch
-from twinlog.wire.codes import RequestCode, ResponseCode
+from twinlog.wire.codes import BUSY_REMARK, FAQ_REMARK, RequestCode, ResponseCode
 from twinlog.wire.errors import WireError
 from twinlog.wire.message_id import offset_message_id
 from twinlog.wire.properties import decode_properties, encode_properties
@@ -56,7 +56,7 @@ class SendHandler:
     def handle(self, request: Request) -> Command | Awaitable[Command | None] | None:
         ctx = self._ctx
         if not ctx.is_master:
-            return request.reply(ResponseCode.SYSTEM_BUSY, BUSY)
+            return request.reply(ResponseCode.SYSTEM_BUSY, BUSY_REMARK)
         marks = self.marks()
         edition = ctx.topics.edition
         try:
@@ -138,7 +138,7 @@ class SendHandler:
         group = draft.topic[len(RETRY_PREFIX) :]
         settings = ctx.ensure_group(group)
         if settings is None:
-            remark = f"subscription group not exist, {group} {FAQ}"
+            remark = f"subscription group not exist, {group} {FAQ_REMARK}"
             raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
         limit = settings.retry_max_times
         if request.version >= VERSION_WITH_RETRY_LIMIT and header.max_reconsume_times is not None:

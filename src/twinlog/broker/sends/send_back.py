@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 from twinlog.base.system_names import dlq_topic, retry_topic
 from twinlog.broker.sends.copy_budget import check_copy
 from twinlog.broker.sends.parking import redelivery
-from twinlog.broker.sends.send_checks import BUSY, FAQ
 from twinlog.broker.topics.topic_creation import UNIT_SUB_FLAG, WRITE
 from twinlog.net.errors import RequestRefused
 from twinlog.wire import properties as names
-from twinlog.wire.codes import VERSION_MAX_RECONSUME, RequestCode, ResponseCode
+from twinlog.wire.codes import BUSY_REMARK, FAQ_REMARK, VERSION_MAX_RECONSUME, RequestCode, ResponseCode
 from twinlog.wire.fields import decode_fields
 from twinlog.wire.headers import SendBackHeader
 
@@ -41,12 +40,12 @@ class SendBackHandler:
     def handle(self, request: Request) -> Command:
         ctx = self._ctx
         if not ctx.is_master:
-            return request.reply(ResponseCode.SYSTEM_BUSY, BUSY)
+            return request.reply(ResponseCode.SYSTEM_BUSY, BUSY_REMARK)
         header = decode_fields(SendBackHeader, request.fields)
         name = header.group or ""
         group = ctx.ensure_group(name)
         if group is None:
-            remark = f"subscription group not exist, {name} {FAQ}"
+            remark = f"subscription group not exist, {name} {FAQ_REMARK}"
             raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
         if not ctx.settings.permission & WRITE:
             remark = f"the broker[{ctx.settings.address.replace(':', '-')}] sending message is forbidden"

@@ -13,7 +13,7 @@ from twinlog.base.system_names import SEND_FORBIDDEN_TOPICS
 from twinlog.broker.topics.name_rules import topic_name_problem
 from twinlog.broker.topics.topic_creation import WRITE, create_for_send
 from twinlog.net.errors import RequestRefused
-from twinlog.wire.codes import RequestCode, ResponseCode
+from twinlog.wire.codes import FAQ_REMARK, RequestCode, ResponseCode
 from twinlog.wire.fields import camel, decode_fields
 from twinlog.wire.headers import SendHeader, SendHeaderV2
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from twinlog.net.connection import Request
     from twinlog.wire.bodies import TopicConfig
 
-FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
-BUSY = "[REJECTREQUEST]system busy, start flow control for a while"
 _SHORT_NAMES = dict(zip(SendHeader.__dataclass_fields__, "abcdefghijklmn", strict=True))
 _REQUIRED = ("producer_group", "topic", "default_topic", "default_topic_queue_nums", "queue_id", "sys_flag")
 _REQUIRED += ("born_timestamp", "flag")
@@ -65,7 +63,7 @@ def check_send(ctx: BrokerContext, request: Request, header: SendHeader | SendHe
         raise RequestRefused(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
     config = create_for_send(ctx, topic, template=header.default_topic, queues=queues, unit_mode=bool(header.unit_mode))
     if config is None:
-        raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!{FAQ}")
+        raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!{FAQ_REMARK}")
     if queue_id >= max(config.read_queue_nums, config.write_queue_nums):
         remark = f"request queueId[{queue_id}] is illegal, {describe(config)} Producer: {request.connection.peer_text}"
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, remark)

@@ -12,6 +12,7 @@ from twinlog.broker.pulls.filters.sql92 import FilterSyntaxError, PropertyFilter
 from twinlog.metadata.filters import BloomData, ConsumerFilter, FilterTable
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import SubscriptionData
+from twinlog.wire.filter_expression import is_tag_type
 
 log = get_logger(__name__)
 
@@ -37,7 +38,7 @@ class ConsumerFilters:
         topics = set()
         for data in subscriptions:
             topics.add(data.topic)
-            if data.expression_type not in ("", "TAG") and data.sub_string:
+            if not is_tag_type(data.expression_type) and data.sub_string:
                 self._register_one(group, data, now_ms)
         if self.table.rows:
             for row in self.table.of_group(group):
