@@ -16,6 +16,8 @@ from twinlog.broker.clients.locks import QueueLocks
 from twinlog.broker.context import BrokerContext
 from twinlog.broker.pulls.filters.bloom import BloomFilter
 from twinlog.broker.pulls.filters.consumer_filters import ConsumerFilters
+from twinlog.broker.sends.copy_budget import CopyBudget
+from twinlog.broker.topics.auto_created import AutoCreated
 from twinlog.metadata.tables import open_tables
 from twinlog.net.connection import Connection, Handler, Request, answer_for_error
 from twinlog.wire.bodies import SubscriptionGroupConfig, TopicConfig
@@ -61,6 +63,9 @@ def context(root, *, store: object = None, **settings: object) -> BrokerContext:
         holds=nothing,
         pending_sends=nothing,
         stats=nothing,
+        copy_budget=CopyBudget(),
+        auto_topics=AutoCreated(tables.topics),
+        auto_groups=AutoCreated(tables.groups),
         consumer_filters=ConsumerFilters(tables.filters, BloomFilter(20, 32), clock()),
         clock_ms=clock,
         wall_ms=clock,

@@ -16,8 +16,10 @@ from twinlog.broker.context import BrokerContext
 from twinlog.broker.pulls.filters.bloom import BloomFilter
 from twinlog.broker.pulls.filters.consumer_filters import ConsumerFilters
 from twinlog.broker.pulls.hold import HoldTable
+from twinlog.broker.sends.copy_budget import CopyBudget
 from twinlog.broker.sends.pending_sends import PendingSends
 from twinlog.broker.stats.stats import BrokerStats
+from twinlog.broker.topics.auto_created import AutoCreated
 from twinlog.broker.topics.topic_creation import seed_tables
 from twinlog.metadata.tables import open_tables
 from twinlog.store.log.append import Appended, Draft
@@ -57,6 +59,9 @@ def stored_context(
             holds=HoldTable(),
             pending_sends=PendingSends(lambda: ctx.conf, clock),
             stats=BrokerStats(clock(), conf.broker.cluster_name),
+            copy_budget=CopyBudget(),
+            auto_topics=AutoCreated(tables.topics),
+            auto_groups=AutoCreated(tables.groups),
             consumer_filters=ConsumerFilters(tables.filters, BloomFilter(20, 32), clock()),
             clock_ms=clock,
             wall_ms=wall,

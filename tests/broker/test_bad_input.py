@@ -16,6 +16,7 @@ from twinlog.broker.pulls import pull as pull_module
 from twinlog.broker.pulls import query_handlers
 from twinlog.broker.sends import send as send_module
 from twinlog.broker.sends.send_fast import FastSend
+from twinlog.broker.topics.ensure import ensure_topic
 from twinlog.net.connection import ConnectionOptions
 from twinlog.net.errors import ConnectionLost
 from twinlog.wire.command import Command, encode_command
@@ -41,7 +42,7 @@ commands = st.builds(
 @pytest.fixture(scope="module")
 def context(tmp_path_factory):
     with open_context(tmp_path_factory.mktemp("store")) as ctx:
-        ctx.ensure_topic("T", 4)
+        ensure_topic(ctx, "T", 4)
         yield ctx
 
 

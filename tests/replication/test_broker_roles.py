@@ -7,6 +7,7 @@ from tests.broker.running import connected, send
 from tests.replication.cluster import ask, end_of, read_all, running_cluster, send_all, status, twins, until
 
 from twinlog.broker.deferred.op_records import OpBuffer
+from twinlog.broker.topics.ensure import ensure_group
 from twinlog.client import Outcome, Outgoing, Producer
 from twinlog.store.errors import FlushFailed
 from twinlog.wire.codes import RequestCode
@@ -42,7 +43,7 @@ async def test_two_brokers_swap_roles_and_back_with_messages_and_offsets_in_betw
     one = await cluster.start("one")
     two = await cluster.start("two", "SLAVE", 1)
     assert await send_all(one, bodies("first")) == bodies("first")
-    one.context.ensure_group("CG")
+    ensure_group(one.context, "CG")
     await commit(one, 20)
     await twins(one, two)
     await until(lambda: committed(two) == 20, "the offset has come to the replica")

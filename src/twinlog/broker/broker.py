@@ -35,6 +35,7 @@ from twinlog.broker.replication import metadata_handlers, replication_handlers
 from twinlog.broker.replication.replication_metrics import watch_replication
 from twinlog.broker.replication.role_service import ReplicationService
 from twinlog.broker.sends import reply, send, send_back
+from twinlog.broker.sends.copy_budget import CopyBudget
 from twinlog.broker.sends.pending_sends import PendingSends
 from twinlog.broker.sends.send_fast import FastSend
 from twinlog.broker.stats import runtime_info, stats_handlers
@@ -43,6 +44,7 @@ from twinlog.broker.stats.rocketmq_metrics import watch_messages
 from twinlog.broker.stats.stats import BrokerStats
 from twinlog.broker.stats.stats_service import StatsService
 from twinlog.broker.task_errors import single_error
+from twinlog.broker.topics.auto_created import AutoCreated
 from twinlog.broker.topics.topic_creation import seed_tables
 from twinlog.broker.upkeep.flush_service import FlushService, QueueFlushService
 from twinlog.broker.upkeep.maintenance_service import MaintenanceService, save_service
@@ -242,6 +244,9 @@ class Broker:
             holds=HoldTable(),
             pending_sends=PendingSends(lambda: ctx.conf, monotonic_ms),
             stats=self.stats,
+            copy_budget=CopyBudget(),
+            auto_topics=AutoCreated(tables.topics),
+            auto_groups=AutoCreated(tables.groups),
             fence=Fence(self._clock_ms),
             consumer_filters=filters,
             clock_ms=self._clock_ms,

@@ -12,16 +12,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from twinlog.base.clock import SteadyClock, wall_clock_ms
-from twinlog.broker.sends.copy_budget import CopyBudget
 from twinlog.broker.table_work import TableWork
-from twinlog.broker.topics.auto_created import AutoCreated
-from twinlog.broker.topics.name_rules import group_name_problem
 from twinlog.net.limits import Limits
 from twinlog.settings.broker import TOPIC_QUEUES_MAX
 from twinlog.store.log.append import Appended, Draft
 from twinlog.telemetry.fence import Fence
-from twinlog.wire.bodies import SubscriptionGroupConfig, TopicConfig
-from twinlog.wire.codes import ResponseCode
 from twinlog.wire.message_id import UniqueIds
 from twinlog.wire.properties import decode_properties, encode_properties
 
@@ -30,8 +25,10 @@ if TYPE_CHECKING:
     from twinlog.broker.clients.locks import QueueLocks
     from twinlog.broker.pulls.filters.consumer_filters import ConsumerFilters
     from twinlog.broker.pulls.hold import HoldTable
+    from twinlog.broker.sends.copy_budget import CopyBudget
     from twinlog.broker.sends.pending_sends import PendingSends
     from twinlog.broker.stats.stats import BrokerStats
+    from twinlog.broker.topics.auto_created import AutoCreated
     from twinlog.metadata.delay_offsets import DelayOffsetTable
     from twinlog.metadata.filters import FilterTable
     from twinlog.metadata.groups import GroupTable
@@ -69,8 +66,10 @@ class BrokerContext:
     pending_sends: PendingSends
     stats: BrokerStats
     consumer_filters: ConsumerFilters
+    copy_budget: CopyBudget
+    auto_topics: AutoCreated
+    auto_groups: AutoCreated
     limits: Limits = field(default_factory=Limits)
-    copies: CopyBudget = field(default_factory=CopyBudget)
     table_work: TableWork = field(default_factory=TableWork)
     fence: Fence = field(default_factory=Fence)  # around tasks whose failure must not end the broker
     clock_ms: Callable[[], int] = field(default_factory=SteadyClock)  # for delays and timeouts: it does not jump
@@ -90,11 +89,6 @@ class BrokerContext:
     step_down_listeners: list[Callable[[], None]] = field(default_factory=list)  # may append for the last time
     master_address: str | None = None  # a replica's master, from the name server's last answer
     master_ha_address: str | None = None
-    auto_topics: AutoCreated = field(init=False)
-    auto_groups: AutoCreated = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.auto_topics, self.auto_groups = AutoCreated(self.tables.topics), AutoCreated(self.tables.groups)
 
     @property
     def settings(self) -> BrokerSettings:
@@ -176,43 +170,7 @@ class BrokerContext:
         for listener in self.conf_listeners:
             listener(before, conf)
 
-    # -- topics and groups ---------------------------------------------------------------------
-
-    def ensure_topic(
-        self, name: str, queues: int, perm: int = 6, sys_flag: int = 0, order: bool = False
-    ) -> TopicConfig:
-        """The topic's configuration; created with these values, saved and announced when there was none."""
-        config = self.topics.get(name)
-        if config is None:
-            queues = max(0, min(queues, TOPIC_QUEUES_MAX))
-            config = TopicConfig(
-                topic_name=name,
-                read_queue_nums=queues,
-                write_queue_nums=queues,
-                perm=perm,
-                topic_sys_flag=sys_flag,
-                order=order,
-            )
-            self.topics.put(name, config, self.clock_ms())
-            self.notify_topic_changed((name,))
-        return config
-
-    def ensure_group(self, name: str) -> SubscriptionGroupConfig | None:
-        """The group's configuration; None when there is none and it may not be created.
-
-        RequestRefused when clients have created as many as they may.
-        """
-        config = self.groups.get(name)
-        if config is None and self.settings.groups_auto_created and group_name_problem(name) is None:
-            most = self.settings.auto_groups_max
-            if not self.auto_groups.has_room(most):
-                what, advice = f"group {name} does not exist and is not created", "create it with updateSubGroup"
-                code = ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
-                raise self.limits.refuse(code, what, "maxAutoCreatedGroups", most, f"{advice}, or raise it", {})
-            config = SubscriptionGroupConfig(group_name=name)
-            self.groups.put(name, config, self.clock_ms())
-            self.auto_groups.add(name)
-        return config
+    # -- topics --------------------------------------------------------------------------------
 
     def has_queue(self, topic: str, queue_id: int) -> bool:
         """Whether a consumer can have an offset in this queue: it is configured, or has messages from earlier."""

@@ -8,6 +8,7 @@ import pytest
 from tests.broker.offline import ask, context
 
 from twinlog.broker.admin import group_handlers, topic_handlers
+from twinlog.broker.topics.ensure import ensure_topic
 from twinlog.net.connection import Request
 from twinlog.wire.bodies import SubscriptionGroupConfig, TopicConfig, encode_body
 
@@ -157,7 +158,7 @@ def _plain(config: TopicConfig) -> dict:
 
 def test_a_topic_is_deleted_with_its_offsets_its_queues_and_its_pop_retries(ctx, handlers, deleted):
     for name in ("%RETRY%G_T", "OTHER"):
-        ctx.ensure_topic(name, 1)
+        ensure_topic(ctx, name, 1)
     ctx.offsets.commit("G", "T", 0, 5, 1)
     ctx.offsets.commit("G", "OTHER", 0, 5, 1)
     assert ask(handlers, 215, {"topic": "T"}).code == 0

@@ -7,6 +7,7 @@ from tests.broker.offline import Wire, ask, context, golden
 
 from twinlog.broker.clients import client_handlers
 from twinlog.broker.clients.client_handlers import connection_closed, expire_clients
+from twinlog.broker.topics.ensure import ensure_topic
 from twinlog.wire.bodies import ConsumerData, HeartbeatData, ProducerData, SubscriptionData, encode_body
 from twinlog.wire.codes import RequestCode
 
@@ -70,7 +71,7 @@ def test_a_group_with_an_impossible_name_creates_nothing(ctx, handlers):
 
 
 def test_the_retry_topic_of_an_order_topics_consumer_is_ordered(ctx, handlers):
-    ctx.ensure_topic("ORDERED", 1, order=True)
+    ensure_topic(ctx, "ORDERED", 1, order=True)
     ask(handlers, RequestCode.HEART_BEAT, body=heartbeat("ORDERED", group="H"))
     assert ctx.topics.get("%RETRY%H").order
 

@@ -9,6 +9,7 @@ import pytest
 from tests.broker.running import PULL_FIELDS, broker_conf, connected, pull, pull_messages, running_broker, send
 
 from twinlog.broker.pulls.pull import HOLD_MS_MAX
+from twinlog.broker.topics.ensure import ensure_topic
 from twinlog.net.errors import ConnectionLost
 from twinlog.wire.bodies import ConsumerData, HeartbeatData, SubscriptionData, encode_body
 from twinlog.wire.command import Command
@@ -270,6 +271,6 @@ async def test_a_replica_serves_pulls_unless_told_not_to(tmp_path):
 async def test_a_replica_does_not_send_consumers_back(tmp_path):
     conf = broker_conf(tmp_path / "s", brokerRole="SLAVE", brokerId=1)
     async with running_broker(conf) as broker, connected(broker) as client:
-        broker.context.ensure_topic("T", 4)
+        ensure_topic(broker.context, "T", 4)
         answer = await pull(client, queueOffset="7")
         assert (answer.code, answer.fields["nextBeginOffset"]) == (20, "7")

@@ -8,6 +8,7 @@ import pytest
 from tests.broker.offline import ask, asked, context, golden
 
 from twinlog.broker.replication import metadata_handlers
+from twinlog.broker.topics.ensure import ensure_topic
 from twinlog.metadata.groups import GroupTable
 from twinlog.metadata.offsets import OffsetTable
 from twinlog.metadata.topics import TopicTable
@@ -117,7 +118,7 @@ def test_pages_add_up_to_the_table(ctx, handlers, code, table, start, count, mem
 def test_a_change_between_two_pages_starts_the_paging_anew(ctx, handlers):
     _fill(ctx, 10)
     first = json.loads(ask(handlers, 21, {"topicSeq": "0", "maxTopicNum": "4", "dataVersion": ""}).body)
-    ctx.ensure_topic("AAA", 1)
+    ensure_topic(ctx, "AAA", 1)
     fields = {"topicSeq": "4", "maxTopicNum": "4", "dataVersion": json.dumps(first["dataVersion"])}
     page = json.loads(ask(handlers, 21, fields).body)["topicConfigTable"]
     assert next(iter(page)) == "AAA"

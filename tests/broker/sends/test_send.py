@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.broker.running import SEND_FIELDS, broker_conf, connected, pull_messages, running_broker, send
 
+from twinlog.broker.topics.ensure import ensure_topic
 from twinlog.wire.batch import BatchElement, encode_batch
 from twinlog.wire.message_id import parse_offset_message_id
 from twinlog.wire.properties import decode_properties, encode_properties
@@ -144,7 +145,7 @@ async def test_a_batch_may_not_be_delayed_or_retried(connection):
 
 
 async def test_an_inner_batch_stays_one_record_for_a_batch_topic(broker, connection):
-    config = broker.context.ensure_topic("B", 1)
+    config = ensure_topic(broker.context, "B", 1)
     config.attributes = {"queue.type": "BatchCQ"}
     body = encode_batch([BatchElement(b"one"), BatchElement(b"two"), BatchElement(b"three")])
     answer = await send(connection, body, b="B", m="true", i="UNIQ_KEY\x01W\x02")

@@ -14,6 +14,7 @@ from tests.broker.running import SEND_FIELDS
 
 from twinlog.broker.sends import send
 from twinlog.broker.sends.send_fast import FastSend
+from twinlog.broker.topics.ensure import ensure_topic
 from twinlog.net.connection import ConnectionOptions
 from twinlog.wire.command import Command, encode_command
 from twinlog.wire.message import decode_message
@@ -97,7 +98,7 @@ def test_an_ordinary_send_takes_the_fast_path():
     handled = []
     frame = encode_command(Command(310, 5, fields={**SEND_FIELDS, "i": UNIQ}, body=b"x"))
     with tempfile.TemporaryDirectory() as folder, open_context(Path(folder)) as ctx:
-        ctx.ensure_topic("T", 4)
+        ensure_topic(ctx, "T", 4)
         end = FastSend(ctx).take(FakePeer(), frame * 3, 0, 3 * len(frame), handled)
     assert end == 3 * len(frame)
     assert len(handled) == 6  # a prefix and a header each
@@ -106,12 +107,12 @@ def test_an_ordinary_send_takes_the_fast_path():
 def test_a_changed_setting_or_topic_is_noticed():
     frame = encode_command(Command(310, 5, fields={**SEND_FIELDS, "i": UNIQ, "e": "3"}, body=b"x"))
     with tempfile.TemporaryDirectory() as folder, open_context(Path(folder)) as ctx:
-        ctx.ensure_topic("T", 4)
+        ensure_topic(ctx, "T", 4)
         fast = FastSend(ctx)
         assert fast.take(FakePeer(), frame, 0, len(frame), []) == len(frame)
         ctx.topics.remove("T", 1)
         assert fast.take(FakePeer(), frame, 0, len(frame), []) == 0
-        ctx.ensure_topic("T", 2)
+        ensure_topic(ctx, "T", 2)
         assert fast.take(FakePeer(), frame, 0, len(frame), []) == 0
 
 
@@ -127,7 +128,7 @@ def play(frames: list[bytes], step: int, *, fast: bool, **conf: str) -> tuple[li
 async def _play(frames: list[bytes], step: int, fast: bool, conf: dict[str, str]) -> tuple[list, list]:
     random.seed(1)  # queue -1 lets the broker choose
     with tempfile.TemporaryDirectory() as folder, open_context(Path(folder), **conf) as ctx:
-        ctx.ensure_topic("T", 4)
+        ensure_topic(ctx, "T", 4)
         options = ConnectionOptions(
             handlers=send.handlers(ctx), after_batch=ctx.publish_appends, fast=FastSend(ctx).take if fast else None
         )

@@ -8,6 +8,7 @@ from tests.broker.stored import NOW, put, stored_context
 
 from twinlog.broker.deferred.services import DeferredServices
 from twinlog.broker.stats.rocketmq_metrics import watch_messages
+from twinlog.broker.topics.ensure import ensure_topic
 from twinlog.telemetry.metrics import Metrics
 
 NODE = ("DefaultCluster", "broker", "broker-a")
@@ -21,7 +22,7 @@ async def test_messages_lag_and_storage_are_shown(tmp_path: Path):
         for _ in range(3):
             put(ctx)
         put(ctx, topic="%DLQ%G")
-        ctx.ensure_topic("%DLQ%G", 1)
+        ensure_topic(ctx, "%DLQ%G", 1)
         tally = ctx.stats.puts("T")
         tally.count, tally.bytes = 3, 300
         ctx.stats.gets("T", "G").count = 1

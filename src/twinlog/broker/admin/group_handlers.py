@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from twinlog.broker.context import BrokerContext
+from twinlog.broker.topics.ensure import ensure_group
 from twinlog.broker.topics.name_rules import group_name_problem
 from twinlog.broker.topics.topic_limits import Turns, check_queues
 from twinlog.metadata.attributes import GROUP_ATTRIBUTES, alter_attributes
@@ -83,7 +84,7 @@ class GroupHandlers:
 
     def show(self, request: Request) -> Command:
         """The group's settings. With autoCreateSubscriptionGroup, asking for a group creates it, as in Java."""
-        config = self._ctx.ensure_group(decode_fields(GroupHeader, request.fields).group or "")
+        config = ensure_group(self._ctx, decode_fields(GroupHeader, request.fields).group or "")
         if config is None:
             raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
         return request.reply(body=encode_body(config))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, cast
 
+from twinlog.broker.topics.ensure import ensure_group
 from twinlog.broker.topics.topic_limits import check_walk
 from twinlog.net.connection import Connection
 from twinlog.net.errors import NetError, RequestRefused
@@ -133,7 +134,7 @@ class ResetHandlers:
         ctx, source, target = self._ctx, header.src_group or "", header.dest_group or ""
         topics = [header.topic] if header.topic else sorted(ctx.offsets.topics_of(source))
         online = ctx.clients.consumers.get(source)
-        if ctx.ensure_group(target) is None:  # Java: copies offsets to a group that does not exist
+        if ensure_group(ctx, target) is None:  # Java: copies offsets to a group that does not exist
             raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {target[:255]} does not exist")
         for topic in topics:
             if topic not in ctx.topics:

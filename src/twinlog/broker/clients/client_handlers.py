@@ -11,6 +11,7 @@ from twinlog.broker.clients.client_limits import check_heartbeat
 from twinlog.broker.clients.client_table import Client, Notice
 from twinlog.broker.context import BrokerContext
 from twinlog.broker.pulls.filters.sql92 import FilterSyntaxError, compile_sql92
+from twinlog.broker.topics.ensure import ensure_group, ensure_topic
 from twinlog.net.connection import Connection, Handler, Request
 from twinlog.net.errors import NetError, RequestRefused
 from twinlog.telemetry.log import get_logger
@@ -66,7 +67,7 @@ class ClientHandlers:
     def _consumer(self, client: Client, consumer: ConsumerData, data: HeartbeatData, now_ms: int) -> bool:
         """Register one group of a heartbeat; whether the client should send its subscriptions again."""
         ctx, name = self._ctx, consumer.group_name
-        group = ctx.ensure_group(name)
+        group = ensure_group(ctx, name)
         if group is None:
             log.warning(
                 "heartbeat for a group that does not exist and is not created",
@@ -77,7 +78,7 @@ class ClientHandlers:
             return False
         ordered = any(ctx.topics.is_order_topic(sub.topic) for sub in consumer.subscription_data_set)
         sys_flag = UNIT_SUBSCRIPTION_FLAG if consumer.unit_mode else 0
-        ctx.ensure_topic(retry_topic(name), group.retry_queue_nums, 6, sys_flag, ordered)
+        ensure_topic(ctx, retry_topic(name), group.retry_queue_nums, 6, sys_flag, ordered)
         with_subscriptions = not (data.heartbeat_fingerprint and data.without_sub)
         notify = group.notify_consumer_ids_changed_enable
         known = ctx.clients.consumers.get(name)

@@ -12,6 +12,7 @@ from twinlog.broker.deferred.durable import until_flushed
 from twinlog.broker.deferred.transaction_queues import SLICE_MESSAGES
 from twinlog.broker.deferred.transaction_rules import CheckRules, Decision
 from twinlog.broker.sends.parking import real_place, redelivery
+from twinlog.broker.topics.ensure import ensure_topic
 from twinlog.net.connection import Connection
 from twinlog.net.errors import NetError
 from twinlog.telemetry.log import get_logger
@@ -115,7 +116,7 @@ class TransactionCheck:
         return message
 
     def _give_up(self, message: Message) -> bool:
-        self._ctx.ensure_topic(CHECK_MAX_TOPIC, 1)
+        ensure_topic(self._ctx, CHECK_MAX_TOPIC, 1)
         stored = self._ctx.store.append(redelivery(message, CHECK_MAX_TOPIC, 0))
         if stored.ok:
             log.warning("a transaction was given up", unique_key=message.message_id, topic=CHECK_MAX_TOPIC)

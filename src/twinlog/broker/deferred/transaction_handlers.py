@@ -98,7 +98,7 @@ class TransactionHandlers:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
         if not self._transactions.resume(message):
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed.")
-        self._ctx.copies.pay(request.connection.peer[0], message.store_size)
+        self._ctx.copy_budget.pay(request.connection.peer[0], message.store_size)
         return request.reply()
 
 

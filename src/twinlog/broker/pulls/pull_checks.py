@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from twinlog.base.system_names import retry_topic
+from twinlog.broker.topics.ensure import ensure_group
 from twinlog.broker.topics.topic_creation import READ
 from twinlog.net.errors import RequestRefused
 from twinlog.wire.codes import FAQ_REMARK, ResponseCode
@@ -52,7 +53,7 @@ def check_pull(ctx: BrokerContext, request: Request, pull: PullFields) -> PullPl
         remark = f"the broker[{settings.broker_ip1}] pulling message is forbidden"
         raise PullRefused(ResponseCode.NO_PERMISSION, remark, BY_BROKER)
     group_name, topic_name = pull.consumer_group, pull.topic
-    group = ctx.groups.get(group_name) or ctx.ensure_group(group_name)
+    group = ctx.groups.get(group_name) or ensure_group(ctx, group_name)
     if group is None:
         remark = f"subscription group [{group_name}] does not exist, {FAQ_REMARK}"
         raise PullRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)

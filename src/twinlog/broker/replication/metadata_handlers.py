@@ -15,6 +15,7 @@ import msgspec
 from twinlog.base.system_names import RETRY_PREFIX
 from twinlog.broker.context import BrokerContext
 from twinlog.broker.table_work import joined
+from twinlog.broker.topics.ensure import ensure_group
 from twinlog.metadata.json_file import decode_json
 from twinlog.metadata.persisted import encode_object, encode_rows
 from twinlog.metadata.table import Table
@@ -156,7 +157,7 @@ class MetadataHandlers:
         if mode.mode == "POP":  # a Java master's modes are adopted as they are, this one would only be kept
             remark = "mode POP would have no effect: consumers of this broker pull; set PULL"
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, remark)
-        if ctx.ensure_group(mode.consumer_group) is None:
+        if ensure_group(ctx, mode.consumer_group) is None:
             raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "subscription group does not exist")
         ctx.request_modes.set_mode(mode, ctx.clock_ms())
         await ctx.request_modes.saved()

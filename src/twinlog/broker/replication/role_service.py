@@ -15,6 +15,7 @@ from twinlog.base.safe_files import read_file, replace_file
 from twinlog.broker.admin.live_conf import write_settings
 from twinlog.broker.naming.member_groups import MemberGroup
 from twinlog.broker.sends.pending_sends import Demand
+from twinlog.broker.topics.ensure import ensure_topic
 from twinlog.net.busy_wait import Attention
 from twinlog.replication.errors import IdentityTaken, ReplicationError
 from twinlog.replication.master.log_marks import LogMarks
@@ -354,7 +355,7 @@ class ReplicationService:
             if newest_ms >= asked_ms:
                 queues = max(max(ends) + 1, 1 if topic.startswith("%") else ctx.settings.default_topic_queues)
                 log.warning("a topic is configured anew from its messages", topic=topic, queues=queues)
-                ctx.ensure_topic(topic, queues)
+                ensure_topic(ctx, topic, queues)
 
     def _take_role(self, role: str, broker_id: int) -> None:
         ctx = self._ctx

@@ -58,5 +58,5 @@ def check_copy(ctx: BrokerContext, connection: Connection, what: str) -> None:
     """Refuse a copy when the budget of the peer's host is used up; a Java consumer then sends the message itself."""
     limit = ctx.settings.send_back_bytes_per_s
     host = connection.peer[0]
-    if not ctx.copies.is_open(host, limit, ctx.clock_ms()):
+    if not ctx.copy_budget.is_open(host, limit, ctx.clock_ms()):
         raise ctx.limits.refuse(ResponseCode.SYSTEM_BUSY, f"{what} for {host}", KEY, limit, "try again in a moment")

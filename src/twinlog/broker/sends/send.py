@@ -14,6 +14,7 @@ import msgspec
 from twinlog.base.system_names import RETRY_PREFIX, TIMER_TOPIC, dlq_topic
 from twinlog.broker.sends.send_checks import check_send, choose_queue, read_header
 from twinlog.broker.sends.timer_rules import recall_handle
+from twinlog.broker.topics.ensure import ensure_group, ensure_topic
 from twinlog.net.errors import RequestRefused
 from twinlog.store.log.append import Appended, Draft, PutStatus
 from twinlog.store.log.commit_log import disk_used_ratio
@@ -136,7 +137,7 @@ class SendHandler:
         """A consumer's own retry. After too many retries, or while its group locks queues, it becomes a dead letter."""
         ctx = self._ctx
         group = draft.topic[len(RETRY_PREFIX) :]
-        settings = ctx.ensure_group(group)
+        settings = ensure_group(ctx, group)
         if settings is None:
             remark = f"subscription group not exist, {group} {FAQ_REMARK}"
             raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
@@ -147,7 +148,7 @@ class SendHandler:
             return config
         pairs[names.DELAY] = "-1"
         draft.topic, draft.queue_id = dlq_topic(group), 0
-        return ctx.ensure_topic(draft.topic, 1)
+        return ensure_topic(ctx, draft.topic, 1)
 
     def _is_transaction(self, draft: Draft, pairs: Mapping[str, str]) -> bool:
         if pairs.get(names.TRAN_MSG, "").lower() != "true":

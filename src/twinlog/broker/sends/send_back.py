@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from twinlog.base.system_names import dlq_topic, retry_topic
 from twinlog.broker.sends.copy_budget import check_copy
 from twinlog.broker.sends.parking import redelivery
+from twinlog.broker.topics.ensure import ensure_group, ensure_topic
 from twinlog.broker.topics.topic_creation import UNIT_SUB_FLAG, WRITE
 from twinlog.net.errors import RequestRefused
 from twinlog.wire import properties as names
@@ -43,7 +44,7 @@ class SendBackHandler:
             return request.reply(ResponseCode.SYSTEM_BUSY, BUSY_REMARK)
         header = decode_fields(SendBackHeader, request.fields)
         name = header.group or ""
-        group = ctx.ensure_group(name)
+        group = ensure_group(ctx, name)
         if group is None:
             remark = f"subscription group not exist, {name} {FAQ_REMARK}"
             raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
@@ -52,8 +53,8 @@ class SendBackHandler:
             raise RequestRefused(ResponseCode.NO_PERMISSION, remark)
         if group.retry_queue_nums <= 0:
             return request.reply()
-        retry = ctx.ensure_topic(
-            retry_topic(name), group.retry_queue_nums, sys_flag=UNIT_SUB_FLAG if header.unit_mode else 0
+        retry = ensure_topic(
+            ctx, retry_topic(name), group.retry_queue_nums, sys_flag=UNIT_SUB_FLAG if header.unit_mode else 0
         )
         if not retry.perm & WRITE:
             remark = f"the topic[{retry.topic_name}] sending message is forbidden"
@@ -69,14 +70,14 @@ class SendBackHandler:
         level = header.delay_level or 0
         source = message.properties.get(names.RETRY_TOPIC) or message.topic
         if message.reconsume_times >= limit or level < 0:
-            ctx.ensure_topic(dlq_topic(name), DEAD_LETTER_QUEUES)
+            ensure_topic(ctx, dlq_topic(name), DEAD_LETTER_QUEUES)
             draft = sent_back(message, dlq_topic(name), 0, 0)
         else:
             draft = retried(message, name, group, level)
         stored = ctx.put(draft)
         if not stored.ok:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, stored.status.name)
-        ctx.copies.pay(request.connection.peer[0], message.store_size)
+        ctx.copy_budget.pay(request.connection.peer[0], message.store_size)
         tally = ctx.stats.send_backs(source, name)
         tally.count += 1
         return request.reply()

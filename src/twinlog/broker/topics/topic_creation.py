@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from twinlog.base import system_names
+from twinlog.broker.topics.ensure import ensure_topic
 from twinlog.broker.topics.topic_limits import check_queues
 from twinlog.wire.bodies import SubscriptionGroupConfig, TopicConfig
 from twinlog.wire.codes import ResponseCode
@@ -63,7 +64,7 @@ def create_for_send(
         _check_room(ctx, topic)
         ctx.auto_topics.add(topic)
     if config is None:
-        return ctx.ensure_topic(topic, 1, READ_WRITE, UNIT_SUB_FLAG if unit_mode else 0)
+        return ensure_topic(ctx, topic, 1, READ_WRITE, UNIT_SUB_FLAG if unit_mode else 0)
     ctx.topics.put(topic, config, ctx.clock_ms())
     ctx.notify_topic_changed((topic,))
     return config
