@@ -66,7 +66,7 @@ def broker_file(folder: Path, name: str, names: str, *lines: str) -> str:
 
 
 def free_port() -> int:
-    from twinlog.broker.broker import free_port
+    from twinlog.broker.ports import free_port
 
     return free_port()
 

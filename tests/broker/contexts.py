@@ -11,7 +11,7 @@ from tests.broker.running import broker_conf
 
 from twinlog.broker.broker import Broker
 from twinlog.broker.context import BrokerContext
-from twinlog.broker.pulls.filters.consumer_filters import ConsumerFilters
+from twinlog.broker.opening import load_tables, open_filters
 from twinlog.broker.sends import parking
 from twinlog.net.connection import Connection, ConnectionOptions
 from twinlog.wire.command import Command, decode_command
@@ -25,10 +25,10 @@ NOW_MS = 1_700_000_000_000
 def open_context(root: Path, now_ms: int = NOW_MS, **settings: object) -> Iterator[BrokerContext]:
     """The context of a broker at a fixed time, listening nowhere."""
     broker = Broker(broker_conf(root, **{"listenPort": 20911, **settings}), wall_ms=lambda: now_ms, ticks_ns=lambda: 0)
-    tables = broker._load_tables()
-    filters = ConsumerFilters(tables.filters, broker._bloom(), now_ms)
+    tables = load_tables(broker.conf, now_ms)
+    filters = open_filters(broker.conf, tables, now_ms)
     with broker._open_store(tables, filters) as store:
-        ctx = broker._context(tables, store, filters)
+        ctx = broker._make_context(tables, store, filters)
         ctx.unique_ids = UniqueIds(seed=1)
         parking.install(ctx)
         yield ctx

@@ -13,8 +13,9 @@ import types
 import pytest
 from tests.broker.running import broker_conf, connected, pull, running_broker, send
 
-from twinlog.broker.broker import Broker, free_port
+from twinlog.broker.broker import Broker
 from twinlog.broker.embedded import EmbeddedBroker
+from twinlog.broker.ports import free_port
 from twinlog.broker.upkeep.maintenance_service import MaintenanceService
 from twinlog.store.errors import PluginError, RecoveryStopped, StoreLocked
 from twinlog.store.plugins import StoreWrapper
@@ -189,7 +190,7 @@ async def test_a_broker_can_be_stopped_while_it_recovers(tmp_path, monkeypatch):
             time.sleep(0.001)
         raise RecoveryStopped(tmp_path, 1)
 
-    monkeypatch.setattr("twinlog.broker.broker.open_store", recover)
+    monkeypatch.setattr("twinlog.broker.opening.open_store", recover)
     task = asyncio.create_task(Broker(broker_conf(tmp_path)).run())
     async with asyncio.timeout(5):
         await began.wait()

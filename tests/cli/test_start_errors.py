@@ -7,7 +7,7 @@ import socket
 import pytest
 from typer.testing import CliRunner
 
-from twinlog.broker.broker import free_port
+from twinlog.broker.ports import free_port
 from twinlog.cli.main import app
 from twinlog.net.errors import CannotListen
 

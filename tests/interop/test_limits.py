@@ -10,7 +10,7 @@ from tests.interop.clusters import Cluster, run_scenarios
 from tests.interop.java_rocketmq import JavaRocketmq
 from tests.interop.twinlog_servers import Twinlog
 
-from twinlog.broker.broker import free_port
+from twinlog.broker.ports import free_port
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 SOON = {"messageDelayLevel": " ".join(["1s"] * 18)}  # a consumer that sends a message itself asks for level 3 or more

@@ -11,7 +11,8 @@ from typing import Any
 
 from tests.broker.running import SEND_FIELDS, broker_conf, connected, pull, running_broker
 
-from twinlog.broker.broker import Broker, free_port
+from twinlog.broker.broker import Broker
+from twinlog.broker.ports import free_port
 from twinlog.nameserver.nameserver_service import NameServerService
 from twinlog.settings.nameserver_conf import load_nameserver_conf
 from twinlog.wire.command import Command

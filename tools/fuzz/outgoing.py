@@ -20,7 +20,8 @@ from tests.replication.cluster import QUICK, Cluster, running_cluster, twins, un
 from tools.fuzz.mutation import named_seed
 from tools.fuzz.spoiling import Hostile
 
-from twinlog.broker.broker import Broker, free_port
+from twinlog.broker.broker import Broker
+from twinlog.broker.ports import free_port
 from twinlog.client import (
     Admin,
     ClientError,

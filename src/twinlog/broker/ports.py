@@ -1,0 +1,96 @@
+"""The ports of one broker: their numbers, and the servers that listen on them."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import socket
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING
+
+from twinlog.broker.clients import client_handlers
+from twinlog.broker.sends.send_fast import FastSend
+from twinlog.net.inbound import Inbound
+from twinlog.net.server import Server
+from twinlog.net.tls import ServerTls
+from twinlog.wire.codes import RequestCode
+
+if TYPE_CHECKING:
+    from twinlog.broker.context import BrokerContext
+    from twinlog.net.connection import Connection, Handler
+    from twinlog.settings.broker_conf import BrokerConf
+    from twinlog.telemetry.metrics import Metrics
+
+VIP_PORT_BELOW = 2  # the second port is listenPort - 2
+NOT_ON_VIP_PORT = frozenset(
+    {RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE, RequestCode.PEEK_MESSAGE, RequestCode.POP_MESSAGE}
+)
+
+
+@contextlib.asynccontextmanager
+async def listening(
+    ctx: BrokerContext, handlers: Mapping[int, Handler], servers: list[Server], metrics: Metrics | None
+) -> AsyncIterator[None]:
+    """Listen on both ports until the end of the block; the second one answers everything but pulls.
+
+    Each server is added to `servers` once it listens.
+    """
+    settings, net = ctx.settings, ctx.conf.net
+    tls = ServerTls(net.tls)
+    inbound = Inbound(net.unfinished_bytes_max, net.progress_seconds_max, ctx.limits)
+    if metrics is not None:
+        inbound.watch(metrics, "twinlog_broker")
+
+    def closed(connection: Connection) -> None:
+        ctx.holds.drop(connection)
+        client_handlers.connection_closed(ctx, connection)
+
+    without_pulls = {code: handler for code, handler in handlers.items() if code not in NOT_ON_VIP_PORT}
+    ports = {settings.listen_port: handlers, settings.listen_port - VIP_PORT_BELOW: without_pulls}
+    async with contextlib.AsyncExitStack() as stack:
+        for port, answered in ports.items():
+            server = Server(
+                answered,
+                tls=tls.context,
+                tls_enforced=tls.enforced,
+                idle_ms_max=net.idle_seconds_max * 1000,
+                inbound=inbound,
+                backlog=net.backlog,
+                send_buffer_bytes=net.send_buffer_bytes,
+                receive_buffer_bytes=net.receive_buffer_bytes,
+                after_batch=ctx.publish_appends,
+                fast=FastSend(ctx).take,
+                on_close=closed,
+            )
+            await server.start(settings.bind_address, port)
+            stack.push_async_callback(server.stop)
+            servers.append(server)
+        yield
+
+
+def with_port(conf: BrokerConf) -> BrokerConf:
+    """`conf` with a real port: 0 stands for any port that is free together with its neighbours."""
+    if conf.broker.listen_port:
+        return conf
+    port = free_port(conf.broker.bind_address)
+    broker = dataclasses.replace(conf.broker, listen_port=port)
+    replication = conf.replication
+    if not replication.listen_port:
+        replication = dataclasses.replace(replication, listen_port=port + 1)
+    return dataclasses.replace(conf, broker=broker, replication=replication)
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port that is free now, and so are port - 2 and port + 1."""
+    for _ in range(100):
+        with contextlib.ExitStack() as stack:
+            first = stack.enter_context(socket.socket())
+            first.bind((host, 0))
+            port = first.getsockname()[1]
+            try:
+                for other in (port - VIP_PORT_BELOW, port + 1):
+                    stack.enter_context(socket.socket()).bind((host, other))
+            except (OSError, OverflowError):
+                continue
+            return port
+    raise OSError(f"no three neighbouring ports are free on {host}")

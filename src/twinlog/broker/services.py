@@ -1,0 +1,81 @@
+"""Every service of one broker, and every request code that it answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from twinlog.broker.admin import config_handlers, group_handlers, operation_handlers, reset_handlers, topic_handlers
+from twinlog.broker.clients import client_handlers, connection_handlers, lock_handlers, offset_handlers
+from twinlog.broker.deferred.services import DeferredServices
+from twinlog.broker.naming.register_service import RegisterService
+from twinlog.broker.pulls import pull, query_handlers
+from twinlog.broker.pulls.hold_service import HoldService
+from twinlog.broker.replication import metadata_handlers, replication_handlers
+from twinlog.broker.replication.role_service import ReplicationService
+from twinlog.broker.sends import reply, send, send_back
+from twinlog.broker.stats import runtime_info, stats_handlers
+from twinlog.broker.stats.stats_service import StatsService
+from twinlog.broker.upkeep.flush_service import FlushService, QueueFlushService
+from twinlog.broker.upkeep.maintenance_service import MaintenanceService, save_service
+
+if TYPE_CHECKING:
+    from twinlog.broker.context import BrokerContext
+    from twinlog.net.connection import Handler
+    from twinlog.net.pool import ConnectionPool
+
+HANDLERS = (
+    send,
+    send_back,
+    reply,
+    pull,
+    query_handlers,
+    client_handlers,
+    offset_handlers,
+    lock_handlers,
+    topic_handlers,
+    group_handlers,
+    config_handlers,
+    connection_handlers,
+    stats_handlers,
+    reset_handlers,
+    operation_handlers,
+)
+
+
+class Service(Protocol):
+    async def run(self) -> None: ...
+
+
+class BrokerServices:
+    """The services of one broker; making them registers their listeners in `ctx`."""
+
+    def __init__(self, ctx: BrokerContext, pool: ConnectionPool) -> None:
+        self._ctx = ctx
+        self.deferred = DeferredServices(ctx)
+        self.register = RegisterService(ctx, pool)
+        self.replication = ReplicationService(ctx, pool, self.register, self.deferred.synchronised)
+        self.vital: tuple[Service, ...] = (
+            HoldService(ctx, pull.PullHandler(ctx)),
+            FlushService(ctx),
+            QueueFlushService(ctx),
+            save_service(ctx),
+            MaintenanceService(ctx),
+            *self.deferred,
+            self.replication,
+        )
+        """In the order they start. An unexpected error of one ends the broker: they hold acknowledged data."""
+        self.fenced: tuple[Service, ...] = (StatsService(ctx, ctx.stats), self.register)
+        """Started after those. An unexpected error of one is logged, and the service is run again."""
+
+    def handlers(self) -> dict[int, Handler]:
+        """The handler of each request code."""
+        ctx, merged = self._ctx, {}
+        for module in HANDLERS:
+            merged.update(module.handlers(ctx))
+        return {
+            **merged,
+            **self.deferred.handlers(),
+            **metadata_handlers.handlers(ctx, self.deferred.timers_in_use),
+            **runtime_info.handlers(ctx, self.deferred.timers),
+            **replication_handlers.handlers(ctx, self.replication),
+        }
