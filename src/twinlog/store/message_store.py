@@ -42,7 +42,6 @@ from twinlog.store.log.append import Appended, Appender, Draft, PutStatus
 from twinlog.store.log.append_batch import append_elements
 from twinlog.store.log.append_run import Row, append_run
 from twinlog.store.log.commit_log import RawRoom
-from twinlog.store.log.replica_tail import ReplicaTail
 from twinlog.store.reader import StoreReader, read_limits
 from twinlog.store.recovery.checkpoint import load_checkpoint, save_checkpoint
 from twinlog.store.recovery.directory_check import check_directories
@@ -51,6 +50,7 @@ from twinlog.store.recovery.recovery import Recovery, RecoveryReport
 from twinlog.store.recovery.set_aside import keep_range, keep_segments
 from twinlog.store.retention import Cleaned, Retention
 from twinlog.store.run_flags import RunFlags
+from twinlog.store.scan.replica_tail import ReplicaTail
 from twinlog.telemetry.log import get_logger
 
 log = get_logger(__name__)

@@ -11,8 +11,8 @@ from tests.store import golden
 from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.errors import SegmentSizeMismatch
 from twinlog.store.index.index_file import HEADER
-from twinlog.store.index.key_hash import hash_key
 from twinlog.store.index.message_index import PENDING_MAX, Index
+from twinlog.store.scan.key_hash import hash_key
 
 FOREVER = (0, 1 << 60)
 SIZES = {"slot_count": 1000, "entry_max": 4000}

@@ -25,9 +25,9 @@ from twinlog.store.dispatch import ROLLBACK, TRANSACTION_BITS, DispatchRequest
 from twinlog.store.errors import SegmentSizeMismatch
 from twinlog.store.file_ops import FILE_OPS, FileOps
 from twinlog.store.index.index_file import IndexFile
-from twinlog.store.index.key_hash import hash_key, hash_keys, hash_prefix
 from twinlog.store.queues.unit_queue import QueueFiles
 from twinlog.store.scan.column_batch import ColumnBatch
+from twinlog.store.scan.key_hash import hash_key, hash_keys, hash_prefix
 
 log = logging.getLogger(__name__)
 

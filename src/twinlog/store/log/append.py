@@ -25,14 +25,13 @@ from twinlog.store.delay_levels import DelayLevels
 from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.log.commit_log import BLANK_BYTES, CommitLog
 from twinlog.store.log.record_crc import CRC_PROPERTY_BYTES, crc_property, with_separator
-from twinlog.store.scan.property_scan import dispatch_properties
-from twinlog.store.scan.topic_columns import is_topic
 from twinlog.wire.checksum import crc32
 from twinlog.wire.errors import WireError
 from twinlog.wire.java_text import tags_code, utf16_length
 from twinlog.wire.message import MAGIC_V1, MAGIC_V2, TOPIC_BYTES_V1_MAX
 from twinlog.wire.message_id import encode_host
 from twinlog.wire.properties import INNER_BASE, INNER_NUM, PROPERTIES_BYTES_MAX, decode_properties, encode_properties
+from twinlog.wire.property_scan import dispatch_properties
 from twinlog.wire.sys_flag import (
     BORN_HOST_V6,
     INNER_BATCH,
@@ -42,6 +41,7 @@ from twinlog.wire.sys_flag import (
     TRANSACTION_PREPARED,
     TRANSACTION_ROLLBACK,
 )
+from twinlog.wire.topic_name import is_topic
 
 TOPIC_BYTES_MAX = 255  # only %RETRY% topics may be longer than 127
 RECORD_SLACK = 64 * 1024  # a record may exceed maxMessageSize by topic and properties

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.log.append_run import HEAD, UNUSUAL_FLAGS
-from twinlog.store.scan.property_scan import dispatch_properties
 from twinlog.wire.checksum import crc32
 from twinlog.wire.java_text import tags_code
+from twinlog.wire.property_scan import dispatch_properties
 
 if TYPE_CHECKING:
     from twinlog.store.log.append import Appended, Appender

@@ -25,10 +25,11 @@ import numpy as np
 
 from twinlog.store.log.record_crc import has_valid_crc
 from twinlog.store.scan.malloc_hint import MANY_BYTES, keep_freed_memory
-from twinlog.store.scan.topic_columns import decode_topic, number_topics
+from twinlog.store.scan.topic_columns import number_topics
 from twinlog.wire.checksum import crc32
 from twinlog.wire.message import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN
 from twinlog.wire.sys_flag import BORN_HOST_V6, STORE_HOST_V6
+from twinlog.wire.topic_name import decode_topic
 
 RECORDS_PER_BATCH = 8192
 _SIZE_AND_MAGIC = struct.Struct(">iI")

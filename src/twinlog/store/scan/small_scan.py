@@ -12,10 +12,10 @@ import struct
 from twinlog.store.delay_levels import DelayLevels
 from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.scan.replay import request_of
-from twinlog.store.scan.topic_columns import decode_topic
 from twinlog.wire.checksum import crc32
 from twinlog.wire.message import HEAD, HEAD_BYTES, MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN
 from twinlog.wire.sys_flag import BORN_HOST_V6, STORE_HOST_V6
+from twinlog.wire.topic_name import decode_topic
 
 FEW_BYTES = 40 * 1024
 _LONG = struct.Struct(">q")

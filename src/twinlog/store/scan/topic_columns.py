@@ -1,28 +1,10 @@
-"""Topics of many records at once: each distinct name is decoded once, rows refer to it by number.
-
-A topic becomes the name of a directory, and no checksum covers it: a name that would lead elsewhere, by
-damage or by malice, makes the record invalid.
-"""
+"""Topics of many records at once: each distinct name is decoded once, rows refer to it by number."""
 
 from __future__ import annotations
 
 import numpy as np
 
 _WORD = 8
-
-
-def decode_topic(name: bytes | memoryview) -> str | None:
-    """The topic, or None when these bytes cannot be one."""
-    try:
-        topic = str(name, "utf-8")
-    except UnicodeDecodeError:
-        return None
-    return topic if is_topic(topic) else None
-
-
-def is_topic(topic: str) -> bool:
-    """Whether the name is safe as a directory's."""
-    return bool(topic) and "/" not in topic and "\0" not in topic and topic not in (".", "..")
 
 
 def number_topics(view: memoryview, at: np.ndarray, length: np.ndarray) -> tuple[list[bytes], np.ndarray]:

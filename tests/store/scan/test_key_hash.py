@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.store.index.key_hash import hash_key, hash_keys, hash_prefix
+from twinlog.store.scan.key_hash import hash_key, hash_keys, hash_prefix
 from twinlog.wire.java_text import java_hash
 
 text = st.one_of(st.text(st.characters(codec="ascii"), max_size=70), st.text(max_size=70))
