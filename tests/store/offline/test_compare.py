@@ -7,7 +7,7 @@ from tests.store.store_at import SEGMENT, fill, open_store, write_log
 
 from twinlog.store.offline.compare import compare_logs
 from twinlog.store.offline.offline_store import OfflineStore
-from twinlog.store.scan.places import place_of, records_end
+from twinlog.store.scan.log_parts import part_at, records_end
 
 
 @pytest.fixture
@@ -76,8 +76,8 @@ def test_every_byte_of_the_log_has_its_place(twins):
         assert records_end(log) == places[-1].end
         for place in (places[0], places[77], places[-1]):
             for at in (place.physical_offset, place.physical_offset + 1, place.end - 1):
-                found = place_of(log, at)
+                found = part_at(log, at)
                 assert found is not None and (found.begin, found.end) == (place.physical_offset, place.end)
-        blank = place_of(log, SEGMENT - 1)
+        blank = part_at(log, SEGMENT - 1)
         assert blank is not None and blank.end == SEGMENT and "blank" in blank.what
-        assert place_of(log, 1 << 40) is None
+        assert part_at(log, 1 << 40) is None

@@ -8,7 +8,7 @@ from twinlog.base.system_names import SCHEDULE_TOPIC
 from twinlog.store.delay_levels import DelayLevels
 from twinlog.store.scan.replay import requests_of
 from twinlog.store.scan.scan import StopReason, scan
-from twinlog.store.scan.small_scan import take_few
+from twinlog.store.scan.small_scan import scan_small
 from twinlog.wire.message import Message
 
 LEVELS = DelayLevels()
@@ -16,7 +16,7 @@ LEVELS = DelayLevels()
 
 def compare(log):
     (batch,) = scan(log, 0, len(log), 1000)
-    requests, end, waits = take_few(memoryview(log), 0, len(log), 1000, LEVELS)
+    requests, end, waits = scan_small(memoryview(log), 0, len(log), 1000, LEVELS)
     assert requests == requests_of(batch, LEVELS)
     assert end == batch.stop.position
     if waits and end < len(log):
@@ -53,6 +53,6 @@ def test_delay_messages_and_inner_batches_too():
 def test_the_beginning_of_a_record_is_worth_waiting_for_and_garbage_is_not():
     log = bytes(encode_log([Message(topic="T", body=b"x" * 100)]))
     for length in range(len(log)):
-        assert take_few(memoryview(log), 0, length, 1000, LEVELS) == ([], 0, True)
-    assert take_few(memoryview(b"\xff" * 60), 0, 60, 0, LEVELS) == ([], 0, False)
-    assert take_few(memoryview(b"\xff" * 20), 0, 20, 0, LEVELS) == ([], 0, False)
+        assert scan_small(memoryview(log), 0, length, 1000, LEVELS) == ([], 0, True)
+    assert scan_small(memoryview(b"\xff" * 60), 0, 60, 0, LEVELS) == ([], 0, False)
+    assert scan_small(memoryview(b"\xff" * 20), 0, 20, 0, LEVELS) == ([], 0, False)

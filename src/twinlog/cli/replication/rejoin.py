@@ -18,8 +18,8 @@ from twinlog.settings.store import StoreSettings
 from twinlog.store.errors import StoreError
 from twinlog.store.message_store import MessageStore
 from twinlog.store.offline.offline_store import OfflineStore
-from twinlog.store.scan.places import place_of, records_end
-from twinlog.store.scan.scan import RecordBatch
+from twinlog.store.scan.log_parts import part_at, records_end
+from twinlog.store.scan.scan import ScannedRecords
 from twinlog.store.scan.walk import walk_log
 
 
@@ -70,13 +70,13 @@ def plan_cut(settings: StoreSettings, cut: int) -> tuple[int, int]:
             raise CutRefused(f"--cut {cut} is outside of the log, which goes from {start} to {end}")
         if cut == end:
             return end, 0
-        place = place_of(log, cut)
-        if place is not None and place.begin != cut:
+        part = part_at(log, cut)
+        if part is not None and part.begin != cut:
             raise CutRefused(
-                f"--cut {cut} is inside of {place}: use --cut {place.begin} to cut it off as well, "
-                f"or --cut {min(place.end, end)} to keep it"
+                f"--cut {cut} is inside of {part}: use --cut {part.begin} to cut it off as well, "
+                f"or --cut {min(part.end, end)} to keep it"
             )
-        return end, sum(len(part) for part in walk_log(log, cut, check_crc=False) if isinstance(part, RecordBatch))
+        return end, sum(len(one) for one in walk_log(log, cut, check_crc=False) if isinstance(one, ScannedRecords))
 
 
 def cut_tail(settings: StoreSettings, cut: int) -> Path:

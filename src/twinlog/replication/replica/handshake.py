@@ -18,7 +18,7 @@ from twinlog.replication.replica.join import LogRange
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.properties import parse_properties
 from twinlog.store.log.commit_log import CommitLog
-from twinlog.store.scan.places import place_of
+from twinlog.store.scan.log_parts import part_at
 from twinlog.wire.bodies import KVTable, decode_body
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.errors import WireError
@@ -144,7 +144,7 @@ class MasterContact:
         if differs_at is None:
             return None
         # A log is cut before a record, so that is the offset the operator is told.
-        place = await asyncio.to_thread(place_of, self._store.commit_log, differs_at)
+        place = await asyncio.to_thread(part_at, self._store.commit_log, differs_at)
         return differs_at if place is None else place.begin
 
     async def _digests_equal(self, wanted: ByteRange) -> bool:

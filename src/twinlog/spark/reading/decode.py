@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from twinlog.spark.errors import BadRecord
 from twinlog.spark.reading.property_columns import PropertyColumns, spans
 from twinlog.spark.schema import Columns, arrow_schema, batch_of
-from twinlog.store.scan.scan import HEAD_TYPE, RecordBatch, scan
+from twinlog.store.scan.scan import HEAD_TYPE, ScannedRecords, scan
 from twinlog.wire import sys_flag
 from twinlog.wire.batch import decode_batch
 from twinlog.wire.compression import decompress
@@ -64,20 +64,20 @@ class Decoder:
         self._inflates = inflates
         self._tags = None if tags is None else pa.array(sorted(tags), pa.string())
 
-    def decode(self, records: RecordBatch) -> Iterator[pa.RecordBatch]:
+    def decode(self, records: ScannedRecords) -> Iterator[pa.RecordBatch]:
         """The records as batches that are not too large; messages of an inner batch become rows of their own."""
         for part in _parts(self.unwrap(records)):
             batch = self._decode_part(part)
             if len(batch):
                 yield batch
 
-    def unwrap(self, records: RecordBatch) -> RecordBatch:
+    def unwrap(self, records: ScannedRecords) -> ScannedRecords:
         """`records` with each message a record of its own, as almost all of them are; not when read as stored."""
         if self._inflates and len(records) and bool((records.sys_flag & _INNER == _INNER).any()):
             return self._unwrapped(records)
         return records
 
-    def _decode_part(self, records: RecordBatch) -> pa.RecordBatch:
+    def _decode_part(self, records: ScannedRecords) -> pa.RecordBatch:
         one = _Part(records)
         if self._tags is not None:
             wanted = pc.call_function("is_in", [one.pairs.column(TAGS)], pc.SetLookupOptions(self._tags))
@@ -101,7 +101,7 @@ class Decoder:
                 arrays.append(one.column(name))
         return batch_of(arrays, self.schema)
 
-    def _flags(self, records: RecordBatch) -> np.ndarray:
+    def _flags(self, records: ScannedRecords) -> np.ndarray:
         flags = records.sys_flag
         if not self._inflates:
             return flags
@@ -118,19 +118,19 @@ class Decoder:
         place[packed] = len(records) + np.arange(len(packed))
         return pa.concat_arrays([stored, inflated]).take(pa.array(place))
 
-    def _inflate(self, records: RecordBatch, row: int, stored: pa.Array) -> bytes:
+    def _inflate(self, records: ScannedRecords, row: int, stored: pa.Array) -> bytes:
         try:
             return decompress(stored[row].as_py(), int(records.sys_flag[row]))
         except WireError as error:
             hint = "read with decompress=false to get the bytes as they are stored"
             raise BadRecord(f"{self._where(records, row)}: the body does not inflate: {error}; {hint}") from error
 
-    def _where(self, records: RecordBatch, row: int) -> str:
+    def _where(self, records: ScannedRecords, row: int) -> str:
         topic = records.topics[int(records.topic_number[row])]
         place = f"topic {topic} broker {self._broker_name} queue {records.queue_id[row]}"
         return f"{place} offset {records.queue_offset[row]}"
 
-    def _unwrapped(self, records: RecordBatch) -> RecordBatch:
+    def _unwrapped(self, records: ScannedRecords) -> ScannedRecords:
         """The same messages with every inner batch taken apart, encoded anew as records of one message each."""
         pieces: list[bytes] = []
         for row, (at, size) in enumerate(zip(records.position.tolist(), records.size.tolist(), strict=True)):
@@ -157,7 +157,7 @@ class Decoder:
 class _Part:
     """A few megabytes of records, with what several columns share."""
 
-    def __init__(self, records: RecordBatch) -> None:
+    def __init__(self, records: ScannedRecords) -> None:
         self.records = records
         begin, end = 0, 0
         if len(records):
@@ -256,7 +256,7 @@ class _Part:
         return (bytes(self._view[at : at + size]) + bytes(self._view[offset_at : offset_at + 8])).hex().upper()
 
 
-def _parts(records: RecordBatch) -> Iterator[RecordBatch]:
+def _parts(records: ScannedRecords) -> Iterator[ScannedRecords]:
     """`records` in pieces of a size that Spark likes; a single large record is a piece of its own."""
     begin = 0
     ends = np.cumsum(records.size)

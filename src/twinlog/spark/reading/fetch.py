@@ -22,7 +22,7 @@ from twinlog.spark.reading.plan import QueueRange
 from twinlog.spark.reading.pull_window import Pull, PullWindow
 from twinlog.spark.remoting import Answer, BlockingConnection, connection_to, forget_connection, next_opaque
 from twinlog.spark.schema import Columns
-from twinlog.store.scan.scan import RecordBatch, StopReason, scan
+from twinlog.store.scan.scan import ScannedRecords, StopReason, scan
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.command import Command, encode_header
@@ -64,7 +64,7 @@ class _Order:
         self._fails = fails
         self.next = wanted.start
 
-    def checked(self, records: RecordBatch) -> RecordBatch:
+    def checked(self, records: ScannedRecords) -> ScannedRecords:
         """The records that belong to the range and were not seen before."""
         offsets = records.queue_offset
         if not len(offsets):

@@ -10,7 +10,7 @@ from twinlog.spark.reading.store_damage import damage_at
 from twinlog.spark.reading.store_plan import StoreRange, first_record
 from twinlog.spark.reading.store_selection import Selection
 from twinlog.store.log.segment import Segment
-from twinlog.store.scan.scan import RecordBatch, Stop, StopReason, scan
+from twinlog.store.scan.scan import ScannedRecords, Stop, StopReason, scan
 from twinlog.telemetry.log import get_logger
 
 log = get_logger(__name__)
@@ -18,7 +18,7 @@ log = get_logger(__name__)
 
 def read_range(
     wanted: StoreRange, selection: Selection, *, check_crc: bool = True, skips_damage: bool = False
-) -> Iterator[RecordBatch]:
+) -> Iterator[ScannedRecords]:
     """The records that start in the range. Memory already read is given back, so a worker stays small.
 
     Damage is an error unless it is to be skipped, or is known to be of queues that `selection` does not want.
@@ -39,7 +39,7 @@ def read_range(
 
 def _read(
     segment: Segment, wanted: StoreRange, selection: Selection, check_crc: bool, skips_damage: bool
-) -> Iterator[RecordBatch]:
+) -> Iterator[ScannedRecords]:
     base, records_end = segment.base, wanted.segment.end
     position: int | None = wanted.begin
     if wanted.begin and not wanted.begins_record:

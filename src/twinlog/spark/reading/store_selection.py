@@ -15,7 +15,7 @@ from twinlog.spark.errors import BadOption
 from twinlog.spark.offsets import parse_assignment
 from twinlog.spark.option_values import OptionValues
 from twinlog.spark.reading.store_plan import SegmentFile
-from twinlog.store.scan.scan import RecordBatch, scan
+from twinlog.store.scan.scan import ScannedRecords, scan
 from twinlog.wire.bodies import MessageQueue
 
 _TIME_MAX = 1 << 62
@@ -56,7 +56,7 @@ class Selection:
             if (begin is None or begin < high) and (end is None or end >= low)
         ]
 
-    def select(self, records: RecordBatch, broker_name: str) -> RecordBatch:
+    def select(self, records: ScannedRecords, broker_name: str) -> ScannedRecords:
         """Those of `records` that are wanted; the range of the log is up to the plan."""
         keep = np.ones(len(records), bool)
         if self.topics or self.queues:
@@ -69,7 +69,7 @@ class Selection:
             keep &= (records.store_timestamp >= self.from_ms) & (records.store_timestamp < self.to_ms)
         return records if keep.all() else records.select(keep)
 
-    def _in_queues(self, records: RecordBatch, broker_name: str) -> np.ndarray:
+    def _in_queues(self, records: ScannedRecords, broker_name: str) -> np.ndarray:
         found = np.zeros(len(records), bool)
         for number, topic in enumerate(records.topics):
             ids = [one.queue_id for one in self.queues if (one.topic, one.broker_name) == (topic, broker_name)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from twinlog.store.log.commit_log import CommitLog
-from twinlog.store.scan.places import Place, place_of, records_end
+from twinlog.store.scan.log_parts import LogPart, part_at, records_end
 
 _CHUNK_BYTES = 4 * 1024 * 1024
 
@@ -20,7 +20,7 @@ class Comparison:
     starts: tuple[int, int]
     ends: tuple[int, int]
     differs_at: int | None = None
-    places: tuple[Place | None, Place | None] = (None, None)  # what stands at the difference, in each
+    places: tuple[LogPart | None, LogPart | None] = (None, None)  # what stands at the difference, in each
 
     @property
     def begin(self) -> int:
@@ -47,7 +47,7 @@ def compare_logs(one: CommitLog, other: CommitLog, progress: Callable[[int], Non
         unequal = np.frombuffer(ours, np.uint8, size) != np.frombuffer(theirs, np.uint8, size)
         if unequal.any():
             differs_at = at + int(unequal.argmax())
-            places = (place_of(one, differs_at), place_of(other, differs_at))
+            places = (part_at(one, differs_at), part_at(other, differs_at))
             return Comparison(found.starts, found.ends, differs_at, places)
         _release(one, at, size)
         _release(other, at, size)

@@ -25,7 +25,7 @@ from twinlog.store.queues.consume_queue import FILL_SIZE
 from twinlog.store.queues.queue_table import SKIPPED_TRANSACTION_BIT
 from twinlog.store.queues.unit_check import heads_at, rows_by_segment
 from twinlog.store.recovery.quarantine import QUARANTINE_TOPIC
-from twinlog.store.scan.scan import RecordBatch, columns_at
+from twinlog.store.scan.scan import ScannedRecords, columns_at
 from twinlog.store.scan.walk import Hole, LogEnd, walk_log
 from twinlog.wire.message import MAGIC_V1, MAGIC_V2
 
@@ -106,7 +106,7 @@ def _verify_log(
     return expected
 
 
-def _count_expected(batch: RecordBatch, expected: dict[tuple[str, int], int]) -> int:
+def _count_expected(batch: ScannedRecords, expected: dict[tuple[str, int], int]) -> int:
     """Raise each queue's expected end; returns the number of fillers."""
     queued = batch.sys_flag & SKIPPED_TRANSACTION_BIT == 0
     keys = batch.topic_number << 32 | batch.queue_id.astype(np.int64) & 0xFFFFFFFF

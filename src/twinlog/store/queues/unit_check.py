@@ -19,11 +19,11 @@ from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.log.segment import Segment
 from twinlog.store.queues.consume_queue import ConsumeQueue, pack_unit
 from twinlog.store.scan.replay import requests_of
-from twinlog.store.scan.scan import HEAD_TYPE, RecordBatch, gather_heads
+from twinlog.store.scan.scan import HEAD_TYPE, ScannedRecords, gather_heads
 
 
 def repair_units(
-    queue: ConsumeQueue, batch: RecordBatch, rows: np.ndarray, commit_log: CommitLog, delay_levels: DelayLevels
+    queue: ConsumeQueue, batch: ScannedRecords, rows: np.ndarray, commit_log: CommitLog, delay_levels: DelayLevels
 ) -> int:
     """Write the units of these records (all of this queue) again where they are wrong; returns how many."""
     numbers = batch.queue_offset[rows]

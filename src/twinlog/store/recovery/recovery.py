@@ -38,7 +38,7 @@ from twinlog.store.queues.unit_check import repair_units
 from twinlog.store.recovery.checkpoint import Checkpoint
 from twinlog.store.recovery.quarantine import Damage, redirect_units, replace_bytes, save_bytes
 from twinlog.store.scan.column_batch import ColumnBatch
-from twinlog.store.scan.scan import RecordBatch, Stop, StopReason, scan
+from twinlog.store.scan.scan import ScannedRecords, Stop, StopReason, scan
 from twinlog.store.scan.walk import describe, next_record
 from twinlog.telemetry.log import get_logger
 
@@ -208,7 +208,7 @@ class Recovery:
         self._take(last)
         return last.stop
 
-    def _take(self, batch: RecordBatch) -> None:
+    def _take(self, batch: ScannedRecords) -> None:
         """Dispatch the records that the queues or the index do not have yet."""
         if not len(batch):
             return
@@ -231,7 +231,7 @@ class Recovery:
             for dispatcher in self._followers:
                 dispatcher.dispatch(requests)
 
-    def _missing(self, batch: RecordBatch) -> np.ndarray:
+    def _missing(self, batch: ScannedRecords) -> np.ndarray:
         """Which records the queues or the index do not have; units that they have wrong are corrected."""
         keys = batch.topic_number << 32 | batch.queue_id.astype(np.int64) & 0xFFFFFFFF
         _, firsts, numbers = np.unique(keys, return_index=True, return_inverse=True)
@@ -291,7 +291,7 @@ class Recovery:
         return damage
 
 
-def _without_torn_properties(batch: RecordBatch) -> RecordBatch:
+def _without_torn_properties(batch: ScannedRecords) -> ScannedRecords:
     """The batch without its last record if the end of that is missing.
 
     No checksum covers the properties. But a torn write leaves zeros, and properties do not end with one.

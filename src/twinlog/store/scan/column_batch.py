@@ -21,7 +21,7 @@ from twinlog.store.delay_levels import DelayLevels
 from twinlog.store.dispatch import TRANSACTION_BITS, DispatchRequest
 from twinlog.store.scan.key_hash import hash_prefix, hash_rows
 from twinlog.store.scan.replay import requests_of
-from twinlog.store.scan.scan import RecordBatch
+from twinlog.store.scan.scan import ScannedRecords
 from twinlog.wire.java_text import tags_code
 from twinlog.wire.sys_flag import INNER_BATCH
 
@@ -42,7 +42,7 @@ class Columns(NamedTuple):
 class ColumnBatch(Sequence[DispatchRequest]):
     """Scanned records as dispatch requests. `columns` is None when only the requests themselves will do."""
 
-    def __init__(self, records: RecordBatch, delay_levels: DelayLevels) -> None:
+    def __init__(self, records: ScannedRecords, delay_levels: DelayLevels) -> None:
         self.records = records
         self._delay_levels = delay_levels
 
@@ -84,7 +84,7 @@ class _Layout(NamedTuple):
     uniq_key: slice
 
 
-def _columns(records: RecordBatch) -> Columns | None:
+def _columns(records: ScannedRecords) -> Columns | None:
     if bool(np.any(records.sys_flag & (TRANSACTION_BITS | INNER_BATCH))) or SCHEDULE_TOPIC in records.topics:
         return None
     count = len(records)
@@ -119,7 +119,7 @@ def _columns(records: RecordBatch) -> Columns | None:
     return Columns(tags, np.concatenate(hashes)[order], key_row[order])
 
 
-def _matrix(records: RecordBatch, where: np.ndarray, length: int) -> np.ndarray:
+def _matrix(records: ScannedRecords, where: np.ndarray, length: int) -> np.ndarray:
     """The properties of these records, which all have `length` bytes, a row each."""
     view = records.buffer
     windows = np.ndarray((len(view) - length + 1,), f"V{length}", buffer=view, strides=(1,))

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-MANY_BYTES = 2 * 1024 * 1024
+LARGE_BYTES = 2 * 1024 * 1024
 
 
 def keep_freed_memory() -> None:
     """Cheap, and without effect where the C library is another one."""
-    np.empty(MANY_BYTES, np.uint8)
+    np.empty(LARGE_BYTES, np.uint8)

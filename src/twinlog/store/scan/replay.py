@@ -8,14 +8,14 @@ from __future__ import annotations
 from twinlog.base.system_names import SCHEDULE_TOPIC
 from twinlog.store.delay_levels import DelayLevels
 from twinlog.store.dispatch import DispatchRequest
-from twinlog.store.scan.scan import RecordBatch
+from twinlog.store.scan.scan import ScannedRecords
 from twinlog.wire.java_text import tags_code
 from twinlog.wire.properties import INNER_BASE, INNER_NUM, decode_properties
 from twinlog.wire.property_scan import dispatch_properties
 from twinlog.wire.sys_flag import INNER_BATCH
 
 
-def requests_of(batch: RecordBatch, delay_levels: DelayLevels) -> list[DispatchRequest]:
+def requests_of(batch: ScannedRecords, delay_levels: DelayLevels) -> list[DispatchRequest]:
     """One request per record, in log order."""
     requests, view = [], batch.buffer
     columns = (

@@ -16,7 +16,7 @@ from twinlog.store.errors import DamagedTransfer
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.scan.column_batch import ColumnBatch
 from twinlog.store.scan.scan import Stop, StopReason, find_record, scan
-from twinlog.store.scan.small_scan import FEW_BYTES, take_few
+from twinlog.store.scan.small_scan import SMALL_BYTES_MAX, scan_small
 from twinlog.telemetry.log import get_logger
 
 log = get_logger(__name__)
@@ -44,9 +44,9 @@ class ReplicaTail:
             if segment is None:
                 return
             written = min(self._log.log_end, segment.end) - segment.base
-            if written - (self.end - segment.base) <= FEW_BYTES:
+            if written - (self.end - segment.base) <= SMALL_BYTES_MAX:
                 view, at = memoryview(segment.map), self.end - segment.base
-                few, at, waits = take_few(view, at, written, segment.base, self._delay_levels)
+                few, at, waits = scan_small(view, at, written, segment.base, self._delay_levels)
                 self.end = segment.base + at
                 if few:
                     yield few

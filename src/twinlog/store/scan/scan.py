@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from twinlog.store.log.record_crc import has_valid_crc
-from twinlog.store.scan.malloc_hint import MANY_BYTES, keep_freed_memory
+from twinlog.store.scan.malloc_hint import LARGE_BYTES, keep_freed_memory
 from twinlog.store.scan.topic_columns import number_topics
 from twinlog.wire.checksum import crc32
 from twinlog.wire.message import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN
@@ -89,7 +89,7 @@ class Stop:
 
 
 @dataclass(slots=True)
-class RecordBatch:
+class ScannedRecords:
     """Valid records in log order, one array per field; `*_at` are positions in `buffer`."""
 
     buffer: memoryview
@@ -119,13 +119,13 @@ class RecordBatch:
     def __len__(self) -> int:
         return len(self.position)
 
-    def select(self, rows: np.ndarray | slice) -> RecordBatch:
+    def select(self, rows: np.ndarray | slice) -> ScannedRecords:
         """The same columns for some of the rows."""
         columns = {name: getattr(self, name)[rows] for name in _COLUMNS}
-        return RecordBatch(buffer=self.buffer, topics=self.topics, stop=self.stop, **columns)
+        return ScannedRecords(buffer=self.buffer, topics=self.topics, stop=self.stop, **columns)
 
 
-_COLUMNS = tuple(name for name in RecordBatch.__dataclass_fields__ if name not in ("buffer", "topics", "stop"))
+_COLUMNS = tuple(name for name in ScannedRecords.__dataclass_fields__ if name not in ("buffer", "topics", "stop"))
 
 
 def scan(
@@ -138,13 +138,13 @@ def scan(
     check_record_crc: bool = False,
     check_offset: bool = True,
     batch_records: int = RECORDS_PER_BATCH,
-) -> Iterator[RecordBatch]:
+) -> Iterator[ScannedRecords]:
     """Walk the records in `buffer[begin:end]`, whose byte 0 is physical offset `base`.
 
     Yields at least one batch; the last one (which may be empty) carries the stop.
     """
     view = memoryview(buffer)
-    if end - begin > MANY_BYTES:
+    if end - begin > LARGE_BYTES:
         keep_freed_memory()
     while True:
         positions, stop = _walk(view, begin, end, batch_records)
@@ -229,7 +229,7 @@ def _run_of(view: memoryview, at: int, end: int, size: int, count_max: int) -> i
 
 def columns_at(
     view: memoryview, position: np.ndarray, end: int, base: int, check_offset: bool
-) -> tuple[RecordBatch, Stop | None]:
+) -> tuple[ScannedRecords, Stop | None]:
     """The columns of the records at these positions, up to the first whose fields do not agree, and that one."""
     heads = gather_heads(view, position, end)
     fields = {
@@ -268,7 +268,7 @@ def columns_at(
             bad = Stop(int(position[row]), StopReason.LENGTHS)
         else:
             bad = Stop(int(position[row]), StopReason.OFFSET, f"says {int(fields['physical_offset'][row])}")
-    batch = RecordBatch(
+    batch = ScannedRecords(
         buffer=view,
         position=position,
         physical_offset=position + base,
@@ -326,7 +326,7 @@ def _shift_behind_v6(
     return born + store
 
 
-def _name_topics(batch: RecordBatch) -> int | None:
+def _name_topics(batch: ScannedRecords) -> int | None:
     """Fill in the topics; returns the first record whose topic is none."""
     names, batch.topic_number = number_topics(batch.buffer, batch.topic_at, batch.topic_length)
     bad: list[int] = []
@@ -338,7 +338,7 @@ def _name_topics(batch: RecordBatch) -> int | None:
     return min(bad, default=None)
 
 
-def _first_bad_crc(batch: RecordBatch, body: bool, record: bool) -> Stop | None:
+def _first_bad_crc(batch: ScannedRecords, body: bool, record: bool) -> Stop | None:
     view = batch.buffer
     if record:
         for at, size in zip(batch.position.tolist(), batch.size.tolist(), strict=True):
@@ -352,7 +352,7 @@ def _first_bad_crc(batch: RecordBatch, body: bool, record: bool) -> Stop | None:
     return None
 
 
-def _body_crcs(batch: RecordBatch) -> np.ndarray:
+def _body_crcs(batch: ScannedRecords) -> np.ndarray:
     view, at, length = batch.buffer, batch.body_at, batch.body_length
     step, first = int(at[-1] - at[0]) // max(1, len(at) - 1), int(length[0])
     if bool((length == first).all()) and bool((np.diff(at) == step).all()):  # a run of one program's messages

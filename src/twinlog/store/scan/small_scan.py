@@ -17,14 +17,14 @@ from twinlog.wire.message import HEAD, HEAD_BYTES, MAGIC_V1, MAGIC_V2, RECORD_BY
 from twinlog.wire.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 from twinlog.wire.topic_name import decode_topic
 
-FEW_BYTES = 40 * 1024
+SMALL_BYTES_MAX = 40 * 1024
 _LONG = struct.Struct(">q")
 _TAIL = struct.Struct(">iqi")  # reconsume times, prepared transaction offset, body length
 _SHORT = struct.Struct(">h")
 _SIZE_AND_MAGIC = struct.Struct(">iI")
 
 
-def take_few(
+def scan_small(
     view: memoryview, at: int, end: int, base: int, delay_levels: DelayLevels
 ) -> tuple[list[DispatchRequest], int, bool]:
     """(requests, where they end, whether only the beginning of a record follows) of `view[at:end]`."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.log.segment import Segment
-from twinlog.store.scan.scan import RecordBatch, Stop, StopReason, find_record, scan
+from twinlog.store.scan.scan import ScannedRecords, Stop, StopReason, find_record, scan
 
 _EDGE_BYTES = 8  # the magic of a record may stand in the next data range
 
@@ -35,7 +35,7 @@ class LogEnd:
 
 def walk_log(
     commit_log: CommitLog, begin: int | None = None, *, check_crc: bool = True, check_record_crc: bool = False
-) -> Iterator[RecordBatch | Hole | LogEnd]:
+) -> Iterator[ScannedRecords | Hole | LogEnd]:
     """Everything from `begin` (a record, or the log's start) to the end, in bounded memory."""
     segments = list(commit_log.segments)
     begin = commit_log.log_start if begin is None else begin

@@ -30,7 +30,7 @@ from twinlog.store.file_ops import FileOps
 from twinlog.store.lock import StoreLock, has_abort_marker, set_abort_marker
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.log.segment import SEGMENT_NAME, segment_name
-from twinlog.store.scan.scan import RecordBatch
+from twinlog.store.scan.scan import ScannedRecords
 from twinlog.store.scan.walk import LogEnd, walk_log
 from twinlog.wire.checksum import crc32 as checksum
 from twinlog.wire.message import MAGIC_V1, MAGIC_V2
@@ -236,7 +236,7 @@ class Replica:
         commit_log = self.commit_log
         commit_log.log_end = commit_log.segments[-1].end
         for found in walk_log(commit_log, begin):
-            if isinstance(found, RecordBatch):
+            if isinstance(found, ScannedRecords):
                 self._unnoted += len(found)
                 self.last_record_offset = int(found.physical_offset[-1])
             elif isinstance(found, LogEnd):

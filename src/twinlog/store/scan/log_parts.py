@@ -12,7 +12,7 @@ from twinlog.store.scan.walk import LogEnd, walk_log
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LogPart:
     """One record, or what else fills the log between `begin` and `end`."""
 
     begin: int
@@ -23,7 +23,7 @@ class Place:
         return f"{self.what} at {self.begin} to {self.end}"
 
 
-def place_of(commit_log: CommitLog, physical_offset: int) -> Place | None:
+def part_at(commit_log: CommitLog, physical_offset: int) -> LogPart | None:
     """What the byte at this offset belongs to; None outside the log. A record that begins here is the one."""
     segment = commit_log.segment_at(physical_offset)
     if segment is None:
@@ -37,10 +37,10 @@ def place_of(commit_log: CommitLog, physical_offset: int) -> Place | None:
                 at, size = int(batch.position[row]), int(batch.size[row])
                 topic = batch.topics[int(batch.topic_number[row])]
                 queue, offset = int(batch.queue_id[row]), int(batch.queue_offset[row])
-                return Place(segment.base + at, segment.base + at + size, f"record {topic}/{queue}/{offset}")
+                return LogPart(segment.base + at, segment.base + at + size, f"record {topic}/{queue}/{offset}")
         if batch.stop is not None:
             what = "the blank end of the segment" if batch.stop.reason is StopReason.BLANK else "no valid record"
-            return Place(segment.base + begin, segment.end, what)
+            return LogPart(segment.base + begin, segment.end, what)
     return None
 
 
