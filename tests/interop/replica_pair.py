@@ -22,7 +22,8 @@ from twinlog.wire.bodies import (
     decode_body,
 )
 from twinlog.wire.errors import BodyError
-from twinlog.wire.message import MAGIC_BLANK, Message, decode_message, decode_messages
+from twinlog.wire.message import Message, decode_message, decode_messages
+from twinlog.wire.record_layout import MAGIC_BLANK
 
 SEGMENT = 1 << 20
 FILES_OF_49 = ("topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from twinlog.wire.errors import BodyError
 
-_HEAD = struct.Struct(">iiiii")
+ELEMENT_HEAD = struct.Struct(">iiiii")
 _SHORT = struct.Struct(">h")
 
 
@@ -23,8 +23,8 @@ class BatchElement:
 def encode_batch(elements: Iterable[BatchElement]) -> bytes:
     parts = []
     for element in elements:
-        size = _HEAD.size + len(element.body) + 2 + len(element.properties)
-        parts += (_HEAD.pack(size, 0, 0, element.flag, len(element.body)), element.body)
+        size = ELEMENT_HEAD.size + len(element.body) + 2 + len(element.properties)
+        parts += (ELEMENT_HEAD.pack(size, 0, 0, element.flag, len(element.body)), element.body)
         parts += (_SHORT.pack(len(element.properties)), element.properties)
     return b"".join(parts)
 
@@ -34,8 +34,8 @@ def decode_batch(body: bytes | memoryview) -> list[BatchElement]:
     elements, at = [], 0
     while at < len(body):
         try:
-            size, _, _, flag, body_length = _HEAD.unpack_from(body, at)
-            properties_at = at + _HEAD.size + body_length
+            size, _, _, flag, body_length = ELEMENT_HEAD.unpack_from(body, at)
+            properties_at = at + ELEMENT_HEAD.size + body_length
             if body_length < 0 or properties_at + 2 > len(body):
                 raise BodyError(f"batch element at byte {at}: body of {body_length} bytes runs over the end")
             (properties_length,) = _SHORT.unpack_from(body, properties_at)
@@ -44,7 +44,7 @@ def decode_batch(body: bytes | memoryview) -> list[BatchElement]:
         end = properties_at + 2 + properties_length
         if properties_length < 0 or end > len(body) or size != end - at:
             raise BodyError(f"batch element at byte {at} says {size} bytes, its parts make {end - at}")
-        element_body, properties = body[at + _HEAD.size : properties_at], body[properties_at + 2 : end]
+        element_body, properties = body[at + ELEMENT_HEAD.size : properties_at], body[properties_at + 2 : end]
         elements.append(BatchElement(bytes(element_body), bytes(properties), flag))
         at = end
     return elements

@@ -1,12 +1,6 @@
-"""A message record, as the commit log keeps it and pulls deliver it.
+"""A message and its record: the plain codec, which defines what a valid record is.
 
-Big-endian; a host is 8 bytes, or 20 with its IPv6 bit set in sysFlag:
-
-    0           4       8         12        16     20            28               36        40
-    | totalSize | magic | bodyCRC | queueId | flag | queueOffset | physicalOffset | sysFlag | bornTimestamp ...
-    48         56               64          72               76             84
-    | bornHost | storeTimestamp | storeHost | reconsumeTimes | preparedTx   | bodyLength | body ...
-    | topicLength (V1: 1 byte, V2: 2) | topic | propertiesLength 2 | properties
+`record_layout` draws the bytes.
 """
 
 import struct
@@ -20,17 +14,20 @@ from twinlog.wire.errors import RecordError
 from twinlog.wire.java_text import utf16_length
 from twinlog.wire.message_id import decode_host, encode_host, offset_message_id
 from twinlog.wire.properties import decode_properties, encode_properties
-
-MAGIC_V1 = 0xDAA320A7
-MAGIC_V2 = 0xDAA320AB
-MAGIC_BLANK = 0xCBD43194
-HEAD = struct.Struct(">iIiiiqqiq")  # totalSize .. bornTimestamp
-HEAD_BYTES = 48
-RECORD_BYTES_MIN = 91
-TOPIC_BYTES_V1_MAX = 127
-_TAIL = struct.Struct(">iqi")  # reconsumeTimes, preparedTransactionOffset, bodyLength
-_LONG = struct.Struct(">q")
-_SHORT = struct.Struct(">h")
+from twinlog.wire.record_layout import (
+    BEFORE_HOSTS,
+    BEHIND_HOSTS,
+    HEAD_BYTES,
+    HOST_BYTES,
+    HOST_V6_BYTES,
+    HOSTS_AT,
+    MAGIC_V1,
+    MAGIC_V2,
+    PROPERTIES_LENGTH,
+    RECORD_BYTES_MIN,
+    TIMESTAMP,
+    TOPIC_BYTES_V1_MAX,
+)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -92,10 +89,12 @@ def encode_message(message: Message) -> bytes:
         raise RecordError(f"properties of {len(properties)} bytes are above {names.PROPERTIES_BYTES_MAX}")
     born, store = encode_host(message.born_host), encode_host(message.store_host)
     flags = message.sys_flag & ~(sys_flag.BORN_HOST_V6 | sys_flag.STORE_HOST_V6)
-    flags |= (sys_flag.BORN_HOST_V6 if len(born) > 8 else 0) | (sys_flag.STORE_HOST_V6 if len(store) > 8 else 0)
+    flags |= sys_flag.BORN_HOST_V6 if len(born) > HOST_BYTES else 0
+    flags |= sys_flag.STORE_HOST_V6 if len(store) > HOST_BYTES else 0
     topic_length = len(topic).to_bytes(version, "big")
-    size = RECORD_BYTES_MIN - 17 + len(born) + len(store) + len(message.body) + version + len(topic) + len(properties)
-    head = HEAD.pack(
+    size = HEAD_BYTES - 2 * HOST_BYTES + len(born) + len(store)
+    size += len(message.body) + version + len(topic) + PROPERTIES_LENGTH.size + len(properties)
+    before_hosts = BEFORE_HOSTS.pack(
         size,
         MAGIC_V2 if version == 2 else MAGIC_V1,
         body_crc(message.body),
@@ -106,11 +105,9 @@ def encode_message(message: Message) -> bytes:
         flags,
         message.born_timestamp,
     )
-    tail = _TAIL.pack(message.reconsume_times, message.prepared_transaction_offset, len(message.body))
-    end = _SHORT.pack(len(properties)) + properties
-    return b"".join(
-        (head, born, _LONG.pack(message.store_timestamp), store, tail, message.body, topic_length, topic, end)
-    )
+    behind_hosts = BEHIND_HOSTS.pack(message.reconsume_times, message.prepared_transaction_offset, len(message.body))
+    head = before_hosts + born + TIMESTAMP.pack(message.store_timestamp) + store + behind_hosts
+    return b"".join((head, message.body, topic_length, topic, PROPERTIES_LENGTH.pack(len(properties)), properties))
 
 
 def decode_message(buffer: bytes | bytearray | memoryview, at: int = 0, *, check_crc: bool = True) -> Message:
@@ -132,7 +129,7 @@ def decode_messages(buffer: bytes | memoryview) -> list[Message]:
 
 
 def _decode(buffer: bytes | bytearray | memoryview, at: int, check_crc: bool) -> Message:
-    size, magic, crc, queue_id, flag, queue_offset, physical_offset, flags, born_timestamp = HEAD.unpack_from(
+    size, magic, crc, queue_id, flag, queue_offset, physical_offset, flags, born_timestamp = BEFORE_HOSTS.unpack_from(
         buffer, at
     )
     if magic not in (MAGIC_V1, MAGIC_V2):
@@ -140,12 +137,13 @@ def _decode(buffer: bytes | bytearray | memoryview, at: int, check_crc: bool) ->
     if size < RECORD_BYTES_MIN or at + size > len(buffer):
         raise RecordError(f"record at byte {at} says {size} bytes, {len(buffer) - at} are there")
     end, version = at + size, 2 if magic == MAGIC_V2 else 1
-    place = at + HEAD_BYTES
-    born_end = place + (20 if flags & sys_flag.BORN_HOST_V6 else 8)
-    store_end = born_end + 8 + (20 if flags & sys_flag.STORE_HOST_V6 else 8)
-    (store_timestamp,) = _LONG.unpack_from(buffer, born_end)
-    reconsume_times, prepared, body_length = _TAIL.unpack_from(buffer, store_end)
-    body_at = store_end + _TAIL.size
+    born_at = at + HOSTS_AT
+    born_end = born_at + (HOST_V6_BYTES if flags & sys_flag.BORN_HOST_V6 else HOST_BYTES)
+    store_at = born_end + TIMESTAMP.size
+    store_end = store_at + (HOST_V6_BYTES if flags & sys_flag.STORE_HOST_V6 else HOST_BYTES)
+    (store_timestamp,) = TIMESTAMP.unpack_from(buffer, born_end)
+    reconsume_times, prepared, body_length = BEHIND_HOSTS.unpack_from(buffer, store_end)
+    body_at = store_end + BEHIND_HOSTS.size
     topic_at = body_at + body_length
     if body_length < 0 or topic_at + version > end:
         raise RecordError(f"record at byte {at}: body of {body_length} bytes does not fit its {size}")
@@ -156,7 +154,7 @@ def _decode(buffer: bytes | bytearray | memoryview, at: int, check_crc: bool) ->
     properties_at = topic_at + version + topic_length
     if topic_length < 0 or properties_at + 2 > end:
         raise RecordError(f"record at byte {at}: topic of {topic_length} bytes does not fit its {size}")
-    (properties_length,) = _SHORT.unpack_from(buffer, properties_at)
+    (properties_length,) = PROPERTIES_LENGTH.unpack_from(buffer, properties_at)
     if properties_length < 0 or properties_at + 2 + properties_length != end:
         raise RecordError(f"record at byte {at}: properties of {properties_length} bytes do not end it at {size}")
     return Message(
@@ -168,9 +166,9 @@ def _decode(buffer: bytes | bytearray | memoryview, at: int, check_crc: bool) ->
         physical_offset=physical_offset,
         sys_flag=flags,
         born_timestamp=born_timestamp,
-        born_host=decode_host(buffer[place:born_end]),
+        born_host=decode_host(buffer[born_at:born_end]),
         store_timestamp=store_timestamp,
-        store_host=decode_host(buffer[born_end + 8 : store_end]),
+        store_host=decode_host(buffer[store_at:store_end]),
         reconsume_times=reconsume_times,
         prepared_transaction_offset=prepared,
         properties=decode_properties(bytes(buffer[properties_at + 2 : end])),

@@ -8,7 +8,8 @@ from twinlog.store.delay_levels import DelayLevels
 from twinlog.store.log.append import Appender, Draft, PutStatus
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.scan.replay import requests_of
-from twinlog.store.scan.scan import StopReason, scan
+from twinlog.store.scan.scan import scan
+from twinlog.store.scan.stop import StopReason
 from twinlog.wire.message import Message, decode_message, encode_message
 from twinlog.wire.properties import decode_properties, encode_properties
 

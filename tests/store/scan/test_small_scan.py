@@ -7,8 +7,9 @@ from tests.store.scan.test_scan import encode_log, messages
 from twinlog.base.system_names import SCHEDULE_TOPIC
 from twinlog.store.delay_levels import DelayLevels
 from twinlog.store.scan.replay import requests_of
-from twinlog.store.scan.scan import StopReason, scan
+from twinlog.store.scan.scan import scan
 from twinlog.store.scan.small_scan import scan_small
+from twinlog.store.scan.stop import StopReason
 from twinlog.wire.message import Message
 
 LEVELS = DelayLevels()

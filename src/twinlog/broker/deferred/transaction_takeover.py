@@ -11,7 +11,6 @@ Ending and checking a transaction waits until all is learnt.
 from __future__ import annotations
 
 import asyncio
-import struct
 from collections.abc import Callable, Generator
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,14 +19,13 @@ from twinlog.broker.deferred.transaction_rules import is_commit_of
 from twinlog.store.scan.committed import Commit, slice_at
 from twinlog.wire.errors import WireError
 from twinlog.wire.message import decode_message
+from twinlog.wire.record_layout import BEFORE_HOSTS
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
     from twinlog.store.message_store import MessageStore
     from twinlog.wire.message import Message
 
-# The head of a record: size, magic, CRC, queue id, flag, queue offset, physical offset.
-_HEAD = struct.Struct(">i8xi4xqq")
 _PAUSE_S_MAX = 0.05
 
 Job = Callable[[], Any] | None  # to be called in a thread; None: only let other tasks run
@@ -121,9 +119,9 @@ def _prepared_message(
     commit: Commit, prepared: memoryview | None, record: memoryview | None, is_known: IsKnown
 ) -> Message | None:
     """The message that `record` commits; None when it is known, or is not at the place that `commit` names."""
-    if prepared is None or record is None or len(prepared) < _HEAD.size:
+    if prepared is None or record is None or len(prepared) < BEFORE_HOSTS.size:
         return None
-    size, queue_id, queue_offset, physical_offset = _HEAD.unpack_from(prepared)
+    size, _, _, queue_id, _, queue_offset, physical_offset, _, _ = BEFORE_HOSTS.unpack_from(prepared)
     if physical_offset != commit.prepared or is_known(queue_id, queue_offset):
         return None
     try:

@@ -13,11 +13,10 @@ from twinlog.cli.admin.command import command, need, opt
 from twinlog.cli.report import Report, text_report
 from twinlog.client import Admin, ClientError
 from twinlog.replication.digests import ByteRange, first_difference
-from twinlog.wire.message import MAGIC_BLANK
+from twinlog.wire.record_layout import is_blank
 
 MIB = 1024 * 1024
 _BLOCK_BYTES = 16 * MIB
-_HEAD_BYTES = 8
 _BLANK_BYTES_MAX = 16 * MIB  # the message that did not fit there is smaller than this
 
 
@@ -111,8 +110,8 @@ async def _compare_records(
     at, records = begin, 0
     while at < replica.end:
         ours, theirs = await asyncio.gather(*(admin.log_record(one.address, at) for one in (master, replica)))
-        if ours is None or _is_blank(ours):
-            if theirs is not None and not _is_blank(theirs):
+        if ours is None or is_blank(ours):
+            if theirs is not None and not is_blank(theirs):
                 return at, records
             blank = segment_bytes - at % segment_bytes  # no record begins here: the rest of the segment is blank
             if blank > _BLANK_BYTES_MAX:
@@ -124,10 +123,6 @@ async def _compare_records(
         at, records = at + len(ours), records + 1
         reached(at)
     return None, records
-
-
-def _is_blank(record: bytes) -> bool:
-    return len(record) < _HEAD_BYTES or int.from_bytes(record[4:8], "big") == MAGIC_BLANK
 
 
 class _Progress:

@@ -19,7 +19,7 @@ from twinlog.store.errors import StoreError
 from twinlog.store.message_store import MessageStore
 from twinlog.store.offline.offline_store import OfflineStore
 from twinlog.store.scan.log_parts import part_at, records_end
-from twinlog.store.scan.scan import ScannedRecords
+from twinlog.store.scan.record_columns import ScannedRecords
 from twinlog.store.scan.walk import walk_log
 
 

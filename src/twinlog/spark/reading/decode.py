@@ -17,21 +17,21 @@ import pyarrow.compute as pc
 from twinlog.spark.errors import BadRecord
 from twinlog.spark.reading.property_columns import PropertyColumns, spans
 from twinlog.spark.schema import Columns, arrow_schema, batch_of
-from twinlog.store.scan.scan import HEAD_TYPE, ScannedRecords, scan
+from twinlog.store.scan.record_columns import ScannedRecords
+from twinlog.store.scan.scan import scan
 from twinlog.wire import sys_flag
 from twinlog.wire.batch import decode_batch
 from twinlog.wire.compression import decompress
 from twinlog.wire.errors import WireError
 from twinlog.wire.message import decode_message, encode_message
 from twinlog.wire.properties import KEYS, TAGS, UNIQ_KEY, decode_properties
+from twinlog.wire.record_layout import FIELD_AT, V6_EXTRA_BYTES
 
 BATCH_ROWS_MAX = 8192
 BATCH_BYTES_MAX = 8 * 1024 * 1024
 _INNER = sys_flag.INNER_BATCH | sys_flag.NEED_UNWRAP
 _COMPRESSION = sys_flag.COMPRESSED | sys_flag.COMPRESSION_MASK
 _MICROS_MAX = (1 << 63) // 1000 - 1
-_V6_EXTRA = 12
-_AT = {name: field[1] for name, field in (HEAD_TYPE.fields or {}).items()}
 _PLAIN_INTS = {
     "queueId": "queue_id",
     "queueOffset": "queue_offset",
@@ -169,7 +169,7 @@ class _Part:
         self._position = records.position - begin
         self._born_v6 = (records.sys_flag & sys_flag.BORN_HOST_V6) != 0
         self._store_v6 = (records.sys_flag & sys_flag.STORE_HOST_V6) != 0
-        self._store_host_at = self._position + _AT["store_host"] + np.where(self._born_v6, _V6_EXTRA, 0)
+        self._store_host_at = self._position + FIELD_AT["store_host"] + np.where(self._born_v6, V6_EXTRA_BYTES, 0)
         self._pairs: PropertyColumns | None = None
 
     def column(self, name: str) -> pa.Array:
@@ -184,7 +184,7 @@ class _Part:
             case "storeTimestamp":
                 return _timestamps(records.store_timestamp)
             case "bornHost":
-                return self._hosts(self._position + _AT["born_host"], self._born_v6)
+                return self._hosts(self._position + FIELD_AT["born_host"], self._born_v6)
             case "storeHost":
                 return self._hosts(self._store_host_at, self._store_v6)
             case "msgId":
@@ -215,7 +215,7 @@ class _Part:
         return np.ndarray((starts,), kind, buffer=self._view, strides=(1,))[at]
 
     def _physical_offsets(self) -> np.ndarray:
-        return self._gather(self._position + _AT["physical_offset"], ">i8").astype(np.int64)
+        return self._gather(self._position + FIELD_AT["physical_offset"], ">i8").astype(np.int64)
 
     def _hosts(self, at: np.ndarray, is_v6: np.ndarray) -> pa.Array:
         """`host:port` of each row; there are few different ones."""
@@ -242,7 +242,8 @@ class _Part:
         else:
             raw = np.empty((len(rows), 16), np.uint8)
             raw[:, :8] = self._gather(self._store_host_at[rows], "V8").view(np.uint8).reshape(-1, 8)
-            raw[:, 8:] = self._gather(self._position[rows] + _AT["physical_offset"], "V8").view(np.uint8).reshape(-1, 8)
+            offset_at = self._position[rows] + FIELD_AT["physical_offset"]
+            raw[:, 8:] = self._gather(offset_at, "V8").view(np.uint8).reshape(-1, 8)
             bounds = np.arange(0, 32 * len(rows) + 1, 32, dtype=np.int32)
             digits = pa.py_buffer(_HEX[raw].tobytes())
             made = pa.Array.from_buffers(pa.string(), len(rows), [None, pa.py_buffer(bounds), digits])
@@ -252,7 +253,7 @@ class _Part:
 
     def _offset_id(self, row: int) -> str:
         at, size = int(self._store_host_at[row]), 20 if self._store_v6[row] else 8
-        offset_at = int(self._position[row]) + _AT["physical_offset"]
+        offset_at = int(self._position[row]) + FIELD_AT["physical_offset"]
         return (bytes(self._view[at : at + size]) + bytes(self._view[offset_at : offset_at + 8])).hex().upper()
 
 

@@ -22,7 +22,9 @@ from twinlog.spark.reading.plan import QueueRange
 from twinlog.spark.reading.pull_window import Pull, PullWindow
 from twinlog.spark.remoting import Answer, BlockingConnection, connection_to, forget_connection, next_opaque
 from twinlog.spark.schema import Columns
-from twinlog.store.scan.scan import ScannedRecords, StopReason, scan
+from twinlog.store.scan.record_columns import ScannedRecords
+from twinlog.store.scan.scan import scan
+from twinlog.store.scan.stop import StopReason
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.command import Command, encode_header

@@ -21,8 +21,9 @@ from twinlog.metadata.topics import FILE_NAME, TopicsFile
 from twinlog.spark.reading.store_plan import first_record
 from twinlog.store.log.segment import Segment
 from twinlog.store.offline.offline_store import stored_queues
-from twinlog.store.scan.scan import Stop, StopReason, columns_at
-from twinlog.wire.message import MAGIC_BLANK
+from twinlog.store.scan.record_columns import columns_at
+from twinlog.store.scan.stop import Stop, StopReason
+from twinlog.wire.record_layout import BLANK_BYTES, is_blank
 
 _NAMED_MAX = 3
 Owner = tuple[str, int]
@@ -84,4 +85,4 @@ def _known_topics(root: Path) -> set[str]:
 
 def _is_blank(buffer: mmap.mmap, position: int, end: int) -> bool:
     """Whether the unused end of a segment begins here."""
-    return position + 8 <= end and int.from_bytes(buffer[position + 4 : position + 8], "big") == MAGIC_BLANK
+    return position + BLANK_BYTES <= end and is_blank(buffer[position : position + BLANK_BYTES])

@@ -23,10 +23,11 @@ import numpy as np
 from twinlog.spark.errors import BadRecord
 from twinlog.store.errors import NotAStore
 from twinlog.store.log.segment import SEGMENT_NAME, Segment
-from twinlog.store.scan.scan import StopReason, columns_at, find_record, scan
-from twinlog.wire.message import MAGIC_V1, RECORD_BYTES_MIN
+from twinlog.store.scan.record_columns import columns_at
+from twinlog.store.scan.scan import find_record, scan
+from twinlog.store.scan.stop import StopReason
+from twinlog.wire.record_layout import MAGIC_PREFIX, RECORD_BYTES_MIN
 
-_MAGIC_PREFIX = MAGIC_V1.to_bytes(4, "big")[:3]
 _WALK_RECORDS = 65536
 _SKIP_BYTES = 4 << 20
 
@@ -145,14 +146,14 @@ def plan_ranges(
 
 def first_record(buffer: mmap.mmap | bytes, begin: int, search_end: int, end: int, base: int) -> int | None:
     """The first position in [begin, search_end) where a record stands by its fields; its body is not looked at."""
-    at = buffer.find(_MAGIC_PREFIX, begin + 4, min(search_end + 4 + len(_MAGIC_PREFIX), end))
+    at = buffer.find(MAGIC_PREFIX, begin + 4, min(search_end + 4 + len(MAGIC_PREFIX), end))
     while at >= 0:
         position = at - 4
         if position >= search_end:
             return None
         if _is_record(buffer, position, end, base):
             return position
-        at = buffer.find(_MAGIC_PREFIX, at + 1, min(search_end + 4 + len(_MAGIC_PREFIX), end))
+        at = buffer.find(MAGIC_PREFIX, at + 1, min(search_end + 4 + len(MAGIC_PREFIX), end))
     return None
 
 

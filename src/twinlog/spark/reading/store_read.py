@@ -10,7 +10,9 @@ from twinlog.spark.reading.store_damage import damage_at
 from twinlog.spark.reading.store_plan import StoreRange, first_record
 from twinlog.spark.reading.store_selection import Selection
 from twinlog.store.log.segment import Segment
-from twinlog.store.scan.scan import ScannedRecords, Stop, StopReason, scan
+from twinlog.store.scan.record_columns import ScannedRecords
+from twinlog.store.scan.scan import scan
+from twinlog.store.scan.stop import Stop, StopReason
 from twinlog.telemetry.log import get_logger
 
 log = get_logger(__name__)

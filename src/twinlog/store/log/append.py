@@ -23,15 +23,24 @@ import msgspec
 from twinlog.base.system_names import RETRY_PREFIX, SCHEDULE_TOPIC
 from twinlog.store.delay_levels import DelayLevels
 from twinlog.store.dispatch import DispatchRequest
-from twinlog.store.log.commit_log import BLANK_BYTES, CommitLog
+from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.log.record_crc import CRC_PROPERTY_BYTES, crc_property, with_separator
 from twinlog.wire.checksum import crc32
 from twinlog.wire.errors import WireError
 from twinlog.wire.java_text import tags_code, utf16_length
-from twinlog.wire.message import MAGIC_V1, MAGIC_V2, TOPIC_BYTES_V1_MAX
 from twinlog.wire.message_id import encode_host
 from twinlog.wire.properties import INNER_BASE, INNER_NUM, PROPERTIES_BYTES_MAX, decode_properties, encode_properties
 from twinlog.wire.property_scan import dispatch_properties
+from twinlog.wire.record_layout import (
+    BLANK_BYTES,
+    HEAD_BYTES,
+    HEADS,
+    HOST_BYTES,
+    MAGIC_V1,
+    MAGIC_V2,
+    PROPERTIES_LENGTH,
+    TOPIC_BYTES_V1_MAX,
+)
 from twinlog.wire.sys_flag import (
     BORN_HOST_V6,
     INNER_BATCH,
@@ -48,10 +57,7 @@ RECORD_SLACK = 64 * 1024  # a record may exceed maxMessageSize by topic and prop
 _REMEMBERED_MAX = 65536
 _HOST_BITS = BORN_HOST_V6 | STORE_HOST_V6
 
-# Everything before the body; by (born host is IPv6) + 2 * (store host is IPv6).
-_HEADS = [struct.Struct(f">iIIiiqqiq{born}sq{store}siqi") for born, store in ((8, 8), (20, 8), (8, 20), (20, 20))]
-_SHORTS = [struct.pack(">h", n) for n in range(4096)]
-_SHORT = struct.Struct(">h")
+PACKED_LENGTHS = [PROPERTIES_LENGTH.pack(n) for n in range(4096)]
 
 
 class PutStatus(enum.Enum):
@@ -176,7 +182,7 @@ class Appender:
             kind += 2
         if kind or sys_flag & _HOST_BITS:
             sys_flag = sys_flag & ~_HOST_BITS | kind << 4
-        head = _HEADS[kind]
+        head = HEADS[kind]
 
         body_length, properties_length = len(body), len(properties) + crc_bytes
         if body_length > self._body_max:
@@ -200,7 +206,9 @@ class Appender:
         timestamp = self._clock_ms()
         if timestamp < self.last_timestamp:
             timestamp = self.last_timestamp
-        length = _SHORTS[properties_length] if properties_length < 4096 else _SHORT.pack(properties_length)
+        length = (
+            PACKED_LENGTHS[properties_length] if properties_length < 4096 else PROPERTIES_LENGTH.pack(properties_length)
+        )
 
         memory = self._memory
         assert memory is not None
@@ -370,7 +378,7 @@ class Appender:
         longs = (draft.born_timestamp, draft.prepared_transaction_offset)
         if any(number != _int_of(number, 32) for number in ints) or any(n != _int_of(n, 64) for n in longs):
             return PutStatus.MESSAGE_ILLEGAL
-        fixed = _HEADS[0].size - 16 + len(born) + len(store)
+        fixed = HEAD_BYTES - 2 * HOST_BYTES + len(born) + len(store)
         size = fixed + len(draft.body) + len(lane.topic_bytes) + 2 + properties_length
         return size if size <= self._record_max else PutStatus.MESSAGE_ILLEGAL
 

@@ -14,16 +14,16 @@ import struct
 from typing import TYPE_CHECKING
 
 from twinlog.store.dispatch import DispatchRequest
-from twinlog.store.log.append_run import HEAD, UNUSUAL_FLAGS
+from twinlog.store.log.append_run import UNUSUAL_FLAGS
+from twinlog.wire.batch import ELEMENT_HEAD
 from twinlog.wire.checksum import crc32
 from twinlog.wire.java_text import tags_code
 from twinlog.wire.property_scan import dispatch_properties
+from twinlog.wire.record_layout import HEAD_BYTES, HEADS, PROPERTIES_LENGTH
 
 if TYPE_CHECKING:
     from twinlog.store.log.append import Appended, Appender
 
-_ELEMENT = struct.Struct(">iiiii")  # size, magic, CRC, flag, body length
-_LENGTH = struct.Struct(">h")
 _PROPERTIES_MAX = 4095
 _UNIQ_KEY = b"UNIQ_KEY\x01"
 _SHAPES_MAX = 16  # properties that differ more than that from message to message are not worth remembering
@@ -47,19 +47,19 @@ def append_elements(
         return None
     if born is None or len(born) != 8 or len(store) != 8:
         return None
-    around = HEAD.size + len(lane.topic_bytes) - _ELEMENT.size  # what a record has more than its element
+    around = HEAD_BYTES + len(lane.topic_bytes) - ELEMENT_HEAD.size  # what a record has more than its element
     elements = _walk(batch, min(appender._body_max, appender._record_max - around))
     if not elements:
         return None
     try:  # a number that its field cannot hold: the plain way says so, and no file is made for it
-        HEAD.pack(0, 0, 0, queue_id, 0, 0, 0, sys_flag, born_timestamp, born, 0, store, reconsume_times, 0, 0)
+        HEADS[0].pack(0, 0, 0, queue_id, 0, 0, 0, sys_flag, born_timestamp, born, 0, store, reconsume_times, 0, 0)
     except struct.error:
         return None
     log, room = appender._log, len(batch) + around * len(elements)
     if log.log_end + room > appender._ready_end and not appender._make_ready(room):
         return None
     timestamp = max(appender._clock_ms(), appender.last_timestamp)
-    pack, topic_bytes, magic = HEAD.pack, lane.topic_bytes, lane.magic
+    pack, topic_bytes, magic = HEADS[0].pack, lane.topic_bytes, lane.magic
     at, queue_offset = log.log_end, lane.next_offset
     begin, first_queue_offset = at, queue_offset
     parts: list[bytes] = []
@@ -69,7 +69,7 @@ def append_elements(
     for body_at, body_end, end, flag in elements:
         body, properties = batch[body_at:body_end], batch[body_end + 2 : end]
         length = body_end - body_at
-        size = around + _ELEMENT.size + end - body_at
+        size = around + ELEMENT_HEAD.size + end - body_at
         parts += (
             pack(
                 size,
@@ -133,11 +133,11 @@ def _found(properties: bytes, shapes: dict[bytes, tuple[int, str]]) -> tuple[int
 def _walk(batch: bytes, body_bytes_max: int) -> list[tuple[int, int, int, int]]:
     """(body begin, body end, element end, flag) of each; empty when something about them is not ordinary."""
     elements, at, total = [], 0, len(batch)
-    unpack, unpack_length = _ELEMENT.unpack_from, _LENGTH.unpack_from
+    unpack, head_bytes, unpack_length = ELEMENT_HEAD.unpack_from, ELEMENT_HEAD.size, PROPERTIES_LENGTH.unpack_from
     try:
         while at < total:
             size, _, _, flag, length = unpack(batch, at)
-            body_at = at + 20
+            body_at = at + head_bytes
             body_end = body_at + length
             end = at + size
             (properties_length,) = unpack_length(batch, body_end)

@@ -17,7 +17,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from twinlog.store.dispatch import DispatchRequest
+from twinlog.store.log.append import PACKED_LENGTHS
 from twinlog.wire.checksum import crc32
+from twinlog.wire.record_layout import HEAD_BYTES, HEADS
 from twinlog.wire.sys_flag import BORN_HOST_V6, INNER_BATCH, NEED_UNWRAP, STORE_HOST_V6, TRANSACTION_MASK
 
 if TYPE_CHECKING:
@@ -26,11 +28,8 @@ if TYPE_CHECKING:
 Row = tuple[str, int, bytes, bytes, int, int, int, int, tuple[int, str, str | None]]
 """topic, queue id, body, properties, born timestamp, flag, system flag, reconsumed, (tags code, keys, unique key)"""
 
-HEAD = struct.Struct(">iIIiiqqiq8sq8siqi")  # of a record with two IPv4 hosts; `append_elements` packs it too
-_HEAD_BYTES = HEAD.size
 UNUSUAL_FLAGS = BORN_HOST_V6 | STORE_HOST_V6 | TRANSACTION_MASK | INNER_BATCH | NEED_UNWRAP
 _COPIED_BYTES_MAX = 4096  # a slice of so little is copied faster than viewed
-_SHORTS = [struct.pack(">h", n) for n in range(4096)]
 
 
 def append_run(appender: Appender, born_host: tuple[str, int], rows: Sequence[Row]) -> list[tuple[int, int, int]]:
@@ -43,7 +42,7 @@ def append_run(appender: Appender, born_host: tuple[str, int], rows: Sequence[Ro
     if timestamp < appender.last_timestamp:
         timestamp = appender.last_timestamp
     lanes, ready_end, body_max = appender._lanes, appender._ready_end, appender._body_max
-    pack, shorts = HEAD.pack, _SHORTS
+    pack, packed_lengths = HEADS[0].pack, PACKED_LENGTHS
     begin = at = log.log_end
     parts: list[bytes] = []
     places: list[tuple[int, int, int]] = []
@@ -58,7 +57,7 @@ def append_run(appender: Appender, born_host: tuple[str, int], rows: Sequence[Ro
                 last_topic, last_queue_id = topic, queue_id
                 topic_bytes, magic = lane.topic_bytes, lane.magic
             body_length, properties_length = len(body), len(properties)
-            size = _HEAD_BYTES + body_length + len(topic_bytes) + 2 + properties_length
+            size = HEAD_BYTES + body_length + len(topic_bytes) + 2 + properties_length
             end = at + size
             if end > ready_end or body_length > body_max or properties_length > 4095 or sys_flag & UNUSUAL_FLAGS:
                 break
@@ -80,7 +79,7 @@ def append_run(appender: Appender, born_host: tuple[str, int], rows: Sequence[Ro
                 0,
                 body_length,
             )
-            parts += (head, body, topic_bytes, shorts[properties_length], properties)
+            parts += (head, body, topic_bytes, packed_lengths[properties_length], properties)
             code, keys, uniq_key = found
             requests.append(
                 DispatchRequest(

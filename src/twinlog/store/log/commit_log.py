@@ -29,10 +29,8 @@ from typing import TypeVar
 from twinlog.store.errors import ForeignFile, OffsetGap, ReadOnlySegment, SegmentGap, StoreClosed
 from twinlog.store.file_ops import FILE_OPS, FileOps
 from twinlog.store.log.segment import SEGMENT_NAME, Segment
-from twinlog.wire.message import MAGIC_BLANK
+from twinlog.wire.record_layout import BLANK_BYTES, MAGIC_BLANK, SIZE_AND_MAGIC
 
-BLANK = struct.Struct(">iI")  # free bytes of the file, magic
-BLANK_BYTES = BLANK.size
 WRITE_BYTES_MIN = 16 * 1024  # from here on a write call is cheaper than the page faults of a copy into the mapping
 _INT = struct.Struct(">i")
 Made = TypeVar("Made")
@@ -165,7 +163,7 @@ class CommitLog:
         segment = self.tail()
         free = segment.end - self.log_end
         if free >= BLANK_BYTES:
-            BLANK.pack_into(segment.map, self.log_end - segment.base, free, MAGIC_BLANK)
+            SIZE_AND_MAGIC.pack_into(segment.map, self.log_end - segment.base, free, MAGIC_BLANK)
         self.log_end = segment.end
         return self.tail()
 

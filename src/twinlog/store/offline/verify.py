@@ -25,9 +25,9 @@ from twinlog.store.queues.consume_queue import FILL_SIZE
 from twinlog.store.queues.queue_table import SKIPPED_TRANSACTION_BIT
 from twinlog.store.queues.unit_check import heads_at, rows_by_segment
 from twinlog.store.recovery.quarantine import QUARANTINE_TOPIC
-from twinlog.store.scan.scan import ScannedRecords, columns_at
+from twinlog.store.scan.record_columns import ScannedRecords, columns_at
 from twinlog.store.scan.walk import Hole, LogEnd, walk_log
-from twinlog.wire.message import MAGIC_V1, MAGIC_V2
+from twinlog.wire.record_layout import MAGIC_V1, MAGIC_V2
 
 PROBLEMS_MAX = 1000
 

@@ -21,13 +21,7 @@ import msgspec
 from twinlog.store.queues.batch_consume_queue import BatchConsumeQueue
 from twinlog.store.queues.consume_queue import FILL_SIZE, ConsumeQueue
 from twinlog.store.queues.consume_queue_ext import ADDRESS_MAX, ExtUnit
-
-_INT32 = struct.Struct(">i")
-_INT64 = struct.Struct(">q")
-_SYS_FLAG_AT = 36
-_STORE_TIMESTAMP_AT = 56
-_BORN_HOST_V6 = 0x10
-_RECORD_BYTES_MIN = 91
+from twinlog.wire.record_layout import RECORD_BYTES_MIN, store_timestamp
 
 Accept = Callable[[int | None, ExtUnit | None], bool]
 AcceptRecord = Callable[[memoryview], bool]
@@ -241,12 +235,8 @@ def _outside(queue_offset: int, min_offset: int, max_offset: int, correct_offset
 
 def store_time(log: LogReader, physical_offset: int, size: int) -> int:
     """When the record was stored, in ms; -1 when the log does not have it."""
-    record = log.slice(physical_offset, size) if _RECORD_BYTES_MIN <= size < FILL_SIZE else None
-    if record is None:
-        return -1
-    sys_flag = _INT32.unpack_from(record, _SYS_FLAG_AT)[0]
-    at = _STORE_TIMESTAMP_AT + (12 if sys_flag & _BORN_HOST_V6 else 0)
-    return _INT64.unpack_from(record, at)[0]
+    record = log.slice(physical_offset, size) if RECORD_BYTES_MIN <= size < FILL_SIZE else None
+    return -1 if record is None else store_timestamp(record)
 
 
 def store_time_at(queue: ConsumeQueue | BatchConsumeQueue | None, log: LogReader, queue_offset: int) -> int:

@@ -18,8 +18,8 @@ from twinlog.store.delay_levels import DelayLevels
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.log.segment import Segment
 from twinlog.store.queues.consume_queue import ConsumeQueue, pack_unit
+from twinlog.store.scan.record_columns import HEAD_TYPE, ScannedRecords, gather_heads
 from twinlog.store.scan.replay import requests_of
-from twinlog.store.scan.scan import HEAD_TYPE, ScannedRecords, gather_heads
 
 
 def repair_units(

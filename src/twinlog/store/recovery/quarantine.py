@@ -27,12 +27,13 @@ from pathlib import Path
 
 from twinlog.base.safe_files import replace_file
 from twinlog.store.file_ops import FILE_OPS, FileOps
-from twinlog.store.log.commit_log import BLANK, BLANK_BYTES, CommitLog
+from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.queues.batch_consume_queue import BatchConsumeQueue
 from twinlog.store.queues.consume_queue import FILL_SIZE, pack_unit
 from twinlog.store.queues.queue_table import Queue, QueueTable
 from twinlog.telemetry.log import get_logger
-from twinlog.wire.message import MAGIC_BLANK, RECORD_BYTES_MIN, Message, encode_message
+from twinlog.wire.message import Message, encode_message
+from twinlog.wire.record_layout import BLANK_BYTES, MAGIC_BLANK, RECORD_BYTES_MIN, SIZE_AND_MAGIC
 from twinlog.wire.sys_flag import TRANSACTION_ROLLBACK
 
 log = get_logger(__name__)
@@ -123,7 +124,7 @@ def replace_bytes(commit_log: CommitLog, damage: Damage, store_timestamp: int, s
         segment.secure()
         if last == segment.size and last - first >= BLANK_BYTES:
             segment.map[first:last] = bytes(last - first)
-            BLANK.pack_into(segment.map, first, last - first, MAGIC_BLANK)
+            SIZE_AND_MAGIC.pack_into(segment.map, first, last - first, MAGIC_BLANK)
         else:
             for offset, size in plan_fillers(segment.base + first, segment.base + last, starts):
                 at = offset - segment.base

@@ -38,7 +38,9 @@ from twinlog.store.queues.unit_check import repair_units
 from twinlog.store.recovery.checkpoint import Checkpoint
 from twinlog.store.recovery.quarantine import Damage, redirect_units, replace_bytes, save_bytes
 from twinlog.store.scan.column_batch import ColumnBatch
-from twinlog.store.scan.scan import ScannedRecords, Stop, StopReason, scan
+from twinlog.store.scan.record_columns import ScannedRecords
+from twinlog.store.scan.scan import scan
+from twinlog.store.scan.stop import Stop, StopReason
 from twinlog.store.scan.walk import describe, next_record
 from twinlog.telemetry.log import get_logger
 

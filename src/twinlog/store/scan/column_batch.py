@@ -20,8 +20,8 @@ from twinlog.base.system_names import SCHEDULE_TOPIC
 from twinlog.store.delay_levels import DelayLevels
 from twinlog.store.dispatch import TRANSACTION_BITS, DispatchRequest
 from twinlog.store.scan.key_hash import hash_prefix, hash_rows
+from twinlog.store.scan.record_columns import ScannedRecords
 from twinlog.store.scan.replay import requests_of
-from twinlog.store.scan.scan import ScannedRecords
 from twinlog.wire.java_text import tags_code
 from twinlog.wire.sys_flag import INNER_BATCH
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from twinlog.store.log.commit_log import CommitLog
-from twinlog.store.scan.scan import StopReason, find_record, scan
+from twinlog.store.scan.scan import find_record, scan
+from twinlog.store.scan.stop import StopReason
 from twinlog.wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK
 
 RECORDS_PER_SLICE = 2048

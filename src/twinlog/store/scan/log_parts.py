@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from twinlog.store.log.commit_log import CommitLog
-from twinlog.store.scan.scan import StopReason, scan
+from twinlog.store.scan.scan import scan
+from twinlog.store.scan.stop import StopReason
 from twinlog.store.scan.walk import LogEnd, walk_log
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from twinlog.base.system_names import SCHEDULE_TOPIC
 from twinlog.store.delay_levels import DelayLevels
 from twinlog.store.dispatch import DispatchRequest
-from twinlog.store.scan.scan import ScannedRecords
+from twinlog.store.scan.record_columns import ScannedRecords
 from twinlog.wire.java_text import tags_code
 from twinlog.wire.properties import INNER_BASE, INNER_NUM, decode_properties
 from twinlog.wire.property_scan import dispatch_properties

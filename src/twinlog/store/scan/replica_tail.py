@@ -15,8 +15,9 @@ from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.errors import DamagedTransfer
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.scan.column_batch import ColumnBatch
-from twinlog.store.scan.scan import Stop, StopReason, find_record, scan
+from twinlog.store.scan.scan import find_record, scan
 from twinlog.store.scan.small_scan import SMALL_BYTES_MAX, scan_small
+from twinlog.store.scan.stop import Stop, StopReason
 from twinlog.telemetry.log import get_logger
 
 log = get_logger(__name__)

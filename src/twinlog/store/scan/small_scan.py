@@ -7,21 +7,27 @@ of valid records is left to `scan`, which knows what is wrong. A property test h
 
 from __future__ import annotations
 
-import struct
-
 from twinlog.store.delay_levels import DelayLevels
 from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.scan.replay import request_of
 from twinlog.wire.checksum import crc32
-from twinlog.wire.message import HEAD, HEAD_BYTES, MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN
+from twinlog.wire.record_layout import (
+    BEFORE_HOSTS,
+    BEHIND_HOSTS,
+    HOST_BYTES,
+    HOST_V6_BYTES,
+    HOSTS_AT,
+    MAGIC_V1,
+    MAGIC_V2,
+    PROPERTIES_LENGTH,
+    RECORD_BYTES_MIN,
+    SIZE_AND_MAGIC,
+    TIMESTAMP,
+)
 from twinlog.wire.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 from twinlog.wire.topic_name import decode_topic
 
 SMALL_BYTES_MAX = 40 * 1024
-_LONG = struct.Struct(">q")
-_TAIL = struct.Struct(">iqi")  # reconsume times, prepared transaction offset, body length
-_SHORT = struct.Struct(">h")
-_SIZE_AND_MAGIC = struct.Struct(">iI")
 
 
 def scan_small(
@@ -30,22 +36,22 @@ def scan_small(
     """(requests, where they end, whether only the beginning of a record follows) of `view[at:end]`."""
     requests: list[DispatchRequest] = []
     while True:
-        if end - at < HEAD_BYTES:
-            return requests, at, end - at < _SIZE_AND_MAGIC.size or _is_beginning(view, at, end)
-        size, magic, crc, queue_id, _, queue_offset, physical_offset, flags, _ = HEAD.unpack_from(view, at)
+        if end - at < HOSTS_AT:
+            return requests, at, end - at < SIZE_AND_MAGIC.size or _is_beginning(view, at, end)
+        size, magic, crc, queue_id, _, queue_offset, physical_offset, flags, _ = BEFORE_HOSTS.unpack_from(view, at)
         after = at + size
         version = 1 if magic == MAGIC_V1 else 2
         if (magic != MAGIC_V1 and magic != MAGIC_V2) or size < RECORD_BYTES_MIN or physical_offset != base + at:
             return requests, at, False
         if after > end:
             return requests, at, True
-        born_end = at + HEAD_BYTES + (20 if flags & BORN_HOST_V6 else 8)
-        store_end = born_end + 8 + (20 if flags & STORE_HOST_V6 else 8)
-        body_at = store_end + _TAIL.size
+        born_end = at + HOSTS_AT + (HOST_V6_BYTES if flags & BORN_HOST_V6 else HOST_BYTES)
+        store_end = born_end + 8 + (HOST_V6_BYTES if flags & STORE_HOST_V6 else HOST_BYTES)
+        body_at = store_end + BEHIND_HOSTS.size
         if body_at > after:
             return requests, at, False
-        (timestamp,) = _LONG.unpack_from(view, born_end)
-        _, prepared, body_length = _TAIL.unpack_from(view, store_end)
+        (timestamp,) = TIMESTAMP.unpack_from(view, born_end)
+        _, prepared, body_length = BEHIND_HOSTS.unpack_from(view, store_end)
         topic_at = body_at + body_length + version
         if body_length < 0 or topic_at + 2 > after:
             return requests, at, False
@@ -55,7 +61,7 @@ def scan_small(
         properties_at = topic_at + topic_length + 2
         if topic_length < 0 or properties_at > after:
             return requests, at, False
-        if _SHORT.unpack_from(view, properties_at - 2)[0] != after - properties_at:
+        if PROPERTIES_LENGTH.unpack_from(view, properties_at - 2)[0] != after - properties_at:
             return requests, at, False
         topic = decode_topic(view[topic_at : properties_at - 2])
         if topic is None:
@@ -79,5 +85,5 @@ def scan_small(
 
 
 def _is_beginning(view: memoryview, at: int, end: int) -> bool:
-    size, magic = _SIZE_AND_MAGIC.unpack_from(view, at)
+    size, magic = SIZE_AND_MAGIC.unpack_from(view, at)
     return magic in (MAGIC_V1, MAGIC_V2) and size > end - at

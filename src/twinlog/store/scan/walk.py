@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.log.segment import Segment
-from twinlog.store.scan.scan import ScannedRecords, Stop, StopReason, find_record, scan
+from twinlog.store.scan.record_columns import ScannedRecords
+from twinlog.store.scan.scan import find_record, scan
+from twinlog.store.scan.stop import Stop, StopReason
 
 _EDGE_BYTES = 8  # the magic of a record may stand in the next data range
 

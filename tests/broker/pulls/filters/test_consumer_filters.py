@@ -5,13 +5,13 @@ import pytest
 from twinlog.broker.pulls.filters.bitmap_dispatcher import BitmapDispatcher
 from twinlog.broker.pulls.filters.bloom import BloomFilter
 from twinlog.broker.pulls.filters.consumer_filters import ConsumerFilters
-from twinlog.broker.pulls.filters.message_filter import record_properties
 from twinlog.metadata.filters import FilterTable
 from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.queues.consume_queue_ext import ExtUnit
 from twinlog.wire.bodies import SubscriptionData
 from twinlog.wire.message import Message, encode_message
 from twinlog.wire.properties import encode_properties
+from twinlog.wire.record_layout import record_properties
 
 
 def sql(expression: str, version: int = 1, topic: str = "T") -> SubscriptionData:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,13 +11,7 @@ from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.queues.consume_queue_ext import ExtUnit
 from twinlog.store.queues.read import Accept, AcceptRecord
 from twinlog.wire.properties import decode_properties
-
-# In a record: magic at 4, system flag at 36, born host at 48 (8 or 20 bytes); then store time 8, store host 8 or 20,
-# reconsume times 4, prepared offset 8, body length 4, body, topic length 1 or 2, topic, properties length 2, and these.
-_INT = struct.Struct(">i")
-_SHORT = struct.Struct(">h")
-_MAGIC_V2 = -626843477
-_BORN_V6, _STORE_V6 = 0x10, 0x20
+from twinlog.wire.record_layout import record_properties
 
 
 @dataclass(slots=True)
@@ -46,12 +39,3 @@ def select(
         accept_record=lambda record: wanted.matches(decode_properties(record_properties(record))),
         wakes=lambda message: wanted.matches(message.properties),
     )
-
-
-def record_properties(record: memoryview) -> memoryview:
-    """The properties text inside a whole stored record."""
-    magic, sys_flag = _INT.unpack_from(record, 4)[0], _INT.unpack_from(record, 36)[0]
-    at = 48 + (20 if sys_flag & _BORN_V6 else 8) + 8 + (20 if sys_flag & _STORE_V6 else 8) + 12
-    at += 4 + _INT.unpack_from(record, at)[0]
-    at += 2 + _SHORT.unpack_from(record, at)[0] if magic == _MAGIC_V2 else 1 + record[at]
-    return record[at + 2 : at + 2 + _SHORT.unpack_from(record, at)[0]]

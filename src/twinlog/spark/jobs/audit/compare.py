@@ -17,7 +17,8 @@ from twinlog.spark.jobs.audit.local_log import Found, LocalLog, list_log
 from twinlog.spark.jobs.audit.pair_plan import LogView, PairLook
 from twinlog.spark.jobs.endpoint import LiveBroker
 from twinlog.wire.errors import WireError
-from twinlog.wire.message import MAGIC_BLANK, decode_message
+from twinlog.wire.message import decode_message
+from twinlog.wire.record_layout import is_blank
 
 _WINDOW_BYTES = 8 << 20
 _BLANK_BYTES_MAX = 16 << 20  # a message that did not fit there is smaller than this
@@ -191,7 +192,7 @@ def _against_broker(
                 view = local.bytes_at(one.offset, one.size)
                 assert view is not None, one
                 ours = bytes(view)
-                if theirs is None or _is_blank(theirs):
+                if theirs is None or is_blank(theirs):
                     what = f"{broker.address} gives no record there"
                     yield finding_of(look.pair, "corrupt", ours, one.offset, side=there, what=what)
                     continue
@@ -262,10 +263,6 @@ def _chain(broker: LiveBroker, begin: int, end: int) -> Iterator[tuple[int, byte
             return
         yield at, record
         at += len(record)
-
-
-def _is_blank(record: bytes) -> bool:
-    return len(record) < 8 or int.from_bytes(record[4:8], "big") == MAGIC_BLANK
 
 
 def _is_valid(record: bytes, offset: int) -> bool:

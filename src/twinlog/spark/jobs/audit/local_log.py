@@ -18,7 +18,8 @@ from twinlog.spark.reading.store_plan import SegmentFile, first_record, records_
 from twinlog.store.errors import NotAStore
 from twinlog.store.lock import has_abort_marker, is_locked
 from twinlog.store.log.segment import Segment
-from twinlog.store.scan.scan import Stop, StopReason, scan
+from twinlog.store.scan.scan import scan
+from twinlog.store.scan.stop import Stop, StopReason
 from twinlog.store.scan.walk import describe
 
 _BACK_BYTES = 1 << 20

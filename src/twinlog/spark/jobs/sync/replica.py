@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import struct
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -30,12 +29,11 @@ from twinlog.store.file_ops import FileOps
 from twinlog.store.lock import StoreLock, has_abort_marker, set_abort_marker
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.log.segment import SEGMENT_NAME, segment_name
-from twinlog.store.scan.scan import ScannedRecords
+from twinlog.store.scan.record_columns import ScannedRecords
 from twinlog.store.scan.walk import LogEnd, walk_log
 from twinlog.wire.checksum import crc32 as checksum
-from twinlog.wire.message import MAGIC_V1, MAGIC_V2
+from twinlog.wire.record_layout import BEFORE_HOSTS, MAGIC_V1, MAGIC_V2
 
-_HEAD = struct.Struct(">iI20xq")  # size, magic, physical offset
 _NOTHING = bytes(8)
 _CHUNK_BYTES = 8 * 1024 * 1024
 _LOCK_RETRY_S = 0.1
@@ -221,10 +219,10 @@ class Replica:
         state = self.state
         if state.last_record < self.log_start or state.end <= 0:
             return False
-        head = self._read(state.last_record, _HEAD.size)
-        if len(head) < _HEAD.size:
+        head = self._read(state.last_record, BEFORE_HOSTS.size)
+        if len(head) < BEFORE_HOSTS.size:
             return False
-        size, magic, physical_offset = _HEAD.unpack(head)
+        size, magic, _, _, _, _, physical_offset, _, _ = BEFORE_HOSTS.unpack(head)
         behind = state.last_record + size
         ends = behind == state.end or (behind < state.end and state.end % self._segment_bytes == 0)
         return ends and magic in (MAGIC_V1, MAGIC_V2) and physical_offset == state.last_record

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from twinlog.store.errors import DamagedTransfer
-from twinlog.store.scan.scan import Stop, StopReason, find_record, scan
+from twinlog.store.scan.scan import find_record, scan
+from twinlog.store.scan.stop import Stop, StopReason
 
 BUFFER_BYTES = 16 * 1024 * 1024
 BUFFER_BYTES_MAX = 256 * 1024 * 1024  # a blank end or a damaged stretch may be longer than any record
