@@ -24,8 +24,8 @@ from twinlog.spark.errors import BadRecord
 from twinlog.store.errors import NotAStore
 from twinlog.store.log.segment import SEGMENT_NAME, Segment
 from twinlog.store.scan.record_columns import columns_at
-from twinlog.store.scan.scan import find_record, scan
-from twinlog.store.scan.stop import StopReason
+from twinlog.store.scan.scan import scan
+from twinlog.store.scan.walk import ends_segment, record_in_ranges
 from twinlog.wire.record_layout import MAGIC_PREFIX, RECORD_BYTES_MIN
 
 _WALK_RECORDS = 65536
@@ -171,19 +171,20 @@ def records_end(file: SegmentFile) -> int:
     try:
         position, timestamp, retried = 0, 0, -1
         while True:
-            reason = None
+            stop = None
             for batch in scan(
                 segment.map, position, file.size, file.base, check_crc=False, batch_records=_WALK_RECORDS
             ):
                 if len(batch):
                     timestamp = max(timestamp, int(batch.store_timestamp.max()))
                     segment.release_pages(int(batch.position[0]), int(batch.position[-1]))
-                if batch.stop is not None:
-                    position, reason = batch.stop.position, batch.stop.reason
+                stop = batch.stop
             segment.release_pages()
-            if reason is StopReason.BLANK or position >= file.size:
+            assert stop is not None
+            if ends_segment(stop, file.size):
                 return file.size
-            later = next(_later_records(segment, position + 1, timestamp), None)
+            position = stop.position
+            later = record_in_ranges(segment, position + 1, _written_ranges(segment, position + 1), timestamp)
             if later is None:
                 return position
             if retried == position:  # not a record that a broker was just writing, but a damaged one
@@ -192,13 +193,6 @@ def records_end(file: SegmentFile) -> int:
                 retried = position
     finally:
         segment.close()
-
-
-def _later_records(segment: Segment, begin: int, timestamp: int) -> Iterator[int]:
-    for first, last in _written_ranges(segment, begin):
-        found = find_record(segment.map, max(begin, first - 8), last, segment.size, segment.base, timestamp)
-        if found is not None:
-            yield found
 
 
 def _written_ranges(segment: Segment, begin: int) -> Iterator[tuple[int, int]]:

@@ -13,6 +13,7 @@ from twinlog.store.log.segment import Segment
 from twinlog.store.scan.record_columns import ScannedRecords
 from twinlog.store.scan.scan import scan
 from twinlog.store.scan.stop import Stop, StopReason
+from twinlog.store.scan.walk import ends_segment
 from twinlog.telemetry.log import get_logger
 
 log = get_logger(__name__)
@@ -59,7 +60,7 @@ def _read(
             if crossed:
                 return
         assert stop is not None
-        if stop.reason is StopReason.BLANK or stop.position >= records_end:
+        if ends_segment(stop, records_end):
             return
         if wanted.wanted_end is not None and stop.position >= wanted.wanted_end:
             return
@@ -82,15 +83,11 @@ def _judge(segment: Segment, wanted: StoreRange, selection: Selection, stop: Sto
         return
     raise BadRecord(
         f"store {wanted.store} segment {wanted.segment.path.name} physical offset {damage.begin} to {damage.end}: "
-        f"no valid record ({_reason(stop)}), {damage.whose}; look at it with `twinlog store verify`, or leave it out "
+        f"no valid record ({stop}), {damage.whose}; look at it with `twinlog store verify`, or leave it out "
         "with failOnDataLoss=false (for a command: --option failOnDataLoss=false)"
     )
 
 
 def _place(wanted: StoreRange, stop: Stop) -> dict[str, object]:
     place = wanted.segment.base + stop.position
-    return {"store": wanted.store, "physical_offset": place, "reason": _reason(stop)}
-
-
-def _reason(stop: Stop) -> str:
-    return f"{stop.reason.value}: {stop.detail}" if stop.detail else stop.reason.value
+    return {"store": wanted.store, "physical_offset": place, "reason": str(stop)}

@@ -41,7 +41,7 @@ from twinlog.store.scan.column_batch import ColumnBatch
 from twinlog.store.scan.record_columns import ScannedRecords
 from twinlog.store.scan.scan import scan
 from twinlog.store.scan.stop import Stop, StopReason
-from twinlog.store.scan.walk import describe, next_record
+from twinlog.store.scan.walk import ends_segment, next_record
 from twinlog.telemetry.log import get_logger
 
 log = get_logger(__name__)
@@ -178,7 +178,7 @@ class Recovery:
             segment = segments[number]
             stop = self._walk_segment(segment, position)
             segment.release_pages()
-            if stop.reason is StopReason.BLANK or stop.position == segment.size:
+            if ends_segment(stop, segment.size):
                 number, position = number + 1, 0
                 continue
             here = segment.base + stop.position
@@ -258,7 +258,7 @@ class Recovery:
         return missing
 
     def _replace(self, begin: int, end: int, stop: Stop) -> None:
-        damage = self._keep(Damage(begin, end, describe(stop)))
+        damage = self._keep(Damage(begin, end, str(stop)))
         timestamp = self._report.last_timestamp
         if timestamp == 0:
             timestamp = first_timestamp_at(self._log, end)
@@ -275,7 +275,7 @@ class Recovery:
         if stop.reason is StopReason.END or not ranges:
             return
         last = _last_nonzero(segment, first, min(ranges[-1][1], first + TORN_BYTES_MAX))
-        self._keep(Damage(end, segment.base + last, describe(stop), torn_tail=True))
+        self._keep(Damage(end, segment.base + last, str(stop), torn_tail=True))
 
     def _keep(self, damage: Damage) -> Damage:
         path = save_bytes(self._root, self._log, damage, self._ops)

@@ -15,7 +15,7 @@ import numpy as np
 
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.scan.scan import find_record, scan
-from twinlog.store.scan.stop import StopReason
+from twinlog.store.scan.walk import NextStep, next_step
 from twinlog.wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK
 
 RECORDS_PER_SLICE = 2048
@@ -49,9 +49,9 @@ class LogSlice:
         found = [Commit(*row) for row in zip(*(column[rows].tolist() for column in columns), strict=True)]
         if batch.stop is None:
             return found, base + int(batch.position[-1] + batch.size[-1])
-        if batch.stop.reason in (StopReason.BLANK, StopReason.END):
-            return found, base + len(segment)
-        resume = find_record(segment, batch.stop.position + 1, last, last, base)  # damage that was stepped over
+        resume = None
+        if next_step(batch.stop, last, last) is NextStep.DAMAGE:  # which recovery or the replica has skipped
+            resume = find_record(segment, batch.stop.position + 1, last, last, base)
         return found, base + (len(segment) if resume is None else resume)
 
 

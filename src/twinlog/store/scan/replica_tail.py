@@ -14,10 +14,12 @@ from twinlog.store.delay_levels import DelayLevels
 from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.errors import DamagedTransfer
 from twinlog.store.log.commit_log import CommitLog
+from twinlog.store.log.segment import Segment
 from twinlog.store.scan.column_batch import ColumnBatch
 from twinlog.store.scan.scan import find_record, scan
 from twinlog.store.scan.small_scan import SMALL_BYTES_MAX, scan_small
-from twinlog.store.scan.stop import Stop, StopReason
+from twinlog.store.scan.stop import Stop
+from twinlog.store.scan.walk import NextStep, next_step
 from twinlog.telemetry.log import get_logger
 
 log = get_logger(__name__)
@@ -61,22 +63,17 @@ class ReplicaTail:
                     self.end = int(batch.physical_offset[-1] + batch.size[-1])
                     yield many
             assert stop is not None
-            if stop.reason is StopReason.BLANK:
-                if self._log.log_end < segment.end:  # wait for the rest of the file
-                    return
-                self.end = segment.end
-                continue
-            skipped = self._skip_damage(stop, written)
-            if skipped is None:
+            behind = self._behind(stop, segment, written)
+            if behind is None:
                 return
-            self.end = skipped
+            self.end = behind
 
-    def _skip_damage(self, stop: Stop, written: int) -> int | None:
-        """Where the next valid record behind a damaged one begins; None to wait for more bytes."""
-        segment = self._log.segment_at(self.end)
-        if segment is None or stop.reason is StopReason.END:
-            return None
-        if stop.reason is StopReason.SHORT and written < segment.size:
+    def _behind(self, stop: Stop, segment: Segment, written: int) -> int | None:
+        """Where to go on after a scan has stopped; None to wait for more bytes."""
+        step = next_step(stop, written, segment.size)
+        if step is NextStep.NEXT_SEGMENT:
+            return segment.end
+        if step is not NextStep.DAMAGE:
             return None
         if self._damaged_at != self.end or not self._asked_again:
             self._damaged_at = self.end

@@ -20,7 +20,7 @@ from twinlog.store.lock import has_abort_marker, is_locked
 from twinlog.store.log.segment import Segment
 from twinlog.store.scan.scan import scan
 from twinlog.store.scan.stop import Stop, StopReason
-from twinlog.store.scan.walk import describe
+from twinlog.store.scan.walk import ends_segment
 
 _BACK_BYTES = 1 << 20
 
@@ -142,12 +142,12 @@ def _records_over(segment: Segment, low: int, high: int, records_end: int, check
             if len(batch) and batch.position[-1] >= high:
                 return
         assert stop is not None
-        if stop.reason is StopReason.BLANK or stop.position >= min(high, records_end):
+        if ends_segment(stop, records_end) or stop.position >= high:
             return
         position = first_record(segment.map, stop.position + 1, high, records_end, base)
         hole_end = min(high, records_end) if position is None else position
         if hole_end > low:
-            yield Found(base + stop.position, hole_end - stop.position, describe(stop))
+            yield Found(base + stop.position, hole_end - stop.position, str(stop))
 
 
 def _record_before(segment: Segment, low: int, records_end: int) -> int:
@@ -184,6 +184,6 @@ def _torn(file: SegmentFile, end: int) -> str:
     try:
         batch = next(scan(segment.map, end, file.size, file.base, check_crc=False, batch_records=1))
         stop = batch.stop
-        return "" if stop is None or stop.reason in (StopReason.END, StopReason.BLANK) else describe(stop)
+        return "" if stop is None or stop.reason in (StopReason.END, StopReason.BLANK) else str(stop)
     finally:
         segment.close()

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from twinlog.store.errors import DamagedTransfer
 from twinlog.store.scan.scan import find_record, scan
-from twinlog.store.scan.stop import Stop, StopReason
+from twinlog.store.scan.stop import Stop
+from twinlog.store.scan.walk import NextStep, next_step
 
 BUFFER_BYTES = 16 * 1024 * 1024
 BUFFER_BYTES_MAX = 256 * 1024 * 1024  # a blank end or a damaged stretch may be longer than any record
-_BLANK_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,19 +98,17 @@ class WholeRecords:
         return Whole(self._begin, memoryview(self._buffer)[:at], records, last_record)
 
     def _behind(self, stop: Stop, at: int, end: int, segment_end: int) -> int | None:
-        """Where to go on behind a place that is no record; None to wait for more bytes."""
-        arrived = end == segment_end
-        if stop.reason is StopReason.BLANK or segment_end - at < _BLANK_BYTES:
-            return segment_end if arrived else None
-        if stop.reason in (StopReason.SHORT, StopReason.END) and end - at < _BLANK_BYTES:
-            return None  # not even its size has arrived
-        if stop.reason is StopReason.SHORT and not arrived:
+        """Where to go on after a scan has stopped; None to wait for more bytes."""
+        step = next_step(stop, end, segment_end)
+        if step is NextStep.NEXT_SEGMENT:
+            return segment_end
+        if step is NextStep.WAIT:
             return None
         here = self._begin + at
         if here != self._known_damage:
             raise DamagedTransfer(here, stop.reason.value)
         found = find_record(bytes(self._buffer[:end]), at + 1, end, end, self._begin)
-        behind = found if found is not None else (segment_end if arrived else None)
+        behind = found if found is not None else (segment_end if end == segment_end else None)
         if behind is not None:
             self.damaged += behind - at
         return behind
