@@ -15,9 +15,6 @@ import msgspec
 
 from twinlog.wire.properties import decode_properties
 
-TRANSACTION_BITS = 0xC
-ROLLBACK = 0xC
-
 
 class DispatchRequest(msgspec.Struct, gc=False):
     """One whole record of the log, as the dispatchers need it; its bytes are already in place.

@@ -21,13 +21,14 @@ from typing import NamedTuple
 import numpy as np
 
 from twinlog.base.safe_files import refuse_link
-from twinlog.store.dispatch import ROLLBACK, TRANSACTION_BITS, DispatchRequest
+from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.errors import SegmentSizeMismatch
 from twinlog.store.file_ops import FILE_OPS, FileOps
 from twinlog.store.index.index_file import IndexFile
 from twinlog.store.queues.unit_queue import QueueFiles
 from twinlog.store.scan.column_batch import ColumnBatch
 from twinlog.store.scan.key_hash import hash_key, hash_keys, hash_prefix
+from twinlog.wire.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 
 log = logging.getLogger(__name__)
 
@@ -285,13 +286,13 @@ def _hash_requests(requests: list[DispatchRequest]) -> tuple[np.ndarray, np.ndar
     """The hash of every key of the records in order, and for each the place of its record."""
     keys = [request.uniq_key for request in requests]
     topics = [request.topic for request in requests]
-    special = [request for request in requests if request.keys or request.sys_flag & TRANSACTION_BITS]
+    special = [request for request in requests if request.keys or request.sys_flag & TRANSACTION_MASK]
     if not special and None not in keys:
         return hash_keys(_prefixes(topics), keys), slice(None)  # pyright: ignore[reportArgumentType]
     texts: list[str] = []
     rows: list[int] = []
     for row, request in enumerate(requests):
-        if request.sys_flag & TRANSACTION_BITS == ROLLBACK:
+        if request.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
             continue
         uniq_key = keys[row]
         if uniq_key is not None:

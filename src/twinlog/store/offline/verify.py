@@ -18,16 +18,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from twinlog.store.dispatch import ROLLBACK, TRANSACTION_BITS
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.offline.offline_store import OfflineIndexFile, OfflineQueue, OfflineStore
 from twinlog.store.queues.consume_queue import FILL_SIZE
-from twinlog.store.queues.queue_table import SKIPPED_TRANSACTION_BIT
 from twinlog.store.queues.unit_check import heads_at, rows_by_segment
 from twinlog.store.recovery.quarantine import QUARANTINE_TOPIC
 from twinlog.store.scan.record_columns import ScannedRecords, columns_at
 from twinlog.store.scan.walk import Hole, LogEnd, walk_log
 from twinlog.wire.record_layout import MAGIC_V1, MAGIC_V2
+from twinlog.wire.sys_flag import TRANSACTION_HIDDEN, TRANSACTION_MASK, TRANSACTION_ROLLBACK
 
 PROBLEMS_MAX = 1000
 
@@ -108,7 +107,7 @@ def _verify_log(
 
 def _count_expected(batch: ScannedRecords, expected: dict[tuple[str, int], int]) -> int:
     """Raise each queue's expected end; returns the number of fillers."""
-    queued = batch.sys_flag & SKIPPED_TRANSACTION_BIT == 0
+    queued = batch.sys_flag & TRANSACTION_HIDDEN == 0
     keys = batch.topic_number << 32 | batch.queue_id.astype(np.int64) & 0xFFFFFFFF
     _, rows, numbers = np.unique(keys[queued], return_index=True, return_inverse=True)
     ends = np.zeros(len(rows), np.int64)
@@ -119,7 +118,8 @@ def _count_expected(batch: ScannedRecords, expected: dict[tuple[str, int], int])
     if QUARANTINE_TOPIC not in batch.topics:
         return 0
     number = batch.topics.index(QUARANTINE_TOPIC)
-    return int(np.count_nonzero((batch.topic_number == number) & (batch.sys_flag & TRANSACTION_BITS == ROLLBACK)))
+    hidden = batch.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK
+    return int(np.count_nonzero((batch.topic_number == number) & hidden))
 
 
 def _verify_queue(

@@ -24,11 +24,11 @@ from twinlog.store.queues.consume_queue import ConsumeQueue, pack_unit
 from twinlog.store.queues.consume_queue_ext import ConsumeQueueExt
 from twinlog.store.queues.unit_queue import QueueFiles
 from twinlog.store.scan.column_batch import ColumnBatch, Columns
+from twinlog.wire.sys_flag import TRANSACTION_HIDDEN
 
 log = logging.getLogger(__name__)
 
 TAIL_BYTES_MAX = 64 * 1024
-SKIPPED_TRANSACTION_BIT = 0x4  # set in PREPARED and ROLLBACK, clear in what consumers may see
 
 _UNITS = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 
@@ -103,7 +103,7 @@ class QueueTable:
         with self.files.lock:
             dirty = self._dirty
             for request in batch:
-                if request.sys_flag & SKIPPED_TRANSACTION_BIT:
+                if request.sys_flag & TRANSACTION_HIDDEN:
                     continue
                 try:
                     queue = topics[request.topic][request.queue_id]

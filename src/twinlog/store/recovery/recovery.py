@@ -26,14 +26,14 @@ from pathlib import Path
 import numpy as np
 
 from twinlog.store.delay_levels import DelayLevels
-from twinlog.store.dispatch import TRANSACTION_BITS, Dispatcher
+from twinlog.store.dispatch import Dispatcher
 from twinlog.store.errors import RecoveryStopped
 from twinlog.store.file_ops import FILE_OPS, FileOps
 from twinlog.store.index.message_index import Index
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.log.segment import Segment
 from twinlog.store.queues.consume_queue import ConsumeQueue
-from twinlog.store.queues.queue_table import SKIPPED_TRANSACTION_BIT, QueueTable
+from twinlog.store.queues.queue_table import QueueTable
 from twinlog.store.queues.unit_check import repair_units
 from twinlog.store.recovery.checkpoint import Checkpoint
 from twinlog.store.recovery.quarantine import Damage, redirect_units, replace_bytes, save_bytes
@@ -43,6 +43,7 @@ from twinlog.store.scan.scan import scan
 from twinlog.store.scan.stop import Stop, StopReason
 from twinlog.store.scan.walk import ends_segment, next_record
 from twinlog.telemetry.log import get_logger
+from twinlog.wire.sys_flag import TRANSACTION_HIDDEN, TRANSACTION_MASK
 
 log = get_logger(__name__)
 SCAN_BYTES_MIN = 256 * 1024 * 1024  # a third of a second; small files would otherwise hardly be looked at
@@ -238,7 +239,7 @@ class Recovery:
         keys = batch.topic_number << 32 | batch.queue_id.astype(np.int64) & 0xFFFFFFFF
         _, firsts, numbers = np.unique(keys, return_index=True, return_inverse=True)
         numbers = numbers.reshape(-1)
-        queued = batch.sys_flag & SKIPPED_TRANSACTION_BIT == 0
+        queued = batch.sys_flag & TRANSACTION_HIDDEN == 0
         ends = np.zeros(len(firsts), np.int64)
         for number, row in enumerate(firsts.tolist()):
             queue = self._queues.get(batch.topics[int(batch.topic_number[row])], int(batch.queue_id[row]))
@@ -253,7 +254,7 @@ class Recovery:
             ends[number] = queue.end_physical
         missing = queued & (batch.physical_offset + batch.size > ends[numbers])
         if self._index_end is not None:
-            indexed = batch.sys_flag & TRANSACTION_BITS != TRANSACTION_BITS
+            indexed = batch.sys_flag & TRANSACTION_MASK != TRANSACTION_MASK
             missing |= indexed & (batch.physical_offset >= self._index_end)
         return missing
 

@@ -18,12 +18,12 @@ import numpy as np
 
 from twinlog.base.system_names import SCHEDULE_TOPIC
 from twinlog.store.delay_levels import DelayLevels
-from twinlog.store.dispatch import TRANSACTION_BITS, DispatchRequest
+from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.scan.key_hash import hash_prefix, hash_rows
 from twinlog.store.scan.record_columns import ScannedRecords
 from twinlog.store.scan.replay import requests_of
 from twinlog.wire.java_text import tags_code
-from twinlog.wire.sys_flag import INNER_BATCH
+from twinlog.wire.sys_flag import INNER_BATCH, TRANSACTION_MASK
 
 ROWS_MIN = 64  # below this, plain requests are faster
 _LAYOUTS_MAX = 16
@@ -85,7 +85,7 @@ class _Layout(NamedTuple):
 
 
 def _columns(records: ScannedRecords) -> Columns | None:
-    if bool(np.any(records.sys_flag & (TRANSACTION_BITS | INNER_BATCH))) or SCHEDULE_TOPIC in records.topics:
+    if bool(np.any(records.sys_flag & (TRANSACTION_MASK | INNER_BATCH))) or SCHEDULE_TOPIC in records.topics:
         return None
     count = len(records)
     tags = np.zeros(count, np.int64)
