@@ -1,13 +1,12 @@
-"""Delivers timer messages at their time, and writes down how far it is.
+"""Delivers timer messages at their time, and saves its progress.
 
-Pending messages stay in the wheel queue, and memory holds only their offsets, so a start reads the queue again from the
-lowest pending one. A message that waits for long is parked anew before retention could delete its record.
+Pending messages stay in the wheel queue. Memory holds only their offsets, so a start reads the queue again from the
+lowest pending one. A message that waits for long is parked again before retention could delete its record.
 """
 
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,18 +16,10 @@ from twinlog.broker.deferred.alarm import Alarm
 from twinlog.broker.deferred.delay_service import NEVER_STORED
 from twinlog.broker.deferred.durable import until_flushed
 from twinlog.broker.deferred.timer import TimerTable
-from twinlog.broker.deferred.timer_check import (
-    FILE_NAME,
-    JavaCheckpoint,
-    TimerProgress,
-    decode_file,
-    delete_java_files,
-    encode_file,
-    progress_of_master,
-)
+from twinlog.broker.deferred.timer_check import JavaCheckpoint, TimerProgress
+from twinlog.broker.deferred.timer_file import TimerFile
 from twinlog.broker.sends.parking import real_place, redelivery
 from twinlog.broker.sends.timer_rules import message_keys, out_time
-from twinlog.metadata.atomic_file import AtomicFile
 from twinlog.telemetry.log import get_logger
 from twinlog.wire import properties as names
 from twinlog.wire.bodies import DataVersion
@@ -44,7 +35,7 @@ SLICE_MESSAGES = 200
 SAVE_S = 1.0
 ROLL_S = 60.0
 ROLL_AGE_MS_MAX = 24 * HOUR_MS
-JAVA_ROLL_MS = 48 * HOUR_MS  # Java parks anew what waits longer than this, so nothing older can be pending
+JAVA_ROLL_MS = 48 * HOUR_MS  # Java parks again what waits longer than this, so nothing older can be pending
 
 
 class TimerService:
@@ -54,12 +45,8 @@ class TimerService:
         self._ctx = ctx
         self._alarm = Alarm(ctx.clock_ms)
         self._table: TimerTable | None = None
-        root = Path(ctx.conf.store.root_dir)
-        self._file = AtomicFile(root / "config" / FILE_NAME, ctx.conf.store.modes)
-        self._java_files_gone = False
-        self._saved = TimerProgress()
+        self._file = TimerFile(ctx.conf.store)
         self._saved_mark: tuple[int, int, int] | None = None
-        self._from_master: TimerProgress | None = None
         self._version = DataVersion(timestamp=ctx.clock_ms())
         self._moves = 0  # messages that left the table
         self.enqueued = 0
@@ -97,10 +84,9 @@ class TimerService:
             await self._alarm.wait()
 
     async def load(self) -> TimerTable:
-        """The pending messages, by what timercheck says of the queue; without a file all that are left are pending."""
+        """The pending messages, by the progress in timercheck; without a file every message in the queue is pending."""
         ctx, store = self._ctx, self._ctx.store
-        progress = self._file.load(decode_file) or TimerProgress()
-        self._saved = progress
+        progress = self._file.load()
         queue_min, queue_max = store.min_offset(TIMER_TOPIC, 0), store.max_offset(TIMER_TOPIC, 0)
         start = progress.low_offset
         if start is None:
@@ -117,12 +103,12 @@ class TimerService:
         return table
 
     def read_new(self) -> bool:
-        """Take in what came to the wheel queue; whether there is more."""
+        """Read what was parked since; whether there is more."""
         assert self._table is not None
         return self._read_slice(self._table, self._ctx.store.max_offset(TIMER_TOPIC, 0), None)
 
     def _read_slice(self, table: TimerTable, end: int, delivered_before_ms: int | None) -> bool:
-        """Read the queue towards `end`; slots before `delivered_before_ms` are done. Whether there is more."""
+        """Read the queue towards `end`, without slots before `delivered_before_ms`; whether there is more."""
         store = self._ctx.store
         end = min(end, store.max_offset(TIMER_TOPIC, 0))
         stop = min(end, table.queue_offset + SLICE_MESSAGES)
@@ -186,7 +172,7 @@ class TimerService:
             return True
         place = real_place(message)
         if place is None:
-            log.error("a timer message does not say where it belongs", queue_offset=queue_offset)
+            log.error("a timer message names no queue to deliver it to", queue_offset=queue_offset)
             return True
         dated = {**pairs, names.TIMER_ENQUEUE_MS: str(message.store_timestamp), names.TIMER_DEQUEUE_MS: str(now_ms)}
         stored = self._ctx.store.append(redelivery(message, *place, dated))
@@ -203,7 +189,7 @@ class TimerService:
         unit = self._ctx.store.unit(TIMER_TOPIC, 0, queue_offset)
         return None if unit is None else self._ctx.store.message_at(unit[0], unit[1])
 
-    # -- parking anew --------------------------------------------------------------------------
+    # -- parking again -------------------------------------------------------------------------
 
     async def _roll(self) -> None:
         while True:
@@ -214,7 +200,7 @@ class TimerService:
                 await asyncio.sleep(0)
 
     def roll(self, now_ms: int) -> bool:
-        """Park old messages anew, at most a slice of them; whether there are more."""
+        """Park old messages again, at most a slice of them; whether there are more."""
         table, store = self._table, self._ctx.store
         assert table is not None
         age_ms = min(ROLL_AGE_MS_MAX, max(self._ctx.conf.store.reserved_hours * HOUR_MS // 2, HOUR_MS))
@@ -244,14 +230,14 @@ class TimerService:
                 continue
             await until_flushed(self._ctx.store, log_end)
             try:
-                await asyncio.to_thread(self._write, progress)
+                await asyncio.to_thread(self._file.save, progress, self._ctx.clock_ms())
             except OSError as error:
                 self._saved_mark = None
                 log.error("timer progress cannot be written; trying again", error=str(error))
 
     def progress(self) -> TimerProgress | None:
-        """What timercheck should say now; None when it says so already."""
-        table, saved = self._table, self._saved
+        """What is to be saved; None when it is saved already."""
+        table = self._table
         if table is None:
             return None
         low, end = table.low_offset, table.queue_offset
@@ -259,48 +245,31 @@ class TimerService:
         if mark == self._saved_mark:
             return None  # only time has passed
         self._saved_mark = mark
-        return TimerProgress(table.delivered_before_ms, end, low, saved.counter + 1)
+        return TimerProgress(table.delivered_before_ms, end, low, self._file.saved.counter + 1)
 
     def save(self) -> None:
-        """Write the progress at the end of a run; the store is flushed when it closes, right after."""
+        """Save the progress at the end of a run; the store closes right after, and is flushed then."""
         progress = self.progress()
         if progress is not None:
-            self._write(progress)
+            self._file.save(progress, self._ctx.clock_ms())
 
-    def _write(self, progress: TimerProgress) -> None:
-        self._file.save([encode_file(progress, self._ctx.clock_ms())])
-        self._saved = progress
-        if not self._java_files_gone:
-            delete_java_files(Path(self._ctx.conf.store.root_dir))
-            self._java_files_gone = True
-
-    # -- what others ask -----------------------------------------------------------------------
+    # -- for replicas and statistics -----------------------------------------------------------
 
     def checkpoint(self) -> bytes:
-        """56 bytes for a replica: what it may consider delivered."""
-        table = self._table
-        read_ms, end = (table.delivered_before_ms, table.queue_offset) if table is not None else (0, 0)
-        if table is None:
-            read_ms, end = self._saved.read_time_ms, self._saved.queue_offset
-        return JavaCheckpoint(
-            read_ms, 0, end, end, self._version.state_version, self._version.timestamp, self._saved.counter
-        ).encode()
+        """56 bytes for a replica: what it may count as delivered."""
+        table, saved, version = self._table, self._file.saved, self._version
+        read_ms, end = saved.read_time_ms, saved.queue_offset
+        if table is not None:
+            read_ms, end = table.delivered_before_ms, table.queue_offset
+        return JavaCheckpoint(read_ms, 0, end, end, version.state_version, version.timestamp, saved.counter).encode()
 
     def metrics(self) -> bytes:
         """JSON for a replica; counts per topic are not kept, so there are none."""
         return msgspec.json.encode({"dataVersion": self._version, "timingCount": {}})
 
     def adopt_body(self, body: bytes) -> bool:
-        """On a replica, note how far the master is; whether the file changed.
-
-        The file gets the answer before this one: what it calls delivered must be in our log too, and that may be some
-        seconds behind the master's.
-        """
-        progress, self._from_master = self._from_master, progress_of_master(body)
-        if self._table is not None or progress is None or progress == self._saved:
-            return False
-        self._write(progress)
-        return True
+        """On a replica, save the master's progress; whether the file changed."""
+        return self._file.adopt(body, self._ctx.clock_ms(), delivers=self._table is not None)
 
     @property
     def pending(self) -> int:
@@ -308,7 +277,7 @@ class TimerService:
 
     @property
     def read_behind_ms(self) -> int:
-        """How far delivery is behind the clock."""
+        """How late delivery is."""
         table = self._table
         if table is None or table.wake_ms is None:
             return 0
