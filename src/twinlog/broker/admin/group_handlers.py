@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import msgspec
-
+from twinlog.broker.admin.attribute_changes import with_attributes
 from twinlog.broker.context import BrokerContext
 from twinlog.broker.topics.ensure import ensure_group
 from twinlog.broker.topics.name_rules import group_name_problem
 from twinlog.broker.topics.topic_limits import Turns, check_queues
-from twinlog.metadata.attributes import GROUP_ATTRIBUTES, alter_attributes
-from twinlog.metadata.errors import AttributeRejected
+from twinlog.metadata.attributes import GROUP_ATTRIBUTES
 from twinlog.net.connection import Handler, Request
 from twinlog.net.errors import RequestRefused
 from twinlog.telemetry.log import get_logger
@@ -64,13 +62,7 @@ class GroupHandlers:
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, problem)
         queues = config.retry_queue_nums
         check_queues(self._ctx, f"group {config.group_name} with {queues} retry queues", queues)
-        known = self._ctx.groups.get(config.group_name)
-        try:
-            current = known.attributes if known is not None else None
-            attributes = alter_attributes(current, config.attributes, GROUP_ATTRIBUTES)
-        except AttributeRejected as error:
-            raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from error
-        return msgspec.structs.replace(config, attributes=attributes)
+        return with_attributes(config, self._ctx.groups.get(config.group_name), GROUP_ATTRIBUTES)
 
     async def delete(self, request: Request) -> Command:
         header = decode_fields(DeleteGroupHeader, request.fields)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from twinlog.base.system_names import SYSTEM_TOPICS, is_system_topic
+from twinlog.base.system_names import SYSTEM_TOPICS
+from twinlog.broker.topics.name_rules import is_reserved
 from twinlog.net.errors import RequestRefused
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import TopicList, encode_body
@@ -63,11 +64,7 @@ class OperationHandlers:
 
     def system_topics(self, request: Request) -> Command:
         settings = self._ctx.settings
-        own = {
-            topic
-            for topic in self._ctx.topics.rows
-            if is_system_topic(topic, settings.cluster_name, settings.broker_name)
-        }
+        own = {topic for topic in self._ctx.topics.rows if is_reserved(topic, settings)}
         return request.reply(body=encode_body(TopicList(topic_list=sorted(SYSTEM_TOPICS | own))))
 
     def clean_queues(self, request: Request) -> Command:
@@ -79,9 +76,8 @@ class OperationHandlers:
     def clean_topics(self, request: Request) -> Command:
         """Delete the queues of topics that no longer exist."""
         ctx = self._ctx
-        unused = [
-            topic for topic in ctx.store.queues.topics() if topic not in ctx.topics and not self._is_system(topic)
-        ]
+        topics = ctx.store.queues.topics()
+        unused = [topic for topic in topics if topic not in ctx.topics and not is_reserved(topic, ctx.settings)]
         for topic in unused:
             ctx.store.delete_topic(topic)
         if unused:
@@ -92,10 +88,6 @@ class OperationHandlers:
         cleaned = self._ctx.store.clean_expired(self._ctx.wall_ms(), manual=True)
         log.info("expired segments deleted", segments=cleaned.segments, peer=request.connection.peer_text)
         return request.reply()
-
-    def _is_system(self, topic: str) -> bool:
-        settings = self._ctx.settings
-        return is_system_topic(topic, settings.cluster_name, settings.broker_name)
 
 
 def _done(request: Request) -> Command:

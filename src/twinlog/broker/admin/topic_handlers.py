@@ -5,14 +5,12 @@ A creation or change is on disk before its answer leaves; creations that arrive 
 
 from __future__ import annotations
 
-import msgspec
-
-from twinlog.base.system_names import RETRY_PREFIX, is_system_topic
+from twinlog.base.system_names import RETRY_PREFIX
+from twinlog.broker.admin.attribute_changes import parsed_changes, with_attributes
 from twinlog.broker.context import BrokerContext
-from twinlog.broker.topics.name_rules import topic_name_problem
+from twinlog.broker.topics.name_rules import is_reserved, topic_name_problem
 from twinlog.broker.topics.topic_limits import Turns, check_topic
-from twinlog.metadata.attributes import MESSAGE_TYPE, TOPIC_ATTRIBUTES, alter_attributes, parse_changes
-from twinlog.metadata.errors import AttributeRejected
+from twinlog.metadata.attributes import MESSAGE_TYPE, TOPIC_ATTRIBUTES
 from twinlog.net.connection import Handler, Request
 from twinlog.net.errors import RequestRefused
 from twinlog.telemetry.log import get_logger
@@ -61,7 +59,7 @@ class TopicHandlers:
             topic_filter_type=header.topic_filter_type,
             topic_sys_flag=header.topic_sys_flag or 0,
             order=header.order,
-            attributes=_parsed(header.attributes),
+            attributes=parsed_changes(header.attributes),
         )
         await self._store([wanted])
         return request.reply(remark=NOT_SET)
@@ -73,14 +71,10 @@ class TopicHandlers:
 
     def _check_name(self, topic: str | None) -> None:
         problem = topic_name_problem(topic)
-        if problem is None and self._is_system(topic or ""):
+        if problem is None and is_reserved(topic or "", self._ctx.settings):
             problem = f"The topic[{topic}] is conflict with system topic."
         if problem is not None:
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, problem)
-
-    def _is_system(self, topic: str) -> bool:
-        settings = self._ctx.settings
-        return is_system_topic(topic, settings.cluster_name, settings.broker_name)
 
     async def _store(self, wanted: list[TopicConfig]) -> None:
         """Put topics whose attributes are still changes (`+key`), save, and wait until the name servers know them."""
@@ -103,19 +97,13 @@ class TopicHandlers:
     def _with_attributes(self, config: TopicConfig) -> TopicConfig:
         if config.attributes.get(f"+{MESSAGE_TYPE}") == "MIXED":
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, "MIXED message type is not supported.")
-        known = self._ctx.topics.get(config.topic_name)
-        try:
-            current = known.attributes if known is not None else None
-            attributes = alter_attributes(current, config.attributes, TOPIC_ATTRIBUTES)
-        except AttributeRejected as error:
-            raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from error
-        return msgspec.structs.replace(config, attributes=attributes)
+        return with_attributes(config, self._ctx.topics.get(config.topic_name), TOPIC_ATTRIBUTES)
 
     async def delete(self, request: Request) -> Command:
         topic = decode_fields(TopicHeader, request.fields).topic or ""
         if not topic.strip():
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, "The specified topic is blank.")
-        if self._is_system(topic):
+        if is_reserved(topic, self._ctx.settings):
             remark = f"The topic[{topic}] is conflict with system topic."
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, remark)
         ctx, now_ms = self._ctx, self._ctx.clock_ms()
@@ -139,13 +127,6 @@ class TopicHandlers:
         if config is None:
             raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {topic}")
         return request.reply(body=encode_body(config))
-
-
-def _parsed(attributes: str | None) -> dict[str, str]:
-    try:
-        return parse_changes(attributes)
-    except AttributeRejected as error:
-        raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from error
 
 
 def _pop_retry_topics(topic: str, group: str) -> tuple[str, str]:

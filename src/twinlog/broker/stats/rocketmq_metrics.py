@@ -9,8 +9,9 @@ import shutil
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from twinlog.base.system_names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
+from twinlog.base.system_names import DLQ_PREFIX, RETRY_PREFIX
 from twinlog.broker.stats.runtime_info import earliest_message_ms
+from twinlog.broker.topics.name_rules import is_reserved
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
@@ -146,5 +147,4 @@ class _View:
         return (*self._node, topic, group, retry, self._is_system(topic))
 
     def _is_system(self, topic: str) -> str:
-        settings = self._ctx.settings
-        return "true" if is_system_topic(topic, settings.cluster_name, settings.broker_name) else "false"
+        return "true" if is_reserved(topic, self._ctx.settings) else "false"

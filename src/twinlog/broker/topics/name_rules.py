@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-from twinlog.base.system_names import is_retry_or_dlq
+from twinlog.base.system_names import is_retry_or_dlq, is_system_topic
 from twinlog.wire.java_text import utf16_length
+
+if TYPE_CHECKING:
+    from twinlog.settings.broker import BrokerSettings
 
 TOPIC_LENGTH_MAX = 127
 LONG_TOPIC_LENGTH_MAX = 255  # of retry and dead-letter topics
@@ -41,6 +45,11 @@ def group_name_problem(group: str | None) -> str | None:
     if utf16_length(group) > GROUP_LENGTH_MAX:
         return f"The specified group: {_shown(group)}, is longer than group max length: {GROUP_LENGTH_MAX}"
     return None
+
+
+def is_reserved(topic: str, settings: BrokerSettings) -> bool:
+    """Whether `topic` belongs to RocketMQ itself, or to this broker or its cluster."""
+    return is_system_topic(topic, settings.cluster_name, settings.broker_name)
 
 
 def _shown(name: str) -> str:
