@@ -21,13 +21,12 @@ from typing import Any
 import msgspec
 
 from twinlog.wire.bodies import Body, DataVersion, decode_body
+from twinlog.wire.codes import VERSION_QUEUE_MAPPINGS, VERSION_REGISTER_WRAPPED
 from twinlog.wire.errors import BodyError, WireError
 from twinlog.wire.java_json.budget import BESIDE, PEER, check_size
 from twinlog.wire.java_json.fastjson import dumps, loads
 from twinlog.wire.numbers import INT_MAX, INT_MIN, Int, OpenObject
 
-VERSION_WITH_FILTER_SERVERS = 37
-VERSION_WITH_MAPPINGS = 413
 INFLATED_BYTES_MAX = 64 * 1024 * 1024  # 100,000 topics have about 6 MiB
 TOPICS_MAX = 500_000  # of one broker
 _INT = struct.Struct(">i")
@@ -59,7 +58,7 @@ def decode_registration(body: bytes | None, *, version: int, compressed: bool) -
     """The topics that a broker registers; no body means none."""
     if not body:
         return RegistrationBody()
-    if version < VERSION_WITH_FILTER_SERVERS:
+    if version < VERSION_REGISTER_WRAPPED:
         found = RegistrationBody(topic_config_serialize_wrapper=decode_body(RegisteredTable, body))
     elif compressed:
         return _decode_compressed(body, version)
@@ -91,7 +90,7 @@ def _decode_compressed(body: bytes, version: int) -> RegistrationBody:
     filter_servers = loads(parts.take_text())
     if not isinstance(filter_servers, list) or not all(isinstance(one, str) for one in filter_servers):
         raise BodyError(f"filter servers {dumps(filter_servers)[:80]!r} are not a list of addresses")
-    if version >= VERSION_WITH_MAPPINGS:
+    if version >= VERSION_QUEUE_MAPPINGS:
         count = parts.take_count()
         _check_count(count)
         table.topic_queue_mapping_info_map = dict(_mapping(parts.take_text()) for _ in range(count))

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 
 from twinlog.wire.bodies import TopicRouteData, encode_body
+from twinlog.wire.codes import VERSION_QUOTED_ROUTE_KEYS
 
-VERSION_WITH_STANDARD_JSON = 401
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
 
 def encode_route(route: TopicRouteData, *, requester_version: int, standard_only: bool) -> bytes:
-    if requester_version < VERSION_WITH_STANDARD_JSON and not standard_only:
+    if requester_version < VERSION_QUOTED_ROUTE_KEYS and not standard_only:
         return encode_body(route)
     text = encode_body(route, int_keys="quoted").decode()
     return _NOT_ASCII.sub(lambda match: _escape(match[0]), text).encode("ascii")

@@ -25,9 +25,9 @@ from twinlog.nameserver.registration import (
     Registration,
 )
 from twinlog.wire.bodies import BrokerData, DataVersion, QueueData
+from twinlog.wire.topic_bits import READ_WRITE, WRITE
 
 MASTER_ID = 0
-PERM_WRITE, PERM_READ = 2, 4
 SILENCE_MS_MAX = 120_000
 
 
@@ -144,7 +144,7 @@ class RouteTable:
                     broker_name=name,
                     read_queue_nums=config.read_queue_nums,
                     write_queue_nums=config.write_queue_nums,
-                    perm=config.perm & ~PERM_WRITE if read_only else config.perm,
+                    perm=config.perm & ~WRITE if read_only else config.perm,
                     topic_sys_flag=config.topic_sys_flag,
                 )
         if changed:
@@ -226,7 +226,7 @@ class RouteTable:
         for topic in list(self.topics):
             queues = self.topics[topic]
             for name in without_master & queues.keys():
-                queues[name].perm &= ~PERM_WRITE
+                queues[name].perm &= ~WRITE
             if gone & queues.keys():
                 self._remove(topic, gone)
 
@@ -261,11 +261,11 @@ class RouteTable:
 
     def wipe_write_permission(self, broker_name: str) -> int:
         """Number of topics that lost the permission on this broker."""
-        return self._set_permissions(broker_name, lambda perm: perm & ~PERM_WRITE)
+        return self._set_permissions(broker_name, lambda perm: perm & ~WRITE)
 
     def add_write_permission(self, broker_name: str) -> int:
         # Java: the permission becomes exactly read and write, so TBW102 loses its inherit bit.
-        return self._set_permissions(broker_name, lambda perm: PERM_READ | PERM_WRITE)
+        return self._set_permissions(broker_name, lambda perm: READ_WRITE)
 
     def _set_permissions(self, broker_name: str, change: Callable[[int], int]) -> int:
         found = [queues[broker_name] for queues in self.topics.values() if broker_name in queues]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from twinlog.nameserver.route_table import MASTER_ID, PERM_WRITE, RouteTable
+from twinlog.nameserver.route_table import MASTER_ID, RouteTable
 from twinlog.wire.bodies import BrokerData, ClusterInfo, QueueData, TopicRouteData
+from twinlog.wire.topic_bits import UNIT, UNIT_SUBSCRIPTION, WRITE
 
 SYNC_MEMBER_TOPIC_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
-_FLAG_UNIT, _FLAG_UNIT_SUB = 1, 2
 
 
 def find_route(table: RouteTable, topic: str, *, acting_masters: bool = False) -> TopicRouteData | None:
@@ -72,15 +72,15 @@ def system_topics(table: RouteTable) -> tuple[list[str], str | None]:
 
 
 def unit_topics(table: RouteTable) -> list[str]:
-    return _topics_flagged(table, lambda flag: bool(flag & _FLAG_UNIT))
+    return _topics_flagged(table, lambda flag: bool(flag & UNIT))
 
 
 def unit_subscription_topics(table: RouteTable) -> list[str]:
-    return _topics_flagged(table, lambda flag: bool(flag & _FLAG_UNIT_SUB))
+    return _topics_flagged(table, lambda flag: bool(flag & UNIT_SUBSCRIPTION))
 
 
 def unit_subscription_only_topics(table: RouteTable) -> list[str]:
-    return _topics_flagged(table, lambda flag: flag & (_FLAG_UNIT | _FLAG_UNIT_SUB) == _FLAG_UNIT_SUB)
+    return _topics_flagged(table, lambda flag: flag & (UNIT | UNIT_SUBSCRIPTION) == UNIT_SUBSCRIPTION)
 
 
 def _topics_flagged(table: RouteTable, matches: Callable[[int], bool]) -> list[str]:
@@ -92,7 +92,7 @@ def _topics_flagged(table: RouteTable, matches: Callable[[int], bool]) -> list[s
 
 def _present_acting_master(broker: BrokerData, queue: QueueData) -> None:
     addresses = broker.broker_addrs
-    if broker.enable_acting_master and MASTER_ID not in addresses and not queue.perm & PERM_WRITE:
+    if broker.enable_acting_master and MASTER_ID not in addresses and not queue.perm & WRITE:
         acting = min(addresses)
         others = {broker_id: address for broker_id, address in addresses.items() if broker_id != acting}
         broker.broker_addrs = {MASTER_ID: addresses[acting], **others}

@@ -21,10 +21,9 @@ from twinlog.wire.command import Command
 from twinlog.wire.fields import decode_fields
 from twinlog.wire.filter_expression import is_tag_type
 from twinlog.wire.headers import ConsumerGroupHeader, UnregisterClientHeader
+from twinlog.wire.topic_bits import READ_WRITE, UNIT_SUBSCRIPTION
 
 log = get_logger(__name__)
-
-UNIT_SUBSCRIPTION_FLAG = 2
 
 
 def handlers(ctx: BrokerContext) -> dict[int, Handler]:
@@ -77,8 +76,8 @@ class ClientHandlers:
             )
             return False
         ordered = any(ctx.topics.is_order_topic(sub.topic) for sub in consumer.subscription_data_set)
-        sys_flag = UNIT_SUBSCRIPTION_FLAG if consumer.unit_mode else 0
-        ensure_topic(ctx, retry_topic(name), group.retry_queue_nums, 6, sys_flag, ordered)
+        sys_flag = UNIT_SUBSCRIPTION if consumer.unit_mode else 0
+        ensure_topic(ctx, retry_topic(name), group.retry_queue_nums, READ_WRITE, sys_flag, ordered)
         with_subscriptions = not (data.heartbeat_fingerprint and data.without_sub)
         notify = group.notify_consumer_ids_changed_enable
         known = ctx.clients.consumers.get(name)

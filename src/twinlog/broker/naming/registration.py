@@ -21,12 +21,12 @@ from twinlog.wire.fields import encode_fields
 from twinlog.wire.frame import FRAME_BYTES_MAX
 from twinlog.wire.headers import RegisterBrokerHeader
 from twinlog.wire.java_json.fastjson import dumps
+from twinlog.wire.topic_bits import READ_WRITE
 
 if TYPE_CHECKING:
     from twinlog.settings.broker_conf import BrokerConf
 
 BODY_BYTES_MAX = FRAME_BYTES_MAX - 64 * 1024  # leaves space for the header
-_READ_WRITE = 6
 _INT = struct.Struct(">i")
 
 
@@ -106,6 +106,6 @@ def _part(data: bytes) -> bytes:
 
 def _masked(rows: Iterable[TopicConfig], permission: int) -> list[TopicConfig]:
     """The topics, each with only those permissions that the broker has too."""
-    if permission & _READ_WRITE == _READ_WRITE:
+    if permission & READ_WRITE == READ_WRITE:
         return list(rows)
     return [msgspec.structs.replace(row, perm=row.perm & permission) for row in rows]

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from twinlog.base.system_names import retry_topic
 from twinlog.broker.topics.ensure import ensure_group
-from twinlog.broker.topics.topic_creation import READ
 from twinlog.net.errors import RequestRefused
 from twinlog.wire.codes import FAQ_REMARK, ResponseCode
 from twinlog.wire.filter_expression import is_tag_type, parse_tags
 from twinlog.wire.java_text import tags_code
 from twinlog.wire.sys_flag import PULL_SUBSCRIPTION
+from twinlog.wire.topic_bits import READ
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext

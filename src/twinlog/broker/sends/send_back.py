@@ -9,12 +9,12 @@ from twinlog.base.system_names import dlq_topic, retry_topic
 from twinlog.broker.sends.copy_budget import check_copy
 from twinlog.broker.sends.parking import redelivery
 from twinlog.broker.topics.ensure import ensure_group, ensure_topic
-from twinlog.broker.topics.topic_creation import UNIT_SUB_FLAG, WRITE
 from twinlog.net.errors import RequestRefused
 from twinlog.wire import properties as names
 from twinlog.wire.codes import BUSY_REMARK, FAQ_REMARK, VERSION_MAX_RECONSUME, RequestCode, ResponseCode
 from twinlog.wire.fields import decode_fields
 from twinlog.wire.headers import SendBackHeader
+from twinlog.wire.topic_bits import UNIT_SUBSCRIPTION, WRITE
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
@@ -54,7 +54,7 @@ class SendBackHandler:
         if group.retry_queue_nums <= 0:
             return request.reply()
         retry = ensure_topic(
-            ctx, retry_topic(name), group.retry_queue_nums, sys_flag=UNIT_SUB_FLAG if header.unit_mode else 0
+            ctx, retry_topic(name), group.retry_queue_nums, sys_flag=UNIT_SUBSCRIPTION if header.unit_mode else 0
         )
         if not retry.perm & WRITE:
             remark = f"the topic[{retry.topic_name}] sending message is forbidden"

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from twinlog.base.system_names import SEND_FORBIDDEN_TOPICS
 from twinlog.broker.topics.name_rules import topic_name_problem
-from twinlog.broker.topics.topic_creation import WRITE, create_for_send
+from twinlog.broker.topics.topic_creation import create_for_send
 from twinlog.net.errors import RequestRefused
 from twinlog.wire.codes import FAQ_REMARK, RequestCode, ResponseCode
 from twinlog.wire.fields import camel, decode_fields
 from twinlog.wire.headers import SendHeader, SendHeaderV2
+from twinlog.wire.topic_bits import WRITE, permission_text
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
@@ -82,7 +83,7 @@ def choose_queue(queue_id: int, config: TopicConfig) -> int:
 
 def describe(config: TopicConfig) -> str:
     """A topic's configuration as Java prints it into remarks."""
-    perm = "".join(letter if config.perm & bit else "-" for letter, bit in (("R", 4), ("W", 2), ("X", 1)))
+    perm = permission_text(config.perm)
     attributes = ", ".join(f"{key}={value}" for key, value in config.attributes.items())
     return (
         f"TopicConfig [topicName={config.topic_name}, readQueueNums={config.read_queue_nums}, "

@@ -25,7 +25,6 @@ from twinlog.base.system_names import RETRY_PREFIX, SEND_FORBIDDEN_TOPICS
 from twinlog.broker.sends.pending_sends import CODES
 from twinlog.broker.sends.send_template import BORN, BORN_DIGITS, Template, learn
 from twinlog.broker.topics.name_rules import topic_name_problem
-from twinlog.broker.topics.topic_creation import WRITE
 from twinlog.store.log.append import Draft, PutStatus
 from twinlog.store.message_store import MessageStore
 from twinlog.wire import properties as names
@@ -36,6 +35,7 @@ from twinlog.wire.message_id import offset_message_id
 from twinlog.wire.numbers import Int, Long
 from twinlog.wire.properties import decode_properties, encode_properties
 from twinlog.wire.sys_flag import TRANSACTION_MASK
+from twinlog.wire.topic_bits import WRITE
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext

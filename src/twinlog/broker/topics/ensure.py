@@ -1,4 +1,4 @@
-"""The row of a topic or group that somebody needs, created when there is none."""
+"""The configuration of a topic or group, created when there is none."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from twinlog.broker.topics.name_rules import group_name_problem
 from twinlog.settings.broker import TOPIC_QUEUES_MAX
 from twinlog.wire.bodies import SubscriptionGroupConfig, TopicConfig
 from twinlog.wire.codes import ResponseCode
+from twinlog.wire.topic_bits import READ_WRITE
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
 
 
 def ensure_topic(
-    ctx: BrokerContext, name: str, queues: int, perm: int = 6, sys_flag: int = 0, order: bool = False
+    ctx: BrokerContext, name: str, queues: int, perm: int = READ_WRITE, sys_flag: int = 0, order: bool = False
 ) -> TopicConfig:
     """The topic's configuration; created with these values, saved and announced when there was none."""
     config = ctx.topics.get(name)

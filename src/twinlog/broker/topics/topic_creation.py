@@ -9,6 +9,7 @@ from twinlog.broker.topics.ensure import ensure_topic
 from twinlog.broker.topics.topic_limits import check_queues
 from twinlog.wire.bodies import SubscriptionGroupConfig, TopicConfig
 from twinlog.wire.codes import ResponseCode
+from twinlog.wire.topic_bits import INHERIT, READ_WRITE, UNIT, UNIT_SUBSCRIPTION
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
@@ -16,10 +17,6 @@ if TYPE_CHECKING:
     from twinlog.metadata.topics import TopicTable
     from twinlog.settings.broker import BrokerSettings
     from twinlog.settings.store import StoreSettings
-
-READ, WRITE, INHERIT = 4, 2, 1
-READ_WRITE = READ | WRITE
-UNIT_FLAG, UNIT_SUB_FLAG = 1, 2
 
 
 def seed_tables(topics: TopicTable, groups: GroupTable, settings: BrokerSettings, store: StoreSettings) -> None:
@@ -64,7 +61,7 @@ def create_for_send(
         _check_room(ctx, topic)
         ctx.auto_topics.add(topic)
     if config is None:
-        return ensure_topic(ctx, topic, 1, READ_WRITE, UNIT_SUB_FLAG if unit_mode else 0)
+        return ensure_topic(ctx, topic, 1, READ_WRITE, UNIT_SUBSCRIPTION if unit_mode else 0)
     ctx.topics.put(topic, config, ctx.clock_ms())
     ctx.notify_topic_changed((topic,))
     return config
@@ -100,4 +97,4 @@ def _inherited(
 def _unit_flags(unit_mode: bool, is_retry: bool) -> int:
     if not unit_mode:
         return 0
-    return UNIT_SUB_FLAG if is_retry else UNIT_FLAG
+    return UNIT_SUBSCRIPTION if is_retry else UNIT

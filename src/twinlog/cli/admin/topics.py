@@ -13,8 +13,8 @@ from twinlog.client import Admin, BadArgument, ClientError, NoRoute
 from twinlog.client.admin.topics import ORDER_NAMESPACE
 from twinlog.client.consuming.rebalance import allocate_averagely
 from twinlog.wire.bodies import TopicConfig
+from twinlog.wire.topic_bits import UNIT, UNIT_SUBSCRIPTION, permission_text
 
-UNIT, UNIT_SUBSCRIPTION = 1, 2
 TOPIC = need("t", "topic", "topic name")
 
 
@@ -224,7 +224,7 @@ async def _order_conf(admin: Admin, addresses: list[str], queues: int) -> str:
 
 
 def _config_text(config: TopicConfig) -> str:
-    perm = "".join(letter if config.perm & bit else "-" for letter, bit in (("R", 4), ("W", 2), ("X", 1)))
+    perm = permission_text(config.perm)
     return (
         f"TopicConfig [topicName={config.topic_name}, readQueueNums={config.read_queue_nums},"
         f" writeQueueNums={config.write_queue_nums}, perm={perm}, topicFilterType={config.topic_filter_type},"
