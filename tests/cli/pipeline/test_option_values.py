@@ -1,4 +1,4 @@
-"""What the words of `twinlog pipeline archive`, `compact` and `restore` mean, and how wrong ones are refused."""
+"""What the words of the pipeline's options mean, and how wrong ones are refused."""
 
 import pytest
 from typer.testing import CliRunner
@@ -6,50 +6,49 @@ from typer.testing import CliRunner
 pytest.importorskip("pyspark")
 
 from twinlog.cli.main import app
-from twinlog.cli.pipeline.restore import _time_ms
-from twinlog.cli.pipeline.source_options import parse_source_options, words
+from twinlog.cli.pipeline.option_values import moment_ms, names, source_options
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "text"),
     [
         ("archive /tmp/none", "a name server or store directories"),
         ("archive /tmp/none -n a:1 --format parkett", "did you mean 'parquet'"),
         ("archive /tmp/none -n a:1 --every soon", "every is 'soon'"),
-        ("archive /tmp/none -n a:1 --every 0s", "is no time"),
+        ("archive /tmp/none -n a:1 --every 0s", "is not a time"),
         ("archive /tmp/none -n a:1 --option readFrom", "is not KEY=VALUE"),
         ("archive /tmp/none -n a:1 -t T --option readForm=slave", "did you mean 'readFrom'"),
         ("archive /tmp/none --store /tmp/no-such-store", "there is no store directory"),
         ("compact /tmp/no-such-archive", "there is no archive"),
-        ("compact /tmp --before yesterday", "is no day"),
+        ("compact /tmp --before yesterday", "is not a day"),
         ("compact /", "is no archive, it holds"),
         ("restore -n a:1 -t T", "an archive or store directories"),
         ("restore -n a:1 -t T --archive /tmp/no-such-archive", "there is no archive"),
         ("restore -n a:1 -t T --archive /a --rename T", "is not OLD=NEW"),
         ("restore -n a:1 -t T --archive /a --option failOnDataLoss=false", "an option of stores: give it together"),
         ("restore -n a:1 -t T --store /a --option failOnDataLos=false", "did you mean 'failOnDataLoss'"),
-        ("restore -n a:1 -t T --archive /a --from-time noon", "is no time"),
+        ("restore -n a:1 -t T --archive /a --from-time noon", "is not a time"),
     ],
 )
-def test_wrong_words_end_the_command_before_spark_starts(line, told):
+def test_wrong_words_end_the_command_before_spark_starts(line, text):
     done = CliRunner().invoke(app, ["pipeline", *line.split()])
     assert done.exit_code == 1
-    assert told in " ".join(done.stderr.split())
+    assert text in " ".join(done.stderr.split())
 
 
 def test_times_are_those_of_utc_unless_they_say_otherwise():
-    assert _time_ms("--from-time", "1000") == 1000
-    assert _time_ms("--from-time", "1970-01-02") == 86_400_000
-    assert _time_ms("--from-time", "1970-01-01T01:00+01:00") == 0
-    assert _time_ms("--from-time", None) is None
+    assert moment_ms("1000", "--from-time") == 1000
+    assert moment_ms("1970-01-02", "--from-time") == 86_400_000
+    assert moment_ms("1970-01-01T01:00+01:00", "--from-time") == 0
+    assert moment_ms(None, "--from-time") is None
 
 
 def test_options_and_keys_reach_the_source(monkeypatch):
     monkeypatch.setenv("ROCKETMQ_ACCESS_KEY", "me")
     monkeypatch.setenv("ROCKETMQ_SECRET_KEY", "mine")
-    assert parse_source_options(["readFrom = any"], None, "other") == {
+    assert source_options(["readFrom = any"], None, "other") == {
         "accessKey": "me",
         "secretKey": "other",
         "readFrom": "any",
     }
-    assert words(["a, b", "c", ""]) == ("a", "b", "c")
+    assert names(["a, b", "c", ""]) == ("a", "b", "c")

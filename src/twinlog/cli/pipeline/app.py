@@ -13,11 +13,11 @@ COMMANDS: dict[str, Lazy] = {
     "sync": Lazy("twinlog.cli.pipeline.sync:sync", "Keep replica directories equal to many masters."),
     "archive": Lazy("twinlog.cli.pipeline.archive:archive", "Copy messages into Parquet or Delta, exactly once."),
     "compact": Lazy("twinlog.cli.pipeline.archive:compact", "Rewrite the many small files of an archive as few."),
-    "audit": Lazy("twinlog.cli.pipeline.audit:audit", "Prove that replicas equal their masters, or name what differs."),
-    "restore": Lazy("twinlog.cli.pipeline.restore:restore", "Send what an archive or a store holds to a broker."),
-    "lag": Lazy("twinlog.cli.pipeline.lag:lag", "Lag of groups and replicas per minute, as table and plot."),
+    "audit": Lazy("twinlog.cli.pipeline.audit:audit", "Check that replicas equal their masters."),
+    "restore": Lazy("twinlog.cli.pipeline.restore:restore", "Send the messages of an archive or store to a broker."),
+    "lag": Lazy("twinlog.cli.pipeline.lag:lag", "Sample the lag of groups and replicas, as table and plot."),
     "metadata-diff": Lazy(
-        "twinlog.cli.pipeline.metadata_diff:metadata_diff", "What differs between two brokers or two moments."
+        "twinlog.cli.pipeline.metadata_diff:metadata_diff", "Show what differs between two brokers or two moments."
     ),
     "script": Lazy("twinlog.cli.pipeline.app:script", "Print the path of the file to give to spark-submit."),
 }

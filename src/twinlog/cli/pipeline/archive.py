@@ -1,4 +1,4 @@
-"""`twinlog pipeline archive` and `twinlog pipeline compact`."""
+"""`twinlog pipeline archive` and `twinlog pipeline compact`: messages as Parquet or Delta files."""
 
 from __future__ import annotations
 
@@ -8,48 +8,34 @@ import sys
 import threading
 import time
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
 from rich.console import Console
 from rich.table import Table
 
-from twinlog.cli.pipeline.running import AsJson, SparkConf, SparkMaster, report_failures, spark_job
-from twinlog.cli.pipeline.source_options import Credential, SourceOption, parse_source_options, words
+from twinlog.cli.pipeline import archive_options as words
+from twinlog.cli.pipeline.option_values import names, source_options
+from twinlog.cli.pipeline.options import AsJson, Credential, SourceOption, SparkConf, SparkMaster
+from twinlog.cli.pipeline.running import report_failures, spark_job
 from twinlog.cli.running import fail
 
 if TYPE_CHECKING:
     from twinlog.spark.jobs.archive.compact import CompactSummary
     from twinlog.spark.jobs.archive.job import ArchiveSummary
 
-ArchivePath = Annotated[str, typer.Argument(metavar="ARCHIVE", help="Directory that driver and workers see.")]
-Compression = Annotated[str, typer.Option("--compression", help="snappy, zstd, lz4, gzip or none.")]
-
 
 def archive(
-    target: ArchivePath,
-    name_server: Annotated[
-        str | None, typer.Option("-n", "--namesrvAddr", metavar="HOST:PORT;...", help="Archive topics of a cluster.")
-    ] = None,
-    store: Annotated[
-        list[str] | None, typer.Option("--store", metavar="DIR", help="Archive a store directory; may be given often.")
-    ] = None,
-    topic: Annotated[
-        list[str] | None, typer.Option("-t", "--topic", help="Topics, with commas or given often; all by default.")
-    ] = None,
-    pattern: Annotated[str | None, typer.Option("--pattern", help="A regular expression for whole names.")] = None,
-    format: Annotated[str, typer.Option("--format", help="parquet or delta.")] = "parquet",
-    every: Annotated[
-        str | None, typer.Option("--every", metavar="TIME", help="Go on, with a batch every 10s, 1m, …; ^C ends it.")
-    ] = None,
-    columns: Annotated[
-        str | None, typer.Option("--columns", help="Columns to keep, with commas; those that name a message always.")
-    ] = None,
-    rows: Annotated[int | None, typer.Option("--rows-per-batch", min=1, help="At most so many messages.")] = None,
-    size: Annotated[
-        str | None, typer.Option("--bytes-per-batch", metavar="SIZE", help="At most so much of a store's log: 512m.")
-    ] = None,
-    compression: Compression = "snappy",
+    target: words.Target,
+    name_server: words.NameServer = None,
+    store: words.Store = None,
+    topic: words.Topic = None,
+    pattern: words.Pattern = None,
+    format: words.Format = "parquet",
+    every: words.Every = None,
+    columns: words.Columns = None,
+    rows: words.RowsPerBatch = None,
+    size: words.BytesPerBatch = None,
+    compression: words.Compression = "snappy",
     options: SourceOption = None,
     access_key: Credential = None,
     secret_key: Credential = None,
@@ -59,26 +45,26 @@ def archive(
 ) -> None:
     """Copy messages of brokers or stores into a table of Parquet or Delta files, each message once.
 
-    A run may be killed at any moment; the next one goes on where it was.
+    A run may be killed at any moment; the next one continues where it ended.
     """
     over = threading.Event()
-    words_given = {
-        "target": target,
-        "name_server": name_server,
-        "stores": tuple(store or ()),
-        "topics": words(topic),
-        "pattern": pattern,
-        "format": format,
-        "columns": words([columns] if columns else None),
-        "rows_max": rows,
-        "bytes_max": size,
-        "compression": compression,
-        "options": parse_source_options(options, access_key, secret_key),
-    }
     with report_failures():
         from twinlog.spark.jobs.archive import job as jobs
 
-        job = jobs.ArchiveJob(**words_given, every=_interval(every))
+        job = jobs.ArchiveJob(
+            target=target,
+            name_server=name_server,
+            stores=tuple(store or ()),
+            topics=names(topic),
+            pattern=pattern,
+            format=format,
+            every=_interval(every),
+            columns=names([columns] if columns else None),
+            rows_max=rows,
+            bytes_max=size,
+            compression=compression,
+            options=source_options(options, access_key, secret_key),
+        )
         jobs.look_first(job)
     with spark_job("archive", master, conf, archive_format=format) as (spark, report):
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -88,32 +74,30 @@ def archive(
 
 
 def compact(
-    target: ArchivePath,
-    before: Annotated[
-        str | None, typer.Option("--before", metavar="DAY", help="Days before this one; today (UTC) by default.")
-    ] = None,
-    size: Annotated[int, typer.Option("--file-mb", min=1, help="How large files become.")] = 256,
-    topic: Annotated[list[str] | None, typer.Option("-t", "--topic", help="Topics; all by default.")] = None,
-    compression: Compression = "snappy",
+    target: words.Target,
+    before: words.Before = None,
+    size: words.FileMb = 256,
+    topic: words.Topic = None,
+    compression: words.Compression = "snappy",
     master: SparkMaster = None,
     conf: SparkConf = None,
     as_json: AsJson = False,
 ) -> None:
-    """Rewrite the many small files of an archive's days that are over as few large ones.
+    """Rewrite the many small files of an archive's past days as few large ones.
 
-    An archive run may go on meanwhile, and readers see either the old files or the new.
+    An archive run may continue meanwhile, and readers see either the old files or the new.
     """
     day = before or time.strftime("%Y-%m-%d", time.gmtime())
     try:
         time.strptime(day, "%Y-%m-%d")
     except ValueError:
-        fail(f"--before {day!r} is no day: write it as 2026-11-15")
+        fail(f"--before {day!r} is not a day: write it as 2026-11-15")
     with report_failures():
         from twinlog.spark.jobs.archive import compact as jobs
         from twinlog.spark.jobs.archive.layout import existing_header
 
         job = jobs.CompactJob(
-            target=target, before=day, file_bytes=size << 20, topics=words(topic), compression=compression
+            target=target, before=day, file_bytes=size << 20, topics=names(topic), compression=compression
         )
         found = existing_header(job.root)
     with spark_job("compact", master, conf, archive_format=found.format) as (spark, report):
@@ -122,7 +106,7 @@ def compact(
 
 
 def _interval(text: str | None) -> str | None:
-    """Spark's words for 10s, 1m, 1h."""
+    """10s, 1m, 1h in Spark's form."""
     if text is None:
         return None
     from twinlog.spark.errors import BadOption
@@ -130,15 +114,15 @@ def _interval(text: str | None) -> str | None:
 
     milliseconds = OptionValues({"every": text}, known=("every",)).duration_ms("every", 10_000)
     if not milliseconds:
-        raise BadOption(f"--every {text!r} is no time: write for example 10s")
+        raise BadOption(f"--every {text!r} is not a time: write for example 10s")
     return f"{milliseconds} milliseconds"
 
 
 def _print_archived(summary: ArchiveSummary, as_json: bool) -> None:
     if as_json:
         topics = {topic: asdict(totals) for topic, totals in sorted(summary.topics.items())}
-        told = {"archive": summary.target, "format": summary.format, "batches": summary.batches}
-        json.dump({**told, **asdict(summary.total), "topics": topics}, sys.stdout)
+        document = {"archive": summary.target, "format": summary.format, "batches": summary.batches}
+        json.dump({**document, **asdict(summary.total), "topics": topics}, sys.stdout)
         print()
         return
     if not summary.topics:
@@ -165,4 +149,4 @@ def _print_compacted(summary: CompactSummary, as_json: bool) -> None:
         f"{summary.bytes_before:,} bytes became {summary.files_after} of {summary.bytes_after:,}"
     )
     for partition in summary.left:
-        print(f"{partition} grew meanwhile and stays as it was: compact again later")
+        print(f"{partition} has new files and stays as it was: compact again later")

@@ -1,6 +1,6 @@
-"""`twinlog pipeline audit`: are these replicas their masters' twins?
+"""`twinlog pipeline audit`: whether replicas equal their masters.
 
-Exit status 0: all equal. 1: differences, all of them named. 2: something could not be compared.
+Exit status 0: all equal. 1: differences, all of them listed. 2: something could not be compared.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from twinlog.cli.pipeline.running import AsJson, SparkConf, SparkMaster, spark_job
-from twinlog.cli.pipeline.sides import NameServer, Tls, TlsInsecure, check_table, cluster_options, seconds
+from twinlog.cli.pipeline.option_values import check_table, cluster_options, seconds
+from twinlog.cli.pipeline.options import AsJson, NameServer, SparkConf, SparkMaster, Tls, TlsInsecure
+from twinlog.cli.pipeline.running import spark_job
 from twinlog.cli.running import fail
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _SHOWN_MAX = 50
 
 
 def audit(
-    sides: Annotated[
+    endpoints: Annotated[
         list[str] | None,
         typer.Argument(metavar="MASTER REPLICA ...", help="Pairs: store directories, or host:port of live brokers."),
     ] = None,
@@ -51,14 +52,14 @@ def audit(
     master: SparkMaster = None,
     conf: SparkConf = None,
 ) -> None:
-    """Prove that replicas equal their masters, or name what differs.
+    """Check that replicas equal their masters, and list what differs.
 
-    Without arguments every replica that the name server knows is compared with its master.
+    Without arguments every replica of the name server is compared with its master.
     """
     try:
         settle_s = seconds(settle, "--settle")
         check_table(to)
-        pairs = _pairs(sides, cluster_options(name_servers, tls=tls, tls_insecure=tls_insecure))
+        pairs = _pairs(endpoints, cluster_options(name_servers, tls=tls, tls_insecure=tls_insecure))
         with spark_job("twinlog audit", master, conf) as (spark, report):
             from twinlog.spark.jobs.audit.job import AuditJob
             from twinlog.spark.jobs.audit.job import audit as run
@@ -73,25 +74,25 @@ def audit(
                 settle_s=settle_s,
             )
             summary = run(spark, job, report)
-    except typer.Exit as problem:  # nothing was compared, and 1 would say that something differs
+    except typer.Exit as problem:  # nothing was compared, and 1 would mean a difference
         raise typer.Exit(_NOT_COMPARABLE) from problem
-    show(summary, as_json=as_json)
+    print_summary(summary, as_json=as_json)
     raise typer.Exit(summary.status)
 
 
-def _pairs(sides: list[str] | None, options: ClusterOptions) -> Pairs:
-    """The pairs to compare; what is wrong with them is said before Spark starts."""
+def _pairs(endpoints: list[str] | None, options: ClusterOptions) -> Pairs:
+    """The pairs to compare; a wrong one ends the command before Spark starts."""
     from twinlog.client import ClientError, NetError
     from twinlog.spark.errors import SparkSourceError
     from twinlog.spark.jobs.audit.pairs import pairs_of, registered_pairs
 
     try:
-        return pairs_of(sides, options) if sides else registered_pairs(options)
+        return pairs_of(endpoints, options) if endpoints else registered_pairs(options)
     except (SparkSourceError, ClientError, NetError) as problem:
         fail(problem)
 
 
-def show(summary: AuditSummary, *, as_json: bool) -> None:
+def print_summary(summary: AuditSummary, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(as_document(summary), ensure_ascii=False))
         return

@@ -9,8 +9,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from twinlog.cli.pipeline.running import AsJson, SparkConf, SparkMaster, report_failures, spark_job
-from twinlog.cli.pipeline.sides import NameServer, Tls, TlsInsecure, check_table, cluster_options, seconds
+from twinlog.cli.pipeline.option_values import check_table, cluster_options, seconds
+from twinlog.cli.pipeline.options import AsJson, NameServer, SparkConf, SparkMaster, Tls, TlsInsecure
+from twinlog.cli.pipeline.running import report_failures, spark_job
 from twinlog.cli.running import fail
 
 if TYPE_CHECKING:
@@ -22,14 +23,14 @@ def lag(
     to: Annotated[str, typer.Option("--to", metavar="DIR", help="The Parquet table of samples.")],
     name_servers: NameServer = None,
     group: Annotated[
-        list[str] | None, typer.Option("--group", "-g", help="A group, or a pattern with *; may be given often.")
+        list[str] | None, typer.Option("--group", "-g", help="A group, or a pattern with *; may be repeated.")
     ] = None,
-    every: Annotated[str, typer.Option("--every", metavar="TIME", help="Between two samples.")] = "1m",
+    every: Annotated[str, typer.Option("--every", metavar="TIME", help="Time between two samples.")] = "1m",
     for_: Annotated[
         str | None, typer.Option("--for", metavar="TIME", help="How long, for example 10m; default: until Ctrl-C.")
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="One sample only.")] = False,
-    plot: Annotated[str | None, typer.Option("--plot", metavar="FILE.html", help="Draw the whole table.")] = None,
+    plot: Annotated[str | None, typer.Option("--plot", metavar="FILE.html", help="Draw the table into a file.")] = None,
     replot: Annotated[bool, typer.Option("--replot", help="Take no samples, only draw the table again.")] = False,
     tls: Tls = False,
     tls_insecure: TlsInsecure = False,
@@ -39,9 +40,9 @@ def lag(
 ) -> None:
     """Lag of groups and replicas per minute, as table and plot."""
     if once and for_ is not None:
-        fail("--once and --for exclude each other: one says one sample, the other says how long")
+        fail("--once and --for exclude each other: give one of them")
     if replot and plot is None:
-        fail("--replot draws the table again: say where to, --plot lag.html")
+        fail("--replot draws the table again: name the file with --plot lag.html")
     if not replot and not name_servers:
         fail("lag needs a name server: give --nameServer host:port, or --replot to draw what is there")
     every_s = seconds(every, "--every")
@@ -63,12 +64,12 @@ def lag(
             job = LagJob(cluster=options, to=to, groups=tuple(group or ()), every_s=every_s, for_s=for_s)
             summary = run(spark, job, report)
         if plot is not None:
-            is_bare = summary is not None and not summary.rows  # then there may be no table yet, and nobody to blame
+            is_bare = summary is not None and not summary.rows  # then there may be no table yet, which is not an error
             moments = write_plot(spark, to, plot, may_be_missing=is_bare)
-    show(summary, to, plot, moments, as_json=as_json)
+    print_summary(summary, to, plot, moments, as_json=as_json)
 
 
-def show(summary: LagSummary | None, to: str, plot: str | None, moments: int | None, *, as_json: bool) -> None:
+def print_summary(summary: LagSummary | None, to: str, plot: str | None, moments: int | None, *, as_json: bool) -> None:
     if as_json:
         document: dict[str, object] = {"table": to, "plot": plot, "plottedMoments": moments}
         if summary is not None:

@@ -1,6 +1,6 @@
 """`twinlog pipeline metadata-diff`: what differs between two brokers, two stores, or two moments.
 
-Exit status 0: nothing. 1: something, all of it named. 2: a side could not be read.
+Exit status 0: no difference. 1: differences, all of them listed. 2: an endpoint could not be read.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from twinlog.cli.pipeline.running import AsJson, SparkConf, SparkMaster, spark_job
-from twinlog.cli.pipeline.sides import Tls, TlsInsecure, check_table, cluster_options
+from twinlog.cli.pipeline.option_values import check_table, cluster_options
+from twinlog.cli.pipeline.options import AsJson, SparkConf, SparkMaster, Tls, TlsInsecure
+from twinlog.cli.pipeline.running import spark_job
 from twinlog.cli.running import fail
 
 if TYPE_CHECKING:
@@ -30,10 +31,10 @@ def metadata_diff(
     history: Annotated[
         str | None, typer.Option("--history", metavar="DIR", help="The history that `pipeline sync` keeps.")
     ] = None,
-    broker: Annotated[str | None, typer.Option("--broker", help="Which broker of the history.")] = None,
+    broker: Annotated[str | None, typer.Option("--broker", help="The broker in the history.")] = None,
     kind: Annotated[
         list[str] | None,
-        typer.Option("--kind", help="topic, group, consumerOffset or delayOffset; may be given often."),
+        typer.Option("--kind", help="topic, group, consumerOffset or delayOffset; may be repeated."),
     ] = None,
     versions: Annotated[bool, typer.Option("--versions", help="Compare data versions too.")] = False,
     to: Annotated[str | None, typer.Option("--to", metavar="DIR", help="Write the rows as Parquet too.")] = None,
@@ -46,9 +47,9 @@ def metadata_diff(
     """What differs between two brokers or two moments."""
     try:
         summary = _run(left, right, history, broker, kind, versions, to, tls, tls_insecure, master, conf)
-    except typer.Exit as problem:  # nothing was compared, and 1 would say that something differs
+    except typer.Exit as problem:  # nothing was compared, and 1 would mean a difference
         raise typer.Exit(_NOT_COMPARABLE) from problem
-    show(summary, as_json=as_json)
+    print_summary(summary, as_json=as_json)
     raise typer.Exit(summary.status)
 
 
@@ -87,7 +88,7 @@ def _run(
             options = cluster_options(None, tls=tls, tls_insecure=tls_insecure)
             sides = [parse_side(text, options) for text in (left, right)]
         job = jobs.DiffJob(left=sides[0], right=sides[1], kinds=tuple(kind or KINDS), versions=versions)
-        if history is None and to is None:  # two questions need no Spark
+        if history is None and to is None:  # two requests need no Spark
             return jobs.metadata_diff(None, job)
     except (SparkSourceError, ClientError, NetError, OSError) as problem:
         fail(problem)
@@ -98,7 +99,7 @@ def _run(
     return summary
 
 
-def show(summary: DiffSummary, *, as_json: bool) -> None:
+def print_summary(summary: DiffSummary, *, as_json: bool) -> None:
     if as_json:
         document = {"left": summary.left, "right": summary.right, "status": summary.status}
         print(json.dumps({**document, "rows": [dataclasses.asdict(row) for row in summary.rows]}, ensure_ascii=False))

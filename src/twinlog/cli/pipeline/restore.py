@@ -1,107 +1,94 @@
-"""`twinlog pipeline restore`."""
+"""`twinlog pipeline restore`: send the messages of an archive or a store to a broker."""
 
 from __future__ import annotations
 
 import json
 import sys
 from dataclasses import asdict
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any
 
-import typer
 from rich.console import Console
 from rich.table import Table
 
-from twinlog.cli.pipeline.running import AsJson, SparkConf, SparkMaster, report_failures, spark_job
-from twinlog.cli.pipeline.source_options import Credential, parse_source_options, words
+from twinlog.cli.pipeline import restore_options as words
+from twinlog.cli.pipeline.option_values import moment_ms, names, source_options
+from twinlog.cli.pipeline.options import AsJson, Credential, SparkConf, SparkMaster
+from twinlog.cli.pipeline.running import report_failures, spark_job
 from twinlog.cli.running import fail
 from twinlog.wire.bodies import MessageQueue
 
 if TYPE_CHECKING:
-    from twinlog.spark.jobs.restore.job import RestoreSummary
+    from twinlog.spark.jobs.restore.job import RestoreJob, RestoreSummary
 
 
 def restore(
-    name_server: Annotated[
-        str, typer.Option("-n", "--namesrvAddr", metavar="HOST:PORT;...", envvar="NAMESRV_ADDR", help="The target.")
-    ],
-    topic: Annotated[list[str], typer.Option("-t", "--topic", help="Topics, with commas or given often.")],
-    archive: Annotated[str | None, typer.Option("--archive", metavar="DIR", help="Restore from an archive.")] = None,
-    store: Annotated[
-        list[str] | None, typer.Option("--store", metavar="DIR", help="Restore from a store; may be given often.")
-    ] = None,
-    rename: Annotated[
-        list[str] | None, typer.Option("--rename", metavar="OLD=NEW", help="Restore a topic under another name.")
-    ] = None,
-    from_time: Annotated[
-        str | None, typer.Option("--from-time", metavar="TIME", help="Stored at or after: 2026-11-15T10:00, or ms.")
-    ] = None,
-    to_time: Annotated[str | None, typer.Option("--to-time", metavar="TIME", help="Stored before.")] = None,
-    from_offset: Annotated[int | None, typer.Option("--from-offset", min=0, help="Of every queue.")] = None,
-    to_offset: Annotated[int | None, typer.Option("--to-offset", min=0, help="Of every queue, excluded.")] = None,
-    broker: Annotated[list[str] | None, typer.Option("--broker", help="Only what these brokers held.")] = None,
-    queue: Annotated[list[int] | None, typer.Option("--queue", help="Only these queues.")] = None,
-    name: Annotated[
-        str, typer.Option("--name", help="Restores of different origins to one topic need different names.")
-    ] = "restore",
-    map_path: Annotated[
-        str, typer.Option("--map", metavar="DIR", help="Where the table of old and new offsets goes.")
-    ] = "restore-map",
-    groups: Annotated[str | None, typer.Option("--groups", help="Groups to place, with commas.")] = None,
-    group_offsets: Annotated[
-        str | None,
-        typer.Option("--group-offsets", metavar="FROM", help="Where they stood: a store, NAME=STORE, or HOST:PORT."),
-    ] = None,
-    batch: Annotated[int, typer.Option("--batch", min=1, help="Messages per request, at most.")] = 500,
-    options: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--option",
-            metavar="KEY=VALUE",
-            help='An option of the target cluster, or with --store of format("rocketmq_store"); may be given often.',
-        ),
-    ] = None,
+    name_server: words.NameServer,
+    topic: words.Topic,
+    archive: words.Archive = None,
+    store: words.Store = None,
+    rename: words.Rename = None,
+    from_time: words.FromTime = None,
+    to_time: words.ToTime = None,
+    from_offset: words.FromOffset = None,
+    to_offset: words.ToOffset = None,
+    broker: words.Broker = None,
+    queue: words.Queue = None,
+    name: words.Name = "restore",
+    map_path: words.MapPath = "restore-map",
+    groups: words.Groups = None,
+    group_offsets: words.GroupOffsets = None,
+    batch: words.Batch = 500,
+    options: words.TargetOption = None,
     access_key: Credential = None,
     secret_key: Credential = None,
     master: SparkMaster = None,
     conf: SparkConf = None,
     as_json: AsJson = False,
 ) -> None:
-    """Send what an archive or a store holds to a broker, in the order of its queues.
+    """Send the messages of an archive or a store to a broker, in the order of their queues.
 
-    It may be killed and run again: what is there already is not sent twice.
+    It may be killed and run again: messages that are there already are not sent twice.
     """
-    limits = (_time_ms("--from-time", from_time), _time_ms("--to-time", to_time))
-    renames = dict(_renamed(text) for text in rename or ())
     with report_failures():
-        from twinlog.spark.jobs.archive.layout import existing_header
-        from twinlog.spark.jobs.restore import job as jobs
-        from twinlog.spark.jobs.restore.plan import check_restore
+        from twinlog.spark.jobs.restore.job import RestoreJob
 
-        job = jobs.RestoreJob(
+        job = RestoreJob(
             name_server=name_server,
-            topics=words(topic),
+            topics=names(topic),
             archive=archive,
             stores=tuple(store or ()),
-            renames=renames,
-            from_ms=limits[0],
-            to_ms=limits[1],
+            renames=dict(_renamed(text) for text in rename or ()),
+            from_ms=moment_ms(from_time, "--from-time"),
+            to_ms=moment_ms(to_time, "--to-time"),
             from_offset=from_offset,
             to_offset=to_offset,
-            brokers=words(broker),
+            brokers=names(broker),
             queues=tuple(queue or ()),
             name=name,
             map_path=map_path,
-            groups=words([groups] if groups else None),
+            groups=names([groups] if groups else None),
             group_offsets=group_offsets,
             batch=batch,
-            options=parse_source_options(options, access_key, secret_key),
+            options=source_options(options, access_key, secret_key),
         )
+    _run(job, master, conf, as_json)
+
+
+def _run(job: RestoreJob, master: str | None, conf: list[str] | None, as_json: bool) -> None:
+    with report_failures():
+        from twinlog.spark.jobs.archive.layout import existing_header
+        from twinlog.spark.jobs.restore.job import restore
+        from twinlog.spark.jobs.restore.plan import check_restore
+
         check_restore(job)
-        format = existing_header(job.archive_root).format if job.archive_root else "parquet"
-    with spark_job("restore", master, conf, archive_format=format) as (spark, report):
-        summary = jobs.restore(spark, job, report)
-    _print_summary(summary, as_json)
+        archive_format = existing_header(job.archive_root).format if job.archive_root else "parquet"
+    with spark_job("restore", master, conf, archive_format=archive_format) as (spark, report):
+        summary = restore(spark, job, report)
+    if as_json:
+        json.dump(_document(summary), sys.stdout, default=_queue_document)
+        print()
+    else:
+        _print_summary(summary)
 
 
 def _renamed(text: str) -> tuple[str, str]:
@@ -111,33 +98,16 @@ def _renamed(text: str) -> tuple[str, str]:
     return old, new
 
 
-def _time_ms(option: str, text: str | None) -> int | None:
-    """Milliseconds; a time without a zone is one of UTC."""
-    if text is None or text.isdigit():
-        return None if text is None else int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        fail(f"{option} {text!r} is no time: write 2026-11-15T10:00:00+00:00, or milliseconds since 1970")
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+def _document(summary: RestoreSummary) -> dict[str, Any]:
+    totals = {"sent": summary.sent, "present": summary.present, "empty": summary.empty, "gaps": summary.gaps}
+    return {**totals, **asdict(summary)}
 
 
-def _queue_words(queue: MessageQueue) -> dict[str, str | int]:
+def _queue_document(queue: MessageQueue) -> dict[str, str | int]:
     return {"topic": queue.topic, "brokerName": queue.broker_name, "queueId": queue.queue_id}
 
 
-def _print_summary(summary: RestoreSummary, as_json: bool) -> None:
-    if as_json:
-        told = {
-            "sent": summary.sent,
-            "present": summary.present,
-            "empty": summary.empty,
-            "gaps": summary.gaps,
-            **asdict(summary),
-        }
-        json.dump(told, sys.stdout, default=_queue_words)
-        print()
-        return
+def _print_summary(summary: RestoreSummary) -> None:
     table = Table("from", "to")
     for name in ("wanted", "sent", "present"):
         table.add_column(name, justify="right")
@@ -148,10 +118,12 @@ def _print_summary(summary: RestoreSummary, as_json: bool) -> None:
     console.print(table)
     for place in summary.groups:
         where = f"{place.target.topic} {place.target.broker_name} {place.target.queue_id}"
-        console.print(f"group {place.group}: {where} goes on at {place.new_offset} (was {place.old_offset})")
+        console.print(f"group {place.group}: {where} continues at {place.new_offset} (was {place.old_offset})")
     if summary.gaps:
-        console.print(f"{summary.gaps} messages between the others are not in the source: damaged, or never archived")
+        console.print(
+            f"{summary.gaps} messages between the others are missing in the source: damaged, or never archived"
+        )
     copies = f"; {summary.copies} messages are there more than once" if summary.copies else ""
     if summary.empty:
-        console.print(f"{summary.empty} messages have no body, and no broker takes such: they are left out")
+        console.print(f"{summary.empty} messages have no body and are left out, since no broker takes them")
     console.print(f"{summary.sent:,} messages sent; {summary.map_rows:,} offsets in {summary.map_path}{copies}")

@@ -1,4 +1,4 @@
-"""What the pipeline commands share: the Spark session they run on, the progress they show, and how they fail."""
+"""What the pipeline commands share: the Spark session, the progress bar, and how they fail."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, TextIO
 
-import typer
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -27,14 +26,6 @@ if TYPE_CHECKING:
 
     from twinlog.spark.jobs.progress import Progress, Report
 
-SparkMaster = Annotated[
-    str | None,
-    typer.Option("--master", metavar="URL", help="Where Spark runs: local[*] by default, spark://host:7077, yarn, ..."),
-]
-SparkConf = Annotated[
-    list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A Spark setting; may be given often.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")]
 errors = Console(stderr=True, highlight=False)
 _TASK_FAILED = re.compile(r"most recent failure: .*?\(TID \d+\) \(.*?\): (.+)")
 
@@ -43,7 +34,7 @@ _TASK_FAILED = re.compile(r"most recent failure: .*?\(TID \d+\) \(.*?\): (.+)")
 def spark_job(
     name: str, master: str | None, conf: list[str] | None, *, archive_format: str = "parquet"
 ) -> Iterator[tuple[SparkSession, Report]]:
-    """A Spark session and a progress bar for one job; what the job raises on its own account ends the command."""
+    """A Spark session and a progress bar for one job; an error of the job ends the command with one line."""
     settings = _settings(conf, archive_format)
     with open(os.dup(2), "w") as terminal, _bar(terminal) as bar, report_failures():
         from twinlog.spark.session import start
@@ -55,7 +46,7 @@ def spark_job(
             bar.update(task, description=progress.text, completed=progress.done, total=progress.total)
 
         with without_start_noise():
-            # What goes wrong is told in one line, by us; Spark's pages about it are there for the asking.
+            # An error is one line of ours; `--conf spark.log.level=WARN` brings Spark's own log back.
             spark = start(name, master=master, conf={"spark.log.level": "FATAL", **settings})
         try:
             yield spark, report
@@ -66,7 +57,7 @@ def spark_job(
 
 @contextlib.contextmanager
 def report_failures() -> Iterator[None]:
-    """End the command with one line for what a job raises on its own account, or when Spark is not there."""
+    """End the command with one line for an error of a job, or when Spark is not installed."""
     try:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
@@ -92,7 +83,7 @@ def _bar(terminal: TextIO) -> Bar:
 
 
 def _settings(conf: list[str] | None, archive_format: str) -> dict[str, str]:
-    """The session's settings as given, and what the archive's format needs besides."""
+    """The session's settings as given, and those that the archive's format needs."""
     given = dict(_setting(text) for text in conf or ())
     if archive_format != "delta":
         return given
@@ -112,13 +103,13 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def cause_of(problem: Exception) -> str:
-    """The line of a Python error inside Spark's report of it; else why its last task failed, or its first words."""
+    """The line of our own error inside Spark's report; else the reason of the last failed task, or the first line."""
     lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith("twinlog.")]
     if ours:
         return ours[-1].partition(": ")[2] or ours[-1]
-    told = next((found[1] for line in lines if (found := _TASK_FAILED.search(line))), None)
-    if told is None:
-        words = [line.lstrip(": ") for line in lines if not line.startswith("An error occurred while calling")]
-        told = words[0] if words else type(problem).__name__
-    return f"{told}; `--conf spark.log.level=WARN` shows what Spark says about it"
+    reason = next((found[1] for line in lines if (found := _TASK_FAILED.search(line))), None)
+    if reason is None:
+        others = [line.lstrip(": ") for line in lines if not line.startswith("An error occurred while calling")]
+        reason = others[0] if others else type(problem).__name__
+    return f"{reason}; `--conf spark.log.level=WARN` shows Spark's own log"

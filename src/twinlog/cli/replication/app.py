@@ -24,7 +24,6 @@ T = TypeVar("T")
 replication = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Show and control how replicas follow their masters."
 )
-replication.command()(rejoin)
 
 NameServers = Annotated[
     str,
@@ -65,7 +64,7 @@ def change_role(
     ] = None,
     name_servers: NameServers = DEFAULT_NAME_SERVER,
 ) -> None:
-    """Make a running broker master or replica, without restart; its configuration file follows."""
+    """Make a running broker master or replica, without a restart; its configuration file is changed too."""
 
     async def run() -> None:
         async with _admin(name_servers) as admin:
@@ -76,6 +75,9 @@ def change_role(
             print(step)
 
     _run("change-role", run())
+
+
+replication.command()(rejoin)
 
 
 def _admin(name_servers: str) -> Admin:

@@ -1,0 +1,102 @@
+"""What the words of options mean; a wrong one ends the command before Spark starts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from twinlog.cli.running import fail
+
+if TYPE_CHECKING:
+    from twinlog.spark.options import ClusterOptions
+
+
+def cluster_options(
+    name_servers: str | None,
+    *,
+    access_key: str | None = None,
+    secret_key: str | None = None,
+    tls: bool = False,
+    tls_insecure: bool = False,
+) -> ClusterOptions:
+    """How brokers are reached; without keys the account is that of ROCKETMQ_ACCESS_KEY and ROCKETMQ_SECRET_KEY."""
+    from twinlog.client import ClientError, Credentials
+    from twinlog.client.routing.name_servers import parse_name_servers
+    from twinlog.spark.options import ClusterOptions
+
+    access_key, secret_key = account(access_key, secret_key)
+    if bool(access_key) != bool(secret_key):
+        fail("ROCKETMQ_ACCESS_KEY and ROCKETMQ_SECRET_KEY go together: set both or none")
+    try:
+        names = tuple(parse_name_servers(name_servers)) if name_servers else ()
+    except ClientError as problem:
+        fail(problem)
+    return ClusterOptions(
+        name_servers=names,
+        credentials=Credentials(access_key, secret_key) if access_key and secret_key else None,
+        tls=tls or tls_insecure,
+        tls_verify=not tls_insecure,
+    )
+
+
+def source_options(given: Iterable[str] | None, access_key: str | None, secret_key: str | None) -> dict[str, str]:
+    """The options of a data source, with the account's keys from the environment when the command line has none."""
+    found = {}
+    for text in given or ():
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            fail(f"--option {text!r} is not KEY=VALUE, for example readFrom=slave")
+        found[key.strip()] = value.strip()
+    named = zip(("accessKey", "secretKey"), account(access_key, secret_key), strict=True)
+    return {**{name: value for name, value in named if value}, **found}
+
+
+def account(access_key: str | None, secret_key: str | None) -> tuple[str | None, str | None]:
+    """The keys given, else those of the environment."""
+    return (
+        access_key or os.environ.get("ROCKETMQ_ACCESS_KEY"),
+        secret_key or os.environ.get("ROCKETMQ_SECRET_KEY"),
+    )
+
+
+def names(texts: Iterable[str] | None) -> tuple[str, ...]:
+    """The names in an option that may be repeated, or given once with commas."""
+    return tuple(part.strip() for text in texts or () for part in text.split(",") if part.strip())
+
+
+def check_table(to: str | None) -> None:
+    """End the command if `to` cannot be the place of a table; Spark would notice only after all the work."""
+    from twinlog.spark.errors import BadOption
+    from twinlog.spark.paths import table_location
+
+    try:
+        if to is not None:
+            table_location(to, "--to")
+    except BadOption as problem:
+        fail(problem)
+
+
+def seconds(text: str, option: str) -> float:
+    """`90`, `90s`, `10m`, `2h` or `1d` as seconds."""
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    number, unit = (text[:-1], text[-1]) if text[-1:] in units else (text, "s")
+    try:
+        value = float(number) * units[unit]
+    except ValueError:
+        value = -1
+    if not 0 < value < float("inf"):
+        fail(f"{option} {text!r} is not a time: write a number with s, m, h or d behind it, for example 10m")
+    return value
+
+
+def moment_ms(text: str | None, option: str) -> int | None:
+    """Milliseconds since 1970; a time without a zone is one of UTC."""
+    if text is None or text.isdigit():
+        return None if text is None else int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        fail(f"{option} {text!r} is not a time: write 2026-11-15T10:00:00+00:00, or milliseconds since 1970")
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)

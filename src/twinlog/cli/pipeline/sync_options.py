@@ -1,0 +1,48 @@
+"""Options of `twinlog pipeline sync`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+To = Annotated[str, typer.Option("--to", metavar="DIR", help="Where the replica directories are, one per broker.")]
+NameServer = Annotated[
+    str | None,
+    typer.Option(
+        "-n", "--namesrvAddr", envvar="NAMESRV_ADDR", metavar="HOST:PORT;...", help="Name servers of the masters."
+    ),
+]
+Cluster = Annotated[str | None, typer.Option("--cluster", metavar="NAME", help="Only the masters of this cluster.")]
+Broker = Annotated[
+    list[str] | None, typer.Option("--broker", metavar="NAME", help="Only this broker; may be repeated.")
+]
+Address = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--address", metavar="HOST:PORT", help="A master by its address, without a name server; may be repeated."
+    ),
+]
+Store = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--store", metavar="BROKER=DIR", help="Read this broker's log from its store directory; may be repeated."
+    ),
+]
+Every = Annotated[str, typer.Option("--every", metavar="TIME", help="How often masters are asked.")]
+Once = Annotated[bool, typer.Option("--once", help="End when all replicas have what their masters had at the start.")]
+History = Annotated[
+    str | None, typer.Option("--history", metavar="DIR", help="The tables of changes; default: TO/_history.")
+]
+Checkpoint = Annotated[
+    str | None, typer.Option("--checkpoint", metavar="DIR", help="Spark's checkpoint; default: TO/_checkpoint.")
+]
+DirectoryMode = Annotated[
+    str,
+    typer.Option("--directory-mode", metavar="MODE", help="Of new replica directories; 0750 lets a group in."),
+]
+FileMode = Annotated[
+    str, typer.Option("--file-mode", metavar="MODE", help="Of new files in them; 0640 lets a group read.")
+]
+AccessKey = Annotated[str | None, typer.Option("--access-key", envvar="ROCKETMQ_ACCESS_KEY")]
+SecretKey = Annotated[str | None, typer.Option("--secret-key", envvar="ROCKETMQ_SECRET_KEY")]
