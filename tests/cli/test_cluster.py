@@ -52,8 +52,8 @@ def test_a_sample_starts_takes_messages_and_stops(sample, brokers, tmp_path):
     assert not list((tmp_path / "data" / "store").glob("*/abort")), "every broker closed its store"
 
 
-def test_a_folder_without_servers_and_a_broken_file_are_told_before_anything_starts(tmp_path):
-    with pytest.raises(ClusterFailed, match=r"holds no namesrv.conf with \*.properties beside it"):
+def test_a_folder_without_servers_and_a_broken_file_are_refused_before_anything_starts(tmp_path):
+    with pytest.raises(ClusterFailed, match=r"does not hold namesrv.conf and \*.properties files"):
         plan_servers(tmp_path)
     folder, _ = copied("2m-noslave", tmp_path / "sample")
     assert [server.name for server in plan_servers(folder)] == ["namesrv", "broker-a", "broker-b"]
