@@ -9,7 +9,7 @@ import threading
 from collections import Counter
 from pathlib import Path
 
-from twinlog.base.safe_files import replace_file
+from twinlog.base.atomic_file import replace_file
 from twinlog.broker.embedded import EmbeddedBroker
 from twinlog.client import BrokerRefused, Outgoing
 from twinlog.client.sync import Producer

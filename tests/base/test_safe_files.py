@@ -1,13 +1,12 @@
-import errno
 import os
 import stat
-from types import SimpleNamespace
 
 import pytest
 
 from twinlog.base import safe_files
+from twinlog.base.atomic_file import keep_backup, replace_file
 from twinlog.base.file_modes import Modes, check_directory_mode, check_file_mode
-from twinlog.base.safe_files import UnsafeFile, make_directory, open_file, read_file, replace_file
+from twinlog.base.safe_files import UnsafeFile, make_directory, open_file
 
 NOBODY = 65534
 WRITE = os.O_WRONLY | os.O_CREAT
@@ -44,7 +43,7 @@ def test_what_exists_keeps_its_mode(tmp_path):
     make_directory(tmp_path)
     os.close(open_file(path, WRITE | os.O_TRUNC))
     assert (mode_of(path), mode_of(tmp_path), path.read_bytes()) == (0o644, 0o755, b"")
-    replace_file(path, [b"new"], Modes(0o600), backup=True)
+    replace_file(path, [b"new"], Modes(0o600), keep_old=keep_backup)
     assert (mode_of(path), path.read_bytes()) == (0o644, b"new")
 
 
@@ -124,77 +123,6 @@ def test_a_pipe_in_a_files_place_is_refused_without_waiting(tmp_path, flags):
     os.mkfifo(tmp_path / "abort")
     with pytest.raises(UnsafeFile, match="abort is not a plain file"):
         open_file(tmp_path / "abort", flags)
-
-
-def test_a_replaced_file_leaves_the_targets_of_links_alone(tmp_path):
-    path, victim = tmp_path / "topics.json", tmp_path / "victim"
-    victim.write_bytes(b"precious")
-    path.write_bytes(b"old")
-    for suffix in ("tmp", "bak", "bak.tmp"):
-        path.with_name(f"topics.json.{suffix}").symlink_to(victim)
-    replace_file(path, [b"n", b"ew"], backup=True)
-    assert victim.read_bytes() == b"precious"
-    assert read_file(path) == b"new"
-    assert read_file(tmp_path / "topics.json.bak") == b"old"
-    assert sorted(os.listdir(tmp_path)) == ["topics.json", "topics.json.bak", "victim"]
-
-
-@pytest.mark.parametrize("code", [errno.EPERM, errno.EINVAL, errno.ENOTSUP, errno.EACCES], ids=errno.errorcode.get)
-def test_an_owner_that_cannot_be_given_does_not_stop_a_save(tmp_path, monkeypatch, code):
-    def fail(*_):
-        raise OSError(code, os.strerror(code))
-
-    path = tmp_path / "topics.json"
-    path.write_bytes(b"old")
-    path.chmod(0o640)
-    monkeypatch.setattr(safe_files, "_stat_file", as_of_another_user(safe_files._stat_file))
-    monkeypatch.setattr(os, "fchown", fail)
-    replace_file(path, [b"new"])
-    assert (path.read_bytes(), mode_of(path)) == (b"new", 0o640)
-
-
-def test_a_disk_that_fails_while_the_owner_is_set_stops_the_save(tmp_path, monkeypatch):
-    def fail(*_):
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    path = tmp_path / "topics.json"
-    path.write_bytes(b"old")
-    monkeypatch.setattr(safe_files, "_stat_file", as_of_another_user(safe_files._stat_file))
-    monkeypatch.setattr(os, "fchown", fail)
-    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
-        replace_file(path, [b"new"])
-    assert path.read_bytes() == b"old"
-
-
-def as_of_another_user(look):
-    def found(path):
-        one = look(path)
-        return one and SimpleNamespace(
-            st_mode=one.st_mode, st_size=one.st_size, st_uid=one.st_uid + 1, st_gid=one.st_gid
-        )
-
-    return found
-
-
-def test_the_owner_is_not_set_where_it_is_right_already(tmp_path, monkeypatch):
-    path = tmp_path / "topics.json"
-    path.write_bytes(b"old")
-    monkeypatch.setattr(os, "fchown", lambda *_: pytest.fail("not needed"))
-    replace_file(path, [b"new"])
-    assert path.read_bytes() == b"new"
-
-
-def test_a_file_system_without_hard_links_keeps_a_copy(tmp_path, monkeypatch):
-    def fail(*_):
-        raise OSError(1, "Operation not permitted")
-
-    path = tmp_path / "topics.json"
-    path.write_bytes(b"old")
-    path.chmod(0o640)
-    monkeypatch.setattr(os, "link", fail)
-    replace_file(path, [b"new"], backup=True)
-    assert read_file(tmp_path / "topics.json.bak") == b"old"
-    assert mode_of(tmp_path / "topics.json.bak") == 0o640
 
 
 def test_a_directory_may_be_a_link_of_our_own(tmp_path):

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
-from twinlog.base.durable_names import sync_directory
+from twinlog.base.atomic_file import keep_backup, refuse_links, replace_file, sibling
 from twinlog.base.file_modes import PRIVATE, Modes
-from twinlog.base.safe_files import keep_backup, read_file, refuse_links, sibling, write_beside
+from twinlog.base.safe_files import read_file
 from twinlog.metadata.errors import BrokenFile
 from twinlog.wire.errors import WireError
 
@@ -49,21 +49,17 @@ class AtomicFile:
 
     def save(self, chunks: Iterable[bytes]) -> None:
         """Replace the content; after this returns it survives a crash of the machine."""
-        temporary = write_beside(self.path, chunks, self._modes)
-        if self.problem is not None:
-            self._set_aside()
-        else:
-            keep_backup(self.path)
-        os.replace(temporary, self.path)
-        sync_directory(self.path.parent)
-
-    def _set_aside(self) -> None:
-        number = 1
-        while (aside := sibling(self.path, f"broken-{number}")).exists():
-            number += 1
-        if self.path.exists():
-            os.replace(self.path, aside)
+        keep_old = keep_backup if self.problem is None else _set_aside
+        replace_file(self.path, chunks, self._modes, keep_old=keep_old)
         self.problem = None
+
+
+def _set_aside(broken: Path) -> None:
+    number = 1
+    while (aside := sibling(broken, f"broken-{number}")).exists():
+        number += 1
+    if broken.exists():
+        os.replace(broken, aside)
 
 
 def _read(path: Path, parse: Callable[[bytes], T]) -> tuple[T | None, str | None]:

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from twinlog.base.safe_files import UnsafeFile, read_file, refuse_links, replace_file
+from twinlog.base.atomic_file import keep_backup, refuse_links, replace_file, sibling
+from twinlog.base.safe_files import UnsafeFile, read_file
 from twinlog.nameserver.errors import NameServerError, TableFull
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import Body
@@ -92,9 +93,7 @@ class KvConfig:
         table, length = apply_changes(self._table, self._length, changes)
         try:
             if self._path is not None and table is not self._table:
-                path, content = self._path, {"configTable": table}
-                loop = asyncio.get_running_loop()
-                await loop.run_in_executor(self._thread, lambda: replace_file(path, [dumps(content)], backup=True))
+                await asyncio.get_running_loop().run_in_executor(self._thread, save_table, self._path, table)
         except BaseException as error:
             shown = error if isinstance(error, Exception) else OSError("the name server is stopping")
             for change in changes:
@@ -146,7 +145,7 @@ def _entry_length(name: str, value: str | None) -> int:
     return 0 if value is None else len(name) + len(value) + ENTRY_LENGTH
 
 
-def load_table(path: pathlib.Path) -> dict[str, dict[str, str]]:
+def load_table(path: pathlib.Path) -> Table:
     """The table in the file; that in its backup if the file is broken; empty if there is no file."""
     try:
         refuse_links(path)
@@ -155,18 +154,22 @@ def load_table(path: pathlib.Path) -> dict[str, dict[str, str]]:
     try:
         return _read(path) or {}
     except NameServerError as broken:
-        table = _read(path.with_name(path.name + ".bak"))
+        table = _read(sibling(path, "bak"))
         if table is None:
             # With an empty table, the next save would overwrite what the file holds.
             raise NameServerError(f"{broken}; repair the file, or move it away to start with no KV configs") from broken
-        aside = path.with_name(path.name + ".broken")
+        aside = sibling(path, "broken")
         os.replace(path, aside)
         log.error("a broken KV config file was renamed, its backup is used", error=str(broken), aside=str(aside))
-        replace_file(path, [dumps({"configTable": table})], backup=True)
+        save_table(path, table)
         return table
 
 
-def _read(path: pathlib.Path) -> dict[str, dict[str, str]] | None:
+def save_table(path: pathlib.Path, table: Table) -> None:
+    replace_file(path, [dumps({"configTable": table})], keep_old=keep_backup)
+
+
+def _read(path: pathlib.Path) -> Table | None:
     try:
         data = read_file(path)
         return msgspec.convert(loads(data, FILE), _Content, strict=False).config_table

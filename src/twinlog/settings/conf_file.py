@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from twinlog.base.safe_files import replace_file
+from twinlog.base.atomic_file import keep_backup, replace_file
 from twinlog.settings.broker_conf import read_text
 from twinlog.settings.properties import replace_values
 
@@ -18,4 +18,4 @@ def rewrite_file(path: str | os.PathLike[str], changed: Mapping[str, str], *, mi
     """
     target = Path(path).resolve()  # a link goes on pointing to the file that changes
     text = "" if missing_ok and not target.exists() else read_text(target)
-    replace_file(target, [replace_values(text, changed).encode()], backup=True)
+    replace_file(target, [replace_values(text, changed).encode()], keep_old=keep_backup)

@@ -16,6 +16,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from twinlog.base.atomic_file import replace_file, sibling
+from twinlog.base.file_modes import Modes
 from twinlog.base.trusted_path import why_foreign, why_untrusted
 from twinlog.spark.errors import SparkSourceError
 
@@ -77,10 +79,9 @@ def _prepare(place: Path) -> str | None:
 
 def _write(launcher: Path, text: str) -> None:
     with contextlib.suppress(FileNotFoundError):
-        if why_foreign(launcher, os.lstat(launcher)) is None and launcher.read_text() == text:
+        if why_foreign(launcher, os.lstat(launcher)) is not None:
+            launcher.unlink()  # a replaced file would keep the other user as its owner
+        elif launcher.read_text() == text:
             return
-    temporary = launcher.with_name(f"java.{os.getpid()}")
-    temporary.unlink(missing_ok=True)  # of a process with this number that was killed
-    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700), "w") as out:
-        out.write(text)
-    os.replace(temporary, launcher)  # several programs may start at once
+    # Several programs may start at once, so each has a temporary file of its own.
+    replace_file(launcher, [text.encode()], Modes(0o700), temporary=sibling(launcher, str(os.getpid())))

@@ -14,7 +14,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from twinlog.base.durable_names import sync_directory
+from twinlog.base.atomic_file import sync_directory
 from twinlog.base.file_modes import PRIVATE, Modes
 from twinlog.base.safe_files import make_directory, open_file
 

@@ -10,8 +10,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from twinlog.base.atomic_file import replace_file
 from twinlog.base.file_modes import Modes
-from twinlog.base.safe_files import read_file, replace_file
+from twinlog.base.safe_files import read_file
 from twinlog.broker.admin.live_conf import write_settings
 from twinlog.broker.naming.member_groups import MemberGroup
 from twinlog.broker.sends.pending_sends import Demand

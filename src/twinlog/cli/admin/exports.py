@@ -8,7 +8,8 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from twinlog.base.safe_files import UnsafeFile, make_directory, replace_file
+from twinlog.base.atomic_file import replace_file
+from twinlog.base.safe_files import UnsafeFile, make_directory
 from twinlog.base.system_names import HALF_TOPIC, SCHEDULE_TOPIC, is_retry_or_dlq
 from twinlog.base.trusted_path import why_untrusted
 from twinlog.cli.admin.command import broker_or_cluster, command, flag, masters, need, opt

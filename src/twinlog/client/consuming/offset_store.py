@@ -4,7 +4,7 @@ import contextlib
 from pathlib import Path
 from typing import Protocol
 
-from twinlog.base.safe_files import replace_file
+from twinlog.base.atomic_file import replace_file
 from twinlog.client.consuming.queue_calls import QueueCalls
 from twinlog.client.errors import ClientError
 from twinlog.wire.bodies import MessageQueue, ResetOffsetBody, decode_body, encode_body

@@ -15,7 +15,7 @@ import json
 import os
 from pathlib import Path
 
-from twinlog.base.safe_files import open_file
+from twinlog.base.atomic_file import replace_file, sibling
 from twinlog.spark.errors import SparkSourceError
 from twinlog.spark.options import ReadOptions
 from twinlog.spark.paths import is_local, local_path
@@ -49,13 +49,8 @@ class InitialOffsets:
     def save(self, offsets: dict[str, int]) -> None:
         """Returns once the offsets would survive a crash."""
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}")
-            with open(open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, None), "w") as out:
-                json.dump(offsets, out)
-                out.flush()
-                os.fsync(out.fileno())
-            os.replace(temporary, self.path)
+            temporary = sibling(self.path, str(os.getpid()))
+            replace_file(self.path, [json.dumps(offsets).encode()], None, temporary=temporary)
         except OSError as error:
             hint = "give another initialOffsetsLocation"
             raise SparkSourceError(f"initial offsets cannot be kept in {self.path} ({error}): {hint}") from error

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from twinlog.base.safe_files import replace_file
+from twinlog.base.atomic_file import replace_file
 from twinlog.store.file_ops import FILE_OPS, FileOps
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.queues.batch_consume_queue import BatchConsumeQueue

@@ -19,15 +19,13 @@ staging any more has been moved.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from twinlog.base.durable_names import sync_directory
-from twinlog.base.safe_files import open_file
+from twinlog.base.atomic_file import replace_file, sibling
 from twinlog.spark.errors import SparkSourceError, nearest
 from twinlog.spark.schema import MESSAGE_COLUMNS, Columns
 
@@ -155,7 +153,7 @@ def load_header(root: Path) -> Header | None:
     """What the archive holds; None for a directory that is empty or not there."""
     data = _load(root / HEADER_FILE)
     if data is None:
-        half_made = f"{HEADER_FILE}.new"  # of a run that was killed in its first moment
+        half_made = _temporary(root / HEADER_FILE).name  # of a run that was killed in its first moment
         strangers = [path.name for path in root.iterdir() if path.name != half_made] if root.is_dir() else []
         if strangers:
             hint = "give an empty directory, or one that an archive was written to"
@@ -200,13 +198,11 @@ def save_commit(root: Path, commit: Commit) -> None:
 
 def save_json(path: Path, data: Any) -> None:
     """Replace a small file in one step; it is on disk when this returns."""
-    temporary = path.with_name(f"{path.name}.new")
-    with open(open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, None), "w") as out:
-        json.dump(data, out)
-        out.flush()
-        os.fsync(out.fileno())
-    os.replace(temporary, path)
-    sync_directory(path.parent)
+    replace_file(path, [json.dumps(data).encode()], None, temporary=_temporary(path))
+
+
+def _temporary(path: Path) -> Path:
+    return sibling(path, "new")
 
 
 def _load(path: Path) -> dict[str, Any] | None:

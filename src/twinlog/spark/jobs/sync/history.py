@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from twinlog.base.durable_names import sync_directory
+from twinlog.base.atomic_file import replacing, sync_directory
 from twinlog.base.safe_files import open_file
 from twinlog.spark.errors import SparkSourceError
 from twinlog.spark.jobs.archive.files import exchange
@@ -220,18 +220,10 @@ class AppendedTable:
             self._write(pa.Table.from_pylist(rows, self._schema), _new_name())
 
     def _write(self, table: pa.Table, name: str) -> None:
-        temporary = self.path / f".{name}"
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            with open(temporary, "wb") as out:
+            with replacing(self.path / f"{name}.parquet", None, temporary=self.path / f".{name}") as out:
                 pq.write_table(table, out, compression="zstd")
-                out.flush()
-                os.fsync(out.fileno())
-            os.replace(temporary, self.path / f"{name}.parquet")
-            sync_directory(self.path)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
             raise CannotKeep(self.path, error) from error
 
     def _compact(self) -> None:
