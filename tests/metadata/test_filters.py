@@ -1,6 +1,6 @@
 """Registered property filters outlive their consumers for a while, and a restart."""
 
-from twinlog.metadata.atomic_file import AtomicFile
+from twinlog.metadata.file_with_backup import FileWithBackup
 from twinlog.metadata.filters import BloomData, ConsumerFilter, FilterTable
 
 FILTER = ConsumerFilter("G", "T", "a > 1", "SQL92", 100, 0, BloomData((1, 5, 9), 16), 7)
@@ -12,7 +12,7 @@ def test_a_filter_is_alive_until_its_dead_time_passes_its_birth():
 
 
 def test_filters_survive_a_restart_in_javas_format(tmp_path):
-    file = AtomicFile(tmp_path / "consumerFilter.json")
+    file = FileWithBackup(tmp_path / "consumerFilter.json")
     before = FilterTable(file, 1)
     before.put(FILTER)
     before.save()
@@ -24,7 +24,7 @@ def test_filters_survive_a_restart_in_javas_format(tmp_path):
 
 
 def test_javas_own_file_is_read(tmp_path):
-    file = AtomicFile(tmp_path / "consumerFilter.json")
+    file = FileWithBackup(tmp_path / "consumerFilter.json")
     file.path.write_text(
         '{"filterDataByTopic":{"T":{"groupFilterData":{"G":{"bloomFilterData":{"bitNum":16,"bitPos":[1,5,9]},"bornTime":100,'
         '"clientVersion":7,"consumerGroup":"G","dead":false,"deadTime":0,"expression":"a > 1","expressionType":"SQL92",'

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.metadata.atomic_file import AtomicFile
 from twinlog.metadata.delay_offsets import DelayOffsetTable
 from twinlog.metadata.errors import BrokenSnapshot
+from twinlog.metadata.file_with_backup import FileWithBackup
 from twinlog.metadata.offsets import OffsetTable
 from twinlog.wire.bodies import DataVersion
 from twinlog.wire.java_json.dialect import quote_bare_keys
@@ -45,7 +45,7 @@ def test_the_version_steps_once_per_so_many_commits_and_the_revision_at_each():
 
 
 def test_committing_the_same_offset_again_changes_nothing(tmp_path):
-    offsets = OffsetTable(AtomicFile(tmp_path / "consumerOffset.json"), 1)
+    offsets = OffsetTable(FileWithBackup(tmp_path / "consumerOffset.json"), 1)
     offsets.commit("G", "T", 0, 5, 2)
     offsets.save()
     offsets.commit("G", "T", 0, 5, 3)
@@ -96,7 +96,7 @@ def test_a_clone_has_offsets_of_its_own():
 
 def test_javas_file_with_bare_keys_is_read_and_its_content_written_with_quoted_ones(tmp_path):
     java = (VECTORS / "store" / "config" / "consumerOffset.json").read_bytes()
-    file = AtomicFile(tmp_path / "consumerOffset.json")
+    file = FileWithBackup(tmp_path / "consumerOffset.json")
     file.path.write_bytes(java)
     offsets = OffsetTable(file, 1)
     assert offsets.load()
@@ -179,7 +179,7 @@ def test_rows_the_master_no_longer_has_go_unless_a_consumer_committed_here():
 
 
 def test_what_is_ahead_of_the_master_survives_a_restart_of_the_replica(tmp_path):
-    file = AtomicFile(tmp_path / "consumerOffset.json")
+    file = FileWithBackup(tmp_path / "consumerOffset.json")
     before = OffsetTable(file, 1)
     before.follows_master = True
     before.adopt({"T@G": {0: 2}}, VERSION)
@@ -212,7 +212,7 @@ def test_a_replica_that_becomes_master_has_nobody_to_be_ahead_of():
 
 
 def test_an_unchanged_answer_costs_no_write(tmp_path):
-    offsets = OffsetTable(AtomicFile(tmp_path / "consumerOffset.json"), 1)
+    offsets = OffsetTable(FileWithBackup(tmp_path / "consumerOffset.json"), 1)
     body = (VECTORS / "ha" / "metadata" / "43-GET_ALL_CONSUMER_OFFSET.body.json.txt").read_bytes()
     assert offsets.adopt_body(body)
     assert offsets.save()
@@ -255,7 +255,7 @@ def test_quoting_bare_keys_touches_no_string(table):
 
 
 def test_delay_offsets_step_their_version_and_merge_the_masters(tmp_path):
-    delays = DelayOffsetTable(AtomicFile(tmp_path / "delayOffset.json"), 1, version_step=2)
+    delays = DelayOffsetTable(FileWithBackup(tmp_path / "delayOffset.json"), 1, version_step=2)
     for offset in (1, 2, 2, 3, 4):
         delays.update(3, offset, 10)
     assert delays.version.counter == 2

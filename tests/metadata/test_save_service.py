@@ -7,14 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from twinlog.metadata.atomic_file import AtomicFile
+from twinlog.metadata.file_with_backup import FileWithBackup
 from twinlog.metadata.offsets import OffsetTable
 from twinlog.metadata.save_service import SaveService
 from twinlog.metadata.topics import TopicTable
 from twinlog.wire.bodies import TopicConfig
 
 
-class CountingFile(AtomicFile):
+class CountingFile(FileWithBackup):
     """Counts saves, fails the first `failures` of them, and tells the event loop of the first that worked."""
 
     def __init__(self, path, failures=0):
@@ -33,7 +33,7 @@ class CountingFile(AtomicFile):
         self._loop.call_soon_threadsafe(self.written.set)
 
 
-def topics_on_disk(file: AtomicFile) -> set[str]:
+def topics_on_disk(file: FileWithBackup) -> set[str]:
     return set(json.loads(file.path.read_text())["topicConfigTable"])
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.metadata.atomic_file import AtomicFile
 from twinlog.metadata.errors import BrokenSnapshot
+from twinlog.metadata.file_with_backup import FileWithBackup
 from twinlog.metadata.groups import GroupTable
 from twinlog.metadata.request_modes import RequestModeTable
 from twinlog.metadata.tables import open_tables
@@ -43,7 +43,7 @@ def test_every_change_steps_the_version_and_no_change_does_not():
 
 
 def test_a_seeded_row_takes_no_version_and_yields_to_the_file(tmp_path):
-    file = AtomicFile(tmp_path / "topics.json")
+    file = FileWithBackup(tmp_path / "topics.json")
     first = TopicTable(file, 1)
     first.seed("TBW102", topic("TBW102", 8))
     assert first.version.counter == 0
@@ -58,7 +58,7 @@ def test_a_seeded_row_takes_no_version_and_yields_to_the_file(tmp_path):
 
 
 def test_a_seeded_row_that_the_file_lacks_makes_the_table_dirty(tmp_path):
-    file = AtomicFile(tmp_path / "topics.json")
+    file = FileWithBackup(tmp_path / "topics.json")
     first = TopicTable(file, 1)
     first.put("A", topic("A"), 2)
     first.save()
@@ -70,7 +70,7 @@ def test_a_seeded_row_that_the_file_lacks_makes_the_table_dirty(tmp_path):
 
 
 def test_an_unchanged_table_is_never_rewritten(tmp_path):
-    topics = TopicTable(AtomicFile(tmp_path / "topics.json"), 1)
+    topics = TopicTable(FileWithBackup(tmp_path / "topics.json"), 1)
     topics.put("A", topic("A"), 2)
     assert topics.save()
     assert not topics.save()
@@ -79,7 +79,7 @@ def test_an_unchanged_table_is_never_rewritten(tmp_path):
 
 
 def test_a_change_during_a_save_leaves_the_table_dirty(tmp_path):
-    topics = TopicTable(AtomicFile(tmp_path / "topics.json"), 1)
+    topics = TopicTable(FileWithBackup(tmp_path / "topics.json"), 1)
     topics.put("A", topic("A"), 2)
     pending = topics.begin_save()
     topics.put("B", topic("B"), 3)
@@ -156,7 +156,7 @@ def test_pages_follow_the_names_and_cover_every_row_once():
 
 def test_javas_topics_file_is_read_and_written_back_with_the_same_content(tmp_path):
     java = VECTORS / "store" / "config" / "topics.json"
-    file = AtomicFile(tmp_path / "topics.json")
+    file = FileWithBackup(tmp_path / "topics.json")
     file.path.write_bytes(java.read_bytes())
     topics = TopicTable(file, 1)
     assert topics.load()
@@ -166,7 +166,7 @@ def test_javas_topics_file_is_read_and_written_back_with_the_same_content(tmp_pa
 
 def test_javas_group_file_is_read_and_written_back_with_the_same_content(tmp_path):
     java = VECTORS / "store" / "config" / "subscriptionGroup.json"
-    groups = GroupTable(AtomicFile(java), 1)
+    groups = GroupTable(FileWithBackup(java), 1)
     assert groups.load()
     assert json.loads(b"".join(groups.encode_file())) == loads(java.read_bytes())
 
@@ -192,7 +192,7 @@ def test_an_answer_that_is_no_topic_table_changes_nothing(body):
 
 
 def test_a_forbidden_topic_is_one_groups_matter_and_survives_a_restart(tmp_path):
-    file = AtomicFile(tmp_path / "subscriptionGroup.json")
+    file = FileWithBackup(tmp_path / "subscriptionGroup.json")
     groups = GroupTable(file, 1)
     groups.put("G", SubscriptionGroupConfig(group_name="G"), 2)
     assert groups.set_readable("G", "T1", False, 3)
@@ -219,7 +219,7 @@ def test_the_forbidden_table_travels_only_after_it_changed():
 
 
 def test_request_modes_follow_the_master(tmp_path):
-    modes = RequestModeTable(AtomicFile(tmp_path / "messageRequestMode.json"), 1)
+    modes = RequestModeTable(FileWithBackup(tmp_path / "messageRequestMode.json"), 1)
     mode = MessageRequestMode(topic="T", consumer_group="G", mode="POP", pop_share_queue_num=3)
     modes.set_mode(mode, 2)
     replica = RequestModeTable(None, 1)

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from twinlog.metadata.atomic_file import AtomicFile
 from twinlog.metadata.data_version import same_version
 from twinlog.metadata.errors import BrokenSnapshot
+from twinlog.metadata.file_with_backup import FileWithBackup
 from twinlog.metadata.json_file import decode_json
 from twinlog.metadata.persisted import SteppedTable, encode_object
 from twinlog.wire.bodies import DataVersion
@@ -28,7 +28,7 @@ class DelayOffsetTable(SteppedTable):
 
     def __init__(
         self,
-        file: AtomicFile | None = None,
+        file: FileWithBackup | None = None,
         now_ms: int = 0,
         epoch: str | None = None,
         *,

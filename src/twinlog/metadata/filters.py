@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from twinlog.metadata.atomic_file import AtomicFile
+from twinlog.metadata.file_with_backup import FileWithBackup
 from twinlog.metadata.json_file import decode_json
 from twinlog.metadata.persisted import PersistedTable, encode_object, encode_rows
 from twinlog.wire.numbers import Int, Long
@@ -54,7 +54,7 @@ class FiltersFile(msgspec.Struct, rename="camel"):
 class FilterTable(PersistedTable):
     """Topic -> group -> filter."""
 
-    def __init__(self, file: AtomicFile | None = None, now_ms: int = 0, epoch: str | None = None) -> None:
+    def __init__(self, file: FileWithBackup | None = None, now_ms: int = 0, epoch: str | None = None) -> None:
         super().__init__(file, now_ms, epoch)
         self._rows: dict[str, dict[str, ConsumerFilter]] = {}
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from twinlog.metadata.atomic_file import AtomicFile
 from twinlog.metadata.errors import BrokenSnapshot
+from twinlog.metadata.file_with_backup import FileWithBackup
 from twinlog.metadata.json_file import decode_json
 from twinlog.metadata.persisted import encode_object, encode_rows
 from twinlog.metadata.table import Table
@@ -30,7 +30,7 @@ class GroupsFile(msgspec.Struct, rename="camel"):
 class GroupTable(Table[SubscriptionGroupConfig]):
     """Subscription groups by name, and which topics some of them may not read."""
 
-    def __init__(self, file: AtomicFile | None = None, now_ms: int = 0, epoch: str | None = None) -> None:
+    def __init__(self, file: FileWithBackup | None = None, now_ms: int = 0, epoch: str | None = None) -> None:
         super().__init__(file, now_ms, epoch)
         self._forbidden: Forbidden = {}
         self._forbidden_revision = 0

@@ -15,9 +15,9 @@ from types import MappingProxyType
 
 import msgspec
 
-from twinlog.metadata.atomic_file import AtomicFile
 from twinlog.metadata.data_version import next_version, same_version
 from twinlog.metadata.errors import BrokenSnapshot
+from twinlog.metadata.file_with_backup import FileWithBackup
 from twinlog.metadata.json_file import decode_json
 from twinlog.metadata.persisted import SteppedTable, encode_object, encode_rows
 from twinlog.metadata.table import Changes
@@ -45,7 +45,7 @@ class OffsetTable(SteppedTable):
 
     def __init__(
         self,
-        file: AtomicFile | None = None,
+        file: FileWithBackup | None = None,
         now_ms: int = 0,
         epoch: str | None = None,
         *,

@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-from twinlog.metadata.atomic_file import AtomicFile
 from twinlog.metadata.data_version import first_version, next_version
 from twinlog.metadata.errors import BrokenSnapshot
+from twinlog.metadata.file_with_backup import FileWithBackup
 from twinlog.metadata.revisions import Revisions
 from twinlog.wire.bodies import DataVersion
 from twinlog.wire.errors import WireError
@@ -40,7 +40,7 @@ class PendingSave:
 class PersistedTable:
     """Version, revisions and dirtiness; subclasses hold the rows and know their JSON."""
 
-    def __init__(self, file: AtomicFile | None, now_ms: int, epoch: str | None = None) -> None:
+    def __init__(self, file: FileWithBackup | None, now_ms: int, epoch: str | None = None) -> None:
         self.version: DataVersion = first_version(now_ms)
         self.revisions = Revisions(epoch)
         self.on_change: list[Callable[[], None]] = []  # called after each change that a save or a peer may care for
@@ -143,7 +143,7 @@ class PersistedTable:
 class SteppedTable(PersistedTable):
     """A table whose version moves once in `version_step` changes of a row: rows change too often for more."""
 
-    def __init__(self, file: AtomicFile | None, now_ms: int, epoch: str | None, version_step: int) -> None:
+    def __init__(self, file: FileWithBackup | None, now_ms: int, epoch: str | None, version_step: int) -> None:
         super().__init__(file, now_ms, epoch)
         self._version_step = max(version_step, 1)
         self._row_changes = 0

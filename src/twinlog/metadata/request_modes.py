@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from twinlog.metadata.atomic_file import AtomicFile
+from twinlog.metadata.file_with_backup import FileWithBackup
 from twinlog.metadata.json_file import decode_json
 from twinlog.metadata.persisted import encode_object, encode_rows
 from twinlog.metadata.table import Table
@@ -18,7 +18,7 @@ Modes = dict[str, MessageRequestMode]  # group -> mode
 class RequestModeTable(Table[Modes]):
     """Topic -> group -> mode. Its JSON carries no version, so replicas compare the content."""
 
-    def __init__(self, file: AtomicFile | None = None, now_ms: int = 0, epoch: str | None = None) -> None:
+    def __init__(self, file: FileWithBackup | None = None, now_ms: int = 0, epoch: str | None = None) -> None:
         super().__init__(file, now_ms, epoch)
 
     def set_mode(self, mode: MessageRequestMode, now_ms: int) -> bool:

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from twinlog.metadata.atomic_file import AtomicFile
 from twinlog.metadata.data_version import next_version, same_version
+from twinlog.metadata.file_with_backup import FileWithBackup
 from twinlog.metadata.persisted import PersistedTable
 from twinlog.wire.bodies import DataVersion
 
@@ -32,7 +32,7 @@ class Changes(Generic[V]):
 class Table(PersistedTable, Generic[V]):
     """Named rows under one data version."""
 
-    def __init__(self, file: AtomicFile | None, now_ms: int, epoch: str | None = None) -> None:
+    def __init__(self, file: FileWithBackup | None, now_ms: int, epoch: str | None = None) -> None:
         super().__init__(file, now_ms, epoch)
         self._rows: dict[str, V] = {}
         self._sorted: tuple[int, list[str]] = (0, [])  # (revision it was made at, names)

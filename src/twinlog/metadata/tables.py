@@ -12,8 +12,8 @@ from pathlib import Path
 
 from twinlog.base.file_modes import PRIVATE, Modes
 from twinlog.metadata import delay_offsets, filters, groups, offsets, request_modes, topics
-from twinlog.metadata.atomic_file import AtomicFile
 from twinlog.metadata.delay_offsets import DelayOffsetTable
+from twinlog.metadata.file_with_backup import FileWithBackup
 from twinlog.metadata.filters import FilterTable
 from twinlog.metadata.groups import GroupTable
 from twinlog.metadata.offsets import OffsetTable
@@ -65,8 +65,8 @@ def open_tables(
 ) -> MetadataTables:
     """Empty tables over `directory`; seed what every broker has, then `load`. Without a directory nothing persists."""
 
-    def file(name: str) -> AtomicFile | None:
-        return None if directory is None else AtomicFile(Path(directory) / name, modes)
+    def file(name: str) -> FileWithBackup | None:
+        return None if directory is None else FileWithBackup(Path(directory) / name, modes)
 
     return MetadataTables(
         TopicTable(file(topics.FILE_NAME), now_ms),

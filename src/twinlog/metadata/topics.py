@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from twinlog.metadata.atomic_file import AtomicFile
 from twinlog.metadata.errors import BrokenSnapshot
+from twinlog.metadata.file_with_backup import FileWithBackup
 from twinlog.metadata.json_file import decode_json
 from twinlog.metadata.persisted import encode_object, encode_rows
 from twinlog.metadata.table import Table
@@ -26,7 +26,7 @@ class TopicsFile(msgspec.Struct, rename="camel"):
 class TopicTable(Table[TopicConfig]):
     """Topic configurations by name; values are never changed in place, use `msgspec.structs.replace`."""
 
-    def __init__(self, file: AtomicFile | None = None, now_ms: int = 0, epoch: str | None = None) -> None:
+    def __init__(self, file: FileWithBackup | None = None, now_ms: int = 0, epoch: str | None = None) -> None:
         super().__init__(file, now_ms, epoch)
 
     def is_order_topic(self, topic: str) -> bool:

@@ -19,8 +19,8 @@ from typing import Any
 import msgspec
 
 from twinlog.base.file_modes import PRIVATE, Modes
-from twinlog.metadata.atomic_file import AtomicFile
 from twinlog.metadata.errors import MetadataError
+from twinlog.metadata.file_with_backup import FileWithBackup
 from twinlog.wire.bodies import DataVersion
 
 DIRECTORY = "twinlog-sync"
@@ -90,7 +90,7 @@ class SyncFolder:
     def __init__(self, root: Path, modes: Modes = PRIVATE) -> None:
         self.path = root / DIRECTORY
         self._modes = modes
-        self._state = AtomicFile(self.path / _STATE_FILE, modes)
+        self._state = FileWithBackup(self.path / _STATE_FILE, modes)
 
     def load(self) -> ReplicaState:
         """The state, or that of a replica nobody has synchronised yet."""
@@ -114,7 +114,7 @@ class SyncFolder:
             raise MetadataError(f"{path} is no entry of a journal ({error}): restore it, or move it away") from error
 
     def write(self, entry: Entry) -> None:
-        AtomicFile(self._entry_path(entry.sequence), self._modes).save([msgspec.json.encode(entry)])
+        FileWithBackup(self._entry_path(entry.sequence), self._modes).save([msgspec.json.encode(entry)])
 
     def forget_entries(self, up_to: int) -> None:
         """Remove entries that are in the history table."""

@@ -5,11 +5,11 @@ import os
 
 import pytest
 
-from twinlog.metadata.atomic_file import AtomicFile
 from twinlog.metadata.errors import BrokenFile
+from twinlog.metadata.file_with_backup import FileWithBackup
 
 
-def load(file: AtomicFile):
+def load(file: FileWithBackup):
     return file.load(json.loads)
 
 
@@ -18,11 +18,11 @@ def text(path) -> str:
 
 
 def test_both_files_missing_means_defaults(tmp_path):
-    assert load(AtomicFile(tmp_path / "config" / "topics.json")) is None
+    assert load(FileWithBackup(tmp_path / "config" / "topics.json")) is None
 
 
 def test_a_save_is_read_back_and_the_content_before_it_is_the_backup(tmp_path):
-    file = AtomicFile(tmp_path / "config" / "topics.json")
+    file = FileWithBackup(tmp_path / "config" / "topics.json")
     file.save([b'{"a":', b"1}"])
     file.save([b'{"a":2}'])
     assert load(file) == {"a": 2}
@@ -31,7 +31,7 @@ def test_a_save_is_read_back_and_the_content_before_it_is_the_backup(tmp_path):
 
 @pytest.mark.parametrize("content", [b"", b"  \n", b"\0\0\0", b'{"a":', b"not json"])
 def test_a_blank_or_broken_file_falls_back_on_its_backup(tmp_path, content):
-    file = AtomicFile(tmp_path / "topics.json")
+    file = FileWithBackup(tmp_path / "topics.json")
     file.path.write_bytes(content)
     (tmp_path / "topics.json.bak").write_text('{"a":1}')
     assert load(file) == {"a": 1}
@@ -39,7 +39,7 @@ def test_a_blank_or_broken_file_falls_back_on_its_backup(tmp_path, content):
 
 
 def test_a_broken_file_is_set_aside_by_the_next_save_and_its_backup_is_kept(tmp_path):
-    file = AtomicFile(tmp_path / "topics.json")
+    file = FileWithBackup(tmp_path / "topics.json")
     file.path.write_text("torn")
     (tmp_path / "topics.json.bak").write_text('{"a":1}')
     load(file)
@@ -50,7 +50,7 @@ def test_a_broken_file_is_set_aside_by_the_next_save_and_its_backup_is_kept(tmp_
 
 
 def test_a_broken_file_without_backup_starts_from_defaults_but_is_not_lost(tmp_path):
-    file = AtomicFile(tmp_path / "topics.json")
+    file = FileWithBackup(tmp_path / "topics.json")
     file.path.write_text("torn")
     (tmp_path / "topics.json.broken-1").write_text("torn before")
     assert load(file) is None
@@ -60,7 +60,7 @@ def test_a_broken_file_without_backup_starts_from_defaults_but_is_not_lost(tmp_p
 
 
 def test_two_broken_files_are_an_error_that_names_both(tmp_path):
-    file = AtomicFile(tmp_path / "topics.json")
+    file = FileWithBackup(tmp_path / "topics.json")
     file.path.write_text("torn")
     (tmp_path / "topics.json.bak").write_text("torn too")
     with pytest.raises(BrokenFile, match=r"topics\.json cannot be read .*topics\.json\.bak .*: repair one"):
@@ -70,7 +70,7 @@ def test_two_broken_files_are_an_error_that_names_both(tmp_path):
 
 @pytest.mark.parametrize("step", ["fsync", "link", "replace"])
 def test_a_save_that_fails_half_way_leaves_the_old_content_readable(tmp_path, monkeypatch, step):
-    file = AtomicFile(tmp_path / "topics.json")
+    file = FileWithBackup(tmp_path / "topics.json")
     file.save([b'{"a":1}'])
     calls = []
 

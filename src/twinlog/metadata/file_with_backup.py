@@ -21,7 +21,7 @@ from twinlog.wire.errors import WireError
 T = TypeVar("T")
 
 
-class AtomicFile:
+class FileWithBackup:
     """A file with a backup. After a load, `problem` says what was wrong with the main file, if anything,
     and `from_backup` whether the backup stood in for it.
     """
