@@ -27,9 +27,19 @@ def wall_clock_ms() -> int:
     return time.time_ns() // _NS_PER_MS
 
 
+def wall_clock_ns() -> int:
+    """The same in nanoseconds, for identifiers that must differ."""
+    return time.time_ns()
+
+
 def ticks_ns() -> int:
     """Time that nobody sets, from an arbitrary start."""
     return time.clock_gettime_ns(_TICKS)
+
+
+def monotonic_ms() -> int:
+    """For deadlines and pauses: time that nobody sets, and that stands still while the machine is suspended."""
+    return time.monotonic_ns() // _NS_PER_MS
 
 
 class SteadyClock:

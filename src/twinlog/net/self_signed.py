@@ -16,6 +16,8 @@ import secrets
 import textwrap
 import time
 
+from twinlog.base.clock import wall_clock_ms
+
 _P = 2**256 - 2**224 + 2**192 + 2**96 - 1
 _N = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 _G = (
@@ -42,7 +44,7 @@ def self_signed_pem(name: str = "twinlog") -> tuple[str, str]:
 
 def _certificate(name: str, key: int, point: bytes) -> bytes:
     who = _tlv(0x30, _tlv(0x31, _tlv(0x30, _COMMON_NAME + _tlv(0x0C, name.encode()))))
-    now = time.time()
+    now = wall_clock_ms() / 1000
     validity = _tlv(0x30, _time(now - 86_400) + _time(now + _DAYS * 86_400))
     public = _tlv(0x30, _tlv(0x30, _EC_KEY + _CURVE) + _tlv(0x03, b"\0" + point))
     serial = _integer(secrets.randbits(63) | 1)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from twinlog.base.clock import monotonic_ms
 from twinlog.spark.errors import BrokerAway
 from twinlog.telemetry.log import get_logger
 
@@ -38,7 +39,7 @@ def patiently(
         except away as error:
             if is_over():
                 raise
-            absences.note({name: str(error)}, time.monotonic() * 1000)
+            absences.note({name: str(error)}, monotonic_ms())
         time.sleep(pause_s(failures))
     raise AssertionError("the wait ends")
 

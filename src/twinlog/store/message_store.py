@@ -17,13 +17,13 @@ before the flush began. `abort` disappears only at a close that leaves every rec
 from __future__ import annotations
 
 import contextlib
-import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from twinlog.base.clock import wall_clock_ms
 from twinlog.settings.store import StoreSettings
 from twinlog.store.delay_levels import DelayLevels
 from twinlog.store.dispatch import CutDispatcher, Dispatcher, DispatchRequest
@@ -57,10 +57,6 @@ log = get_logger(__name__)
 Arrival = Callable[[Sequence[DispatchRequest]], None]
 
 
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class MessageStore(StoreReader):
     """One open store directory. Make it with `MessageStore.open`, and close it."""
 
@@ -72,7 +68,7 @@ class MessageStore(StoreReader):
         *,
         role: str = "ASYNC_MASTER",
         store_host: tuple[str, int] = ("127.0.0.1", 10911),
-        clock_ms: Callable[[], int] = now_ms,
+        clock_ms: Callable[[], int] = wall_clock_ms,
         topic_kind: Callable[[str], str] = lambda topic: "SimpleCQ",
         dispatchers: Sequence[Dispatcher] = (),
         early_dispatchers: Sequence[Dispatcher] = (),

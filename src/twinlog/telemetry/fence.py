@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from twinlog.base.clock import wall_clock_ms
 from twinlog.telemetry.log import get_logger
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Fence:
 
     def __init__(
         self,
-        clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        clock_ms: Callable[[], int] = wall_clock_ms,
         *,
         ticks_s: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twinlog.base.atomic_file import replace_file
+from twinlog.base.clock import monotonic_ms
 from twinlog.base.file_modes import Modes
 from twinlog.base.safe_files import read_file
 from twinlog.broker.admin.live_conf import write_settings
@@ -23,7 +24,7 @@ from twinlog.replication.master.log_marks import LogMarks
 from twinlog.replication.master.master_service import MasterService
 from twinlog.replication.master.replica_acks import replicas_needed
 from twinlog.replication.metadata.sync_service import ExtraKind, MetadataSyncService
-from twinlog.replication.replica.replica_service import MasterAddresses, ReplicaIdentity, ReplicaService, monotonic_ms
+from twinlog.replication.replica.replica_service import MasterAddresses, ReplicaIdentity, ReplicaService
 from twinlog.replication.role_plan import Step, plan_role_change
 from twinlog.store.errors import DispatchFailed, StoreUnusable, system_errors_as
 from twinlog.telemetry.log import get_logger

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 from twinlog.base.atomic_file import replace_file
+from twinlog.base.clock import wall_clock_ms
 from twinlog.base.safe_files import UnsafeFile, make_directory
 from twinlog.base.system_names import HALF_TOPIC, SCHEDULE_TOPIC, is_retry_or_dlq
 from twinlog.base.trusted_path import why_untrusted
@@ -47,7 +47,7 @@ async def metadata(admin: Admin, args: Namespace) -> Report:
                 _merge(topics, name, plain(config), ("readQueueNums", "writeQueueNums"))
         for name, config in (await admin.groups(address)).subscription_group_table.items():
             _merge(groups, name, plain(config), ("retryQueueNums",))
-    data: dict[str, Any] = {"exportTime": int(time.time() * 1000)}
+    data: dict[str, Any] = {"exportTime": wall_clock_ms()}
     if not args.subscriptionGroup or args.topic:
         data["topicConfigTable"] = topics
     if not args.topic or args.subscriptionGroup:

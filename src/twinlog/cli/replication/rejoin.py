@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from twinlog.base.clock import wall_clock_ms
 from twinlog.metadata.errors import MetadataError
 from twinlog.metadata.tables import open_tables
 from twinlog.settings.broker_conf import load_broker_conf
@@ -81,7 +81,7 @@ def plan_cut(settings: StoreSettings, cut: int) -> tuple[int, int]:
 
 def cut_tail(settings: StoreSettings, cut: int) -> Path:
     """Recover the store, keep its tail in a file and cut it off; returns the file."""
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = wall_clock_ms()
     tables = open_tables(str(Path(settings.root_dir) / "config"), now_ms, modes=settings.modes)
     tables.load()
 

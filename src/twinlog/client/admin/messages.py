@@ -1,7 +1,6 @@
 """Single messages: by id, by key, by offset."""
 
-import time
-
+from twinlog.base.clock import wall_clock_ms
 from twinlog.client.admin.calls import AdminCalls
 from twinlog.client.consuming.pulling import subscription_of, unwrap
 from twinlog.client.errors import BadArgument, BrokerRefused
@@ -42,7 +41,7 @@ class AdminMessages(AdminCalls):
     ) -> list[Message]:
         """Messages with the sender's id; usually one, more when a send was repeated."""
         day_ms = 36 * 3600 * 1000
-        start = int(time.time() * 1000) - day_ms if begin_ms is None else begin_ms
+        start = wall_clock_ms() - day_ms if begin_ms is None else begin_ms
         found = await self._query(topic, unique_key, 32, start, end_ms, unique=True)
         return [message for message in found if message.message_id == unique_key]
 

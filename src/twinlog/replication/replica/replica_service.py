@@ -12,10 +12,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from twinlog.base.clock import monotonic_ms
 from twinlog.net.connecting import below, connecting_to, target_of
 from twinlog.net.errors import NetError
 from twinlog.net.pool import ConnectionPool
@@ -37,11 +37,6 @@ log = get_logger(__name__)
 _RETRY_MS_MIN, _RETRY_MS_MAX, _REFUSED_RETRY_MS = 100, 5_000, 10_000
 _CONNECT_SECONDS = 5
 _LOST = (OSError, NetError, ReplicationError, StoreError, WireError)  # what a master, its network or a disk may do
-
-
-def monotonic_ms() -> int:
-    """Time that neither an operator nor NTP moves."""
-    return time.monotonic_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pyarrow as pa
 
+from twinlog.base.clock import monotonic_ms
 from twinlog.client.consuming.pulling import pull_header, subscription_of
 from twinlog.client.errors import ClientError, name_of
 from twinlog.net.errors import NetError
@@ -137,7 +138,7 @@ class _Fetch:
                     self._turn(failures)
                     failures = 0
                     if not self._is_behind:
-                        self._absences.note({}, _now_ms())
+                        self._absences.note({}, monotonic_ms())
                 except (NetError, ClientError, CannotRead) as error:
                     failures = 0 if isinstance(error, _Behind) else failures + 1
                     self._lose_connection(error, failures)
@@ -247,14 +248,14 @@ class _Fetch:
                 return
             if self._refusals >= _TRIES:
                 raise CannotRead(f"{place}: cannot be read after {failures} tries: {error}") from error
-            self._absences.note({self._wanted.queue.broker_name: f"{place}: {error}"}, _now_ms())
+            self._absences.note({self._wanted.queue.broker_name: f"{place}: {error}"}, monotonic_ms())
         else:
             log.warning("a broker is lost, asking for its route again", where=place, error=str(error))
         time.sleep(pause_s(failures))
 
     def _look_for_master(self, error: _Behind) -> None:
         self._address, self._stalled_at, self._is_behind = "", None, True
-        self._absences.note({self._wanted.queue.broker_name: str(error)}, _now_ms())
+        self._absences.note({self._wanted.queue.broker_name: str(error)}, monotonic_ms())
         with contextlib.suppress(NetError, ClientError):
             self._cluster.route(self._wanted.queue.topic, fresh=True)
 
@@ -270,10 +271,6 @@ class _Refused(CannotRead):
 
 class _Behind(CannotRead):
     """A replica that does not have yet what a master had."""
-
-
-def _now_ms() -> float:
-    return time.monotonic() * 1000
 
 
 _AGAIN_CODES = (

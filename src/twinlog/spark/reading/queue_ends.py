@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
+from twinlog.base.clock import monotonic_ms
 from twinlog.client.errors import NoNameServer
 from twinlog.spark.away import PAUSE_S_MAX, Absences
 from twinlog.spark.cluster import AWAY, Cluster, by_broker
@@ -71,7 +72,7 @@ class QueueEnds:
         return ends, new, away
 
     def _note(self, away: dict[str, str]) -> None:
-        self._absences.note(away, time.monotonic() * 1000)
+        self._absences.note(away, monotonic_ms())
 
 
 def _of_present(

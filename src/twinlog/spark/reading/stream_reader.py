@@ -6,7 +6,6 @@ all, so nothing depends on them. What a batch reads is fixed by its two offsets 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -19,6 +18,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from twinlog.base.clock import monotonic_ms
 from twinlog.client.errors import BrokerRefused, ClientError
 from twinlog.net.errors import NetError
 from twinlog.spark.cluster import Cluster
@@ -76,7 +76,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return encode_offsets(position)
         end = cap_offsets(position, latest, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
         if rows_between(position, end):
-            self._trigger_ms = self._now_ms()
+            self._trigger_ms = monotonic_ms()
         return encode_offsets(end)
 
     def reportLatestOffset(self) -> dict | None:
@@ -159,7 +159,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         rows_min = self._options.trigger_rows_min
         if rows_min is None or rows_between(position, latest) >= rows_min:
             return False
-        return self._trigger_ms is not None and self._now_ms() - self._trigger_ms < self._options.trigger_delay_ms_max
+        return self._trigger_ms is not None and monotonic_ms() - self._trigger_ms < self._options.trigger_delay_ms_max
 
     def _publish(self, position: Offsets) -> None:
         """Tell the brokers how far the query is: when Spark asks what comes next, all before `position` is done."""
@@ -187,9 +187,6 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _on_loss(self, place: str, what: str) -> None:
         tell_loss(self._options.fail_on_data_loss, place, what)
-
-    def _now_ms(self) -> float:
-        return time.monotonic() * 1000
 
 
 def _is_unknown_group(error: Exception) -> bool:

@@ -11,6 +11,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from twinlog.base.clock import wall_clock_ms
 from twinlog.base.system_names import AUTO_CREATE_TOPIC
 from twinlog.client.answer_fields import read_number
 from twinlog.client.errors import ClientError, name_of
@@ -332,7 +333,7 @@ def _command(options: WriteOptions, queue: MessageQueue, request: Request) -> Co
         default_topic_queue_nums=4,
         queue_id=queue.queue_id,
         sys_flag=int(rows.sys_flags[begin]),
-        born_timestamp=time.time_ns() // 1_000_000,
+        born_timestamp=wall_clock_ms(),
         flag=flag,
         properties=properties,
         reconsume_times=0,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
+from twinlog.base.clock import wall_clock_ms
 from twinlog.client.errors import NoRoute
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.writing.options import WriteOptions
@@ -142,7 +142,7 @@ class TaskWrite:
     def _pairs(self, topic: _Topic, sequences: np.ndarray) -> list[pa.Array]:
         """The properties that tell rows apart."""
         if self._before is None:
-            sent_ms = month_ms(time.time_ns() // 1_000_000)
+            sent_ms = month_ms(wall_clock_ms())
             return [pair(UNIQ_KEY, self._stamps.keys(topic.name, sequences, sent_ms))]
         layouts = pa.array(np.where(sequences % BLOCK_ROWS == 0, topic.layout, ""), pa.string())
         return [

@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from twinlog.base.clock import wall_clock_ms
 from twinlog.base.safe_files import refuse_link
 from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.errors import SegmentSizeMismatch
@@ -56,7 +56,7 @@ class Index:
         *,
         slot_count: int = 5_000_000,
         entry_max: int = 20_000_000,
-        clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        clock_ms: Callable[[], int] = wall_clock_ms,
         ops: FileOps = FILE_OPS,
     ) -> None:
         self.full_timestamp = 0

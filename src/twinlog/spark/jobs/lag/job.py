@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from twinlog.base.clock import wall_clock_ms
 from twinlog.client.errors import ClientError
 from twinlog.net.errors import NetError
 from twinlog.spark.cluster import Cluster
@@ -83,7 +84,7 @@ def lag(
     job: LagJob,
     report: Report = quiet,
     *,
-    clock: Callable[[], float] = time.time,
+    clock: Callable[[], float] = lambda: wall_clock_ms() / 1000,
     sleep: Callable[[float], None] = time.sleep,
 ) -> LagSummary:
     """Take samples until the time is over; Ctrl-C ends it early and keeps what was written."""
@@ -173,7 +174,7 @@ def _run_samples(
     numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
 
     def ask(number: int) -> list[LagRow]:
-        return list(sample_brokers(brokers[number], job.cluster, job.groups, lambda: time.time_ns() // 1_000_000))
+        return list(sample_brokers(brokers[number], job.cluster, job.groups, wall_clock_ms))
 
     with ThreadPoolExecutor(_THREADS) as pool:
         for rows in pool.map(ask, numbers):

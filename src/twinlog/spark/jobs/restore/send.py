@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
+from twinlog.base.clock import monotonic_ms, wall_clock_ms
 from twinlog.base.system_names import AUTO_CREATE_TOPIC
 from twinlog.client.errors import ClientError, name_of
 from twinlog.client.sending.outgoing import STORED_CODES
@@ -144,7 +145,7 @@ class QueueSender:
             except (NetError, ClientError, CannotRead, _Busy) as error:
                 in_doubt = True
                 place = where(self.queue, self._pending[0].offset)
-                patience.check(error, place, time.monotonic() * 1000)
+                patience.check(error, place, monotonic_ms())
                 log.warning("a send failed, looking at the target before it is repeated", where=place, error=str(error))
                 self._target.forget()
                 time.sleep(patience.pause_s)
@@ -221,7 +222,7 @@ class Target:
         """Returns when the broker has stored them."""
         self._address = self._cluster.address_of(self.queue)
         connection = connection_to(self._address, self._options.cluster)
-        (answer,) = connection.ask([send_command(self.queue, elements, _now_ms())])
+        (answer,) = connection.ask([send_command(self.queue, elements, wall_clock_ms())])
         if answer.code in _AGAIN_LATER:
             raise _Busy(f"{self._address} answers {name_of(ResponseCode, answer.code)}: {answer.remark}")
         if answer.code not in STORED_CODES:
@@ -265,7 +266,3 @@ def send_command(queue: MessageQueue, elements: list[BatchElement], now_ms: int)
     code = RequestCode.SEND_MESSAGE_V2 if alone else RequestCode.SEND_BATCH_MESSAGE
     body = elements[0].body if alone else encode_batch(elements)
     return Command(code, fields=encode_fields(header), body=body)
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

@@ -21,6 +21,7 @@ from pathlib import Path
 import msgspec
 
 from twinlog.base.addresses import parse_address
+from twinlog.base.clock import wall_clock_ms
 from twinlog.base.file_modes import PRIVATE, Modes
 from twinlog.client.admin.servers import read_lines
 from twinlog.client.options import tls_context
@@ -234,12 +235,12 @@ class _BrokerTick:
         held = replica.holds()
         if held and await self._is_unchanged(held):
             return
-        now_ms = _now_ms()
+        now_ms = wall_clock_ms()
         tables = await asyncio.to_thread(replica.tables, now_ms)
         for table in tables:
             table.saver = _later
         before = image_of(tables)
-        service = MetadataSyncService(lambda: _SETTINGS, tables, self._pool, own_address="", clock_ms=_now_ms)
+        service = MetadataSyncService(lambda: _SETTINGS, tables, self._pool, own_address="", clock_ms=wall_clock_ms)
         service.master_is_at(address)
         service.resume_from(held)
         await service.sync()
@@ -301,7 +302,7 @@ class _BrokerTick:
 
     def _begin(self, plan: object, master: LogRange, segment_bytes: int) -> int:
         """Get the replica ready; where copying goes on."""
-        wanted = self._replica.begin_copy(master, segment_bytes, self._group.work.range_bytes_max, _now_ms())
+        wanted = self._replica.begin_copy(master, segment_bytes, self._group.work.range_bytes_max, wall_clock_ms())
         return plan.at if isinstance(plan, Begin) else wanted
 
     async def _copy(
@@ -376,7 +377,3 @@ def _tls(options: ClusterOptions):
         key_file=options.tls_key_file,
         verify=options.tls_verify,
     )
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

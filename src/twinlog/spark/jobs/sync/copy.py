@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from twinlog.base.clock import wall_clock_ms
 from twinlog.replication.errors import ReplicationError
 from twinlog.spark.jobs.sync.replica import Replica
 from twinlog.spark.jobs.sync.sources import Source
@@ -81,7 +82,7 @@ def _copy_range(replica: Replica, source: Source, records: WholeRecords, begin: 
         if over:
             break
     if at > begin:
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = wall_clock_ms()
         replica.commit(
             begin, crc, count, source=source.name, took_ms=lambda: round((clock() - began) * 1000), now_ms=now_ms
         )

@@ -14,7 +14,6 @@ import contextlib
 import fcntl
 import os
 import shutil
-import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
@@ -26,6 +25,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from twinlog.base.atomic_file import replacing, sync_directory
+from twinlog.base.clock import wall_clock_ms
 from twinlog.base.safe_files import open_file
 from twinlog.spark.errors import SparkSourceError
 from twinlog.spark.jobs.archive.files import exchange
@@ -250,4 +250,4 @@ class AppendedTable:
 
 
 def _new_name() -> str:
-    return f"{time.time_ns() // 1_000_000}-{uuid.uuid4().hex}"
+    return f"{wall_clock_ms()}-{uuid.uuid4().hex}"

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, Self
 
+from twinlog.base.clock import wall_clock_ms
 from twinlog.net.connecting import connecting_to, target_of
 from twinlog.net.errors import ConnectFailed
 from twinlog.replication.errors import PeerSilent, ReplicationError
@@ -46,7 +46,7 @@ class HaSource:
     name = "ha"
 
     def __init__(self, address: str, log_end: int, pass_number: int | None) -> None:
-        self._link = ReplicaLink(_SETTINGS, log_end, _now_ms())
+        self._link = ReplicaLink(_SETTINGS, log_end, wall_clock_ms())
         self._buffer = memoryview(bytearray(CHUNK_BYTES))
         self._durable_end = log_end
         try:
@@ -70,17 +70,17 @@ class HaSource:
         try:
             count = self._socket.recv_into(self._buffer)
         except TimeoutError:
-            if self._link.is_silent(_now_ms()):
+            if self._link.is_silent(wall_clock_ms()):
                 raise PeerSilent(self._address, _SETTINGS.silence_ms_max) from None
             self.report(self._durable_end)
             return ()
         if count == 0:
             raise ConnectionError(f"{self._address} closed the connection")
-        return self._link.receive(self._buffer[:count], _now_ms())
+        return self._link.receive(self._buffer[:count], wall_clock_ms())
 
     def report(self, log_end: int) -> None:
         self._durable_end = log_end
-        word = self._link.appended(log_end, _now_ms())
+        word = self._link.appended(log_end, wall_clock_ms())
         if word is not None:
             self._socket.settimeout(_CONNECT_SECONDS)
             self._socket.sendall(word)
@@ -161,7 +161,3 @@ class StoreSource:
             return [one for one in self._directory.iterdir() if SEGMENT_NAME.match(one.name)]
         except FileNotFoundError:
             return []
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
