@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.base.addresses import Address, AddressError, check_bind_address, check_host, parse_address
+from twinlog.base.addresses import (
+    Address,
+    AddressError,
+    address_text,
+    check_bind_address,
+    check_host,
+    java_address_text,
+    parse_address,
+)
 from twinlog.settings.broker_conf import load_broker_conf
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.updates import plan_broker_update
@@ -34,6 +42,12 @@ BAD = [
 def test_names_ipv4_and_ipv6_are_addresses(text):
     assert parse_address(text) == GOOD[text]
     assert parse_address(str(GOOD[text])) == GOOD[text]
+
+
+def test_an_ipv6_host_is_in_brackets_once_except_where_java_reads_it():
+    assert address_text("::1", 80) == address_text("[::1]", 80) == "[::1]:80"
+    assert address_text("192.0.2.1", 80) == java_address_text("192.0.2.1", 80) == "192.0.2.1:80"
+    assert java_address_text("::1", 80) == "::1:80"
 
 
 @pytest.mark.parametrize("text", BAD)

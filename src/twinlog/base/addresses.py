@@ -34,13 +34,23 @@ class Address:
     port: int
 
     def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return address_text(self.host, self.port)
 
     def below(self, ports: int) -> Address:
         """The address so many ports below this one."""
         if self.port <= ports:
             raise AddressError(str(self), f"there is no port {ports} below {self.port}")
         return Address(self.host, self.port - ports)
+
+
+def address_text(host: str, port: int) -> str:
+    """`host:port`, an IPv6 host in brackets; `parse_address` reads it."""
+    return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
+
+
+def java_address_text(host: str, port: int) -> str:
+    """The same as a broker registers it: Java writes no brackets."""
+    return f"{host}:{port}"
 
 
 def parse_address(text: str) -> Address:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from twinlog.base.addresses import address_text
 from twinlog.broker.broker import Broker
 from twinlog.broker.task_errors import single_error
 from twinlog.nameserver.nameserver_service import NameServerService
@@ -58,7 +59,7 @@ class DevService:
 
     @property
     def namesrv_address(self) -> str:
-        return f"127.0.0.1:{self._name_server.port}" if self._name_server is not None else ""
+        return address_text("127.0.0.1", self._name_server.port) if self._name_server is not None else ""
 
     @property
     def broker_address(self) -> str:

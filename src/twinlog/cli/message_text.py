@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+from twinlog.base.addresses import address_text
 from twinlog.client import BadArgument
 from twinlog.wire.message import Message
 
@@ -31,8 +32,8 @@ def message_data(message: Message, *, with_body: bool = True) -> dict[str, Any]:
         "physicalOffset": message.physical_offset,
         "bornTimestamp": message.born_timestamp,
         "storeTimestamp": message.store_timestamp,
-        "bornHost": f"{message.born_host[0]}:{message.born_host[1]}",
-        "storeHost": f"{message.store_host[0]}:{message.store_host[1]}",
+        "bornHost": address_text(*message.born_host),
+        "storeHost": address_text(*message.store_host),
         "reconsumeTimes": message.reconsume_times,
         "sysFlag": message.sys_flag,
         "properties": message.properties,

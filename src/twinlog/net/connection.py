@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from twinlog.base.addresses import address_text
 from twinlog.net.errors import ConnectionLost, RequestRefused, RequestTimeout
 from twinlog.net.inbound import Inbound, UnfinishedFrame
 from twinlog.telemetry.log import get_logger
@@ -98,8 +99,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def peer_text(self) -> str:
-        host, port = self.peer
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return address_text(*self.peer)
 
     # -- asking --------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 import errno
 
-from twinlog.base.addresses import AddressError
+from twinlog.base.addresses import AddressError, address_text
 
 
 class NetError(Exception):
@@ -27,7 +27,7 @@ class CannotListen(OSError):
     """A port of ours that the system does not give us."""
 
     def __init__(self, host: str, port: int, cause: OSError, setting: str = "listenPort") -> None:
-        problem = f"cannot listen on {host}:{port}: {cause.strerror}"
+        problem = f"cannot listen on {address_text(host, port)}: {cause.strerror}"
         hint = f"stop what listens there, or choose another {setting}"
         if cause.errno == errno.EADDRNOTAVAIL:
             hint = "set bindAddress to an address of this machine, or to 0.0.0.0"

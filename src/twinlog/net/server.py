@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any
 
+from twinlog.base.addresses import address_text
 from twinlog.net.connection import Connection, ConnectionOptions, FastPath, Handler
 from twinlog.net.errors import CannotListen
 from twinlog.net.inbound import Inbound
@@ -142,7 +143,7 @@ class Server:
             await loop.connect_accepted_socket(lambda: Connection(options, peer=peer or address), accepted, ssl=tls)
         except (TimeoutError, ConnectionError, ProxyError, OSError, ssl.SSLError) as error:
             accepted.close()
-            log.info("a connection was not admitted", peer=f"{address[0]}:{address[1]}", error=str(error))
+            log.info("a connection was not admitted", peer=address_text(*address[:2]), error=str(error))
         except asyncio.CancelledError:
             accepted.close()
             raise

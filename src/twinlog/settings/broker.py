@@ -6,7 +6,7 @@ import socket
 from dataclasses import dataclass
 from typing import Literal
 
-from twinlog.base.addresses import check_addresses, check_bind_address, check_host, local_address
+from twinlog.base.addresses import check_addresses, check_bind_address, check_host, java_address_text, local_address
 from twinlog.base.system_names import TRACE_TOPIC
 from twinlog.settings.conf import conf
 
@@ -106,4 +106,4 @@ class BrokerSettings:
     @property
     def address(self) -> str:
         """Where clients reach the broker, as it registers itself."""
-        return f"{self.broker_ip1}:{self.listen_port}"
+        return java_address_text(self.broker_ip1, self.listen_port)

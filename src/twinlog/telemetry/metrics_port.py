@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+from twinlog.base.addresses import address_text
 from twinlog.telemetry.log import get_logger
 from twinlog.telemetry.metrics import Metrics
 
@@ -28,10 +29,10 @@ class MetricsService:
         try:
             self._server = await asyncio.start_server(self._answer, self._host, self.port, limit=_REQUEST_BYTES_MAX)
         except OSError as error:
-            problem = f"cannot serve metrics on {self._host}:{self.port}: {error.strerror}; choose another metricsPort"
-            raise OSError(error.errno, problem) from error
+            problem = f"cannot serve metrics on {address_text(self._host, self.port)}: {error.strerror}"
+            raise OSError(error.errno, f"{problem}; choose another metricsPort") from error
         self.port = self._server.sockets[0].getsockname()[1]
-        log.info("metrics are served", address=f"{self._host}:{self.port}", path="/metrics")
+        log.info("metrics are served", address=address_text(self._host, self.port), path="/metrics")
 
     async def stop(self) -> None:
         if self._server is not None:

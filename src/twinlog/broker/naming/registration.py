@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from twinlog.base.addresses import java_address_text
 from twinlog.wire.bodies import DataVersion, RegisterBrokerBody, TopicConfig, TopicConfigTable, encode_body
 from twinlog.wire.fields import encode_fields
 from twinlog.wire.frame import FRAME_BYTES_MAX
@@ -69,7 +70,7 @@ def _registration(conf: BrokerConf, rows: list[TopicConfig], version: DataVersio
         broker_name=settings.broker_name,
         broker_addr=settings.address,
         cluster_name=settings.cluster_name,
-        ha_server_addr=f"{settings.broker_ip2}:{conf.replication.listen_port}",
+        ha_server_addr=java_address_text(settings.broker_ip2, conf.replication.listen_port),
         broker_id=settings.broker_id,
         enable_acting_master=False,
         compressed=settings.register_compressed,

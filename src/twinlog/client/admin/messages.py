@@ -1,5 +1,6 @@
 """Single messages: by id, by key, by offset."""
 
+from twinlog.base.addresses import address_text
 from twinlog.base.clock import wall_clock_ms
 from twinlog.client.admin.calls import AdminCalls
 from twinlog.client.consuming.pulling import subscription_of, unwrap
@@ -23,7 +24,7 @@ class AdminMessages(AdminCalls):
             host, port, offset = parse_offset_message_id(message_id)
         except WireError as error:
             raise BadArgument(str(error)) from error
-        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        address = address_text(host, port)
         header = ViewMessageHeader(offset=offset, topic=topic)
         answer = await self.ask_broker(address, RequestCode.VIEW_MESSAGE_BY_ID, header)
         found = unwrap(decode_messages(answer.body or b""))

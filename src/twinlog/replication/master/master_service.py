@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from twinlog.base.addresses import address_text
 from twinlog.net.errors import CannotListen
 from twinlog.replication.errors import PeerSilent, ReplicationError
 from twinlog.replication.greeting import Guest, HelloHeader, PassBook
@@ -121,10 +122,10 @@ class MasterService:
                 continue
             failed = False
             try:
-                self._admit(accepted, f"{address[0]}:{address[1]}")
+                self._admit(accepted, address_text(*address[:2]))
             except OSError as error:
                 accepted.close()
-                log.info("a replica has gone", peer=f"{address[0]}:{address[1]}", reason=str(error))
+                log.info("a replica has gone", peer=address_text(*address[:2]), reason=str(error))
 
     def greet(self, hello: HelloHeader, broker_name: str, cluster_name: str) -> int:
         """A pass for a Twinlog replica; JoinRefused names what does not fit."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+from twinlog.base.addresses import address_text
 from twinlog.store.offline.offline_store import OfflineStore
 from twinlog.store.scan.walk import Hole, LogEnd, walk_log
 from twinlog.wire.message import decode_message
@@ -86,9 +87,9 @@ def _record(buffer: memoryview, position: int, with_body: bool) -> dict[str, Any
         "sys_flag": message.sys_flag,
         "flag": message.flag,
         "born_timestamp": message.born_timestamp,
-        "born_host": _address(message.born_host),
+        "born_host": address_text(*message.born_host),
         "store_timestamp": message.store_timestamp,
-        "store_host": _address(message.store_host),
+        "store_host": address_text(*message.store_host),
         "reconsume_times": message.reconsume_times,
         "prepared_transaction_offset": message.prepared_transaction_offset,
         "body_bytes": len(message.body),
@@ -97,7 +98,3 @@ def _record(buffer: memoryview, position: int, with_body: bool) -> dict[str, Any
     if with_body:
         row["body"] = message.body.decode("utf-8", "backslashreplace")
     return row
-
-
-def _address(host: tuple[str, int]) -> str:
-    return f"{host[0]}:{host[1]}"

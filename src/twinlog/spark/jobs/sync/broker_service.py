@@ -20,7 +20,7 @@ from pathlib import Path
 
 import msgspec
 
-from twinlog.base.addresses import parse_address
+from twinlog.base.addresses import address_text, parse_address
 from twinlog.base.clock import wall_clock_ms
 from twinlog.base.file_modes import PRIVATE, Modes
 from twinlog.client.admin.servers import read_lines
@@ -347,7 +347,7 @@ def read_master_conf(address: str, lines: Mapping[str, str]) -> MasterConf:
         number = int(ha_port) or target.port + 1
         segment_bytes = int(lines.get("mappedFileSizeCommitLog") or lines["mapedFileSizeCommitLog"])
         cluster, broker = lines["brokerClusterName"], lines["brokerName"]
-        ha_address = parse_address(f"{ha_host}:{number}")
+        ha_address = parse_address(address_text(ha_host, number))
     except (KeyError, ValueError) as error:
         raise ReplicationError(f"{address} tells its configuration without what a replica needs: {error}") from error
     return MasterConf(address, cluster, broker, str(ha_address), segment_bytes)
