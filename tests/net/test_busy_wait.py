@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from twinlog.net.busy_wait import Attention
+from twinlog.net.busy_wait import BusyWait
 
 
 class Clock:
@@ -22,18 +22,18 @@ def waits(*seconds, limit=100e-6):
 
     async def run():
         clock, seen = Clock(), []
-        attention = Attention(lambda: limit, clock)
+        busy_wait = BusyWait(lambda: limit, clock)
         for wait in seconds:
-            attention.expect()
-            began = attention.is_awake
+            busy_wait.expect()
+            began = busy_wait.is_awake
             clock.now += wait
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-            seen.append((began, attention.is_awake))
-            attention.arrived()
+            seen.append((began, busy_wait.is_awake))
+            busy_wait.arrived()
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-            assert not attention.is_awake, "what was expected is there"
+            assert not busy_wait.is_awake, "what was expected is there"
         return seen
 
     return asyncio.run(run())
@@ -58,11 +58,11 @@ def test_a_limit_of_nothing_sleeps_at_once():
 @pytest.mark.parametrize("times", [1, 3])
 def test_one_look_per_turn_is_enough_however_much_is_expected(times):
     async def looks():
-        loop, attention = asyncio.get_running_loop(), Attention(lambda: 60)
-        attention.expect()
-        attention.arrived()
+        loop, busy_wait = asyncio.get_running_loop(), BusyWait(lambda: 60)
+        busy_wait.expect()
+        busy_wait.arrived()
         for _ in range(times):
-            attention.expect()
+            busy_wait.expect()
         return len(loop._ready)
 
     assert asyncio.run(looks()) == 1

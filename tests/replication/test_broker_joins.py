@@ -8,7 +8,7 @@ from tests.broker.running import SEND_FIELDS, broker_conf, connected
 from tests.replication.cluster import ask, end_of, log_bytes, read_all, running_cluster, send_all, status, twins, until
 
 from twinlog.cli.replication.rejoin import CutRefused, cut_tail, plan_cut
-from twinlog.net.busy_wait import Attention
+from twinlog.net.busy_wait import BusyWait
 from twinlog.replication.errors import IdentityTaken
 from twinlog.replication.replica.replica_service import ReplicaService
 from twinlog.wire.codes import RequestCode
@@ -48,7 +48,7 @@ async def test_a_replica_stays_awake_between_transfers_only_if_its_reports_are_a
     cluster, monkeypatch, role, micros, stays_awake
 ):
     turns = []
-    monkeypatch.setattr(Attention, "_turn", lambda self: turns.append(self))
+    monkeypatch.setattr(BusyWait, "_turn", lambda self: turns.append(self))
     master = await cluster.start("master", role, haBusyWaitMicros=0)
     replica = await cluster.start("replica", "SLAVE", 1, haBusyWaitMicros=micros)
     await twins(master, replica)

@@ -4,7 +4,7 @@ import contextlib
 import pytest
 
 from twinlog.telemetry.metrics import Metrics
-from twinlog.telemetry.metrics_port import MetricsService
+from twinlog.telemetry.metrics_port import MetricsServer
 
 
 def test_counters_gauges_and_watched_values_appear_in_the_exposition():
@@ -40,17 +40,17 @@ async def fetch(port, request):
 
 
 @pytest.fixture
-async def service():
+async def server():
     metrics = Metrics()
     metrics.gauge("one", "1").set(1)
-    service = MetricsService(metrics, host="127.0.0.1")
-    await service.start()
-    yield service
-    await service.stop()
+    server = MetricsServer(metrics, host="127.0.0.1")
+    await server.start()
+    yield server
+    await server.stop()
 
 
-async def test_a_scrape_gets_the_numbers(service):
-    answer = await fetch(service.port, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+async def test_a_scrape_gets_the_numbers(server):
+    answer = await fetch(server.port, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4")
     assert b"\none 1.0\n" in answer
 
@@ -59,11 +59,11 @@ async def test_a_scrape_gets_the_numbers(service):
     ("request_line", "status"),
     [(b"GET /x HTTP/1.1", b"404"), (b"POST /metrics HTTP/1.1", b"405"), (b"\xff\x00", b"405")],
 )
-async def test_other_requests_are_told_so(service, request_line, status):
-    assert (await fetch(service.port, request_line + b"\r\n\r\n")).split()[1] == status
+async def test_other_requests_are_told_so(server, request_line, status):
+    assert (await fetch(server.port, request_line + b"\r\n\r\n")).split()[1] == status
 
 
-async def test_an_endless_request_is_dropped(service):
+async def test_an_endless_request_is_dropped(server):
     with contextlib.suppress(ConnectionError):  # closed while our bytes were still on the way
-        assert await fetch(service.port, b"x" * 70_000) == b""
-    assert (await fetch(service.port, b"GET / HTTP/1.1\r\n\r\n")).split()[1] == b"200"
+        assert await fetch(server.port, b"x" * 70_000) == b""
+    assert (await fetch(server.port, b"GET / HTTP/1.1\r\n\r\n")).split()[1] == b"200"

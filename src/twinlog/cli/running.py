@@ -18,7 +18,7 @@ from twinlog.settings.errors import SettingsError
 from twinlog.settings.properties import format_properties
 from twinlog.telemetry.log import LEVELS, get_logger, setup_logging
 from twinlog.telemetry.metrics import Metrics
-from twinlog.telemetry.metrics_port import MetricsService
+from twinlog.telemetry.metrics_port import MetricsServer
 
 log = get_logger(__name__)
 _FILES_MAX = 1 << 20
@@ -94,9 +94,9 @@ def run_service(
         metrics = Metrics() if metrics_port is not None else None
         async with contextlib.AsyncExitStack() as stack:
             if metrics is not None and metrics_port is not None:
-                endpoint = MetricsService(metrics, host=metrics_host, port=metrics_port)
-                await endpoint.start()
-                stack.push_async_callback(endpoint.stop)
+                server = MetricsServer(metrics, host=metrics_host, port=metrics_port)
+                await server.start()
+                stack.push_async_callback(server.stop)
             await run_until_signal(make(metrics))
 
     try:

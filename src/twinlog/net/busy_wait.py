@@ -1,9 +1,9 @@
-"""A loop that expects something within microseconds looks for it instead of falling asleep.
+"""Busy waiting: a loop that expects an answer within microseconds polls its sockets instead of sleeping.
 
-To be woken takes longer than the peer takes to answer: on a virtual machine 60 us, four times for each message of
-a producer that waits for a replica. So for a moment the loop turns on, each turn with a look at every socket;
-whatever else arrives is served as always. It is done only while the last wait was short enough for that:
-a peer that is far away, or seldom has something to say, costs nothing.
+To be woken takes longer than a near peer needs to answer: about 60 us on a virtual machine, and four times for each
+message of a producer that waits for a replica. So the loop keeps turning for a moment, and each turn polls every
+socket; whatever else arrives is served as always. It does so only while the last wait was shorter than the limit, so a
+peer that is far away, or seldom answers, costs nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from time import perf_counter
 
 
-class Attention:
+class BusyWait:
     """Keeps the running loop awake from `expect` to `arrived`, for at most the given time."""
 
     def __init__(self, seconds_max: Callable[[], float], clock: Callable[[], float] = perf_counter) -> None:
@@ -25,7 +25,7 @@ class Attention:
         self.is_awake = False
 
     def expect(self) -> None:
-        """Something is on its way, unless it was already."""
+        """An answer is expected from now on; while one is expected already, nothing changes."""
         if self._since is not None:
             return
         self._since = self._clock()
@@ -37,7 +37,7 @@ class Attention:
                 asyncio.get_running_loop().call_soon(self._turn)
 
     def arrived(self) -> None:
-        """There it is; the next wait goes by how long this one was."""
+        """The answer is here. How long it took decides whether the next wait is busy."""
         if self._since is not None:
             self._last_wait = self._clock() - self._since
             self._since = None

@@ -113,7 +113,7 @@ class Fence:
     def _failed(self, name: str, error: Exception, pause_s: float | None) -> None:
         health = self._health(name)
         health.failures += 1
-        health.error = shown(error)
+        health.error = error_text(error)
         health.failed_ms = self._clock_ms()
         place = (type(error), *_innermost(error.__traceback__))
         if self._logged.get(name) == place:
@@ -128,7 +128,7 @@ class Fence:
         )
 
 
-def shown(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """The error with its kind, in a line of bounded length."""
     return " ".join(f"{type(error).__name__}: {error}".split())[:_ERROR_LENGTH_MAX]
 

@@ -15,7 +15,7 @@ _REQUEST_BYTES_MAX = 16 * 1024
 _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class MetricsService:
+class MetricsServer:
     """Answers GET /metrics on a port of its own."""
 
     def __init__(self, metrics: Metrics, *, host: str = "0.0.0.0", port: int = 0) -> None:

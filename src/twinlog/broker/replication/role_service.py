@@ -18,7 +18,7 @@ from twinlog.broker.admin.live_conf import write_settings
 from twinlog.broker.naming.member_groups import MemberGroup
 from twinlog.broker.sends.pending_sends import Demand
 from twinlog.broker.topics.ensure import ensure_topic
-from twinlog.net.busy_wait import Attention
+from twinlog.net.busy_wait import BusyWait
 from twinlog.replication.errors import IdentityTaken, ReplicationError
 from twinlog.replication.master.log_marks import LogMarks
 from twinlog.replication.master.master_service import MasterService
@@ -87,7 +87,7 @@ class ReplicationService:
         )
         self._tasks: asyncio.TaskGroup | None = None
         self._following: list[asyncio.Task[None]] = []
-        self._attention = Attention(lambda: ctx.conf.replication.busy_wait_seconds)
+        self._busy_wait = BusyWait(lambda: ctx.conf.replication.busy_wait_seconds)
         self._changing = asyncio.Lock()
         self._half_changed = False  # a change of role has begun and did not end
         self._settling_role: str | None = None  # the role in which sends were accepted that wait for their answers
@@ -150,12 +150,12 @@ class ReplicationService:
         if needed:
             ctx.pending_sends.replicated(self.master.acks.safe_end(needed, ctx.store.log_end))
             if not ctx.pending_sends.waits_for_replicas:
-                self._attention.arrived()
+                self._busy_wait.arrived()
 
     def _expect_reports(self) -> None:
         """After each chunk of requests: a replica that keeps up reports sooner than a sleeping loop would wake up."""
         if self._ctx.pending_sends.waits_for_replicas:
-            self._attention.expect()
+            self._busy_wait.expect()
 
     @property
     def replicas_needed(self) -> int:

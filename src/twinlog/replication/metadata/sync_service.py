@@ -26,7 +26,7 @@ from twinlog.net.pool import ConnectionPool
 from twinlog.replication.metadata.delta import ROW_TYPES, Follower, decode_changes, decode_delta, parse_held, table_of
 from twinlog.replication.metadata.sync import KINDS, KindOfMetadata, MasterRefused, SyncStatus, reason_to_skip
 from twinlog.settings.replication import ReplicationSettings
-from twinlog.telemetry.fence import shown
+from twinlog.telemetry.fence import error_text
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import DataVersion
 from twinlog.wire.codes import ResponseCode
@@ -313,7 +313,7 @@ class MetadataSyncService:
     def _failed_unexpectedly(self, kind: str, error: Exception) -> None:
         """Count the failure and keep it for the end of the round; it is logged there, with its traceback."""
         self._settled.add(kind)
-        self.status.kind(kind).failed(self._clock_ms(), shown(error))
+        self.status.kind(kind).failed(self._clock_ms(), error_text(error))
         self._unexpected = self._unexpected or error
 
     def _failed(self, kind: str, error: Exception) -> None:

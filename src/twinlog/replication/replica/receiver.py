@@ -18,7 +18,7 @@ import socket
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
-from twinlog.net.busy_wait import Attention
+from twinlog.net.busy_wait import BusyWait
 from twinlog.replication.errors import PeerSilent
 from twinlog.replication.replica.link import ReplicaLink
 from twinlog.replication.replica.status import ReplicaStatus
@@ -63,7 +63,7 @@ class MasterFeed:
         self._link = ReplicaLink(settings(), store.log_end, ticks_ms())
         self._unsent = greeting
         busy_wait = (lambda: settings().busy_wait_seconds) if awaited else (lambda: 0.0)
-        self._attention = Attention(busy_wait)
+        self._busy_wait = BusyWait(busy_wait)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="replica-receive")
         self._receiving: Future[int] | None = None
         self._catching_up: asyncio.Task[None] | None = None
@@ -106,7 +106,7 @@ class MasterFeed:
                 return
 
     def _readable(self) -> None:
-        self._attention.arrived()
+        self._busy_wait.arrived()
         try:
             taken = self._take()
             self._dispatch(taken)
@@ -119,7 +119,7 @@ class MasterFeed:
             self._loop.remove_reader(self._socket.fileno())
             self._catching_up = self._loop.create_task(self._catch_up())
         else:
-            self._attention.expect()
+            self._busy_wait.expect()
 
     def _backlog(self) -> int:
         """Bytes that the master surely has for us: it may have grown since it told where its log ends."""

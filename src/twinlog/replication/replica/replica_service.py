@@ -29,7 +29,7 @@ from twinlog.replication.transfer import encode_pass
 from twinlog.settings.replication import ReplicationSettings
 from twinlog.store.errors import DamagedTransfer, DispatchFailed, StoreError
 from twinlog.store.message_store import MessageStore
-from twinlog.telemetry.fence import shown
+from twinlog.telemetry.fence import error_text
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.errors import WireError
 
@@ -132,7 +132,7 @@ class ReplicaService:
                     retry_ms = _RETRY_MS_MIN if self._went_well(began, end) else min(retry_ms * 2, _RETRY_MS_MAX)
                     wait_ms = retry_ms
                 except Exception as error:
-                    self.status.became("connecting", shown(error))
+                    self.status.became("connecting", error_text(error))
                     raise
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_ms / 1000):
