@@ -1,4 +1,4 @@
-"""Keys that RocketMQ 4.9.7 or 5.5.0 know, and what is said about a key that Twinlog does not read.
+"""Keys that RocketMQ 4.9.7 or 5.5.0 know, and the warning about a key that Twinlog does not read.
 
 The list was taken from the setters of their broker, store, server, client, access-control and name-server settings.
 A key that is listed here and that no settings class of ours has is "not supported"; a key found nowhere is a likely
@@ -140,9 +140,9 @@ warmMapedFileEnable writeBufferHighWaterMark writeBufferLowWaterMark writeWithou
 """.split()
 )
 
-# Ignoring these values would not only lose a feature: it would open a protected broker, or write a store that the other
-# half of the cluster cannot read. They stop the start instead.
-_REFUSED = {
+# Ignoring these values would not only lose a feature: it would open a protected broker, or write a store that other
+# brokers of the cluster cannot read. They stop the start instead.
+REFUSED_VALUES = {
     ("aclEnable", "true"): "would leave the broker open, as Twinlog has no access control",
     ("authenticationEnabled", "true"): "would leave the broker open, as Twinlog has no access control",
     ("authorizationEnabled", "true"): "would leave the broker open, as Twinlog has no access control",
@@ -153,14 +153,19 @@ _REFUSED = {
 }
 
 
+def is_java_key(key: str) -> bool:
+    """Whether RocketMQ has this key; those of TLS are system properties there."""
+    return key in JAVA_KEYS or key.startswith("tls.")
+
+
 def refusal(key: str, value: str) -> str | None:
     """Why a broker must not start with this value, or None."""
-    reason = _REFUSED.get((key, value.strip() if key == "storeType" else value.strip().lower()))
+    reason = REFUSED_VALUES.get((key, value.strip() if key == "storeType" else value.strip().lower()))
     return f"{key}={value.strip()} {reason}; remove the line" if reason else None
 
 
 def warning_for(key: str, supported: Iterable[str]) -> str:
-    """The words of the warning about a key that nothing reads."""
+    """The warning about a key that nothing reads."""
     if key in JAVA_KEYS:
         return f"{key} is not supported by Twinlog, ignored"
     nearest = difflib.get_close_matches(key, [*supported, *JAVA_KEYS], n=1, cutoff=0.75)

@@ -10,35 +10,56 @@ from twinlog.settings.conf import conf
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSettings:
-    """TLS under Java's system-property names; they may stand in the main file or in the one `tls.config.file` names."""
+    """TLS under Java's system-property names; in the main file or in the one that `tls.config.file` names."""
 
+    # disabled refuses TLS, enforcing refuses clear text, permissive takes both on the same port.
     server_mode: Literal["disabled", "permissive", "enforcing"] = conf("tls.server.mode", "permissive")
-    test_mode: bool = conf("tls.test.mode.enable", True)  # a self-signed certificate made at start-up
+    # Without key files, make a self-signed certificate at the start.
+    test_mode: bool = conf("tls.test.mode.enable", True)
+    # Another properties file with tls.* keys; they win over those of the main file.
     config_file: str | None = conf("tls.config.file", None)
+    # Certificate chain of the server, PEM. Files that change are read again.
     server_cert_path: str | None = conf("tls.server.certPath", None)
+    # Private key of the server, PEM.
     server_key_path: str | None = conf("tls.server.keyPath", None)
+    # Password of that key.
     server_key_password: str | None = conf("tls.server.keyPassword", None)
+    # Certificates that vouch for clients, PEM. Unset: those of this machine.
     server_trust_path: str | None = conf("tls.server.trustCertPath", None)
+    # Check the certificates of clients, as tls.server.need.client.auth says.
     server_checks_client: bool = conf("tls.server.authClient", False)
+    # Whether a client must show a certificate; require needs tls.server.authClient and key files.
     server_client_auth: Literal["none", "optional", "require"] = conf("tls.server.need.client.auth", "none")
+    # Use TLS for outgoing connections.
     client_enabled: bool = conf("tls.enable", False, old=["useTLS"])
+    # Certificate chain that is shown to servers, PEM.
     client_cert_path: str | None = conf("tls.client.certPath", None)
+    # Its private key, PEM.
     client_key_path: str | None = conf("tls.client.keyPath", None)
+    # Password of that key.
     client_key_password: str | None = conf("tls.client.keyPassword", None)
+    # Certificates that vouch for servers, PEM. Unset: those of this machine.
     client_trust_path: str | None = conf("tls.client.trustCertPath", None)
+    # Check the certificates of servers. Host names are not checked.
     client_checks_server: bool = conf("tls.client.authServer", False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetSettings:
-    """Limits of connections."""
+    """Limits of the connections of either server."""
 
+    # Seconds without data after which a connection is closed.
     idle_seconds_max: int = conf("serverChannelMaxIdleTimeSeconds", 120, minimum=1)
-    # Twinlog's own: what all peers together may have begun and not finished, and how soon each must go on.
+    # Most bytes of requests of all connections that have begun to arrive. See limits.md for this and the next key.
     unfinished_bytes_max: int = conf("maxUnfinishedFrameBytes", 256 * 1024 * 1024, minimum=16 * 1024 * 1024, bits=64)
+    # Seconds in which a request that has begun must end or grow by 64 KiB.
     progress_seconds_max: int = conf("frameProgressTimeoutSeconds", 60, minimum=1)
-    send_buffer_bytes: int = conf("serverSocketSndBufSize", 0, minimum=0)  # 0: the system's choice
+    # Bytes of a socket's send buffer; 0: the system's choice.
+    send_buffer_bytes: int = conf("serverSocketSndBufSize", 0, minimum=0)
+    # Bytes of a socket's receive buffer; 0: the system's choice.
     receive_buffer_bytes: int = conf("serverSocketRcvBufSize", 0, minimum=0)
+    # Connections that may wait to be accepted.
     backlog: int = conf("serverSocketBacklog", 1024, minimum=1)
+    # Milliseconds that an outgoing connection may take to open.
     connect_timeout_ms: int = conf("connectTimeoutMillis", 3_000, minimum=1)
     tls: TlsSettings = field(default_factory=TlsSettings)

@@ -14,33 +14,53 @@ MIB = 1024 * 1024
 class ReplicationSettings:
     """How commit-log bytes and metadata travel from master to replica."""
 
-    listen_port: int = conf("haListenPort", 10912, minimum=0, maximum=65535)  # 0 in a file: listenPort + 1
+    # -- Transfer
+
+    # Port on which a master listens for replicas. Unset or 0: listenPort + 1.
+    listen_port: int = conf("haListenPort", 10912, minimum=0, maximum=65535)
+    # host:port of the master's haListenPort, for a replica that does not take it from the name servers.
     master_address: str | None = conf("haMasterAddress", None, check=check_address, updatable=True, length_min=6)
+    # Milliseconds without data after which master and replica send a heartbeat.
     heartbeat_ms: int = conf("haSendHeartbeatInterval", 5_000, minimum=1, updatable=True)
+    # Milliseconds without data from the peer after which the connection is closed.
     silence_ms_max: int = conf("haHousekeepingInterval", 20_000, minimum=1, updatable=True)
-    # Java: 32 KiB, and one report for each. A Java replica reads into a buffer of 4 MiB, so this is safe for it too;
-    # a Twinlog replica gets four at once.
+    # Most bytes of log in one transfer; a Twinlog replica gets four at once. Java's default is 32768, but a Java
+    # replica reads up to 4 MiB.
     batch_bytes_max: int = conf("haTransferBatchSize", 128 * 1024, minimum=1, maximum=4 * MIB - 13, updatable=True)
+    # Limit the transfer to each replica to maxHaTransferByteInSecond.
     flow_control: bool = conf("haFlowControlEnable", False, updatable=True)
+    # Most bytes per second to one replica when haFlowControlEnable is true.
     bytes_per_second_max: int = conf("maxHaTransferByteInSecond", 100 * MIB, bits=64, minimum=1, updatable=True)
 
-    # Acknowledgement
+    # -- Acknowledgement
+
+    # Bytes that a replica may be behind and still count as in sync.
     gap_bytes_max: int = conf("haMaxGapNotInSync", 256 * MIB, old=["haSlaveFallbehindMax"], minimum=0, updatable=True)
-    # Java: 3000, which is also the clients' usual patience, so its answer FLUSH_SLAVE_TIMEOUT comes too late for them.
-    # After one such wait the replica is late: sends get SLAVE_NOT_AVAILABLE at once until it acknowledges again.
+    # Milliseconds that a send waits for replicas; then it is answered with FLUSH_SLAVE_TIMEOUT, and sends get
+    # SLAVE_NOT_AVAILABLE at once until the replica acknowledges again. Java's default is 3000, which is also how long
+    # clients usually wait: its answer comes too late for them.
     ack_timeout_ms: int = conf("slaveTimeout", 2_500, minimum=1, updatable=True)
-    # None: not set, so SYNC_MASTER waits for one replica. Java's default of 1 counts the master and waits for nobody.
+    # Brokers, the master included, that must hold a message before a SYNC_MASTER acknowledges it. Unset: 2, the
+    # master and one replica. Java's default of 1 waits for none.
     in_sync_replicas: int | None = conf("inSyncReplicas", None, minimum=1, updatable=True)
-    # Twinlog's own: so long a SYNC master and its replica look for each other's next word before they sleep
+    # Microseconds that a SYNC_MASTER and its replica poll for each other's answer before they sleep; 0: never.
     busy_wait_micros: int = conf("haBusyWaitMicros", 500, minimum=0, maximum=10_000, updatable=True)
 
-    # Joining; these keys are Twinlog's own
+    # -- Joining
+
+    # An empty replica copies the master's whole log. Otherwise it begins at the newest segment, as in Java.
     copy_whole_history: bool = conf("haCopyWholeHistory", False)
+    # A replica whose next bytes the master has deleted may set its log aside and begin anew. Otherwise it does not
+    # join, and logs why.
     reseed_allowed: bool = conf("haReseedAllowed", False)
 
-    # Metadata; these keys are Twinlog's own too, as Java has fixed periods
+    # -- Metadata
+
+    # Milliseconds between two rounds in which a replica takes over topics, groups and offsets.
     metadata_interval_ms: int = conf("slaveMetadataSyncInterval", 10_000, minimum=100, updatable=True)
+    # Milliseconds before the first of these rounds.
     metadata_first_delay_ms: int = conf("slaveMetadataSyncFirstDelay", 3_000, minimum=0)
+    # Ask a Twinlog master to report changes at once, so that a replica does not wait for its next round.
     metadata_pushed: bool = conf("slaveMetadataPush", False)
 
     @property

@@ -18,69 +18,129 @@ _QUEUE_UNIT_BYTES = 20
 class StoreSettings:
     """One store directory; Java's names and defaults, so that Java can open the same directory."""
 
-    # Files
+    # -- Files
+
+    # Directory of the store: queues, index, checkpoint and config; the commit log too unless storePathCommitLog is
+    # given. Default: ~/store.
     root_dir: str = conf("storePathRootDir", factory=lambda: os.path.expanduser("~/store"))
-    commit_log_dirs_given: str | None = conf("storePathCommitLog", None)  # one, or several separated by commas
-    read_only_dirs_given: str | None = conf("readOnlyCommitLogStorePaths", None)  # they get no new segments
+    # Directory of the commit log; several, on several disks, are separated by commas. Unset: commitlog below
+    # storePathRootDir.
+    commit_log_dirs_given: str | None = conf("storePathCommitLog", None)
+    # Directories of the commit log that get no new segments, separated by commas.
+    read_only_dirs_given: str | None = conf("readOnlyCommitLogStorePaths", None)
+    # Bytes of one segment of the commit log. An existing store needs the same value.
     segment_bytes: int = conf("mappedFileSizeCommitLog", 1024 * MIB, old=["mapedFileSizeCommitLog"], minimum=1024)
+    # Bytes of one file of a queue, rounded up to whole entries of 20 bytes. An existing store needs the same value.
     queue_file_bytes_given: int = conf(
         "mappedFileSizeConsumeQueue", 300_000 * _QUEUE_UNIT_BYTES, old=["mapedFileSizeConsumeQueue"], minimum=1
     )
+    # The same for queues of batches, whose entries have 46 bytes.
     batch_queue_file_bytes: int = conf("mapperFileSizeBatchConsumeQueue", 300_000 * 46, minimum=46)
+    # Keep the bit maps of SQL92 filters, in files beside the queues.
     queue_ext_enabled: bool = conf("enableConsumeQueueExt", False)
+    # Bytes of one of these files.
     queue_ext_file_bytes: int = conf("mappedFileSizeConsumeQueueExt", 48 * MIB, minimum=1024)
+    # Keep an index of message keys.
     index_enabled: bool = conf("messageIndexEnable", True)
+    # After a crash, rebuild from where the index was on disk too, not only the queues. Recovery may take longer.
     index_safe: bool = conf("messageIndexSafe", False)
+    # Hash slots of one index file. An existing store needs the same value.
     index_slots: int = conf("maxHashSlotNum", 5_000_000, minimum=1)
+    # Entries of one index file. An existing store needs the same value.
     index_entries: int = conf("maxIndexNum", 20_000_000, minimum=2)
-    directory_mode: str = conf("storeDirectoryMode", "0700", check=check_directory_mode)  # of new directories
-    file_mode: str = conf("storeFileMode", "0600", check=check_file_mode)  # of new files, whatever the umask
-    plugins: str = conf("messageStorePlugIn", "")  # module:factory, comma-separated
+    # Mode of new directories, in octal; the umask does not matter.
+    directory_mode: str = conf("storeDirectoryMode", "0700", check=check_directory_mode)
+    # Mode of new files, in octal; the umask does not matter.
+    file_mode: str = conf("storeFileMode", "0600", check=check_file_mode)
+    # Plug-ins of the store, module:factory, separated by commas. See plug-ins.md.
+    plugins: str = conf("messageStorePlugIn", "")
 
-    # Writing
+    # -- Writing
+
+    # SYNC_FLUSH acknowledges a send when it is on disk, ASYNC_FLUSH before.
     flush_disk_type: Literal["ASYNC_FLUSH", "SYNC_FLUSH"] = conf("flushDiskType", "ASYNC_FLUSH", updatable=True)
+    # Milliseconds between two checks whether the commit log must be flushed.
     flush_interval_ms: int = conf("flushIntervalCommitLog", 500, minimum=1, updatable=True)
+    # Pages of 4096 bytes that must be new for a flush; 0: any.
     flush_least_pages: int = conf("flushCommitLogLeastPages", 4, minimum=0, updatable=True)
+    # Milliseconds after which the commit log is flushed even if little is new.
     flush_thorough_interval_ms: int = conf("flushCommitLogThoroughInterval", 10_000, minimum=1, updatable=True)
+    # The same for queues and index: milliseconds between two checks.
     queue_flush_interval_ms: int = conf("flushIntervalConsumeQueue", 1_000, minimum=1, updatable=True)
+    # The same for queues and index: pages that must be new.
     queue_flush_least_pages: int = conf("flushConsumeQueueLeastPages", 2, minimum=0, updatable=True)
+    # The same for queues and index: milliseconds after which they are flushed.
     queue_flush_thorough_interval_ms: int = conf("flushConsumeQueueThoroughInterval", 60_000, minimum=1, updatable=True)
+    # Milliseconds that a send waits for SYNC_FLUSH; then it is answered with FLUSH_DISK_TIMEOUT.
     sync_flush_timeout_ms: int = conf("syncFlushTimeout", 5_000, minimum=1, updatable=True)
+    # Most bytes of a message's body.
     message_bytes_max: int = conf("maxMessageSize", 4 * MIB, minimum=1, maximum=15 * MIB, updatable=True)
-    read_uncommitted: bool = conf("readUnCommitted", False, updatable=True)  # SYNC_FLUSH: read before it is on disk
+    # With SYNC_FLUSH: let consumers read messages that are not on disk yet.
+    read_uncommitted: bool = conf("readUnCommitted", False, updatable=True)
+    # Write a checksum of the whole record into the properties of each message.
     property_crc_enabled: bool = conf("enabledAppendPropCRC", False)
+    # Check that checksum in recovery.
     property_crc_forced: bool = conf("forceVerifyPropCRC", False)
+    # Allow topic names of more than 127 bytes, in records of version 2.
     long_topics_enabled: bool = conf("autoMessageVersionOnTopicLen", True)
+    # Check the bodies' checksums in recovery.
     crc_checked_on_recover: bool = conf("checkCRCOnRecover", True)
 
-    # Reading
+    # -- Reading
+
+    # Most bytes in the answer to a pull of recent messages.
     transfer_bytes_in_memory: int = conf("maxTransferBytesOnMessageInMemory", 256 * 1024, minimum=1, updatable=True)
+    # Most messages in the answer to a pull of recent messages.
     transfer_count_in_memory: int = conf("maxTransferCountOnMessageInMemory", 32, minimum=1, updatable=True)
+    # Most bytes in the answer to a pull of old messages.
     transfer_bytes_on_disk: int = conf("maxTransferBytesOnMessageInDisk", 64 * 1024, minimum=1, updatable=True)
+    # Most messages in the answer to a pull of old messages.
     transfer_count_on_disk: int = conf("maxTransferCountOnMessageInDisk", 8, minimum=1, updatable=True)
+    # Most bytes of queue entries, 20 each, that a pull with a filter examines.
     filter_scan_bytes_max: int = conf("maxFilterMessageSize", 16_000, minimum=20, updatable=True)
+    # Most messages in the answer to a query by key.
     query_count_max: int = conf("maxMsgsNumBatch", 64, minimum=1, updatable=True)
-    unique_query_count: int = conf("defaultQueryMaxNum", 32, minimum=1, updatable=True)  # whatever the query asks for
+    # Messages that a query by unique key looks for, whatever number it asks for.
+    unique_query_count: int = conf("defaultQueryMaxNum", 32, minimum=1, updatable=True)
+    # Percent of this machine's memory that counts as the recent end of the log. A replica uses 10 less unless it is
+    # given.
     memory_percent: int = conf("accessMessageInMemoryMaxRatio", 40, minimum=0, maximum=100, updatable=True)
+    # A replica corrects the offset of a consumer that asks beyond a queue's end; otherwise it answers to try again.
     offset_checked_on_replica: bool = conf("offsetCheckInSlave", False, updatable=True)
 
-    # Deleting
+    # -- Deleting
+
+    # Hours of the day at which expired segments are deleted, such as 04;16.
     delete_hours: str = conf("deleteWhen", "04", check=check_hours, updatable=True)
+    # Hours after its last write at which a segment expires.
     reserved_hours: int = conf("fileReservedTime", 72, minimum=0, updatable=True)
+    # Percent of used disk above which expired segments are deleted at any hour.
     disk_percent_max: int = conf("diskMaxUsedSpaceRatio", 75, minimum=10, maximum=95, updatable=True)
+    # Percent of used disk above which segments are deleted before they expire; used within 30 to 85. A new segment
+    # goes to a directory below it.
     disk_percent_forcible: int = conf("diskSpaceCleanForciblyRatio", 85, minimum=10, maximum=99, updatable=True)
+    # Percent of used disk above which sends are refused; used within 35 to 90.
     disk_percent_full: int = conf("diskSpaceWarningLevelRatio", 90, minimum=10, maximum=100, updatable=True)
+    # Allow deleting segments before they expire.
     forcible_cleaning: bool = conf("cleanFileForciblyEnable", True, updatable=True)
+    # Milliseconds between two checks for segments to delete.
     clean_interval_ms: int = conf("cleanResourceInterval", 10_000, minimum=100)
+    # Most segments that one check deletes.
     delete_files_max: int = conf("deleteFileBatchMax", 10, minimum=1, updatable=True)
 
-    # Delayed messages
+    # -- Delayed messages
+
+    # Delay of each level, level 1 first; units s, m, h, d.
     delay_levels: str = conf(
         "messageDelayLevel", "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", check=check_delay_levels
     )
+    # Milliseconds between two writes of the delay levels' progress to disk.
     delay_offset_flush_interval_ms: int = conf("flushDelayOffsetInterval", 10_000, bits=64, minimum=1)
+    # Accept messages with a delivery time of their own.
     timer_enabled: bool = conf("timerWheelEnable", True)
+    # Milliseconds to which delivery times are rounded.
     timer_precision_ms: int = conf("timerPrecisionMs", 1_000, minimum=1)
+    # Most seconds that a delivery time may be ahead.
     timer_delay_seconds_max: int = conf("timerMaxDelaySec", 3 * 24 * 3600, minimum=1, updatable=True)
 
     @property
