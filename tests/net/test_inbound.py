@@ -122,7 +122,7 @@ def test_one_that_cannot_go_on_does_not_stop_the_others(caplog):
     inbound.wait(lambda: went_on.append("last"))
     inbound.give_back(101)
     assert went_on == ["first", "last"]
-    assert "a connection that waited cannot go on" in caplog.text
+    assert "a connection that waited cannot continue" in caplog.text
 
 
 # -- with sockets ---------------------------------------------------------------------------------

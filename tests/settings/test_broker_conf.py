@@ -216,7 +216,7 @@ def test_an_update_with_very_many_unknown_keys_is_cheap_and_told_briefly():
 
 def test_an_update_larger_than_any_configuration_is_refused():
     for read in (lambda text: plan_broker_update(load(""), text), lambda text: split_role(text, load(""))):
-        with pytest.raises(SettingsError, match="update: 300000 characters are no settings; send at most 262144"):
+        with pytest.raises(SettingsError, match="update: 300000 characters are too many; send at most 262144"):
             read("x" * 300_000)
 
 

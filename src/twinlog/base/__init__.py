@@ -1,5 +1,5 @@
-"""What any part may use and what needs none of the others: clocks, addresses, RocketMQ's reserved names, safe files.
+"""What every other package may use: clocks, addresses, RocketMQ's reserved names, safe and atomic files.
 
-In: text, bytes, paths. Out: values, and files that are whole or unchanged.
-Must not import anything of ours.
+In: text, bytes, paths. Out: values, and files that hold either their old or their new content.
+Must not import any other package of Twinlog.
 """

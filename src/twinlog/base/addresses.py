@@ -1,4 +1,4 @@
-"""Network addresses: one type, read by one function wherever an address enters; and this machine's own."""
+"""Network addresses: read by one function, written by one function; and this machine's own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHOWN_LENGTH_MAX = 60
 
 
 class AddressError(ValueError):
-    """A text that is not an address; nobody was asked to resolve it."""
+    """A text that is not an address; no resolver has seen it."""
 
     def __init__(self, text: str, problem: str) -> None:
         shown = text if len(text) <= _SHOWN_LENGTH_MAX else f"{text[:_SHOWN_LENGTH_MAX]}..."
@@ -70,7 +70,7 @@ def parse_address(text: str) -> Address:
 
 
 def host_problem(host: str) -> str | None:
-    """Why a resolver would not take `host`, or None. A name is not looked up, so it may still not exist."""
+    """Why a resolver would not take `host`, or None. A name is not resolved, so it may still not exist."""
     if ":" in host:
         address, percent, zone = host.partition("%")
         with contextlib.suppress(ValueError):
@@ -132,7 +132,7 @@ def check_host(text: str) -> str | None:
 
 
 def check_bind_address(text: str) -> str | None:
-    """As `check_host`; nothing at all stands for every address of this machine."""
+    """As `check_host`; an empty text means every address of this machine."""
     return check_host(text) if text else None
 
 

@@ -1,14 +1,14 @@
 """Two clocks: the wall clock, which people read, and a steady one, by which everything waits.
 
-The wall clock may be set: by an operator, by NTP at boot, by a virtual machine that resumes. Whoever waits by it then
-fires an hour early or an hour late. So delays, timers, transaction checks, holds, expiries and silences go by a
-SteadyClock: the wall clock at the start of the process plus the time that has passed since.
+The wall clock may be set: by an operator, by NTP at boot, by a virtual machine that resumes. A delay that is measured
+with it then ends an hour early or an hour late. So delays, timers, transaction checks, holds, expiries and silences use
+a SteadyClock: the wall clock at the start of the process plus the time that has passed since.
 
 - The kernel slews the steady clock as it slews the wall clock, so over months they differ only by the steps in which
   the wall clock was set. Time in which the machine was suspended has passed on both.
 - A wall clock that was wrong at the start and is set right later leaves the steady clock wrong. Delays are right
   nevertheless, absolute times (TIMER_DELIVER_MS) are off by the difference until a restart. The broker logs a warning.
-- Records are stamped with the wall clock, as in Java: searches by time, retention and people mean that one. Who
+- Records are stamped with the wall clock, as in Java: searches by time, retention and people use that one. Code that
   compares a stamp with the steady clock must know how far the stamp was ahead (`broker/deferred/stamp_skew.py`).
 """
 
@@ -43,7 +43,7 @@ def monotonic_ms() -> int:
 
 
 class SteadyClock:
-    """Milliseconds since the epoch, as the wall clock said at the start, that never jump."""
+    """Milliseconds since the epoch, by the wall clock at the start, that never jump."""
 
     def __init__(self, wall_ms: Callable[[], int] = wall_clock_ms, ticks_ns: Callable[[], int] = ticks_ns) -> None:
         self._wall_ms, self._ticks_ns = wall_ms, ticks_ns

@@ -11,7 +11,7 @@ _OCTAL = re.compile(r"0?[0-7]{3}")
 
 @dataclass(frozen=True, slots=True)
 class Modes:
-    """Modes of what is made new, whatever the umask; what exists keeps its own."""
+    """Modes of new files and directories, whatever the umask; what exists keeps its own."""
 
     file: int = 0o600
     directory: int = 0o700
@@ -21,7 +21,7 @@ PRIVATE = Modes()
 
 
 def parse_modes(file: str, directory: str) -> Modes:
-    """The modes that two checked texts stand for."""
+    """The modes in two checked texts."""
     return Modes(int(file, 8), int(directory, 8))
 
 

@@ -1,9 +1,9 @@
 """Whether another user could change what a path leads to.
 
-A path is as safe as its weakest part. Whoever may write to a directory can rename what lies in it and put something
-else in its place, and whoever owns a link decides where it leads. Trusted is a path whose directories and links all
-belong to root or to the user of this process, and whose directories no other user may write to. A directory with the
-sticky bit, such as /tmp, may be written to by all on the way to the last part: only an owner can rename there.
+A path is as safe as its weakest part. A user who may write to a directory can rename what is in it and put something
+else in its place, and the owner of a link decides where it leads. A path is trusted when all its directories and links
+belong to root or to the user of this process, and no other user may write to its directories. A directory with the
+sticky bit, such as /tmp, may be open to all, except as the last part: only an owner can rename there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LINKS_MAX = 40  # as many as the kernel follows
 def why_untrusted(path: str | os.PathLike[str], *, trust_groups: bool = False) -> str | None:
     """What is wrong with the first part that is not safe; None when only root and this user can change `path`.
 
-    With `trust_groups`, users whom a directory's group lets write count as this user.
+    With `trust_groups`, users who may write through a directory's group count as this user.
     """
     others = stat.S_IWOTH if trust_groups else stat.S_IWOTH | stat.S_IWGRP
     parts = list(walk_path(path))
@@ -42,14 +42,14 @@ def foreign_link(path: str | os.PathLike[str]) -> str | None:
 
 
 def why_foreign(path: Path, found: os.stat_result) -> str | None:
-    """Why what `os.lstat` found at `path` is in another user's hands, or None."""
+    """Why what `os.lstat` found at `path` belongs to another user, or None."""
     if found.st_uid in (0, os.geteuid()):
         return None
     return f"{path} belongs to user {found.st_uid}"
 
 
 def walk_path(path: str | os.PathLike[str]) -> Iterator[tuple[Path, os.stat_result]]:
-    """Every directory and link that the kernel passes on its way to `path`, and what `os.lstat` says of it."""
+    """Every directory and link that the kernel passes on its way to `path`, with its `os.lstat`."""
     here, left, links = Path("/"), list(Path(path).absolute().parts[1:]), 0
     yield here, os.lstat(here)
     while left:

@@ -1,7 +1,7 @@
-"""The two ways in which a connection does not come about, as errors of ours: a bad address, and everything else.
+"""The two reasons why a connection cannot be opened, as our errors: a bad address, and everything else.
 
 A resolver and a socket raise more than OSError (UnicodeError, ValueError, OverflowError), depending on the bytes of
-the address, and an address comes from a peer.
+the address, and an address may come from a peer.
 """
 
 from __future__ import annotations

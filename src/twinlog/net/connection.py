@@ -62,7 +62,7 @@ class ConnectionOptions:
     handlers: Mapping[int, Handler] = field(default_factory=dict)
     header_type: int = JSON
     after_batch: Callable[[], object] | None = None
-    fast: FastPath | None = None  # looks at every chunk first
+    fast: FastPath | None = None  # gets every chunk first
     unread_bytes_max: int = 1 << 62  # a peer that leaves more of its answers unread is disconnected
     inbound: Inbound = field(default_factory=lambda: Inbound(1 << 62))  # what all of them hold of unfinished requests
     before_request: Callable[[Command], None] | None = None  # signs outgoing requests
@@ -160,7 +160,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def close(self, reason: object = None) -> None:
-        """Close after what is already written; `reason` is told to those who wait."""
+        """Close after what is already written; requests without an answer fail with `reason`."""
         if self._close_reason is None:
             self._close_reason = reason
         if self._transport is not None and not self.closed:
@@ -189,7 +189,7 @@ class Connection(asyncio.Protocol):
             buffers = [b"".join(buffers)]
         try:
             sent = os.writev(self._socket_fd, buffers)
-        except OSError:  # full, or gone: the transport knows what to do
+        except OSError:  # full, or closed: the transport handles both
             sent = 0
         for buffer in buffers:
             if sent >= len(buffer):
@@ -234,7 +234,7 @@ class Connection(asyncio.Protocol):
                 if out and not self.closed:
                     self._write(out)
                 if self._options.after_batch is not None:
-                    # After the answers are on their way: nothing a peer asks next is looked at before this is done.
+                    # After the answers are written: no later request of the peer is handled before this is done.
                     self._options.after_batch()
             if used < len(data):
                 self._keep(data[used:] if used else data)
@@ -356,7 +356,7 @@ class Connection(asyncio.Protocol):
             except FrameError as error:  # an answer too large for one frame
                 self.send(request.reply(ResponseCode.SYSTEM_ERROR, str(error)))
 
-    # -- life ----------------------------------------------------------------------------------
+    # -- opening and closing -------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -403,15 +403,15 @@ class Connection(asyncio.Protocol):
         self._transport.resume_reading()
         if self._stalled:
             self._stalled = False
-            self.last_active = self._loop.time()  # we paused, not the peer: what is kept of a frame is not late
+            self.last_active = self._loop.time()  # we paused, not the peer: its unfinished frame is not late
             self._process(self._take_kept())
 
 
 def answer_for_error(request: Request, error: Exception) -> Command:
-    """The response that tells a peer about `error`; only the unexpected ones are logged."""
+    """The response to a request that failed with `error`; only unexpected errors are logged."""
     if isinstance(error, RequestRefused):
         return request.reply(error.code, error.remark, error.fields)
-    if isinstance(error, OSError):  # the disk or the network: where it happened in the program tells nobody anything
+    if isinstance(error, OSError):  # the disk or the network: a traceback would not help
         log.error("a request failed", code=_name(request.code), peer=request.connection.peer_text, error=str(error))
     elif not isinstance(error, WireError):
         log.error("a handler failed", code=_name(request.code), peer=request.connection.peer_text, exc_info=error)

@@ -6,7 +6,7 @@ from twinlog.base.addresses import AddressError, address_text
 
 
 class NetError(Exception):
-    """A peer that cannot be reached, went away, or did not answer."""
+    """A peer that cannot be reached, has disconnected, or did not answer."""
 
 
 class ConnectFailed(NetError):
@@ -16,7 +16,7 @@ class ConnectFailed(NetError):
 
 
 class BadAddress(ConnectFailed):
-    """A text that is not an address; nobody was asked to resolve it."""
+    """A text that is not an address; no resolver has seen it."""
 
     def __init__(self, address: str, error: AddressError) -> None:
         NetError.__init__(self, str(error))
@@ -24,7 +24,7 @@ class BadAddress(ConnectFailed):
 
 
 class CannotListen(OSError):
-    """A port of ours that the system does not give us."""
+    """A port on which this process cannot listen."""
 
     def __init__(self, host: str, port: int, cause: OSError, setting: str = "listenPort") -> None:
         problem = f"cannot listen on {address_text(host, port)}: {cause.strerror}"

@@ -1,12 +1,12 @@
-"""What a server holds of requests that it cannot answer yet: frames that are not whole, and bodies in work.
+"""The memory of requests that a server cannot answer yet: frames that are not whole, and bodies in work.
 
-One limit for all connections. When unfinished frames exceed it, connections close until there is room: those of the
-host that holds most, and of these the one first whose frame made no progress for the longest time. So a peer that sends
-begins of frames and stops loses its own connections first; a slow one goes on as long as bytes arrive. Bodies that wait
-for a thread or a disk end by themselves: above the limit nothing more is read until some have.
+One limit holds for all connections. When unfinished frames exceed it, connections are closed until there is room: those
+of the host that holds most, and among these first the one whose frame made no progress for the longest time. So a peer
+that sends the beginnings of frames and stops loses its own connections first; a slow one continues as long as bytes
+arrive. Bodies that wait for a thread or a disk end by themselves: above the limit nothing more is read until some have.
 
-A frame that has begun must grow by 64 KiB, or end, once in `progress_s_max`: a 16 MiB frame may take hours, but a begin
-that nobody finishes does not stay.
+A frame that has begun must grow by 64 KiB, or end, once in `progress_s_max`: a 16 MiB frame may take hours, but an
+abandoned beginning is dropped.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = get_logger(__name__)
 BYTES_KEY = "maxUnfinishedFrameBytes"
 PROGRESS_KEY = "frameProgressTimeoutSeconds"
 _PROGRESS_BYTES = 64 * 1024
-_ROOM = 8  # a part of the budget is made free at once: finding whom to close looks at all
+_ROOM = 8  # this part of the budget is freed at once: to choose connections to close, all are examined
 
 
 class Owner(Protocol):
@@ -39,7 +39,7 @@ class Owner(Protocol):
 
 
 class UnfinishedFrame:
-    """The begin of one connection's next frame; `bytes` is 0 while there is none."""
+    """The beginning of one connection's next frame; `bytes` is 0 while there is none."""
 
     __slots__ = ("bytes", "goal", "owner", "progress_s")
 
@@ -99,8 +99,8 @@ class Inbound:
             for go_on in waiting:
                 try:
                     go_on()
-                except Exception as error:  # the others waited too
-                    log.error("a connection that waited cannot go on", exc_info=error)
+                except Exception as error:  # the others must still continue
+                    log.error("a connection that waited cannot continue", exc_info=error)
 
     def wait(self, go_on: Callable[[], None]) -> None:
         """Call `go_on` once it is not full any more."""

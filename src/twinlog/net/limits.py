@@ -17,7 +17,7 @@ class Limits:
         self.refused: dict[str, int] = {}
 
     def count(self, key: str, times: int = 1) -> None:
-        """Note refusals that are answered in another way."""
+        """Count refusals that are answered in another way."""
         self.refused[key] = self.refused.get(key, 0) + times
 
     def refuse(

@@ -35,7 +35,7 @@ class ConnectionPool:
         return None if connection is None or connection.closed else connection
 
     async def get(self, address: str) -> Connection:
-        """A live connection to `address` ("host:port"); ConnectFailed when there is none to be had."""
+        """A live connection to `address` ("host:port"); ConnectFailed when it cannot be opened."""
         connection = self.current(address)
         if connection is not None:
             return connection
@@ -87,7 +87,7 @@ class ConnectionPool:
     def _opened(self, address: str, opening: asyncio.Task[Connection]) -> None:
         self._opening.pop(address, None)
         if not opening.cancelled():
-            opening.exception()  # whoever waited may have given up: the error is not a forgotten one
+            opening.exception()  # all callers may have gone, and asyncio logs errors that nobody read
 
     async def _open(self, address: str) -> Connection:
         connection = await connect(address, replace(self._options), tls=self._tls, timeout_ms=self._connect_timeout_ms)

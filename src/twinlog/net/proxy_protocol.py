@@ -15,7 +15,7 @@ PREAMBLE_BYTES_MAX = 4096
 
 
 class ProxyError(Exception):
-    """A preamble that begins like PROXY protocol and is none."""
+    """A preamble that begins like PROXY protocol and is not valid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ _NONE = Preamble(0)
 
 
 def take_preamble(start: bytes) -> Preamble | None:
-    """What precedes the traffic; None means "feed me more"."""
+    """What precedes the traffic; None means that more bytes are needed."""
     if start.startswith(_V1):
         return _text(start)
     if start.startswith(_V2):
@@ -72,4 +72,4 @@ def _address(text: str) -> str:
     try:
         return str(ipaddress.ip_address(text))
     except ValueError:
-        raise ProxyError(f"PROXY line names the source {text!r}, which is no address") from None
+        raise ProxyError(f"PROXY line names the source {text!r}, which is not an address") from None

@@ -1,4 +1,4 @@
-"""A self-signed certificate made on the spot, for TLS without any files (`tls.test.mode.enable`).
+"""A self-signed certificate made at the start, for TLS without any files (`tls.test.mode.enable`).
 
 It encrypts and proves nothing about who answers, exactly as Java's test mode. The arithmetic is plain Python: fine for
 a key that lives as long as the process, and not for keys of value. ECDSA on P-256, an X.509 v3 certificate in DER:

@@ -1,4 +1,4 @@
-"""A listening port: accepts, looks at the first bytes, and hands each socket to a Connection.
+"""A listening port: accepts, reads the first bytes, and hands each socket to a Connection.
 
 The first bytes decide: a PROXY protocol line or block names the true peer and is taken off; 0x16
 starts a TLS handshake; anything else is clear text.
@@ -62,9 +62,9 @@ class Server:
         self._tls, self._tls_enforced = tls, tls_enforced
         self._idle_ms_max = idle_ms_max
         self._backlog = backlog
-        # 0 leaves the size to the system, which is usually better at it.
+        # 0 leaves the size to the system, which usually chooses better.
         self._buffers = {socket.SO_SNDBUF: send_buffer_bytes, socket.SO_RCVBUF: receive_buffer_bytes}
-        self._told_connect, self._told_close = on_connect, on_close
+        self._on_connect, self._on_close = on_connect, on_close
         self._tasks: set[asyncio.Task[None]] = set()
         self._listener: socket.socket | None = None
         self._empty = asyncio.Event()
@@ -137,7 +137,7 @@ class Server:
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             async with asyncio.timeout(self._idle_ms_max / 1000):
-                first, peer = await self._look(accepted)
+                first, peer = await self._peek(accepted)
             tls = self._tls_for(first)
             options = replace(self._options)
             await loop.connect_accepted_socket(lambda: Connection(options, peer=peer or address), accepted, ssl=tls)
@@ -148,14 +148,14 @@ class Server:
             accepted.close()
             raise
 
-    async def _look(self, accepted: socket.socket) -> tuple[int, tuple[str, int] | None]:
+    async def _peek(self, accepted: socket.socket) -> tuple[int, tuple[str, int] | None]:
         """(first byte of the real traffic, peer named by a PROXY preamble)."""
         peer, patience_s = None, 0.005
         while True:
             await _readable(accepted)
             start = accepted.recv(PREAMBLE_BYTES_MAX, socket.MSG_PEEK)
             if not start:
-                raise ConnectionError("closed before it said anything")
+                raise ConnectionError("closed before it sent anything")
             preamble = take_preamble(start)
             if preamble is None:
                 # A preamble has begun and its rest is on the way. Its begin stays readable, so there is no event.
@@ -186,7 +186,7 @@ class Server:
             for connection in list(self.connections):
                 if loop.time() - connection.last_active <= seconds:
                     continue
-                if connection.closing:  # since the last look: its peer does not even read what is left
+                if connection.closing:  # since the last round: its peer does not even read what is left
                     connection.abort()
                 else:
                     connection.close(f"idle for {seconds:.0f} s")
@@ -200,15 +200,15 @@ class Server:
     def _connected(self, connection: Connection) -> None:
         self.connections.add(connection)
         self._empty.clear()
-        if self._told_connect is not None:
-            self._told_connect(connection)
+        if self._on_connect is not None:
+            self._on_connect(connection)
 
     def _closed(self, connection: Connection) -> None:
         self.connections.discard(connection)
         if not self.connections:
             self._empty.set()
-        if self._told_close is not None:
-            self._told_close(connection)
+        if self._on_close is not None:
+            self._on_close(connection)
 
 
 async def _readable(accepted: socket.socket) -> None:

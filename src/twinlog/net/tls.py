@@ -1,7 +1,7 @@
 """TLS contexts from settings, with Java's rules.
 
 A server takes TLS and clear text on the same port; the mode says which it refuses. Without key files, test mode makes a
-self-signed certificate at start. Clients trust anybody unless `tls.client.authServer` names what to trust.
+self-signed certificate at start. Clients trust any server unless `tls.client.authServer` is set.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ServerTls:
             return None
         has_files = settings.server_cert_path is not None and settings.server_key_path is not None
         if settings.server_client_auth == "require" and not (has_files and settings.server_checks_client):
-            # Java takes any certificate then; whoever requires one had better say which.
+            # Java accepts any certificate then, which protects nothing.
             raise SettingsError(
                 "tls.server.need.client.auth=require without anything to check certificates against; set "
                 "tls.server.authClient=true, tls.server.trustCertPath, tls.server.certPath and tls.server.keyPath"
@@ -114,7 +114,7 @@ def client_context(settings: TlsSettings) -> ssl.SSLContext | None:
 
 
 def _trust(context: ssl.SSLContext, path: str | None) -> None:
-    """Take certificates that those of a file vouch for, or else those of this machine."""
+    """Accept certificates that are signed by those of a file, or else by those of this machine."""
     if path is not None:
         context.load_verify_locations(path)
     else:

@@ -23,7 +23,7 @@ _REPLICA_MEMORY_PERCENT_LESS = 10  # a replica keeps more of its memory for the 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConf:
-    """Everything that broker.conf says; each part of the broker gets the piece it needs."""
+    """Everything in broker.conf; each part of the broker gets the piece it needs."""
 
     broker: BrokerSettings = dataclasses.field(default_factory=BrokerSettings)
     store: StoreSettings = dataclasses.field(default_factory=StoreSettings)
@@ -81,7 +81,7 @@ def settle(
             percent = StoreSettings().memory_percent - _REPLICA_MEMORY_PERCENT_LESS
             store = dataclasses.replace(store, memory_percent=percent)
     else:
-        broker = dataclasses.replace(broker, broker_id=0)  # Java: a master's id is 0 whatever the file says
+        broker = dataclasses.replace(broker, broker_id=0)  # Java: a master's id is 0 whatever the file has
     if broker.listen_port in (1, 2, 65535):
         line = (lines or {}).get("listenPort", 0)
         problem = f"listenPort={broker.listen_port} leaves no room for the ports beside it; choose 3 to 65534"

@@ -4,7 +4,7 @@
     class ReplicationSettings:
         heartbeat_ms: int = conf("haSendHeartbeatInterval", 5_000, minimum=1)
 
-The annotation says how the text is read: int, float, bool, str, a Literal of words, or one of these `| None`.
+The annotation decides how the text is read: int, float, bool, str, a Literal of words, or one of these `| None`.
 A value that cannot be read is an error that names file and line. Java would silently keep its default, and an operator
 who wrote brokerRole=slave would run a second master.
 """
@@ -30,7 +30,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Key:
-    """What the file may say about one field."""
+    """How a file spells one field, and which values it may have."""
 
     name: str
     old_names: tuple[str, ...] = ()
@@ -94,7 +94,7 @@ def load_together(
 ) -> tuple[tuple[Any, ...], list[SettingsWarning]]:
     """One object per class from one flat file; `base` gives the values of keys that the file leaves out.
 
-    `explain` finds the words about a key that nothing reads.
+    `explain` makes the warning about a key that nothing reads.
     """
     classes = tuple(classes)
     names = {spelling: name for cls in classes for spelling, name in spellings(cls).items()}
@@ -144,7 +144,7 @@ def _load(
 
 
 def read_value(key: Key, kind: Any, entry: Entry) -> Any:
-    """The typed value of an entry; ValueError says what is wrong with it and what would be right."""
+    """The typed value of an entry; the ValueError names the problem and what would be right."""
     text, shown = entry.value.strip(), f"{entry.key}={entry.value.strip()}"
     arguments = typing.get_args(kind)
     if typing.get_origin(kind) in (typing.Union, types.UnionType):

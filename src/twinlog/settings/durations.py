@@ -25,7 +25,7 @@ def check_delay_levels(text: str) -> str | None:
     try:
         parse_delay_levels(text)
     except ValueError as problem:
-        return f"is no list of delay levels: {problem}"
+        return f"is not a list of delay levels: {problem}"
     return None
 
 
@@ -41,5 +41,5 @@ def check_hours(text: str) -> str | None:
     try:
         parse_hours(text)
     except ValueError:
-        return "is no list of hours; write hours from 00 to 23 with ; between them, for example 04;16"
+        return "is not a list of hours; write hours from 00 to 23 with ; between them, for example 04;16"
     return None

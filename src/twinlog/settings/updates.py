@@ -1,7 +1,7 @@
-"""Settings changed from afar, by a properties text in an admin request.
+"""Settings changed at run time, by a properties text in an admin request.
 
-Only keys marked `updatable` may change, as an admin request must not move a store or open another port. Sending a key
-with the value it has already is no change, so a whole dump with one edited line works.
+Only keys marked `updatable` may change: an admin request must not move a store or open another port. A key with the
+value that it has already is not a change, so a whole dump with one edited line works.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Update(Generic[T]):
     settings: T
     changed: Mapping[str, str]  # key -> new value, only where the value differs
     ignored: tuple[str, ...]  # keys that nothing reads
-    warnings: tuple[str, ...] = ()  # what is odd about keys that are read, one a key
+    warnings: tuple[str, ...] = ()  # about keys that are read, one for each key
 
     @property
     def ignored_text(self) -> str:
-        """The ignored keys for people."""
+        """The ignored keys, for a log line or an answer."""
         shown = [key[:80] for key in self.ignored[:_IGNORED_SHOWN_MAX]]
         more = len(self.ignored) - len(shown)
         return ", ".join(shown) + (f" and {more} more" if more else "")
@@ -62,7 +62,7 @@ def plan_broker_update(conf: BrokerConf, text: str) -> Update[BrokerConf]:
 @dataclass(frozen=True, slots=True)
 class RoleWanted:
     role: str
-    broker_id: int | None  # None: not said
+    broker_id: int | None  # None: not given
 
 
 def split_role(text: str, conf: BrokerConf) -> tuple[RoleWanted | None, str]:
@@ -73,10 +73,12 @@ def split_role(text: str, conf: BrokerConf) -> tuple[RoleWanted | None, str]:
     broker_id = given.pop("brokerId", "")
     rest = format_properties(given)
     if broker_id and not broker_id.lstrip("-").isdigit():
-        raise SettingsError(f"{_SOURCE}: brokerId={broker_id} is no number; a master has 0, a replica an id above it")
+        raise SettingsError(
+            f"{_SOURCE}: brokerId={broker_id} is not a number; write 0 for a master, more for a replica"
+        )
     number = int(broker_id) if broker_id else None
     if role != "SLAVE":
-        number = None  # Java: a master's id is 0 whatever is said
+        number = None  # Java: a master's id is 0 whatever is given
     if role == conf.broker.broker_role and number in (None, conf.broker.broker_id):
         return None, rest
     return RoleWanted(role, number), rest
@@ -97,7 +99,7 @@ def updatable_keys(*classes: type) -> frozenset[str]:
 
 def _parsed(text: str) -> list[Entry]:
     if len(text) > _TEXT_LENGTH_MAX:
-        raise SettingsError(f"{_SOURCE}: {len(text)} characters are no settings; send at most {_TEXT_LENGTH_MAX}")
+        raise SettingsError(f"{_SOURCE}: {len(text)} characters are too many; send at most {_TEXT_LENGTH_MAX}")
     return parse_properties(text, source=_SOURCE)
 
 
@@ -112,7 +114,7 @@ def _apply(
     classes: tuple[type, ...], base: dict[type, Any], entries: list[Entry]
 ) -> tuple[tuple[Any, ...], tuple[str, ...], tuple[str, ...]]:
     """The settings, the keys that nothing reads, and the warnings about others."""
-    # Looking for what an unknown key was meant to be takes milliseconds, and a request may hold very many.
+    # To find the likely spelling of an unknown key takes milliseconds, and a request may hold very many.
     loaded, warnings = load_together(classes, entries, source=_SOURCE, base=base, explain=lambda key, _: key)
     names = {spelling: name for cls in classes for spelling, name in spellings(cls).items()}
     changed = _changes(effective_properties(*base.values()), effective_properties(*loaded))

@@ -1,10 +1,10 @@
 """Tasks whose failure must not end their process.
 
-A task that follows, registers, synchronises or counts handles the errors it expects by itself: one line, and a retry.
-Any other error is a mistake of ours, or an answer that nobody thought of. Here it is logged once with its traceback,
-counted, kept for the status, and the task runs again after a pause that grows, while everything else serves on.
+A task that follows, registers, synchronises or counts handles the errors that it expects: one line, and a retry. Any
+other error is a bug of ours, or an answer that we did not foresee. Here it is logged once with its traceback, counted
+and kept for the status, and the task runs again after a growing pause, while everything else continues.
 
-Tasks that hold acknowledged data (store, flush, acknowledgements) stay outside: going on could lose something.
+Tasks that hold acknowledged data (store, flush, acknowledgements) are not fenced: to continue could lose data.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 PAUSE_S_MIN, PAUSE_S_MAX = 1.0, 60.0
-_ERROR_LENGTH_MAX = 300  # a peer may have chosen the words
+_ERROR_LENGTH_MAX = 300  # the text may come from a peer
 
 
 @dataclass(slots=True)
 class TaskHealth:
-    """How one fenced task fares."""
+    """The state of one fenced task."""
 
     failures: int = 0  # unexpected errors
     error: str = ""  # the last of them
@@ -38,7 +38,7 @@ class TaskHealth:
 
 
 class Fence:
-    """Runs tasks again when they fail; `tasks` shows how they fare."""
+    """Runs tasks again when they fail; `tasks` has the state of each."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Fence:
     async def attempt(
         self, name: str, work: Callable[[], Awaitable[Any]], *, raises: tuple[type[Exception], ...] = ()
     ) -> None:
-        """Run `work` once, on behalf of the task `name`; an unexpected error, not one of `raises`, goes no further."""
+        """Run `work` once, on behalf of the task `name`; an unexpected error, not one of `raises`, is not raised."""
         try:
             await work()
         except raises:
@@ -117,7 +117,7 @@ class Fence:
         health.failed_ms = self._clock_ms()
         place = (type(error), *_innermost(error.__traceback__))
         if self._logged.get(name) == place:
-            return  # the same again: counted, and in the status
+            return  # the same error again: it is counted, and in the status
         self._logged[name] = place
         log.error(
             "a task failed unexpectedly; all else goes on",

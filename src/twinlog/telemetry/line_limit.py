@@ -1,7 +1,7 @@
 """Which of very many equal log lines are written: the core, without a clock.
 
-Every key (a line's event, and the peer it is about) may write a few lines at once and then a few per second. What is
-left out is counted, and a summary follows when the key has been quiet about it for long enough.
+Every key (a line's event, and the peer it is about) may write some lines at once and then a few per second. Lines that
+are left out are counted, and a summary follows SUMMARY_S after the first of them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class LineLimit:
     def __init__(self) -> None:
         self.left_out = 0  # in all
         self._buckets: dict[Key, _Bucket] = {}  # the longest unused first
-        self._owing: dict[Key, None] = {}  # keys with lines that no summary has named yet
+        self._owing: dict[Key, None] = {}  # keys with lines that no summary has counted yet
 
     def admit(self, key: Key, now_s: float) -> bool:
         """Whether one more line of `key` is written."""

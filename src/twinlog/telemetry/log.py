@@ -2,11 +2,11 @@
 
     2026-11-15T10:00:00.123Z warning net.server a connection was not admitted peer=192.0.2.1:5000 error="closed early"
 
-The standard library's loggers are underneath, so an application that uses the client decides for itself what happens to
-these records; `setup_logging` is for our own commands. Plain code instead of a logging library: start-up stays short.
+It uses the standard library's loggers, so an application that uses the client decides what happens to these records;
+`setup_logging` is for our own commands. Plain code instead of a logging library: start-up stays short.
 
 What a peer sends may be in a field. A field, an event and a traceback are cut to a length here, and lines that repeat
-themselves are left out and counted (`line_limit`), so that no peer fills a disk with our words about it.
+themselves are left out and counted (`line_limit`), so that no peer can fill a disk with log lines.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Log:
 
 
 class Event:
-    """What a record carries as its message; turned into text only if somebody prints it."""
+    """The message of a record; it becomes text only when it is printed."""
 
     __slots__ = ("fields", "text")
 
@@ -98,7 +98,7 @@ def setup_logging(level: str = "info", json: bool = False, stream: TextIO | None
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     root.propagate = False
-    # asyncio's own complaints (a task that died unseen, a callback that failed) belong in the same place.
+    # asyncio's own warnings (a task that failed unseen, a callback that raised) go to the same place.
     asyncio_logger = logging.getLogger("asyncio")
     asyncio_logger.handlers[:] = [handler]
     asyncio_logger.propagate = False
@@ -111,7 +111,7 @@ def lines_left_out() -> int:
 
 
 class LimitedHandler(logging.StreamHandler[TextIO]):
-    """Writes lines while their kind and peer have room for them, and says how many it left out."""
+    """Writes lines while the limit of their event and peer allows it, and a summary of those it left out."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
@@ -136,7 +136,7 @@ class LimitedHandler(logging.StreamHandler[TextIO]):
 
 def _key(record: logging.LogRecord) -> Key:
     event = record.msg
-    if not isinstance(event, Event):  # asyncio's: the first line says what, the others and the numbers which one
+    if not isinstance(event, Event):  # asyncio's: the first line is the event; its numbers differ each time
         return _NUMBER.sub("#", str(event).partition("\n")[0][:FIELD_LENGTH_MAX]), ""
     peer = str(event.fields.get("peer", ""))[:FIELD_LENGTH_MAX]
     return shortened(event.text, FIELD_LENGTH_MAX), peer.rpartition(":")[0] or peer
@@ -159,8 +159,8 @@ class _Formatter(logging.Formatter):
 class _TextFormatter(_Formatter):
     def format(self, record: logging.LogRecord) -> str:
         name = record.name.removeprefix(_ROOT + ".")
-        said = str(record.msg) if isinstance(record.msg, Event) else shortened(record.getMessage(), EVENT_LENGTH_MAX)
-        line = f"{_timestamp(record.created)} {record.levelname.lower()} {name} {said}"
+        text = str(record.msg) if isinstance(record.msg, Event) else shortened(record.getMessage(), EVENT_LENGTH_MAX)
+        line = f"{_timestamp(record.created)} {record.levelname.lower()} {name} {text}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 

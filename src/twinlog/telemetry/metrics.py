@@ -1,7 +1,7 @@
 """Numbers for Prometheus.
 
-A hot path adds to a plain integer; names, help texts and label sets are put together only when somebody scrapes. The
-Prometheus library is imported at the first scrape, as most brokers in tests and demos are never asked.
+A hot path adds to a plain integer; names, help texts and label sets are put together only at a scrape. The Prometheus
+library is imported at the first scrape, since most brokers in tests and demos never see one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Number:
 
 
 class Family:
-    """Numbers of one name, told apart by the values of their labels."""
+    """Numbers of one name, one for each set of label values."""
 
     __slots__ = ("_rows", "label_names")
 
@@ -54,7 +54,7 @@ class Family:
 
 
 class Metrics:
-    """Everything one process shows; pass it to whoever has something to count."""
+    """All numbers of one process; it is passed to the parts that count something."""
 
     def __init__(self) -> None:
         self._sources: dict[str, tuple[str, Kind, Labels, Callable[[], float | Rows]]] = {}

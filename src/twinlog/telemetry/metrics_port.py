@@ -41,7 +41,7 @@ class MetricsServer:
             self._server = None
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # A scraper that breaks off or never ends its request concerns nobody else.
+        # A scraper that disconnects, or never ends its request, does no harm to others.
         with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             async with asyncio.timeout(_REQUEST_SECONDS_MAX):
                 head = await reader.readuntil(b"\r\n\r\n")
