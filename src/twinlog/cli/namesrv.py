@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from twinlog.base.addresses import address_text
 from twinlog.cli.option_values import read_port
 from twinlog.cli.running import (
     ConfigFile,
@@ -44,7 +45,9 @@ def namesrv(
         lambda metrics: NameServerService(
             conf,
             metrics=metrics,
-            on_ready=lambda service: print_ready(f"twinlog namesrv ready on {settings.bind_address}:{service.port}"),
+            on_ready=lambda service: print_ready(
+                f"twinlog namesrv ready on {address_text(settings.bind_address, service.port)}"
+            ),
         ),
         expected=(NameServerError, SettingsError),
         metrics_port=settings.metrics_port,

@@ -10,6 +10,8 @@ from datetime import datetime
 
 import typer
 
+from twinlog.base.clock import wall_clock_ms
+
 
 def boolean(text: str) -> bool:
     if text.lower() not in ("true", "false"):
@@ -27,7 +29,7 @@ def natural(text: str) -> int:
 def moment_ms(text: str) -> int:
     """Milliseconds of `now`, a number of milliseconds, or yyyy-MM-dd#HH:mm:ss:SSS."""
     if text == "now":
-        return int(datetime.now().timestamp() * 1000)
+        return wall_clock_ms()
     if text.lstrip("-").isdigit():
         return int(text)
     try:

@@ -2,9 +2,9 @@
 
 import asyncio
 import dataclasses
-import time
 from collections.abc import Awaitable, Callable, Sequence
 
+from twinlog.base.clock import wall_clock_ms
 from twinlog.client.base_client import BaseClient
 from twinlog.client.errors import BadMessage
 from twinlog.client.name_rules import check_group
@@ -89,7 +89,7 @@ class Producer(BaseClient):
         A `queue`, a `selector` or a sharding key fixes the queue, and with it the order; otherwise a send that fails
         is repeated on another broker.
         """
-        now_ms = _now_ms()
+        now_ms = wall_clock_ms()
         check_message(message, self._settings.message_bytes_max)
         properties = message.wire_properties()
         message_id = properties.setdefault(names.UNIQ_KEY, self._ids.next(now_ms))
@@ -108,7 +108,7 @@ class Producer(BaseClient):
     ) -> SendResult:
         """Store `messages`, all of one topic, in one queue, one after another, with one request."""
         check_batch(messages, self._settings.message_bytes_max)
-        now_ms = _now_ms()
+        now_ms = wall_clock_ms()
         ids = [self._ids.next(now_ms) for _ in messages]
 
         def build(chosen: MessageQueue) -> tuple[SendHeaderV2, bytes]:
@@ -124,7 +124,7 @@ class Producer(BaseClient):
     ) -> str:
         """Send without waiting for an answer: fast, and lost without notice when the broker fails. Returns its id."""
         check_message(message, self._settings.message_bytes_max)
-        now_ms = _now_ms()
+        now_ms = wall_clock_ms()
         properties = message.wire_properties()
         message_id = properties.setdefault(names.UNIQ_KEY, self._ids.next(now_ms))
 
@@ -150,7 +150,7 @@ class Producer(BaseClient):
         With Outcome.UNKNOWN, or when `local` raises (the error reaches the caller), the broker asks
         `check_transaction` later, on this or another producer of the group.
         """
-        now_ms = _now_ms()
+        now_ms = wall_clock_ms()
         check_message(message, self._settings.message_bytes_max)
         if message.is_delayed:
             raise BadMessage(f"message for {message.topic!r} is delayed, which is not possible in a transaction")
@@ -197,8 +197,3 @@ class Producer(BaseClient):
     def _heartbeat(self) -> HeartbeatData:
         producers = [ProducerData(group_name=self.group)]
         return HeartbeatData(client_id=self.session.client_id, producer_data_set=producers)
-
-
-def _now_ms() -> int:
-    """The time of day, for the properties of a message."""
-    return int(time.time() * 1000)

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable
 
+from twinlog.base.clock import wall_clock_ms
 from twinlog.client.base_client import BaseClient
 from twinlog.client.consuming.pulling import TAG, PullResult, PullStatus, subscription_of
 from twinlog.client.consuming.queue_calls import QueueCalls
@@ -184,9 +185,7 @@ class PullConsumer(BaseClient):
         known = self._subscriptions.get(topic)
         wanted = subscription_of(topic, expression, expression_type)
         if known is None or known.sub_string != wanted.sub_string:
-            self._subscriptions[topic] = known = subscription_of(
-                topic, expression, expression_type, int(time.time() * 1000)
-            )
+            self._subscriptions[topic] = known = subscription_of(topic, expression, expression_type, wall_clock_ms())
         return known
 
     def _heartbeat(self) -> HeartbeatData:

@@ -1,8 +1,8 @@
 """Passes every message of its topics to a listener, and shares the queues with the other members of its group."""
 
 import asyncio
-import time
 
+from twinlog.base.clock import wall_clock_ms
 from twinlog.base.system_names import RETRY_PREFIX
 from twinlog.client.base_client import BaseClient
 from twinlog.client.consuming.assigned_queues import AssignedQueues
@@ -82,7 +82,7 @@ class PushConsumer(BaseClient):
 
     def subscribe(self, topic: str, expression: str = "*", expression_type: str = TAG) -> None:
         """Receive messages of `topic` that match tags (`a || b`) or an SQL92 expression over properties."""
-        self.subscriptions[topic] = subscription_of(topic, expression, expression_type, _now_ms())
+        self.subscriptions[topic] = subscription_of(topic, expression, expression_type, wall_clock_ms())
         self._subscriptions_changed()
 
     def unsubscribe(self, topic: str) -> None:
@@ -92,10 +92,10 @@ class PushConsumer(BaseClient):
     async def start(self) -> None:
         if not self.subscriptions:
             raise BadArgument(f"consumer group {self.group!r} has no subscription; call subscribe() before start()")
-        self._assigned.started_ms = _now_ms()
+        self._assigned.started_ms = wall_clock_ms()
         if not self.settings.broadcasting:
             retry_topic = RETRY_PREFIX + self.group
-            self.subscriptions.setdefault(retry_topic, subscription_of(retry_topic, "*", version=_now_ms()))
+            self.subscriptions.setdefault(retry_topic, subscription_of(retry_topic, "*", version=wall_clock_ms()))
         await super().start()
         try:
             await self._join()
@@ -191,7 +191,3 @@ class PushConsumer(BaseClient):
         while True:
             await asyncio.sleep(self.settings.commit_ms / 1000)
             await self.commit()
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from argparse import Namespace
 from typing import Any
 
+from twinlog.base.clock import wall_clock_ms
 from twinlog.cli.admin.command import broker_or_cluster, command, flag, masters, need, opt
 from twinlog.cli.option_values import boolean
 from twinlog.cli.report import Report, joined, pairs, table, text_report, when
@@ -199,7 +199,7 @@ def _state(broker_id: int, address: str, state: dict[str, str]) -> tuple[Any, ..
         return float(words[0]) if words else 0.0
 
     earliest = int(state.get("earliestMessageTimeStamp", "-1"))
-    hours = (time.time() * 1000 - earliest) / 3_600_000 if earliest > 0 else 0.0
+    hours = (wall_clock_ms() - earliest) / 3_600_000 if earliest > 0 else 0.0
     sending = f"{state.get('sendThreadPoolQueueSize', '')},{state.get('sendThreadPoolQueueHeadWaitTimeMills', '')}ms"
     pulling = f"{state.get('pullThreadPoolQueueSize', '')},{state.get('pullThreadPoolQueueHeadWaitTimeMills', '')}ms"
     return (

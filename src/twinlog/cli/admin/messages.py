@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
+from twinlog.base.addresses import address_text
 from twinlog.cli.admin.command import command, flag, need, opt, unused
 from twinlog.cli.connecting import client_options
 from twinlog.cli.message_text import body_text, message_data
@@ -245,8 +246,8 @@ async def _details(admin: Admin, messages: list[Message], charset: str = "UTF-8"
             "Reconsume Times": message.reconsume_times,
             "Born Timestamp": when(message.born_timestamp),
             "Store Timestamp": when(message.store_timestamp),
-            "Born Host": f"{message.born_host[0]}:{message.born_host[1]}",
-            "Store Host": f"{message.store_host[0]}:{message.store_host[1]}",
+            "Born Host": address_text(*message.born_host),
+            "Store Host": address_text(*message.store_host),
             "System Flag": message.sys_flag,
             "Properties": message.properties,
             "Body": body_text(message.body, charset),

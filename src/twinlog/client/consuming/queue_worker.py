@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import time
 
+from twinlog.base.clock import wall_clock_ms
 from twinlog.base.system_names import RETRY_PREFIX
 from twinlog.client.consuming.concurrent_consumer import ConcurrentConsumer
 from twinlog.client.consuming.consumer_options import ConsumerOptions
@@ -61,7 +62,7 @@ class QueueWorker:
         self.process = ProcessQueue(offset)
         self.stopped = False
         self.locked_until = 0.0
-        self.pulled_at_ms = self.consumed_at_ms = int(time.time() * 1000)
+        self.pulled_at_ms = self.consumed_at_ms = wall_clock_ms()
         self._group, self._options, self._needs_lock = group, options, options.needs_locks
         self._session, self._calls, self._store = session, calls, store
         self._listener, self._concurrent = listener, concurrent
@@ -109,7 +110,7 @@ class QueueWorker:
     def finished(self, message: Message, generation: int) -> None:
         """A message is consumed, or the broker has taken it back."""
         self.process.acknowledge(message, generation)
-        self.consumed_at_ms = int(time.time() * 1000)
+        self.consumed_at_ms = wall_clock_ms()
         self._changed.set()
 
     # -- pulling -------------------------------------------------------------------------------
@@ -141,7 +142,7 @@ class QueueWorker:
         )
 
     def _take(self, result: PullResult) -> None:
-        self.pulled_at_ms = int(time.time() * 1000)
+        self.pulled_at_ms = wall_clock_ms()
         if result.status is PullStatus.OFFSET_MOVED:
             log.warning(
                 "the broker moved this consumer",

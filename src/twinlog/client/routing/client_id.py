@@ -4,9 +4,9 @@ import contextlib
 import itertools
 import os
 import socket
-import time
 
 from twinlog.base.addresses import parse_address
+from twinlog.base.clock import wall_clock_ns
 from twinlog.net.connecting import connecting_to
 from twinlog.net.errors import NetError
 
@@ -15,7 +15,7 @@ _instances = itertools.count(1)
 
 def make_client_id(name_server: str, instance_name: str | None = None) -> str:
     """Unique among all clients of a cluster: this machine's address as seen from there, the process, a counter."""
-    return f"{local_ip(name_server)}@{instance_name or f'{os.getpid()}#{time.time_ns()}#{next(_instances)}'}"
+    return f"{local_ip(name_server)}@{instance_name or f'{os.getpid()}#{wall_clock_ns()}#{next(_instances)}'}"
 
 
 def local_ip(towards: str) -> str:

@@ -5,10 +5,10 @@ At most one question per topic is under way; all callers that need its answer wa
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from twinlog.base.clock import monotonic_ms
 from twinlog.base.system_names import AUTO_CREATE_TOPIC
 from twinlog.client.errors import REQUEST_FAILURES, BrokerRefused, ClientClosed, NoRoute
 from twinlog.client.routing.renewal_pace import RenewalPace
@@ -81,12 +81,12 @@ class RouteCache:
         return task
 
     async def _renew(self, topic: str) -> None:
-        wait_ms = self._pace.reserve(topic, _now_ms())
+        wait_ms = self._pace.reserve(topic, monotonic_ms())
         if wait_ms:
             await asyncio.sleep(wait_ms / 1000)
         before = self._routes.get(topic)
         await self._refresh(topic)
-        self._pace.asked(topic, _now_ms(), changed=self._routes.get(topic) != before)
+        self._pace.asked(topic, monotonic_ms(), changed=self._routes.get(topic) != before)
 
     async def _refresh(self, topic: str) -> None:
         known = self._routes.get(topic)
@@ -143,7 +143,3 @@ async def _result(task: asyncio.Task[_T]) -> _T:
         if task.cancelled() and caller is not None and not caller.cancelling():
             raise ClientClosed("the client") from None
         raise
-
-
-def _now_ms() -> int:
-    return int(time.monotonic() * 1000)

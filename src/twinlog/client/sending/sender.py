@@ -3,9 +3,9 @@
 `routing` names the brokers, `RetryPlan` decides what to do after a failure, and this module does it.
 """
 
-import time
 from collections.abc import Callable, Sequence
 
+from twinlog.base.clock import monotonic_ms
 from twinlog.client.errors import REQUEST_FAILURES, BadArgument, BrokerRefused, NoMaster, NoRoute, SendFailed
 from twinlog.client.routing.failures import avoid_ms
 from twinlog.client.routing.queue_choice import QueueChoice
@@ -40,7 +40,7 @@ class Sender:
 
     def deadline_ms(self, timeout_ms: int | None = None) -> int:
         """When a send that begins now has to be stored, by the monotonic clock."""
-        return _steady_ms() + (timeout_ms or self._options.send_timeout_ms)
+        return monotonic_ms() + (timeout_ms or self._options.send_timeout_ms)
 
     async def store(
         self, topic: str, code: int, build: Build, message_id: str, fixed: MessageQueue | None, deadline_ms: int
@@ -49,11 +49,11 @@ class Sender:
         plan = RetryPlan(deadline_ms, retries=self._options.retries, fixed=fixed is not None)
         while True:
             route = await self.route(topic, deadline_ms)
-            queue = fixed or self._choice.choose(route, _steady_ms(), tried=plan.tried)
+            queue = fixed or self._choice.choose(route, monotonic_ms(), tried=plan.tried)
             try:
                 address = _master(route, queue)
                 header, body = build(queue)
-                left_ms = max(1, plan.left_ms(_steady_ms()))
+                left_ms = max(1, plan.left_ms(monotonic_ms()))
                 answer = await self._session.ask(address, code, header, body, timeout_ms=left_ms, accept=STORED_CODES)
             except (NetError, BrokerRefused, NoMaster) as error:
                 step = self._after_failure(plan, error, route, queue)
@@ -62,7 +62,7 @@ class Sender:
                 if step is Step.GIVE_UP:
                     raise SendFailed(topic, plan.failures) from error
                 if step is Step.NEW_ROUTE:
-                    await self._session.renewed_route(topic, max(1, plan.left_ms(_steady_ms())))
+                    await self._session.renewed_route(topic, max(1, plan.left_ms(monotonic_ms())))
                 continue
             self._choice.worked(address)
             return read_send_answer(answer.code, answer.fields, queue, message_id)
@@ -70,7 +70,7 @@ class Sender:
     async def send_oneway(self, topic: str, build: Build, fixed: MessageQueue | None, deadline_ms: int) -> None:
         """Send what `build` makes for a queue, once, without an answer."""
         route = await self.route(topic, deadline_ms)
-        queue = fixed or self._choice.choose(route, _steady_ms())
+        queue = fixed or self._choice.choose(route, monotonic_ms())
         header, body = build(queue)
         await self._session.send_oneway(_master(route, queue), RequestCode.SEND_MESSAGE_V2, header, body)
 
@@ -82,15 +82,15 @@ class Sender:
                 # The topic may be new, and its route still borrowed.
                 route = await self._session.route(topic, create_queues=self._options.new_topic_queues)
                 address = _master(route, sent.queue)
-                left_ms = max(1, plan.left_ms(_steady_ms()))
+                left_ms = max(1, plan.left_ms(monotonic_ms()))
                 await self._session.ask(address, RequestCode.END_TRANSACTION, header, timeout_ms=left_ms)
                 return
             except REQUEST_FAILURES as error:
-                if plan.after(error, sent.queue.broker_name, (), _steady_ms()) is not Step.NEW_ROUTE:
+                if plan.after(error, sent.queue.broker_name, (), monotonic_ms()) is not Step.NEW_ROUTE:
                     text = "the end of a transaction was not accepted; the broker will ask for it"
                     log.warning(text, id=sent.message_id, error=str(error))
                     return
-                await self._session.renewed_route(topic, max(1, plan.left_ms(_steady_ms())))
+                await self._session.renewed_route(topic, max(1, plan.left_ms(monotonic_ms())))
 
     async def fixed_queue(
         self, message: Outgoing, queue: MessageQueue | None, selector: Selector | None, deadline_ms: int
@@ -111,7 +111,7 @@ class Sender:
         route = await self._session.route(topic, create_queues=self._options.new_topic_queues)
         asked = False
         while not route.writable:
-            left_ms = deadline_ms - _steady_ms()
+            left_ms = deadline_ms - monotonic_ms()
             if asked and not route.masterless:
                 raise NoRoute(topic, ";".join(self._session.name_servers), "writable queue")
             if left_ms <= 0:
@@ -121,7 +121,7 @@ class Sender:
         return route
 
     def _after_failure(self, plan: RetryPlan, error: Exception, route: TopicRoute, queue: MessageQueue) -> Step:
-        now_ms = _steady_ms()
+        now_ms = monotonic_ms()
         address, pause_ms = route.master_of(queue.broker_name), avoid_ms(error, self._options.avoid_ms)
         if address is not None and pause_ms:
             self._choice.failed(address, now_ms + pause_ms)
@@ -133,8 +133,3 @@ def _master(route: TopicRoute, queue: MessageQueue) -> str:
     if address is None:
         raise NoMaster(queue.topic, queue.broker_name)
     return address
-
-
-def _steady_ms() -> int:
-    """For deadlines and pauses."""
-    return int(time.monotonic() * 1000)
