@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from twinlog.base.clock import SteadyClock, ticks_ns, wall_clock_ms
+from twinlog.base.clock import SteadyClock, monotonic_ms, ticks_ns, wall_clock_ms
 from twinlog.broker.clients.client_table import ClientTable
 from twinlog.broker.clients.locks import QueueLocks
 from twinlog.broker.context import BrokerContext
@@ -32,7 +32,6 @@ from twinlog.broker.task_errors import single_error
 from twinlog.broker.topics.auto_created import AutoCreated
 from twinlog.net.pool import ConnectionPool
 from twinlog.net.tls import client_context
-from twinlog.replication.replica.replica_service import monotonic_ms
 from twinlog.telemetry.fence import Fence
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.message_id import UniqueIds
