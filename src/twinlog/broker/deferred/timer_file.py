@@ -13,7 +13,7 @@ from twinlog.broker.deferred.timer_check import (
     encode_file,
     progress_of_master,
 )
-from twinlog.metadata.atomic_file import AtomicFile
+from twinlog.metadata.file_with_backup import FileWithBackup
 
 if TYPE_CHECKING:
     from twinlog.settings.store import StoreSettings
@@ -24,7 +24,7 @@ class TimerFile:
 
     def __init__(self, settings: StoreSettings) -> None:
         self._root = Path(settings.root_dir)
-        self._file = AtomicFile(self._root / "config" / FILE_NAME, settings.modes)
+        self._file = FileWithBackup(self._root / "config" / FILE_NAME, settings.modes)
         self._java_files_deleted = False
         self._from_master: TimerProgress | None = None
         self.saved = TimerProgress()
