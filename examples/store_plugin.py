@@ -1,4 +1,4 @@
-"""A plug-in around the store: it refuses some messages, and counts the others by topic for as long as the store lives.
+"""A plug-in around the store: it refuses some messages, and counts the others by topic.
 
 A broker loads it with `messageStorePlugIn=store_plugin:factory`, if this directory is on its PYTHONPATH.
 """

@@ -19,7 +19,7 @@ def store_order(message: Outgoing) -> Outcome:
 
 
 def check(message: Message) -> Outcome:
-    """The broker asks this when it has not heard how a transaction ended."""
+    """The broker asks this when it does not know how a transaction ended."""
     found = database.execute("select 1 from orders where id = ?", [message.keys[0]]).fetchone()
     return Outcome.COMMIT if found else Outcome.ROLLBACK
 

@@ -37,7 +37,7 @@ class Server:
     """One child process."""
 
     name: str
-    words: tuple[str, ...]  # of its `twinlog` command
+    arguments: tuple[str, ...]  # of its `twinlog` command
 
 
 def cluster(
@@ -103,7 +103,7 @@ class ClusterService:
             sys.executable,
             "-m",
             "twinlog.cli.main",
-            *server.words,
+            *server.arguments,
             cwd=self._data,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
             stdin=asyncio.subprocess.DEVNULL,

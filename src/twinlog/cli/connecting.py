@@ -1,4 +1,4 @@
-"""What the client commands share: the options for name servers, account and TLS, and the parser of their words."""
+"""What the client commands share: the options for name servers, account and TLS, and their parser."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ DEFAULT_NAME_SERVER = "127.0.0.1:9876"
 EXPECTED_FAILURES = (*REQUEST_FAILURES, OSError)  # end a command with one line
 
 
-def words_app(name: str, summary: str, run: Callable[[Sequence[str]], int]) -> typer.Typer:
-    """A command that parses its own words, since mqadmin's flags are not possible in Typer."""
+def argparse_app(name: str, summary: str, run: Callable[[Sequence[str]], int]) -> typer.Typer:
+    """A command that parses its arguments with argparse, since mqadmin's flags are not possible in Typer."""
     app = typer.Typer(add_completion=False)
     settings = {"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False}
 

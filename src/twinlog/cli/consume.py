@@ -14,7 +14,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from twinlog.cli.connecting import EXPECTED_FAILURES, Parser, add_connection_options, client_options, words_app
+from twinlog.cli.connecting import EXPECTED_FAILURES, Parser, add_connection_options, argparse_app, client_options
 from twinlog.cli.message_text import message_data
 from twinlog.cli.option_values import moment_ms, natural
 from twinlog.cli.streams import leave_pipe
@@ -25,8 +25,8 @@ from twinlog.telemetry.log import setup_logging
 IDLE_POLL_MS = 1_000
 
 
-def run(words: Sequence[str]) -> int:
-    args = parser().parse_args(words)
+def run(arguments: Sequence[str]) -> int:
+    args = parser().parse_args(arguments)
     setup_logging(args.log_level)
     printer = Printer(args.max, args.json)
     try:
@@ -41,7 +41,7 @@ def run(words: Sequence[str]) -> int:
     return 0
 
 
-consume_app = words_app("consume", "Print messages as lines.", run)
+consume_app = argparse_app("consume", "Print messages as lines.", run)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
-from twinlog.cli.connecting import EXPECTED_FAILURES, Parser, add_connection_options, client_options, words_app
+from twinlog.cli.connecting import EXPECTED_FAILURES, Parser, add_connection_options, argparse_app, client_options
 from twinlog.client import BadArgument, Outgoing, Producer
 from twinlog.telemetry.log import setup_logging
 
@@ -19,8 +19,8 @@ CHUNK_BYTES = 1 << 16
 LINE_BYTES_MAX = 16 * 1024 * 1024  # more than any broker takes
 
 
-def run(words: Sequence[str]) -> int:
-    args = parser().parse_args(words)
+def run(arguments: Sequence[str]) -> int:
+    args = parser().parse_args(arguments)
     setup_logging(args.log_level)
     counts = Counts()
     try:
@@ -35,7 +35,7 @@ def run(words: Sequence[str]) -> int:
     return 0
 
 
-send_app = words_app("send", "Send lines of standard input as messages.", run)
+send_app = argparse_app("send", "Send lines of standard input as messages.", run)
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from twinlog.wire.errors import WireError
 
 _HINTS = {
     ResponseCode.SYSTEM_BUSY: "the broker is busy or a slave; try again in a moment",
-    ResponseCode.REQUEST_CODE_NOT_SUPPORTED: "this server does not know the request; is it an old broker?",
+    ResponseCode.REQUEST_CODE_NOT_SUPPORTED: "this server does not support the request; is it an old broker?",
     ResponseCode.MESSAGE_ILLEGAL: "check the size of the message and of its properties",
     ResponseCode.SERVICE_NOT_AVAILABLE: "the broker takes no writes; check its disk and role",
     ResponseCode.NO_PERMISSION: "check the permission of the topic, of the group, and the credentials",
@@ -48,7 +48,7 @@ class NoRoute(ClientError):
 
     def __init__(self, topic: str, name_servers: str, why: str = "") -> None:
         hint = f"create it with `twinlog admin updateTopic -t {topic} -c <cluster>`, or check that its broker is up"
-        super().__init__(f"name server {name_servers} knows no {why or 'route'} for topic {topic!r}: {hint}")
+        super().__init__(f"name server {name_servers} has no {why or 'route'} for topic {topic!r}: {hint}")
         self.topic = topic
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from twinlog.cli.admin.command import COMMANDS, AdminCommand
-from twinlog.cli.connecting import EXPECTED_FAILURES, Parser, add_connection_options, client_options, words_app
+from twinlog.cli.connecting import EXPECTED_FAILURES, Parser, add_connection_options, argparse_app, client_options
 from twinlog.cli.report import show
 from twinlog.cli.streams import leave_pipe
 from twinlog.client import Admin
@@ -18,13 +18,13 @@ from twinlog.telemetry.log import setup_logging
 SUBJECTS = ("clusters", "topics", "groups", "offsets", "messages", "sending", "names", "exports", "replicas")
 
 
-def run(words: Sequence[str]) -> int:
-    """Run one command; 0 when it worked, 1 when it failed, 2 when its words are wrong."""
+def run(arguments: Sequence[str]) -> int:
+    """Run one command; 0 when it worked, 1 when it failed, 2 when its arguments are wrong."""
     load_commands()
-    if not words or (words[0] in ("-h", "--help", "help") and len(words) == 1):
+    if not arguments or (arguments[0] in ("-h", "--help", "help") and len(arguments) == 1):
         sys.stdout.write(overview())
         return 0
-    name, rest = (words[1], ["--help"]) if words[0] == "help" else (words[0], list(words[1:]))
+    name, rest = (arguments[1], ["--help"]) if arguments[0] == "help" else (arguments[0], list(arguments[1:]))
     found = find(name)
     if found is None:
         print(f"twinlog admin: there is no command {name!r}; `twinlog admin help` lists them", file=sys.stderr)
@@ -47,7 +47,7 @@ def run(words: Sequence[str]) -> int:
     return 0
 
 
-admin_app = words_app("admin", "Administer a cluster, with mqadmin's commands and flags.", run)
+admin_app = argparse_app("admin", "Administer a cluster, with mqadmin's commands and flags.", run)
 
 
 def load_commands() -> None:

@@ -9,7 +9,8 @@ from twinlog.base.clock import wall_clock_ms
 from twinlog.cli.admin.command import broker_or_cluster, command, flag, masters, need, opt
 from twinlog.cli.option_values import boolean
 from twinlog.cli.report import Report, joined, pairs, table, text_report, when
-from twinlog.client import Admin, BadArgument, ClientError, NetError
+from twinlog.client import Admin, ClientError, NetError
+from twinlog.client.admin.calls import named_brokers
 from twinlog.wire.codes import RequestCode
 
 
@@ -22,20 +23,15 @@ from twinlog.wire.codes import RequestCode
 )
 async def cluster_list(admin: Admin, args: Namespace) -> Report:
     info = await admin.cluster_info()
-    if args.clusterName is not None and args.clusterName not in info.cluster_addr_table:
-        raise BadArgument(f"there is no cluster {args.clusterName!r}; known: {', '.join(info.cluster_addr_table)}")
     rows = []
-    for cluster in sorted(info.cluster_addr_table):
-        if args.clusterName not in (None, cluster):
-            continue
-        for name in sorted(info.cluster_addr_table[cluster]):
-            for broker_id, address in sorted(info.broker_addr_table[name].broker_addrs.items()):
-                try:
-                    state = await admin.runtime_info(address)
-                except (ClientError, NetError):
-                    state = {}  # a registered broker that does not answer is shown without state
-                shown = _more(state) if args.moreStats else _state(broker_id, address, state)
-                rows.append((cluster, name, *shown))
+    for cluster, name in named_brokers(info, args.clusterName):
+        for broker_id, address in sorted(info.broker_addr_table[name].broker_addrs.items()):
+            try:
+                state = await admin.runtime_info(address)
+            except (ClientError, NetError):
+                state = {}  # a registered broker that does not answer is shown without state
+            shown = _more(state) if args.moreStats else _state(broker_id, address, state)
+            rows.append((cluster, name, *shown))
     if args.moreStats:
         return table("Cluster Name,Broker Name,InTotalYest,OutTotalYest,InTotalToday,OutTotalToday", rows)
     return table(
@@ -135,7 +131,7 @@ def _clean(name: str, summary: str, code: RequestCode) -> None:
 
 
 _clean("cleanExpiredCQ", "Clean expired consume queues", RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
-_clean("cleanUnusedTopic", "Clean topics that nobody uses", RequestCode.CLEAN_UNUSED_TOPIC)
+_clean("cleanUnusedTopic", "Clean topics that are not used", RequestCode.CLEAN_UNUSED_TOPIC)
 _clean("deleteExpiredCommitLog", "Delete expired commit log files", RequestCode.DELETE_EXPIRED_COMMITLOG)
 
 

@@ -142,7 +142,7 @@ def _merge(table: dict[str, Any], name: str, config: dict[str, Any], summed: tup
 
 def _written(file: Path, data: dict[str, Any]) -> Report:
     make_directory(file.parent)
-    if file.parent == DEFAULT_FOLDER and (problem := why_untrusted(file.parent)):  # all users know its name
+    if file.parent == DEFAULT_FOLDER and (problem := why_untrusted(file.parent)):  # other users may have made it
         raise UnsafeFile(f"{file} is not written, as {problem}: give a folder of your own with -f")
     replace_file(file, [json.dumps(data, indent=2, ensure_ascii=False).encode()])
     return text_report(f"export {file} success", data={"file": str(file), **data})

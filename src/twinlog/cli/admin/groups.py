@@ -107,7 +107,7 @@ async def consumer_config(admin: Admin, args: Namespace) -> Report:
                 data[address] = config
                 reports.append(pairs(plain(config), title=f"{cluster}: {address}"))
     if not reports:
-        raise BadArgument(f"no broker knows consumer group {args.groupName!r}; updateSubGroup creates it")
+        raise BadArgument(f"no broker has consumer group {args.groupName!r}; updateSubGroup creates it")
     return joined(reports, data)
 
 

@@ -173,7 +173,7 @@ async def order_conf(admin: Admin, args: Namespace) -> Report:
     if args.method == "delete":
         await admin.delete_kv(ORDER_NAMESPACE, args.topic)
         return text_report(f"delete orderConf success. topic=[{args.topic}]")
-    raise BadArgument(f"method {args.method!r} is none of put, get, delete")
+    raise BadArgument(f"method {args.method!r} is not one of put, get, delete")
 
 
 @command(

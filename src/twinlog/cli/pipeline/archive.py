@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from twinlog.cli.pipeline import archive_options as words
+from twinlog.cli.pipeline import archive_options as option
 from twinlog.cli.pipeline.option_values import names, source_options
 from twinlog.cli.pipeline.options import AsJson, Credential, SourceOption, SparkConf, SparkMaster
 from twinlog.cli.pipeline.running import report_failures, spark_job
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 
 def archive(
-    target: words.Target,
-    name_server: words.NameServer = None,
-    store: words.Store = None,
-    topic: words.Topic = None,
-    pattern: words.Pattern = None,
-    format: words.Format = "parquet",
-    every: words.Every = None,
-    columns: words.Columns = None,
-    rows: words.RowsPerBatch = None,
-    size: words.BytesPerBatch = None,
-    compression: words.Compression = "snappy",
+    target: option.Target,
+    name_server: option.NameServer = None,
+    store: option.Store = None,
+    topic: option.Topic = None,
+    pattern: option.Pattern = None,
+    format: option.Format = "parquet",
+    every: option.Every = None,
+    columns: option.Columns = None,
+    rows: option.RowsPerBatch = None,
+    size: option.BytesPerBatch = None,
+    compression: option.Compression = "snappy",
     options: SourceOption = None,
     access_key: Credential = None,
     secret_key: Credential = None,
@@ -74,11 +74,11 @@ def archive(
 
 
 def compact(
-    target: words.Target,
-    before: words.Before = None,
-    size: words.FileMb = 256,
-    topic: words.Topic = None,
-    compression: words.Compression = "snappy",
+    target: option.Target,
+    before: option.Before = None,
+    size: option.FileMb = 256,
+    topic: option.Topic = None,
+    compression: option.Compression = "snappy",
     master: SparkMaster = None,
     conf: SparkConf = None,
     as_json: AsJson = False,

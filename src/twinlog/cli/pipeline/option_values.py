@@ -1,4 +1,4 @@
-"""What the words of options mean; a wrong one ends the command before Spark starts."""
+"""What the values of options mean; a wrong one ends the command before Spark starts."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from twinlog.cli.pipeline import restore_options as words
+from twinlog.cli.pipeline import restore_options as option
 from twinlog.cli.pipeline.option_values import moment_ms, names, source_options
 from twinlog.cli.pipeline.options import AsJson, Credential, SparkConf, SparkMaster
 from twinlog.cli.pipeline.running import report_failures, spark_job
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
 
 
 def restore(
-    name_server: words.NameServer,
-    topic: words.Topic,
-    archive: words.Archive = None,
-    store: words.Store = None,
-    rename: words.Rename = None,
-    from_time: words.FromTime = None,
-    to_time: words.ToTime = None,
-    from_offset: words.FromOffset = None,
-    to_offset: words.ToOffset = None,
-    broker: words.Broker = None,
-    queue: words.Queue = None,
-    name: words.Name = "restore",
-    map_path: words.MapPath = "restore-map",
-    groups: words.Groups = None,
-    group_offsets: words.GroupOffsets = None,
-    batch: words.Batch = 500,
-    options: words.TargetOption = None,
+    name_server: option.NameServer,
+    topic: option.Topic,
+    archive: option.Archive = None,
+    store: option.Store = None,
+    rename: option.Rename = None,
+    from_time: option.FromTime = None,
+    to_time: option.ToTime = None,
+    from_offset: option.FromOffset = None,
+    to_offset: option.ToOffset = None,
+    broker: option.Broker = None,
+    queue: option.Queue = None,
+    name: option.Name = "restore",
+    map_path: option.MapPath = "restore-map",
+    groups: option.Groups = None,
+    group_offsets: option.GroupOffsets = None,
+    batch: option.Batch = 500,
+    options: option.TargetOption = None,
     access_key: Credential = None,
     secret_key: Credential = None,
     master: SparkMaster = None,

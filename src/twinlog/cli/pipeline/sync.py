@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.table import Table
 
-from twinlog.cli.pipeline import sync_options as words
+from twinlog.cli.pipeline import sync_options as option
 from twinlog.cli.pipeline.option_values import cluster_options
 from twinlog.cli.pipeline.options import AsJson, SparkConf, SparkMaster, Tls, TlsInsecure
 from twinlog.cli.pipeline.running import errors, report_failures, spark_job
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 
 def sync(
-    to: words.To,
-    name_server: words.NameServer = None,
-    cluster: words.Cluster = None,
-    broker: words.Broker = None,
-    address: words.Address = None,
-    store: words.Store = None,
-    every: words.Every = "10s",
-    once: words.Once = False,
-    history: words.History = None,
-    checkpoint: words.Checkpoint = None,
-    directory_mode: words.DirectoryMode = "0700",
-    file_mode: words.FileMode = "0600",
-    access_key: words.AccessKey = None,
-    secret_key: words.SecretKey = None,
+    to: option.To,
+    name_server: option.NameServer = None,
+    cluster: option.Cluster = None,
+    broker: option.Broker = None,
+    address: option.Address = None,
+    store: option.Store = None,
+    every: option.Every = "10s",
+    once: option.Once = False,
+    history: option.History = None,
+    checkpoint: option.Checkpoint = None,
+    directory_mode: option.DirectoryMode = "0700",
+    file_mode: option.FileMode = "0600",
+    access_key: option.AccessKey = None,
+    secret_key: option.SecretKey = None,
     tls: Tls = False,
     tls_insecure: TlsInsecure = False,
     master: SparkMaster = None,
@@ -92,12 +92,12 @@ def _modes(file: str, directory: str) -> Modes:
     from twinlog.base.file_modes import check_directory_mode, check_file_mode, parse_modes
     from twinlog.spark.errors import BadOption
 
-    for option, text, check in (
+    for name, text, check in (
         ("--file-mode", file, check_file_mode),
         ("--directory-mode", directory, check_directory_mode),
     ):
         if problem := check(text):
-            raise BadOption(f"{option} {text} {problem}")
+            raise BadOption(f"{name} {text} {problem}")
     return parse_modes(file, directory)
 
 

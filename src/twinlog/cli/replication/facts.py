@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from twinlog.client import Admin, BadArgument, BrokerRefused, ClientError, NetError
+from twinlog.client import Admin, BrokerRefused, ClientError, NetError
+from twinlog.client.admin.calls import named_brokers
 from twinlog.client.admin.lag_estimate import LagEstimate
 from twinlog.client.errors import REQUEST_FAILURES
 
@@ -66,15 +67,12 @@ async def gather_groups(admin: Admin, cluster: str | None = None, broker: str | 
         if broker is None:
             raise
         return [await _lone_group(admin, broker)]
-    if cluster is not None and cluster not in info.cluster_addr_table:
-        raise BadArgument(f"there is no cluster {cluster!r}; known: {', '.join(sorted(info.cluster_addr_table))}")
-    for each in sorted(info.cluster_addr_table):
-        for name in sorted(info.cluster_addr_table[each]):
-            known = info.broker_addr_table.get(name)  # a Java name server may keep the name for a moment
-            addresses = known.broker_addrs if known is not None else {}
-            if cluster in (None, each) and (broker is None or broker in addresses.values()):
-                members = [await _member(admin, number, address) for number, address in sorted(addresses.items())]
-                groups.append(Group(each, name, members))
+    for each, name in named_brokers(info, cluster):
+        known = info.broker_addr_table.get(name)  # a Java name server may keep the name for a moment
+        addresses = known.broker_addrs if known is not None else {}
+        if broker is None or broker in addresses.values():
+            members = [await _member(admin, number, address) for number, address in sorted(addresses.items())]
+            groups.append(Group(each, name, members))
     if broker is not None and not groups:
         return [await _lone_group(admin, broker)]
     for group in groups:

@@ -37,14 +37,14 @@ class AdminCalls(BaseClient):
     async def masters(self, cluster: str) -> list[str]:
         """The addresses of the cluster's masters; BadArgument for an unknown cluster."""
         info = await self.cluster_info()
-        found = [info.broker_addr_table[name].broker_addrs for name in self._broker_names(info, cluster)]
+        found = [info.broker_addr_table[name].broker_addrs for _, name in named_brokers(info, cluster)]
         return [addresses[0] for addresses in found if 0 in addresses]
 
     async def addresses(self, cluster: str) -> list[str]:
         """The addresses of all brokers of the cluster, replicas too."""
         info = await self.cluster_info()
-        names = self._broker_names(info, cluster)
-        return [address for name in names for _, address in sorted(info.broker_addr_table[name].broker_addrs.items())]
+        found = [info.broker_addr_table[name].broker_addrs for _, name in named_brokers(info, cluster)]
+        return [address for addresses in found for _, address in sorted(addresses.items())]
 
     async def route_data(self, topic: str) -> TopicRouteData:
         """The topic's route in the name server's form."""
@@ -101,12 +101,14 @@ class AdminCalls(BaseClient):
     async def _names(self, kind: type[S], code: int, header: object = None) -> S:
         return decode_body(kind, (await self.session.ask_name_server(code, header)).body)
 
-    @staticmethod
-    def _broker_names(info: ClusterInfo, cluster: str) -> list[str]:
-        if cluster not in info.cluster_addr_table:
-            known = ", ".join(sorted(info.cluster_addr_table)) or "none"
-            raise BadArgument(f"cluster {cluster!r} is not registered; there are: {known}")
-        return sorted(info.cluster_addr_table[cluster])
+
+def named_brokers(info: ClusterInfo, cluster: str | None = None) -> list[tuple[str, str]]:
+    """(cluster, broker name) for the brokers of one cluster or of all; BadArgument for an unknown cluster."""
+    clusters = sorted(info.cluster_addr_table)
+    if cluster is not None and cluster not in clusters:
+        raise BadArgument(f"cluster {cluster!r} is not registered; there are: {', '.join(clusters) or 'none'}")
+    wanted = clusters if cluster is None else [cluster]
+    return [(each, name) for each in wanted for name in sorted(info.cluster_addr_table[each])]
 
 
 def read_json(body: bytes | None) -> dict[str, Any]:

@@ -160,7 +160,7 @@ class AdminGroups(AdminCalls):
                 return await self._broker_json(address, code, header, timeout_ms=_RELAY_TIMEOUT_MS)
             except BrokerRefused as error:
                 last = error
-        raise last or BadArgument(f"no broker knows consumer group {group!r}")
+        raise last or BadArgument(f"no broker has consumer group {group!r}")
 
     async def _group_brokers(self, group: str, address: str | None = None, topic: str | None = None) -> list[str]:
         """The brokers that have a group: those of its retry topic, which its first heartbeat creates."""
@@ -171,4 +171,4 @@ class AdminGroups(AdminCalls):
         except NoRoute:
             if topic is not None:
                 raise
-        raise BadArgument(f"no broker knows consumer group {group!r}; its first consumer or updateSubGroup creates it")
+        raise BadArgument(f"no broker has consumer group {group!r}; its first consumer or updateSubGroup creates it")

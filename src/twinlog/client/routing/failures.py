@@ -1,9 +1,9 @@
-"""What a failed request tells about the broker and about the route that led to it. No I/O, no clock.
+"""What a failed request means for its broker and for the route that led to it. No I/O, no clock.
 
 A failure is one of three kinds:
 
     NOT_HERE    the broker did nothing: it cannot be reached, it is a replica now, it shuts down, or the route has
-                no master at the moment. This is what a switch of roles looks like. The request can be repeated
+                no master at the moment. A switch of roles appears like this. The request can be repeated
                 safely, since it cannot be stored twice.
     PERHAPS     the connection was lost or the answer did not come, so a message may be stored; or the broker refused
                 it for a reason that another broker may not have.
