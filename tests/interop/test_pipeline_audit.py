@@ -97,7 +97,7 @@ def test_metadata_of_a_live_java_broker_is_compared_with_ours(version, clusters)
         with WaitingAdmin(cluster.names.address) as admin:
             admin.create_topic("DiffTopic", queues=queues)
     sides = parse_side(java.broker.address), parse_side(ours.broker.address)
-    summary = metadata_diff(None, DiffJob(left=sides[0], right=sides[1], kinds=("topic",)))
+    summary = metadata_diff(None, DiffJob(left=sides[0], right=sides[1], kinds=("topics",)))
     rows = {(row.field, row.left, row.right) for row in summary.rows if row.key == "DiffTopic"}
     assert rows == {("readQueueNums", "3", "5"), ("writeQueueNums", "3", "5")}
     assert metadata_diff(None, DiffJob(left=sides[0], right=sides[0])).rows == ()

@@ -15,7 +15,8 @@ from twinlog.metadata.tables import MetadataTables, open_tables
 from twinlog.net.pool import ConnectionPool
 from twinlog.net.server import Server
 from twinlog.replication.metadata import delta, sync_service
-from twinlog.replication.metadata.delta import Follower, Held, decode_changes, decode_delta, encode_changes, table_of
+from twinlog.replication.metadata.delta import Follower, Held, decode_changes, decode_delta, encode_changes
+from twinlog.replication.metadata.kinds import KIND_BY_NAME, table_of
 from twinlog.replication.metadata.sync import reason_to_skip
 from twinlog.replication.metadata.sync_service import MetadataSyncService
 from twinlog.settings.replication import ReplicationSettings
@@ -25,7 +26,7 @@ from twinlog.wire.errors import BodyError
 from twinlog.wire.java_json.fastjson import loads
 from twinlog.wire.twinlog_codes import TwinlogCode
 
-KINDS = ("topics", "offsets", "delayOffsets", "groups", "requestModes")
+KINDS = tuple(KIND_BY_NAME)
 
 
 def topic(name: str, queues: int = 4) -> TopicConfig:

@@ -21,6 +21,16 @@ from twinlog.metadata.persisted import encode_object, encode_rows
 from twinlog.metadata.table import Table
 from twinlog.net.connection import Handler, Request
 from twinlog.net.errors import RequestRefused
+from twinlog.replication.metadata.kinds import (
+    DELAY_OFFSETS,
+    GROUPS,
+    GROUPS_PAGING,
+    OFFSETS,
+    REQUEST_MODES,
+    TOPICS,
+    TOPICS_PAGING,
+    Paging,
+)
 from twinlog.wire.bodies import DataVersion, MessageRequestMode, decode_body
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.command import Command
@@ -58,11 +68,11 @@ class TimerState(Protocol):
 def handlers(ctx: BrokerContext, timer: Callable[[], TimerState | None] = lambda: None) -> dict[int, Handler]:
     tables = MetadataHandlers(ctx, timer)
     return {
-        RequestCode.GET_ALL_TOPIC_CONFIG: tables.topics,
-        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: tables.groups,
-        RequestCode.GET_ALL_CONSUMER_OFFSET: tables.offsets,
-        RequestCode.GET_ALL_DELAY_OFFSET: tables.delay_offsets,
-        RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: tables.request_modes,
+        TOPICS.request_code: tables.topics,
+        GROUPS.request_code: tables.groups,
+        OFFSETS.request_code: tables.offsets,
+        DELAY_OFFSETS.request_code: tables.delay_offsets,
+        REQUEST_MODES.request_code: tables.request_modes,
         RequestCode.SET_MESSAGE_REQUEST_MODE: tables.set_request_mode,
         RequestCode.GET_TIMER_CHECK_POINT: tables.timer_checkpoint,
         RequestCode.GET_TIMER_METRICS: tables.timer_metrics,
@@ -79,7 +89,7 @@ class MetadataHandlers:
 
     async def topics(self, request: Request) -> Command:
         table = self._ctx.topics
-        page = self._page(request, "topicSeq", "maxTopicNum")
+        page = self._page(request, TOPICS_PAGING)
 
         def begin() -> Callable[[], tuple[int, bytes]]:
             rows = _rows(table, page)
@@ -94,12 +104,12 @@ class MetadataHandlers:
             )
             return partial(_with_total, len(table), body)
 
-        total, body = await self._ctx.table_work.beside_loop("topics", page, begin)
-        return request.reply(fields={"totalTopicNum": str(total)}, body=body)
+        total, body = await self._ctx.table_work.beside_loop(TOPICS.name, page, begin)
+        return request.reply(fields={TOPICS_PAGING.total_field: str(total)}, body=body)
 
     async def groups(self, request: Request) -> Command:
         table = self._ctx.groups
-        page = self._page(request, "groupSeq", "maxGroupNum")
+        page = self._page(request, GROUPS_PAGING)
 
         def begin() -> Callable[[], tuple[int, bytes]]:
             rows = _rows(table, page)
@@ -115,27 +125,27 @@ class MetadataHandlers:
             )
             return partial(_with_total, len(table), body)
 
-        total, body = await self._ctx.table_work.beside_loop("groups", page, begin)
-        return request.reply(fields={"totalGroupNum": str(total)}, body=body)
+        total, body = await self._ctx.table_work.beside_loop(GROUPS.name, page, begin)
+        return request.reply(fields={GROUPS_PAGING.total_field: str(total)}, body=body)
 
-    def _page(self, request: Request, start_field: str, count_field: str) -> Page | None:
+    def _page(self, request: Request, paging: Paging) -> Page | None:
         """What a replica asked for, None for all rows. Which rows these are is known when its turn comes."""
         fields, settings = request.fields or {}, self._ctx.settings
-        asked = [name for name in (start_field, count_field, "dataVersion") if name in fields]
+        asked = [name for name in (paging.start_field, paging.count_field, "dataVersion") if name in fields]
         if not settings.metadata_split or not asked:
             return None
         count = min(settings.metadata_split_rows, PAGE_ROWS_MAX)
-        wanted = _number(fields.get(count_field))
+        wanted = _number(fields.get(paging.count_field))
         if wanted is not None and wanted >= 0:
             count = min(count, wanted)
-        return Page(_number(fields.get(start_field)) or 0, count, _version(fields.get("dataVersion")))
+        return Page(_number(fields.get(paging.start_field)) or 0, count, _version(fields.get("dataVersion")))
 
     async def offsets(self, request: Request) -> Command:
         def begin() -> Callable[[], bytes]:
             body = self._ctx.offsets.encode()
             return partial(joined, body)
 
-        return request.reply(body=await self._ctx.table_work.beside_loop("offsets", None, begin))
+        return request.reply(body=await self._ctx.table_work.beside_loop(OFFSETS.name, None, begin))
 
     def delay_offsets(self, request: Request) -> Command:
         if not getattr(self._ctx.store, "keeps_delay_offsets", False):  # a plug-in's own store; Java's spelling

@@ -34,7 +34,7 @@ def metadata_diff(
     broker: Annotated[str | None, typer.Option("--broker", help="The broker in the history.")] = None,
     kind: Annotated[
         list[str] | None,
-        typer.Option("--kind", help="topic, group, consumerOffset or delayOffset; may be repeated."),
+        typer.Option("--kind", help="topics, groups, offsets or delayOffsets; may be repeated."),
     ] = None,
     versions: Annotated[bool, typer.Option("--versions", help="Compare data versions too.")] = False,
     to: Annotated[str | None, typer.Option("--to", metavar="DIR", help="Write the rows as Parquet too.")] = None,
@@ -67,27 +67,25 @@ def _run(
     conf: list[str] | None,
 ) -> DiffSummary:
     try:
-        from twinlog.spark.errors import SparkSourceError, nearest
+        from twinlog.spark.errors import SparkSourceError
         from twinlog.spark.jobs.endpoint import parse_side
         from twinlog.spark.jobs.metadata_diff import job as jobs
-        from twinlog.spark.jobs.metadata_diff.snapshot import KINDS
+        from twinlog.spark.jobs.metadata_diff.snapshot import KINDS, compared_kinds
     except ImportError as problem:
         fail(f"Spark is not installed ({problem}): pip install 'twinlog[spark]'")
     from twinlog.client import ClientError, NetError
 
-    for name in kind or ():
-        if name not in KINDS:
-            fail(f"--kind {name!r}: {nearest(name, KINDS)}")
     check_table(to)
     if broker is not None and history is None:
         fail("--broker chooses from a history: give --history too")
     try:
+        kinds = compared_kinds(kind or KINDS)
         if history is not None:
             sides = [jobs.parse_moment(text, history, broker) for text in (left, right)]
         else:
             options = cluster_options(None, tls=tls, tls_insecure=tls_insecure)
             sides = [parse_side(text, options) for text in (left, right)]
-        job = jobs.DiffJob(left=sides[0], right=sides[1], kinds=tuple(kind or KINDS), versions=versions)
+        job = jobs.DiffJob(left=sides[0], right=sides[1], kinds=kinds, versions=versions)
         if history is None and to is None:  # two requests need no Spark
             return jobs.metadata_diff(None, job)
     except (SparkSourceError, ClientError, NetError, OSError) as problem:

@@ -16,27 +16,17 @@ from typing import Any
 import msgspec
 
 from twinlog.metadata.groups import GroupTable
-from twinlog.metadata.offsets import Offsets
 from twinlog.metadata.persisted import PersistedTable
 from twinlog.metadata.table import Changes
 from twinlog.metadata.tables import MetadataTables
-from twinlog.wire.bodies import DataVersion, MessageRequestMode, SubscriptionGroupConfig, TopicConfig
+from twinlog.replication.metadata.kinds import DELAY_OFFSETS, GROUPS, KIND_BY_NAME, OFFSETS, table_of
+from twinlog.wire.bodies import DataVersion
 from twinlog.wire.errors import BodyError
 from twinlog.wire.numbers import Int, Long, is_natural
 
 ROWS_MAX = 10_000  # of one page, over all kinds: about 2 MiB of topics
 PAGE_BYTES_MAX = 3 * 1024 * 1024  # of one kind, so that five kinds fit a frame: a row of offsets may have many queues
-ROW_TYPES: dict[str, Any] = {
-    "topics": TopicConfig,
-    "offsets": Offsets,
-    "delayOffsets": Long,
-    "groups": SubscriptionGroupConfig,
-    "requestModes": dict[str, MessageRequestMode],
-}
-
 _EPOCH_LENGTH_MAX = 64
-_MASTERS_ONLY = ("topics", "groups", "requestModes")
-_NAMES = {"topics": "topic_name", "groups": "group_name"}
 
 
 class Delta(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -72,16 +62,6 @@ def parse_held(text: str) -> Held:
     return Held(epoch, int(revision), whole == "whole")
 
 
-def table_of(tables: MetadataTables, kind: str) -> PersistedTable:
-    return {
-        "topics": tables.topics,
-        "offsets": tables.offsets,
-        "delayOffsets": tables.delay_offsets,
-        "groups": tables.groups,
-        "requestModes": tables.request_modes,
-    }[kind]
-
-
 # -- the master's side -------------------------------------------------------------------------------
 
 
@@ -89,7 +69,7 @@ def encode_changes(tables: MetadataTables, held: dict[str, str], rows_max: int =
     """The answer to a replica that holds `held`; None when nothing changed."""
     deltas: dict[str, Delta] = {}
     for kind, text in held.items():
-        if kind not in ROW_TYPES:
+        if kind not in KIND_BY_NAME:
             continue
         delta = _delta(table_of(tables, kind), parse_held(text), max(rows_max, 1))
         if delta is not None:
@@ -193,7 +173,7 @@ class Follower:
 
     def _look_for_strays(self, table: PersistedTable) -> None:
         before, self._own_revision = self._own_revision, table.revision
-        if self.kind not in _MASTERS_ONLY or before is None or before == table.revision:
+        if not KIND_BY_NAME[self.kind].only_master_writes or before is None or before == table.revision:
             return
         since = table.revisions.since(table.epoch, before)
         changed, removed = since or ([], [])
@@ -202,20 +182,20 @@ class Follower:
             self._strays.add("")  # something that belongs to no row, or too much to tell
 
     def _adopt(self, table: Any, rows: dict[str, Any], delta: Delta) -> bool:
-        if self.kind == "delayOffsets":
+        if self.kind == DELAY_OFFSETS.name:
             return table.adopt(_by_level(rows), delta.data_version)
-        if self.kind == "offsets":
+        if self.kind == OFFSETS.name:
             return table.adopt(rows, delta.data_version, master_life=delta.epoch)
         return table.adopt(rows, delta.data_version) | self._forbid(table, delta)
 
     def _apply(self, table: Any, rows: dict[str, Any], delta: Delta) -> bool:
-        if self.kind == "delayOffsets":
+        if self.kind == DELAY_OFFSETS.name:
             return table.adopt(_by_level(rows), delta.data_version)
         changes = Changes(delta.epoch, delta.revision, delta.data_version, rows, delta.removed)
         return table.apply(changes) | self._forbid(table, delta)
 
     def _forbid(self, table: Any, delta: Delta) -> bool:
-        return delta.forbidden is not None and self.kind == "groups" and table.adopt_forbidden(delta.forbidden)
+        return delta.forbidden is not None and self.kind == GROUPS.name and table.adopt_forbidden(delta.forbidden)
 
 
 def decode_changes(body: bytes | None) -> dict[str, msgspec.Raw]:
@@ -242,10 +222,10 @@ def decode_delta(kind: str, raw: msgspec.Raw) -> Delta:
 
 def _decode_row(kind: str, key: str, raw: msgspec.Raw) -> Any:
     try:
-        row = msgspec.json.decode(raw, type=ROW_TYPES[kind], strict=False)
+        row = msgspec.json.decode(raw, type=KIND_BY_NAME[kind].row_type, strict=False)
     except (ValueError, RecursionError) as error:
         raise BodyError(f"{kind} row {key!r} from the master is not readable: {error}") from error
-    name = _NAMES.get(kind)
+    name = KIND_BY_NAME[kind].name_member
     if name is not None and getattr(row, name) != key:
         raise BodyError(f"{kind} row {key!r} from the master is one of {getattr(row, name)!r}")
     return row

@@ -1,8 +1,4 @@
-"""Which metadata a replica asks of its master, and what became of each kind.
-
-A Java master is asked for whole tables, one request a kind, in Java's order. A kind that fails does not
-keep the others from being asked.
-"""
+"""How the synchronisation of each kind of metadata went, and when a round is skipped."""
 
 from __future__ import annotations
 
@@ -10,31 +6,6 @@ from dataclasses import dataclass, field
 
 from twinlog.metadata.errors import MetadataError
 from twinlog.wire.bodies import DataVersion
-from twinlog.wire.codes import RequestCode
-
-
-@dataclass(frozen=True, slots=True)
-class KindOfMetadata:
-    """One table of a Java master: its request, whether it is asked on the second port, and its pages."""
-
-    name: str
-    code: int
-    on_vip_port: bool = False
-    page_fields: tuple[str, str, str] | None = None  # start, count, total
-
-
-# Java's order. 4.9 masters know the first four only.
-KINDS = (
-    KindOfMetadata("topics", RequestCode.GET_ALL_TOPIC_CONFIG, True, ("topicSeq", "maxTopicNum", "totalTopicNum")),
-    KindOfMetadata("offsets", RequestCode.GET_ALL_CONSUMER_OFFSET),
-    KindOfMetadata("delayOffsets", RequestCode.GET_ALL_DELAY_OFFSET),
-    KindOfMetadata(
-        "groups",
-        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
-        page_fields=("groupSeq", "maxGroupNum", "totalGroupNum"),
-    ),
-    KindOfMetadata("requestModes", RequestCode.GET_ALL_MESSAGE_REQUEST_MODE),
-)
 
 
 class MasterRefused(MetadataError):

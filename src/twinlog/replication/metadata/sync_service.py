@@ -23,8 +23,9 @@ from twinlog.net.connecting import below
 from twinlog.net.connection import Connection
 from twinlog.net.errors import NetError
 from twinlog.net.pool import ConnectionPool
-from twinlog.replication.metadata.delta import ROW_TYPES, Follower, decode_changes, decode_delta, parse_held, table_of
-from twinlog.replication.metadata.sync import KINDS, KindOfMetadata, MasterRefused, SyncStatus, reason_to_skip
+from twinlog.replication.metadata.delta import Follower, decode_changes, decode_delta, parse_held
+from twinlog.replication.metadata.kinds import GROUPS, KIND_BY_NAME, KINDS, OFFSETS, Kind, table_of
+from twinlog.replication.metadata.sync import MasterRefused, SyncStatus, reason_to_skip
 from twinlog.settings.replication import ReplicationSettings
 from twinlog.telemetry.fence import error_text
 from twinlog.telemetry.log import get_logger
@@ -77,7 +78,7 @@ class MetadataSyncService:
         self._on_changed = on_changed
         self._master: str | None = None
         self._wake = asyncio.Event()
-        self._followers = {kind: Follower(kind) for kind in ROW_TYPES}
+        self._followers = {kind: Follower(kind) for kind in KIND_BY_NAME}
         self._settled: set[str] = set()  # kinds whose success or failure in this round is known
         self._changed: set[str] = set()  # kinds that this round changed
         self._unexpected: Exception | None = None  # the first error of this round that is not one of _SyncErrors
@@ -136,7 +137,7 @@ class MetadataSyncService:
         self.status.rounds += 1
         self.status.skipped = ""
         self._settled, self._changed = set(), set()
-        before = {kind: table_of(self._tables, kind).version for kind in ROW_TYPES}
+        before = {kind: table_of(self._tables, kind).version for kind in KIND_BY_NAME}
         self._unexpected = None
         try:
             connection = await self._pool.get(master)
@@ -223,7 +224,7 @@ class MetadataSyncService:
             body = msgspec.json.encode(dict(rows[first : first + _CARRIED_ROWS]))
             answer = await connection.request(TwinlogCode.OFFSETS_CARRIED_BACK, body=body, timeout_ms=_TIMEOUT_MS)
             if answer.code != ResponseCode.SUCCESS:
-                self._failed("offsets", MasterRefused("acceptance of carried offsets", answer.code, answer.remark))
+                self._failed(OFFSETS.name, MasterRefused("acceptance of carried offsets", answer.code, answer.remark))
                 return
             raised += int(text) if is_natural(text := (answer.fields or {}).get("raised") or "") else 0
         if raised:  # rows of groups that the master does not have are offered again in every round
@@ -237,7 +238,7 @@ class MetadataSyncService:
             connection = await self._pool.get(master)
             await self._kind_from_java(kind, master, connection)
 
-    async def _kind_from_java(self, kind: KindOfMetadata, master: str, connection: Connection) -> None:
+    async def _kind_from_java(self, kind: Kind, master: str, connection: Connection) -> None:
         """One kind, with its own success or failure."""
         table = table_of(self._tables, kind.name)
         try:
@@ -251,9 +252,7 @@ class MetadataSyncService:
         except Exception as error:
             self._failed_unexpectedly(kind.name, error)
 
-    async def _pages_from_java(
-        self, kind: KindOfMetadata, connection: Connection, table: PersistedTable
-    ) -> tuple[Any, int]:
+    async def _pages_from_java(self, kind: Kind, connection: Connection, table: PersistedTable) -> tuple[Any, int]:
         """The whole table in Java's shape, gathered from pages where the master has them.
 
         A master that knows no pages sends everything and no total. When its version changes between two
@@ -263,27 +262,28 @@ class MetadataSyncService:
         start, size = 0, 0
         for _ in range(_PAGES_MAX):
             fields = None
-            if kind.page_fields is not None:
+            if kind.paging is not None:
                 version = "" if gathered is None else msgspec.json.encode(gathered.data_version).decode()
-                fields = {kind.page_fields[0]: str(start), kind.page_fields[1]: str(_PAGE_ROWS), "dataVersion": version}
-            answer = await connection.request(kind.code, fields, timeout_ms=_TIMEOUT_MS)
+                fields = {kind.paging.start_field: str(start), kind.paging.count_field: str(_PAGE_ROWS)}
+                fields["dataVersion"] = version
+            answer = await connection.request(kind.request_code, fields, timeout_ms=_TIMEOUT_MS)
             if answer.code != ResponseCode.SUCCESS:
                 raise MasterRefused(kind.name, answer.code, answer.remark)
             size += len(answer.body or b"")
             # 100,000 rows of Java's bare keys take a second.
             page = await asyncio.to_thread(_decode_page, table, kind.name, answer.body)
-            total = (answer.fields or {}).get(kind.page_fields[2]) if kind.page_fields else None
-            if total is None or not total.isdigit():
+            total = (answer.fields or {}).get(kind.paging.total_field) if kind.paging else None
+            if kind.paging is None or total is None or not total.isdigit():
                 return page, size
             if gathered is not None and gathered.data_version == page.data_version:
-                _rows(gathered, kind.name).update(_rows(page, kind.name))
-                if kind.name == "groups" and page.forbidden_table:  # that of the groups of this page
+                _rows(gathered, kind).update(_rows(page, kind))
+                if kind is GROUPS and page.forbidden_table:  # that of the groups of this page
                     gathered.forbidden_table = {**(gathered.forbidden_table or {}), **page.forbidden_table}
-                if start == len(_rows(gathered, kind.name)) < int(total):
+                if start == len(_rows(gathered, kind)) < int(total):
                     raise BrokenSnapshot(kind.name, f"of {total} rows only {start} came, and no page brings more")
             else:
                 gathered = page
-            start = len(_rows(gathered, kind.name))
+            start = len(_rows(gathered, kind))
             if start >= int(total):
                 return gathered, size
         raise BrokenSnapshot(kind.name, f"its version changed again and again while {_PAGES_MAX} pages were read")
@@ -332,8 +332,9 @@ def _decode_page(table: PersistedTable, kind: str, body: bytes | None) -> Any:
         raise BrokenSnapshot(kind, str(error)) from error
 
 
-def _rows(page: Any, kind: str) -> dict[str, Any]:
-    rows = page.topic_config_table if kind == "topics" else page.subscription_group_table
+def _rows(page: Any, kind: Kind) -> dict[str, Any]:
+    assert kind.paging is not None
+    rows = getattr(page, kind.paging.rows_member)
     if rows is None:
-        raise BrokenSnapshot(kind, "its table is missing")
+        raise BrokenSnapshot(kind.name, "its table is missing")
     return rows

@@ -180,19 +180,19 @@ def test_bodies_of_equal_records_are_checked_on_request(pair, tmp_path):
         (
             "topics.json",
             lambda d: d["topicConfigTable"]["TopicA"].update(perm=4),
-            ("topic", "TopicA", "perm", "6", "4"),
+            ("topics", "TopicA", "perm", "6", "4"),
         ),
-        ("subscriptionGroup.json", lambda d: d["subscriptionGroupTable"].clear(), ("group", "GroupA", "*", ..., None)),
+        ("subscriptionGroup.json", lambda d: d["subscriptionGroupTable"].clear(), ("groups", "GroupA", "*", ..., None)),
         (
             "consumerOffset.json",
             lambda d: d["offsetTable"]["TopicA@GroupA"].update({"1": 89}),
-            ("consumerOffset", "TopicA@GroupA", "1", "90", "89"),
+            ("offsets", "TopicA@GroupA", "1", "90", "89"),
         ),
-        ("delayOffset.json", lambda d: d["offsetTable"].update({"3": 18}), ("delayOffset", "3", "offset", "17", "18")),
+        ("delayOffset.json", lambda d: d["offsetTable"].update({"3": 18}), ("delayOffsets", "3", "offset", "17", "18")),
         (
             "topics.json",
             lambda d: d["dataVersion"].update(counter=7),
-            ("dataVersion", "topic", "counter", "1", "7"),
+            ("dataVersion", "topics", "counter", "1", "7"),
         ),
     ],
 )
@@ -345,11 +345,11 @@ def test_files_that_a_broker_deletes_meanwhile_are_a_note(pair):
 
 def offsets(value, version=1):
     return {
-        "topic": {},
-        "group": {},
-        "consumerOffset": {"T@G": {"0": str(value)}},
-        "delayOffset": {},
-        "dataVersion": {"consumerOffset": {"stateVersion": "0", "counter": str(version), "timestamp": str(NOW)}},
+        "topics": {},
+        "groups": {},
+        "offsets": {"T@G": {"0": str(value)}},
+        "delayOffsets": {},
+        "dataVersion": {"offsets": {"stateVersion": "0", "counter": str(version), "timestamp": str(NOW)}},
     }
 
 
@@ -360,7 +360,7 @@ def test_metadata_that_follows_late_is_no_difference_and_what_stands_still_is():
     assert compare_metadata("pair", lambda: next(following), settle_s=30, sleep=lambda s: None) == []
     standing = ((offsets(90), offsets(100 + n)) for n in range(100))
     found = compare_metadata("pair", lambda: next(standing), settle_s=9, sleep=lambda s: None)
-    assert [(one.item, one.replica_value) for one in found] == [("consumerOffset", "90")]
+    assert [(one.item, one.replica_value) for one in found] == [("offsets", "90")]
 
 
 def test_a_java_replica_may_count_on_from_its_masters_version_while_rows_are_equal():
@@ -374,13 +374,13 @@ def test_a_java_replica_may_count_on_from_its_masters_version_while_rows_are_equ
 
 
 def test_delay_offsets_that_a_live_java_replica_does_not_tell_are_a_note():
-    master = {**offsets(90), "delayOffset": {"3": {"offset": "5"}}}
+    master = {**offsets(90), "delayOffsets": {"3": {"offset": "5"}}}
     looks = iter([(offsets(90), master)] * 2)
     live = {"settle_s": 0, "replica_is_java": True}
     (found,) = compare_metadata("pair", lambda: next(looks), replica_is_live=True, **live)
     assert found.kind == "note" and "delay offsets" in found.what
     (found,) = compare_metadata("pair", lambda: next(looks), replica_is_live=False, **live)
-    assert (found.kind, found.item) == ("metadata", "delayOffset")
+    assert (found.kind, found.item) == ("metadata", "delayOffsets")
 
 
 def test_stopped_stores_are_looked_at_once():

@@ -77,7 +77,7 @@ def test_two_live_brokers_are_compared_with_their_metadata(stores, two):
         lag = [at.physical_offset for at in found if at.kind == "lag"]
         assert lag == [int(more.offset_message_id[-16:], 16)]
         assert ("corrupt", places[60]) in kinds(found)
-        assert {(at.item, at.key) for at in found if at.kind == "metadata"} >= {("topic", "Fresh")}
+        assert {(at.item, at.key) for at in found if at.kind == "metadata"} >= {("topics", "Fresh")}
         assert {at.kind for at in found} == {"lag", "corrupt", "metadata"}
 
 

@@ -66,10 +66,10 @@ def test_three_pairs_at_once_are_equal_different_and_behind(spark, home, tmp_pat
     assert in_file <= told
     metadata = {(one.item, one.key, one.field) for one in summary.findings if one.kind == "metadata"}
     assert metadata == {
-        ("topic", "TopicA", "readQueueNums"),
-        ("group", "GroupA", "*"),
-        ("consumerOffset", "TopicA@GroupA", "0"),
-        ("delayOffset", "3", "offset"),
+        ("topics", "TopicA", "readQueueNums"),
+        ("groups", "GroupA", "*"),
+        ("offsets", "TopicA@GroupA", "0"),
+        ("delayOffsets", "3", "offset"),
     }
 
     again = audit(spark, AuditJob(pairs=pairs[:1], to=table))
@@ -86,7 +86,7 @@ def test_three_pairs_at_once_are_equal_different_and_behind(spark, home, tmp_pat
     assert all(line_of(one) for one in summary.findings)
 
 
-_METADATA = ("topic", "group", "consumerOffset", "delayOffset", "dataVersion")
+_METADATA = ("topics", "groups", "offsets", "delayOffsets", "dataVersion")
 
 
 def behind_end(summary):

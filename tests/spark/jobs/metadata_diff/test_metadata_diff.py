@@ -11,6 +11,7 @@ from tests.spark.jobs.commands import run
 
 from twinlog.metadata.offsets import OffsetsFile
 from twinlog.metadata.tables import open_tables
+from twinlog.replication.metadata.kinds import OFFSETS
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.endpoint import LiveBroker, parse_side
 from twinlog.spark.jobs.metadata_diff.job import DiffJob, Moment, metadata_diff, parse_moment, snapshot_of_rows
@@ -46,35 +47,48 @@ def test_rows_name_kind_key_field_and_both_values(two):
     summary = compare(one, other)
     assert summary.status == 1
     assert summary.rows == (
-        DiffRow("topic", "TopicA", "perm", "6", "2"),
-        DiffRow("topic", "TopicA", "order", "false", "true"),
-        DiffRow("consumerOffset", "TopicA@New", "0", None, "5"),
+        DiffRow("topics", "TopicA", "perm", "6", "2"),
+        DiffRow("topics", "TopicA", "order", "false", "true"),
+        DiffRow("offsets", "TopicA@New", "0", None, "5"),
     )
-    assert [row.kind for row in compare(one, other, kinds=("consumerOffset",)).rows] == ["consumerOffset"]
-    assert compare(one, other, versions=True).rows[-1] == DiffRow("dataVersion", "delayOffset", "counter", "0", "9")
+    assert [row.kind for row in compare(one, other, kinds=("offsets",)).rows] == ["offsets"]
+    assert compare(one, other, versions=True).rows[-1] == DiffRow("dataVersion", "delayOffsets", "counter", "0", "9")
+
+
+@pytest.mark.parametrize("spelling", ["offsets", "consumerOffset"])
+def test_a_kind_is_accepted_in_both_spellings_and_shown_in_one(two, spelling):
+    one, other = two
+    edit_json(other, "consumerOffset.json", lambda d: d["offsetTable"].update({"TopicA@New": {"0": 5}}))
+    edit_json(other, "topics.json", lambda d: d["topicConfigTable"]["TopicA"].update(perm=2))
+    assert [row.kind for row in compare(one, other, kinds=(spelling,)).rows] == ["offsets"]
+
+
+def test_an_unknown_kind_is_refused_with_the_nearest_name(two):
+    with pytest.raises(BadOption, match="did you mean 'topics'"):
+        compare(*two, kinds=("toppics",))
 
 
 def test_what_one_side_lacks_entirely_is_one_row(two):
     one, other = two
     edit_json(one, "subscriptionGroup.json", lambda d: d["subscriptionGroupTable"].clear())
     (row,) = compare(one, other).rows
-    assert (row.kind, row.key, row.field, row.left) == ("group", "GroupA", "*", None)
+    assert (row.kind, row.key, row.field, row.left) == ("groups", "GroupA", "*", None)
     assert json.loads(row.right)["retryMaxTimes"] == "16"
 
 
 def test_forbidden_topics_belong_to_their_group(two):
     one, other = two
     edit_json(other, "subscriptionGroup.json", lambda d: d.update(forbiddenTable={"GroupA": {"TopicA": 4}}))
-    assert compare(one, other).rows == (DiffRow("group", "GroupA", "forbidden", None, '{"TopicA":4}'),)
+    assert compare(one, other).rows == (DiffRow("groups", "GroupA", "forbidden", None, '{"TopicA":4}'),)
 
 
 def test_a_version_that_one_side_does_not_keep_is_no_difference():
-    without = {"dataVersion": {}, "consumerOffset": {}}
+    without = {"dataVersion": {}, "offsets": {}}
     with_one = snapshot_of(
-        "offsets", open_tables(None, 5).offsets.decode_file(b'{"dataVersion":{"counter":1},"offsetTable":{}}')
+        OFFSETS, open_tables(None, 5).offsets.decode_file(b'{"dataVersion":{"counter":1},"offsetTable":{}}')
     )
     assert diff(without, with_one) == []
-    assert snapshot_of("offsets", OffsetsFile(offset_table={})) == {"consumerOffset": {}}
+    assert snapshot_of(OFFSETS, OffsetsFile(offset_table={})) == {"offsets": {}}
 
 
 def test_java_files_are_read_like_ours(two):
@@ -91,7 +105,7 @@ def test_a_live_broker_tells_the_same_as_its_files_and_pages_are_gathered(broker
     names = [make_topic().name for _ in range(3)]
     side = parse_side(broker.broker_address)
     whole = read_snapshot(side)
-    assert set(names) <= whole["topic"].keys()
+    assert set(names) <= whole["topics"].keys()
     monkeypatch.setattr(snapshot, "_PAGE_ROWS", 2)
     assert diff(read_snapshot(side), whole) == []
     assert isinstance(side.broker, LiveBroker)
@@ -105,7 +119,7 @@ def test_a_side_that_cannot_be_read_says_why(tmp_path):
     options = ClusterOptions(name_servers=(), tries=1, connect_timeout_ms=200)
     assert parse_side("[::1]:10911", options).store is None
     (tmp_path / "config").mkdir()
-    assert read_snapshot(parse_side(str(tmp_path)))["topic"] == {}
+    assert read_snapshot(parse_side(str(tmp_path)))["topics"] == {}
 
 
 # -- moments -------------------------------------------------------------------------------------------
@@ -125,7 +139,7 @@ def test_rows_of_a_history_become_the_same_snapshot_as_the_tables(two):
     rows += [row("delayOffsets", str(level), offset) for level, offset in tables.delay_offsets.rows.items()]
     rows += [row("requestModes", "TopicA", {"GroupA": {"mode": "POP"}}), row("forbidden", "GroupA", {"TopicA": 4})]
     now = read_snapshot(parse_side(str(one / "store")))
-    assert diff(now, snapshot_of_rows(rows, MOMENT)) == [DiffRow("group", "GroupA", "forbidden", None, '{"TopicA":4}')]
+    assert diff(now, snapshot_of_rows(rows, MOMENT)) == [DiffRow("groups", "GroupA", "forbidden", None, '{"TopicA":4}')]
 
 
 def test_a_history_of_several_brokers_wants_a_name():
@@ -173,9 +187,9 @@ def test_two_moments_of_a_history_are_compared(spark, tmp_path, monkeypatch, cap
     assert done.exit_code == 1, done.stderr
     rows = json.loads(done.stdout.splitlines()[-1])["rows"]
     assert [(one["kind"], one["key"], one["field"], one["left"]) for one in rows][:1] == [
-        ("topic", "T", "readQueueNums", "16")
+        ("topics", "T", "readQueueNums", "16")
     ]
-    assert [(one["kind"], one["field"], one["right"]) for one in rows][1:] == [("group", "*", None)]
+    assert [(one["kind"], one["field"], one["right"]) for one in rows][1:] == [("groups", "*", None)]
     assert spark.read.parquet(str(tmp_path / "rows")).count() == 2
     assert run(capfd, *words, "2026-11-15T12:01", "2026-11-15T12:02").exit_code == 0
     assert run(capfd, *words, "2026-11-15T11:01", "2026-11-15T12:02").exit_code == 2
@@ -185,9 +199,9 @@ def test_the_command_needs_no_spark_for_two_sides_and_tells_by_its_exit_status(t
     one, other = (str(home / "store") for home in two)
     equal = run(capfd, "metadata-diff", one, other)
     assert (equal.exit_code, "are equal" in equal.stdout) == (0, True), equal.stderr
-    different = run(capfd, "metadata-diff", one, broker.broker_address, "--kind", "topic")
+    different = run(capfd, "metadata-diff", one, broker.broker_address, "--kind", "topics")
     assert different.exit_code == 1 and "TopicA" in different.stdout
     assert "…" not in different.stdout, "values are shown whole"
     assert run(capfd, "metadata-diff", one, "127.0.0.1:1").exit_code == 2
-    assert run(capfd, "metadata-diff", one, other, "--kind", "topics").exit_code == 2
+    assert run(capfd, "metadata-diff", one, other, "--kind", "toppics").exit_code == 2
     assert run(capfd, "metadata-diff", one, other, "--broker", "a").exit_code == 2

@@ -11,13 +11,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from twinlog.replication.metadata.kinds import DELAY_OFFSETS, OFFSETS
 from twinlog.spark.jobs.audit.findings import Finding
 from twinlog.spark.jobs.audit.local_log import LogFiles, list_log
 from twinlog.spark.jobs.endpoint import Side
 from twinlog.spark.jobs.metadata_diff.snapshot import DiffRow, Snapshot, diff, read_snapshot
 
 _LOOK_AGAIN_S = 3.0
-_NUMBERS = ("consumerOffset", "delayOffset")
+_NUMBERS = (OFFSETS.name, DELAY_OFFSETS.name)
 _DELAYS_HIDDEN = "delay offsets are not compared: a live Java replica has them in its files only"
 _OWN_COUNT = "the rows are equal; a Java replica counts its own changes on top of the master's version"
 
@@ -145,7 +146,7 @@ def look_at_metadata(master: Side, replica: Side) -> Callable[[], tuple[Snapshot
 
 def _differences(master: Snapshot, replica: Snapshot, hides_delays: bool) -> list[DiffRow]:
     rows = diff(master, replica)
-    return [row for row in rows if "delayOffset" not in (row.kind, row.key)] if hides_delays else rows
+    return [row for row in rows if DELAY_OFFSETS.name not in (row.kind, row.key)] if hides_delays else rows
 
 
 def _has_followed(row: DiffRow, first_master: Snapshot, replica: Snapshot) -> bool:
@@ -175,7 +176,7 @@ def _version(fields: dict[str, str]) -> tuple[int, ...]:
 def _explain(row: DiffRow) -> str:
     if row.left is None or row.right is None:
         side = "master" if row.left is None else "replica"
-        return f"the {side} has no such {row.kind if row.field == '*' else 'value'}"
+        return f"the {side} has no such {'key' if row.field == '*' else 'value'}"
     return "the values differ"
 
 

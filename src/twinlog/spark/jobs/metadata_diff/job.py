@@ -12,7 +12,15 @@ import msgspec
 from twinlog.metadata.errors import MetadataError
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.endpoint import Side
-from twinlog.spark.jobs.metadata_diff.snapshot import KINDS, DiffRow, Snapshot, diff, read_snapshot, row_fields
+from twinlog.spark.jobs.metadata_diff.snapshot import (
+    KINDS,
+    DiffRow,
+    Snapshot,
+    compared_kinds,
+    diff,
+    read_snapshot,
+    row_fields,
+)
 from twinlog.spark.jobs.progress import Progress, Report, quiet
 from twinlog.spark.paths import local_path
 
@@ -38,7 +46,7 @@ class Moment:
 class DiffJob:
     left: Side | Moment
     right: Side | Moment
-    kinds: tuple[str, ...] = KINDS
+    kinds: tuple[str, ...] = KINDS  # in either spelling
     versions: bool = False  # two brokers never share them, a master and its replica do
 
 
@@ -56,7 +64,7 @@ class DiffSummary:
 
 def metadata_diff(spark: SparkSession | None, job: DiffJob, report: Report = quiet) -> DiffSummary:
     """What differs; a session is needed only for moments of the past."""
-    sides = []
+    sides, kinds = [], compared_kinds(job.kinds)
     for one in (job.left, job.right):
         report(Progress(f"reading {one}"))
         if isinstance(one, Side):
@@ -66,7 +74,7 @@ def metadata_diff(spark: SparkSession | None, job: DiffJob, report: Report = qui
                 raise BadOption(f"{one}: history is a table that only Spark reads; pass a session")
             sides.append(snapshot_at(spark, one))
     rows = diff(*sides, versions=job.versions)
-    return DiffSummary(str(job.left), str(job.right), tuple(row for row in rows if row.kind in job.kinds))
+    return DiffSummary(str(job.left), str(job.right), tuple(row for row in rows if row.kind in kinds))
 
 
 def as_table(spark: SparkSession, summary: DiffSummary) -> DataFrame:

@@ -1,16 +1,16 @@
 """A broker's metadata as text by kind, key and field, from its files or from itself; and what two of them differ in.
 
 kind            key             fields
-topic           name            readQueueNums, perm, attributes, ...
-group           name            consumeEnable, retryMaxTimes, ..., forbidden
-consumerOffset  topic@group     one per queue
-delayOffset     level           offset
+topics          name            readQueueNums, perm, attributes, ...
+groups          name            consumeEnable, retryMaxTimes, ..., forbidden
+offsets         topic@group     one per queue
+delayOffsets    level           offset
 dataVersion     kind of table   stateVersion, timestamp, counter
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,17 +19,15 @@ import msgspec
 from twinlog.metadata.errors import BrokenSnapshot, MetadataError
 from twinlog.metadata.persisted import PersistedTable
 from twinlog.metadata.tables import open_tables
-from twinlog.replication.metadata.delta import table_of
-from twinlog.replication.metadata.sync import KINDS as ASKED_KINDS
-from twinlog.replication.metadata.sync import KindOfMetadata
-from twinlog.spark.errors import SparkSourceError
+from twinlog.replication.metadata.kinds import DELAY_OFFSETS, GROUPS, OFFSETS, TOPICS, Kind, find_kind
+from twinlog.spark.errors import BadOption, SparkSourceError, nearest
 from twinlog.spark.jobs.endpoint import LiveBroker, Side
 from twinlog.wire.bodies import DataVersion
 from twinlog.wire.errors import WireError
 
-KINDS = ("topic", "group", "consumerOffset", "delayOffset", "dataVersion")
-TABLES = ("topics", "offsets", "delayOffsets", "groups")  # as replicas ask for them
-_KIND_OF = {"topics": "topic", "groups": "group", "offsets": "consumerOffset", "delayOffsets": "delayOffset"}
+VERSIONS = "dataVersion"
+COMPARED = (TOPICS, GROUPS, OFFSETS, DELAY_OFFSETS)
+KINDS = (*(kind.name for kind in COMPARED), VERSIONS)
 _PAGE_ROWS = 2_000
 
 Fields = dict[str, str]
@@ -51,6 +49,18 @@ class DiffRow:
     right: str | None
 
 
+def compared_kinds(names: Iterable[str]) -> tuple[str, ...]:
+    """The names of these kinds as results show them; each may be given in either spelling."""
+    found = []
+    for name in names:
+        kind = find_kind(name)
+        shown = name if kind is None else kind.name
+        if shown not in KINDS:
+            raise BadOption(f"kind {name!r}: {nearest(name, KINDS)}")
+        found.append(shown)
+    return tuple(found)
+
+
 def diff(left: Snapshot, right: Snapshot, *, versions: bool = True) -> list[DiffRow]:
     """Everything in which two snapshots differ, in a fixed order."""
     rows = []
@@ -58,9 +68,9 @@ def diff(left: Snapshot, right: Snapshot, *, versions: bool = True) -> list[Diff
         ours, theirs = left.get(kind, {}), right.get(kind, {})
         for key in sorted(ours.keys() | theirs.keys()):
             one, other = ours.get(key), theirs.get(key)
-            if one == other or (kind == "dataVersion" and (one is None or other is None)):
+            if one == other or (kind == VERSIONS and (one is None or other is None)):
                 continue  # 4.x keeps no version with some of its tables
-            if kind != "consumerOffset" and (one is None or other is None):
+            if kind != OFFSETS.name and (one is None or other is None):
                 rows.append(DiffRow(kind, key, "*", _as_text(one), _as_text(other)))
                 continue
             one, other = one or {}, other or {}
@@ -85,42 +95,40 @@ def is_java(side: Side) -> bool:
     """Whether a Java broker runs there, or was the last to write the files: it breaks their lines, we do not."""
     if side.store is None:
         return side.broker.status() is None
-    files = (side.store / "config" / name for name in ("topics.json", "subscriptionGroup.json"))
+    files = (side.store / "config" / name for name in (TOPICS.file_name, GROUPS.file_name))
     return any(b"\n" in file.read_bytes()[:64] for file in files if file.is_file())
 
 
-def snapshot_of(name: str, loaded: Any) -> Snapshot:
+def snapshot_of(kind: Kind, loaded: Any) -> Snapshot:
     """One table, as its file or its broker's answer holds it, as a part of a snapshot."""
-    kind, rows = _KIND_OF[name], {}
-    if name == "topics":
+    if kind is TOPICS:
         rows = {key: _fields(row, "topicName") for key, row in (loaded.topic_config_table or {}).items()}
-    elif name == "groups":
+    elif kind is GROUPS:
         rows = {key: _fields(row, "groupName") for key, row in (loaded.subscription_group_table or {}).items()}
         for group, topics in (loaded.forbidden_table or {}).items():
             if topics:
                 rows.setdefault(group, {})["forbidden"] = _text(topics)
-    elif name == "offsets":
+    elif kind is OFFSETS:
         table: Mapping[str, Mapping[int, int]] = loaded.offset_table or {}
         rows = {key: {str(queue): str(offset) for queue, offset in row.items()} for key, row in table.items()}
     else:
         rows = {str(level): {"offset": str(offset)} for level, offset in (loaded.offset_table or {}).items()}
-    found: Snapshot = {kind: rows}
+    found: Snapshot = {kind.name: rows}
     if loaded.data_version is not None:
-        found["dataVersion"] = {kind: version_fields(loaded.data_version)}
+        found[VERSIONS] = {kind.name: version_fields(loaded.data_version)}
     return found
 
 
 def row_fields(table: str, row: Any) -> tuple[str, Fields] | None:
     """(kind, fields) of one row as JSON has it; None for tables that are not compared."""
     if table == "forbidden":
-        return "group", {"forbidden": _text(row)}
-    kind = _KIND_OF.get(table)
-    if kind is None:
+        return GROUPS.name, {"forbidden": _text(row)}
+    if table not in KINDS:
         return None
-    if kind == "delayOffset":
-        return kind, {"offset": _text(row)}
+    if table == DELAY_OFFSETS.name:
+        return table, {"offset": _text(row)}
     names = ("topicName", "groupName")
-    return kind, {str(key): _text(value) for key, value in row.items() if key not in names and value is not None}
+    return table, {str(key): _text(value) for key, value in row.items() if key not in names and value is not None}
 
 
 def version_fields(version: DataVersion) -> Fields:
@@ -137,54 +145,56 @@ def _of_store(side: Side) -> Snapshot:
     if not directory.is_dir():
         raise NoMetadata(f"{side} has no directory config: copy it along with the store, or leave metadata out")
     tables, found = open_tables(directory, 0), _empty()
-    for name in TABLES:
-        file = table_of(tables, name).file
+    for kind in COMPARED:
+        table = kind.table(tables)
+        file = table.file
         assert file is not None
-        loaded = file.load(table_of(tables, name).decode_file)
+        loaded = file.load(table.decode_file)
         if file.problem is not None and not file.from_backup:
             raise NoMetadata(f"{file.path} cannot be read ({file.problem}) and has no backup: repair it")
         if loaded is not None:
-            _merge(found, snapshot_of(name, loaded))
+            _merge(found, snapshot_of(kind, loaded))
     return found
 
 
 def _of_broker(broker: LiveBroker) -> Snapshot:
     tables, found = open_tables(None, 0), _empty()
-    for kind in ASKED_KINDS:
-        if kind.name in TABLES:
-            _merge(found, snapshot_of(kind.name, _ask_pages(broker, kind, table_of(tables, kind.name))))
+    for kind in COMPARED:
+        _merge(found, snapshot_of(kind, _ask_pages(broker, kind, kind.table(tables))))
     return found
 
 
-def _ask_pages(broker: LiveBroker, kind: KindOfMetadata, table: PersistedTable) -> Any:
+def _ask_pages(broker: LiveBroker, kind: Kind, table: PersistedTable) -> Any:
     """The whole table; a version that changes between two pages starts them anew, as rows may have moved."""
     gathered: Any = None
     while True:
         fields: dict[str, str] = {}
-        start = 0 if gathered is None else len(_paged_rows(gathered, kind.name))
-        if kind.page_fields is not None:
+        start = 0 if gathered is None else len(_paged_rows(gathered, kind))
+        if kind.paging is not None:
             version = "" if gathered is None else msgspec.json.encode(gathered.data_version).decode()
-            fields = {kind.page_fields[0]: str(start), kind.page_fields[1]: str(_PAGE_ROWS), "dataVersion": version}
-        answer = broker.ask(kind.code, fields)
+            fields = {kind.paging.start_field: str(start), kind.paging.count_field: str(_PAGE_ROWS)}
+            fields["dataVersion"] = version
+        answer = broker.ask(kind.request_code, fields)
         try:
             page: Any = table.decode_file(bytes(answer.body))
         except (WireError, ValueError, RecursionError) as error:
             raise BrokenSnapshot(kind.name, str(error)) from error
-        total = answer.fields.get(kind.page_fields[2], "") if kind.page_fields else ""
+        total = answer.fields.get(kind.paging.total_field, "") if kind.paging else ""
         if not total.isdigit():
             return page
         if gathered is not None and gathered.data_version == page.data_version:
-            _paged_rows(gathered, kind.name).update(_paged_rows(page, kind.name))
+            _paged_rows(gathered, kind).update(_paged_rows(page, kind))
         else:
             gathered = page
-        if len(_paged_rows(gathered, kind.name)) >= int(total) or not _paged_rows(page, kind.name):
+        if len(_paged_rows(gathered, kind)) >= int(total) or not _paged_rows(page, kind):
             return gathered
 
 
-def _paged_rows(page: Any, kind: str) -> dict[str, Any]:
-    rows = page.topic_config_table if kind == "topics" else page.subscription_group_table
+def _paged_rows(page: Any, kind: Kind) -> dict[str, Any]:
+    assert kind.paging is not None
+    rows = getattr(page, kind.paging.rows_member)
     if rows is None:
-        raise BrokenSnapshot(kind, "its table is missing")
+        raise BrokenSnapshot(kind.name, "its table is missing")
     return rows
 
 

@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 from twinlog.base.atomic_file import replacing, sync_directory
 from twinlog.base.clock import wall_clock_ms
 from twinlog.base.safe_files import open_file
+from twinlog.replication.metadata.kinds import find_kind
 from twinlog.spark.errors import SparkSourceError
 from twinlog.spark.jobs.archive.files import exchange
 from twinlog.spark.jobs.archive.layout import BadArchive
@@ -86,7 +87,8 @@ def metadata_at(
     seen = spark.read.parquet(str(local_path(os.fspath(history), "history") / CHANGES)).where(
         F.col("seenAt") <= F.lit(when)
     )
-    for name, wanted in (("broker", broker), ("kind", kind), ("key", key)):
+    known = find_kind(kind) if kind is not None else None
+    for name, wanted in (("broker", broker), ("kind", known.name if known is not None else kind), ("key", key)):
         if wanted is not None:
             seen = seen.where(F.col(name) == wanted)
     last = F.max_by(F.struct("newValue", "version", "seenAt"), F.struct("seenAt", "sequence")).alias("last")

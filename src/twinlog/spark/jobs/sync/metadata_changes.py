@@ -10,12 +10,12 @@ import msgspec
 from twinlog.metadata.groups import GroupTable
 from twinlog.metadata.table import Changes
 from twinlog.metadata.tables import MetadataTables
-from twinlog.replication.metadata.delta import ROW_TYPES, table_of
+from twinlog.replication.metadata.kinds import DELAY_OFFSETS, KIND_BY_NAME, table_of
 from twinlog.spark.jobs.sync.replica_state import Change, encode_value
 from twinlog.wire.bodies import DataVersion
 
 FORBIDDEN = "forbidden"  # which topics a group may not read: kept beside the groups, told as a kind of its own
-KINDS = (*ROW_TYPES, FORBIDDEN)
+KINDS = (*KIND_BY_NAME, FORBIDDEN)
 
 Image = Mapping[str, Mapping[str, Any]]
 
@@ -23,7 +23,7 @@ Image = Mapping[str, Mapping[str, Any]]
 def image_of(tables: MetadataTables) -> Image:
     """The rows of every kind as they are now. Rows are replaced and never changed, so this copies no row."""
     image: dict[str, dict[str, Any]] = {}
-    for kind in ROW_TYPES:
+    for kind in KIND_BY_NAME:
         rows: Any = table_of(tables, kind).rows  # type: ignore[attr-defined]
         image[kind] = {str(key): row for key, row in rows.items()}
     image[FORBIDDEN] = dict(tables.groups.forbidden)
@@ -31,7 +31,7 @@ def image_of(tables: MetadataTables) -> Image:
 
 
 def versions_of(tables: MetadataTables) -> dict[str, DataVersion]:
-    versions = {kind: table_of(tables, kind).version for kind in ROW_TYPES}
+    versions = {kind: table_of(tables, kind).version for kind in KIND_BY_NAME}
     return {**versions, FORBIDDEN: tables.groups.version}
 
 
@@ -59,8 +59,9 @@ def adopt_again(tables: MetadataTables, changes: Iterable[Change]) -> None:
             _forbid_again(tables.groups, found)
             continue
         table: Any = table_of(tables, kind)
-        rows = {one.key: msgspec.json.decode(one.new, type=ROW_TYPES[kind], strict=False) for one in found if one.new}
-        if kind == "delayOffsets":
+        row_type = KIND_BY_NAME[kind].row_type
+        rows = {one.key: msgspec.json.decode(one.new, type=row_type, strict=False) for one in found if one.new}
+        if kind == DELAY_OFFSETS.name:
             table.adopt({int(level): offset for level, offset in rows.items()}, version)
             continue
         table.apply(Changes("", 0, version, rows, [one.key for one in found if one.new is None]))

@@ -20,6 +20,7 @@ from typing import Self
 from msgspec.structs import replace
 
 from twinlog.metadata.tables import MetadataTables, open_tables
+from twinlog.replication.metadata.kinds import KINDS
 from twinlog.replication.replica.join import LogRange
 from twinlog.spark.jobs.sync.metadata_changes import Image, adopt_again, differences, image_of, versions_of
 from twinlog.spark.jobs.sync.replica_state import Change, Entry, RangeDigest, ReplicaState, SyncFolder, new_identity
@@ -37,13 +38,6 @@ from twinlog.wire.record_layout import BEFORE_HOSTS, MAGIC_V1, MAGIC_V2
 _NOTHING = bytes(8)
 _CHUNK_BYTES = 8 * 1024 * 1024
 _LOCK_RETRY_S = 0.1
-CONFIG_FILES = (
-    "topics.json",
-    "subscriptionGroup.json",
-    "consumerOffset.json",
-    "delayOffset.json",
-    "messageRequestMode.json",
-)
 
 
 class ReplicaInUse(StoreError):
@@ -164,7 +158,7 @@ class Replica:
 
     def _stamps(self) -> dict[str, tuple[int, int]]:
         stamps = {}
-        for name in CONFIG_FILES:
+        for name in (kind.file_name for kind in KINDS):
             try:
                 found = os.stat(self.root / "config" / name)
             except FileNotFoundError:
