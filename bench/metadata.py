@@ -14,8 +14,8 @@ from twinlog.metadata.tables import open_tables
 from twinlog.metadata.topics import TopicTable
 from twinlog.net.pool import ConnectionPool
 from twinlog.net.server import Server
-from twinlog.replication.metadata.delta import encode_changes
-from twinlog.replication.metadata.sync_service import MetadataSyncService
+from twinlog.replication.master.metadata_changes import encode_changes
+from twinlog.replication.replica.metadata_sync_service import MetadataSyncService
 from twinlog.settings.replication import ReplicationSettings
 from twinlog.wire.bodies import TopicConfig
 from twinlog.wire.command import Command, encode_command

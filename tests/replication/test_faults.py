@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from twinlog.replication.digests import ByteRange, tail_search
 from twinlog.replication.errors import ReplicationError
-from twinlog.replication.master.link import LogView, MasterLink, State
-from twinlog.replication.master.replica_acks import AckTable, ReplicaAck, replicas_needed
+from twinlog.replication.master.link import LinkState, LogBounds, MasterLink
+from twinlog.replication.master.replica_acks import LinkAck, ReplicaAcks, replicas_needed
 from twinlog.replication.replica.join import Begin, LogRange, Refuse, Resume, decide_join
 from twinlog.replication.replica.link import ReplicaLink
 from twinlog.settings.replication import ReplicationSettings
@@ -28,7 +28,7 @@ NEEDED = replicas_needed("SYNC_MASTER", None)
 class Wire:
     """What is on its way between the two; a cut loses it."""
 
-    def __init__(self, log_end: int, log: LogView) -> None:
+    def __init__(self, log_end: int, log: LogBounds) -> None:
         self.master = MasterLink(SETTINGS, 0, whole_history=True)
         self.replica = ReplicaLink(SETTINGS, log_end, 0)
         self.to_master = bytearray(self.replica.appended(log_end, 0) or b"")
@@ -45,7 +45,7 @@ class TwinLogs(RuleBasedStateMachine):
         self.number = 0
         self.waiting: list[tuple[int, bytes]] = []  # (end, record) of sends without an answer
         self.acknowledged: list[bytes] = []
-        self.acks = AckTable()
+        self.acks = ReplicaAcks()
         self.wire: Wire | None = None
         self.refused = ""
 
@@ -99,7 +99,7 @@ class TwinLogs(RuleBasedStateMachine):
             self.cut()
             return
         link = self.wire.master
-        self.acks.join(1, ReplicaAck("replica", "id", acked=link.acked, usable=link.state is State.SENDING))
+        self.acks.join(1, LinkAck("replica", "id", acked=link.acked, usable=link.state is LinkState.SENDING))
         safe = self.acks.safe_end(NEEDED, len(self.master))
         self.acknowledged += [record for end, record in self.waiting if end <= safe]
         self.waiting = [(end, record) for end, record in self.waiting if end > safe]
@@ -180,8 +180,8 @@ class TwinLogs(RuleBasedStateMachine):
             common = min(len(self.master), len(self.replica))
             assert self.master[:common] == self.replica[:common]
 
-    def _view(self) -> LogView:
-        return LogView(0, len(self.master), SEGMENT)
+    def _view(self) -> LogBounds:
+        return LogBounds(0, len(self.master), SEGMENT)
 
     def _difference(self) -> int | None:
         """The search that peers do with checksums, here on the bytes themselves."""

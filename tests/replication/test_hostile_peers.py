@@ -17,8 +17,8 @@ from twinlog.broker.stats.stats_service import StatsService
 from twinlog.broker.upkeep.flush_service import FlushService
 from twinlog.net.connection import Request
 from twinlog.net.server import Server
-from twinlog.replication.metadata.delta import Follower
-from twinlog.replication.metadata.sync_service import MetadataSyncService
+from twinlog.replication.replica.metadata_follower import Follower
+from twinlog.replication.replica.metadata_sync_service import MetadataSyncService
 from twinlog.replication.replica.replica_service import MasterAddresses, ReplicaService
 from twinlog.store.errors import DispatchFailed
 from twinlog.wire.codes import RequestCode
@@ -240,7 +240,7 @@ async def test_an_unexpected_error_in_a_replicas_dispatch_ends_the_broker_loudly
 
 
 async def test_a_master_that_never_answers_a_metadata_request_is_named_asked_again_and_followed(tmp_path, monkeypatch):
-    monkeypatch.setattr("twinlog.replication.metadata.sync_service._TIMEOUT_MS", 50)
+    monkeypatch.setattr("twinlog.replication.replica.metadata_sync_service._TIMEOUT_MS", 50)
     async with running_cluster(tmp_path) as cluster:
         master = await cluster.start("master")
         asked: list[Request] = []

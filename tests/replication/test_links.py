@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from tests.wire.vectors import VECTORS
 
 from twinlog.replication.errors import ReplicationError
-from twinlog.replication.master.link import LogView, MasterLink
-from twinlog.replication.master.replica_acks import AckTable, ReplicaAck, replicas_needed
+from twinlog.replication.master.link import LogBounds, MasterLink
+from twinlog.replication.master.replica_acks import LinkAck, ReplicaAcks, replicas_needed
 from twinlog.replication.replica.join import Begin, LogRange, Refuse, Reseed, Resume, decide_join
 from twinlog.replication.replica.link import ReplicaLink
 from twinlog.replication.transfer import REPORT, encode_pass, pass_number
@@ -48,7 +48,7 @@ def test_a_recorded_java_session_gives_the_log_the_java_slave_had(session):
 )
 def test_a_replica_copies_its_master_however_the_network_cuts_the_stream(log, batch, start, cuts):
     settings = ReplicationSettings(batch_bytes_max=batch)
-    view = LogView(0, len(log), 1000)
+    view = LogBounds(0, len(log), 1000)
     begin = min(start * 1000, len(log) - len(log) % 1000)
     master = MasterLink(settings, 0, whole_history=True)
     replica = ReplicaLink(settings, begin, 0)
@@ -72,7 +72,7 @@ def test_a_replica_copies_its_master_however_the_network_cuts_the_stream(log, ba
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=10), st.integers(0, 10_000))
 def test_no_sequence_of_reports_is_acknowledged_beyond_the_log(reports, log_end):
-    link, view = MasterLink(SETTINGS, 0), LogView(0, log_end, 1000)
+    link, view = MasterLink(SETTINGS, 0), LogBounds(0, log_end, 1000)
     try:
         for report in reports:
             link.receive(REPORT.pack(report), view, 0)
@@ -102,16 +102,16 @@ def test_a_pass_is_never_taken_for_a_report(number):
     assert pass_number(-1) is None and pass_number(number) is None
 
 
-def _table(*rows: ReplicaAck, registered: int | None = None) -> AckTable:
-    table = AckTable()
+def _table(*rows: LinkAck, registered: int | None = None) -> ReplicaAcks:
+    table = ReplicaAcks()
     table.registered_replicas = registered
     for link, row in enumerate(rows):
         table.join(link, row)
     return table
 
 
-def _ack(acked: int, identity: str | None = None, **more) -> ReplicaAck:
-    return ReplicaAck("peer", identity, acked=acked, usable=more.pop("usable", True), **more)
+def _ack(acked: int, identity: str | None = None, **more) -> LinkAck:
+    return LinkAck("peer", identity, acked=acked, usable=more.pop("usable", True), **more)
 
 
 def test_a_known_replica_counts_once_however_often_it_connects():

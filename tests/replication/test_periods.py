@@ -9,7 +9,7 @@ from tests.virtual_time import now_s, run_for
 from twinlog.broker.naming.register_service import RegisterService
 from twinlog.metadata.tables import open_tables
 from twinlog.net.errors import ConnectFailed
-from twinlog.replication.metadata.sync_service import MetadataSyncService
+from twinlog.replication.replica.metadata_sync_service import MetadataSyncService
 from twinlog.settings.replication import ReplicationSettings
 from twinlog.wire.codes import RequestCode
 from twinlog.wire.command import Command

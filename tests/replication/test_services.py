@@ -11,9 +11,10 @@ import pytest
 
 from twinlog.net.pool import ConnectionPool
 from twinlog.replication.errors import JoinRefused
-from twinlog.replication.greeting import PASSES_MAX, HelloHeader, PassBook
+from twinlog.replication.hello import HelloHeader
 from twinlog.replication.master import master_service
 from twinlog.replication.master.master_service import MasterService
+from twinlog.replication.master.passes import PASSES_MAX, Passes
 from twinlog.replication.replica import receiver
 from twinlog.replication.replica.replica_service import MasterAddresses, ReplicaIdentity, ReplicaService
 from twinlog.settings.replication import ReplicationSettings
@@ -284,7 +285,7 @@ async def test_a_replica_that_cannot_be_accepted_is_told_once_and_the_next_one_g
 
 
 def test_whoever_greets_without_end_fills_no_memory():
-    book, hello = PassBook(), HelloHeader(cluster_name="C", broker_name="b", broker_id=1, instance="i")
+    book, hello = Passes(), HelloHeader(cluster_name="C", broker_name="b", broker_id=1, instance="i")
     first, *_, last = [book.greet(hello, "b", "C", 0) for _ in range(PASSES_MAX + 1)]
     assert book.redeem(last, 1).identity == "i" and len(book._guests) == PASSES_MAX - 1
     with pytest.raises(JoinRefused, match=f"pass {first} is unknown or too old"):

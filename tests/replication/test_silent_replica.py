@@ -9,16 +9,16 @@ from tests.broker.running import broker_conf, connected, running_broker, send
 from tests.replication.cluster import until
 
 from twinlog.client import ProducerOptions
-from twinlog.replication.master.replica_acks import AckTable, ReplicaAck
+from twinlog.replication.master.replica_acks import LinkAck, ReplicaAcks
 from twinlog.settings.replication import ReplicationSettings
 
 OK, NOT_AVAILABLE, TIMEOUT = 0, 11, 12
 
 
 def table(**acked):
-    acks = AckTable()
+    acks = ReplicaAcks()
     for link, (identity, end) in enumerate(acked.items()):
-        acks.join(link, ReplicaAck(f"peer{link}", identity, acked=end, usable=True))
+        acks.join(link, LinkAck(f"peer{link}", identity, acked=end, usable=True))
     return acks
 
 
@@ -45,10 +45,10 @@ def test_only_the_replica_that_is_behind_the_deadline_is_late():
 
 
 def test_a_replica_with_two_connections_is_in_sync_by_the_one_that_reports():
-    acks = AckTable()
-    acks.join(1, ReplicaAck("old", "one", acked=100, usable=True))
+    acks = ReplicaAcks()
+    acks.join(1, LinkAck("old", "one", acked=100, usable=True))
     acks.missed(150)
-    acks.join(2, ReplicaAck("new", "one", acked=120, usable=True))
+    acks.join(2, LinkAck("new", "one", acked=120, usable=True))
     assert (acks.in_sync(150, 1000), acks.acks()) == (1, [120])
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from twinlog.replication.errors import ReplicationError
-from twinlog.replication.master.link import LogView, MasterLink, State
+from twinlog.replication.master.link import LinkState, LogBounds, MasterLink
 from twinlog.replication.replica.link import ReplicaLink
 from twinlog.replication.transfer import encode_head, encode_pass, encode_report
 from twinlog.settings.replication import ReplicationSettings
@@ -26,7 +26,7 @@ class Stage:
         self.notes: list[str] = []
         self.master: MasterLink | None = None
         self.replica: ReplicaLink | None = None
-        self.log = LogView(0, 0, 1000)
+        self.log = LogBounds(0, 0, 1000)
         self.log_end = 0
 
     def run(self, line: str) -> None:
@@ -70,7 +70,7 @@ class Stage:
 
     def _begin_master(self, options: dict[str, str]) -> None:
         end = int(options.get("log-end", "0"))
-        self.log = LogView(int(options.get("log-start", "0")), end, int(options.get("segment-size", "1000")))
+        self.log = LogBounds(int(options.get("log-start", "0")), end, int(options.get("segment-size", "1000")))
         whole = options.get("whole-history") == "yes"
         self.master = MasterLink(_settings(options), self.now_ms, whole_history=whole)
 
@@ -89,7 +89,7 @@ class Stage:
         while transfer := self.master.next_transfer(self.log, self.now_ms):
             what = f"sends offset={transfer.physical_offset} size={transfer.size}"
             self.notes.append(what if transfer.size else f"heartbeats offset={transfer.physical_offset}")
-        if self.master.state is State.STUCK and before is not State.STUCK:
+        if self.master.state is LinkState.STUCK and before is not LinkState.STUCK:
             self.notes.append(f"stuck: offset {self.master.next_offset} is deleted")
 
     def _tick(self) -> None:

@@ -12,14 +12,14 @@ from tests.replication.test_services import open_store
 from twinlog.net.pool import ConnectionPool
 from twinlog.net.server import Server
 from twinlog.replication.errors import ReplicationError
-from twinlog.replication.greeting import HelloHeader
-from twinlog.replication.replica.handshake import MasterContact, MasterFacts
+from twinlog.replication.hello import HelloHeader
+from twinlog.replication.replica.handshake import Handshake, MasterFacts
 from twinlog.replication.replica.join import LogRange
 from twinlog.wire.bodies import KVTable, encode_body
 
 
 @contextlib.asynccontextmanager
-async def java_master(home: Path, ends: dict[str, str], conf: bytes | None) -> AsyncIterator[MasterContact]:
+async def java_master(home: Path, ends: dict[str, str], conf: bytes | None) -> AsyncIterator[Handshake]:
     """A master that knows what Java knows; without `conf` it shows no configuration."""
     handlers = {28: lambda request: request.reply(body=encode_body(KVTable(table=ends)))}
     if conf is not None:
@@ -27,7 +27,7 @@ async def java_master(home: Path, ends: dict[str, str], conf: bytes | None) -> A
     server, pool = Server(handlers), ConnectionPool()
     await server.start("127.0.0.1", 0)
     with open_store(home, "SLAVE") as store:
-        yield MasterContact(pool, f"127.0.0.1:{server.port}", store)
+        yield Handshake(pool, f"127.0.0.1:{server.port}", store)
     await pool.close()
     await server.stop()
 

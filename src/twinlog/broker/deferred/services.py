@@ -11,7 +11,7 @@ from twinlog.broker.deferred.delay_service import DelayService
 from twinlog.broker.deferred.timer_service import TimerService
 from twinlog.broker.deferred.transaction_service import TransactionService
 from twinlog.broker.sends import parking
-from twinlog.replication.metadata.sync_service import ExtraKind
+from twinlog.replication.replica.metadata_sync_service import ExtraKind
 from twinlog.wire.codes import RequestCode
 
 if TYPE_CHECKING:

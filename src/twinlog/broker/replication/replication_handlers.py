@@ -13,8 +13,8 @@ from twinlog.net.connection import Connection, Handler, Request
 from twinlog.net.errors import RequestRefused
 from twinlog.replication.digests import parse_ranges, range_digest
 from twinlog.replication.errors import ReplicationError
-from twinlog.replication.greeting import HelloAnswer, HelloHeader
-from twinlog.replication.metadata.delta import encode_changes
+from twinlog.replication.hello import HelloAnswer, HelloHeader
+from twinlog.replication.master.metadata_changes import encode_changes
 from twinlog.wire.bodies import HaClientInfo, HaConnectionInfo, HaRuntimeInfo, encode_body
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.command import Command

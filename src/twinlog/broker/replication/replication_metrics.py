@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
     from twinlog.broker.replication.role_service import ReplicationService
     from twinlog.replication.master.master_service import ReplicaView
-    from twinlog.replication.metadata.sync import KindStatus
+    from twinlog.replication.replica.metadata_status import KindStatus
     from twinlog.telemetry.metrics import Metrics
 
 

@@ -23,7 +23,7 @@ from twinlog.replication.errors import IdentityTaken, ReplicationError
 from twinlog.replication.master.log_marks import LogMarks
 from twinlog.replication.master.master_service import MasterService
 from twinlog.replication.master.replica_acks import replicas_needed
-from twinlog.replication.metadata.sync_service import ExtraKind, MetadataSyncService
+from twinlog.replication.replica.metadata_sync_service import ExtraKind, MetadataSyncService
 from twinlog.replication.replica.replica_service import MasterAddresses, ReplicaIdentity, ReplicaService
 from twinlog.replication.role_plan import Step, plan_role_change
 from twinlog.store.errors import DispatchFailed, StoreUnusable, system_errors_as

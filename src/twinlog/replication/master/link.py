@@ -15,14 +15,14 @@ from twinlog.replication.transfer import REPORT, TRANSFER_BYTES_MAX, encode_head
 from twinlog.settings.replication import ReplicationSettings
 
 
-class State(Enum):
+class LinkState(Enum):
     WAITING = "waiting"  # for the first report
     SENDING = "sending"
     STUCK = "stuck"  # the bytes it needs are no longer here
 
 
 @dataclass(frozen=True, slots=True)
-class LogView:
+class LogBounds:
     """What the master's log holds at this moment."""
 
     start: int
@@ -58,14 +58,14 @@ class MasterLink:
         self._wrote_ms = now_ms
         self._window_ms = now_ms
         self._window_bytes = 0
-        self.state = State.WAITING
+        self.state = LinkState.WAITING
         self.pass_number: int | None = None
         self.requested: int | None = None
         self.acked = 0
         self.next_offset = 0
         self.bytes_sent = 0
 
-    def receive(self, data: bytes, log: LogView, now_ms: int) -> None:
+    def receive(self, data: bytes, log: LogBounds, now_ms: int) -> None:
         """Take the replica's bytes. Stops behind a pass: call again with no bytes once its holder is known."""
         self._heard_ms = now_ms
         words, at = self._words + data, 0
@@ -76,11 +76,11 @@ class MasterLink:
                 break
         self._words = words[at:]
 
-    def next_transfer(self, log: LogView, now_ms: int) -> Transfer | None:
+    def next_transfer(self, log: LogBounds, now_ms: int) -> Transfer | None:
         """The next thing to send, or None while there is nothing; call again until it is None."""
-        if self.state is State.SENDING:
+        if self.state is LinkState.SENDING:
             if self.next_offset < log.start:
-                self.state = State.STUCK
+                self.state = LinkState.STUCK
             else:
                 size = self._size(log, now_ms)
                 if size > 0:
@@ -89,7 +89,7 @@ class MasterLink:
                     self.bytes_sent += size
                     self._wrote_ms = now_ms
                     return transfer
-        if self.state is not State.WAITING and now_ms - self._wrote_ms >= self._settings.heartbeat_ms:
+        if self.state is not LinkState.WAITING and now_ms - self._wrote_ms >= self._settings.heartbeat_ms:
             self._wrote_ms = now_ms
             return Transfer(self.next_offset, 0)
         return None
@@ -104,7 +104,7 @@ class MasterLink:
     def is_silent(self, now_ms: int) -> bool:
         return now_ms - self._heard_ms > self._settings.silence_ms_max
 
-    def _take(self, word: int, log: LogView) -> bool:
+    def _take(self, word: int, log: LogBounds) -> bool:
         """Believe one word or refuse it; True when it was a pass."""
         if self.requested is None and self.pass_number is None:
             self.pass_number = pass_number(word)
@@ -128,18 +128,18 @@ class MasterLink:
         self.acked = word
         return False
 
-    def _start(self, requested: int, log: LogView) -> None:
+    def _start(self, requested: int, log: LogBounds) -> None:
         self.requested = requested
         self.next_offset = requested
-        self.state = State.SENDING
+        self.state = LinkState.SENDING
         if requested == 0:
             # Java: a replica at 0 gets the newest segment only.
             newest = log.end - log.end % log.segment_bytes
             self.next_offset = log.start if self.whole_history else max(newest, log.start)
         elif requested < log.start:
-            self.state = State.STUCK
+            self.state = LinkState.STUCK
 
-    def _size(self, log: LogView, now_ms: int) -> int:
+    def _size(self, log: LogBounds, now_ms: int) -> int:
         """Bytes for the next transfer: within one segment, the batch size, and the second's allowance."""
         segment_end = self.next_offset - self.next_offset % log.segment_bytes + log.segment_bytes
         size = min(log.end, segment_end) - self.next_offset

@@ -18,9 +18,10 @@ from typing import Protocol
 from twinlog.base.addresses import address_text
 from twinlog.net.errors import CannotListen
 from twinlog.replication.errors import PeerSilent, ReplicationError
-from twinlog.replication.greeting import Guest, HelloHeader, PassBook
-from twinlog.replication.master.link import LogView, MasterLink, State, Transfer
-from twinlog.replication.master.replica_acks import AckTable, ReplicaAck
+from twinlog.replication.hello import HelloHeader
+from twinlog.replication.master.link import LinkState, LogBounds, MasterLink, Transfer
+from twinlog.replication.master.passes import Passes, PassHolder
+from twinlog.replication.master.replica_acks import LinkAck, ReplicaAcks
 from twinlog.settings.replication import ReplicationSettings
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.telemetry.log import get_logger
@@ -49,7 +50,7 @@ class ReplicaView:
     acked: int
     next_offset: int
     bytes_per_second: int
-    late: bool = False  # see AckTable
+    late: bool = False  # see ReplicaAcks
 
 
 class MasterService:
@@ -76,8 +77,8 @@ class MasterService:
         self._links: dict[int, _Link] = {}
         self._numbers = itertools.count(1)
         self._listener: socket.socket | None = None
-        self.acks = AckTable()
-        self.passes = PassBook()
+        self.acks = ReplicaAcks()
+        self.passes = Passes()
         self.refused = 0
         self.port = 0
 
@@ -182,8 +183,8 @@ class _Link:
         self._clock_ms = service._clock_ms
         settings = service._settings()
         self._link = MasterLink(settings, self._clock_ms(), whole_history=settings.copy_whole_history)
-        self._row = ReplicaAck(peer)
-        self._guest: Guest | None = None
+        self._row = LinkAck(peer)
+        self._guest: PassHolder | None = None
         self._head = b""
         self._at = 0
         self._left = 0
@@ -336,10 +337,10 @@ class _Link:
     def _update_row(self) -> None:
         row = self._row
         was_late = row.late
-        row.report(self._link.acked, usable=self._link.state is State.SENDING)
+        row.report(self._link.acked, usable=self._link.state is LinkState.SENDING)
         if was_late and not row.late:
             log.info("a late replica acknowledges again", peer=row.peer, acked=row.acked)
 
-    def _view(self) -> LogView:
+    def _view(self) -> LogBounds:
         commit_log = self._service._log
-        return LogView(commit_log.log_start, commit_log.log_end, commit_log.segment_size)
+        return LogBounds(commit_log.log_start, commit_log.log_end, commit_log.segment_size)

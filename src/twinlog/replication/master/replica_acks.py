@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True)
-class ReplicaAck:
+class LinkAck:
     """One connection's standing."""
 
     peer: str
@@ -30,23 +30,23 @@ class ReplicaAck:
         self.acked, self.usable = acked, usable
 
 
-class AckTable:
+class ReplicaAcks:
     """Invariant: nothing counts beyond what a replica reported on a connection that is open now."""
 
     def __init__(self) -> None:
-        self._rows: dict[int, ReplicaAck] = {}
+        self._rows: dict[int, LinkAck] = {}
         self.registered_replicas: int | None = None  # from the name server; None while nobody knows
 
-    def join(self, link: int, row: ReplicaAck) -> None:
+    def join(self, link: int, row: LinkAck) -> None:
         self._rows[link] = row
 
     def leave(self, link: int) -> None:
         self._rows.pop(link, None)
 
-    def rows(self) -> list[ReplicaAck]:
+    def rows(self) -> list[LinkAck]:
         return list(self._rows.values())
 
-    def missed(self, end: int) -> list[ReplicaAck]:
+    def missed(self, end: int) -> list[LinkAck]:
         """A send that needed the log before `end` waited too long; the replicas that are late because of it."""
         late = [row for row in self._rows.values() if row.usable and not row.late and row.acked < end]
         for row in late:

@@ -13,7 +13,7 @@ from typing import Protocol
 from twinlog.net.pool import ConnectionPool
 from twinlog.replication.digests import ByteRange, range_digest, tail_search
 from twinlog.replication.errors import JoinRefused, ReplicationError
-from twinlog.replication.greeting import HelloAnswer, HelloHeader
+from twinlog.replication.hello import HelloAnswer, HelloHeader
 from twinlog.replication.replica.join import LogRange
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.properties import parse_properties
@@ -60,7 +60,7 @@ class OwnLog(Protocol):
     def record_at(self, physical_offset: int) -> memoryview | None: ...
 
 
-class MasterContact:
+class Handshake:
     """Questions to one master."""
 
     def __init__(self, pool: ConnectionPool, address: str, store: OwnLog) -> None:

@@ -34,7 +34,7 @@ _FAR_BEHIND_BYTES = 2 * _BULK_BYTES  # with so much to come the thread is worth 
 _BULK_PATIENCE = (0).to_bytes(8, "little") + (20_000).to_bytes(8, "little")  # a timeval: 20 ms
 
 
-class MasterFeed:
+class Receiver:
     """Runs from its creation to `stop`; `over` ends with the reason why the link was lost.
 
     A replica is `awaited` when its master's sends are answered by its reports: then it does not sleep between transfers

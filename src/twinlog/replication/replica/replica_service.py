@@ -20,10 +20,10 @@ from twinlog.net.connecting import below, connecting_to, target_of
 from twinlog.net.errors import NetError
 from twinlog.net.pool import ConnectionPool
 from twinlog.replication.errors import JoinRefused, ReplicationError
-from twinlog.replication.greeting import HelloHeader
-from twinlog.replication.replica.handshake import MasterContact, MasterFacts
+from twinlog.replication.hello import HelloHeader
+from twinlog.replication.replica.handshake import Handshake, MasterFacts
 from twinlog.replication.replica.join import Begin, LogRange, Refuse, Reseed, decide_join
-from twinlog.replication.replica.receiver import MasterFeed
+from twinlog.replication.replica.receiver import Receiver
 from twinlog.replication.replica.status import ReplicaStatus
 from twinlog.replication.transfer import encode_pass
 from twinlog.settings.replication import ReplicationSettings
@@ -77,7 +77,7 @@ class ReplicaService:
         self._addresses = MasterAddresses()
         self._configured: str | None = None  # the haMasterAddress that counted last
         self._changed = asyncio.Event()
-        self._session: MasterFeed | None = None
+        self._session: Receiver | None = None
         self._is_stranger = False  # joined without a word on the remoting port
         self.broker_id = identity.broker_id  # a change of role may give another
         self.status = ReplicaStatus()
@@ -165,7 +165,7 @@ class ReplicaService:
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             greeting = encode_pass(facts.pass_number) if facts and facts.pass_number is not None else b""
             awaited = facts is not None and facts.awaits_replicas
-            self._session = MasterFeed(
+            self._session = Receiver(
                 connected, store, self._settings, status, self._clock_ms, self._ticks_ms, greeting, awaited
             )
             status.reconnects += 1
@@ -199,7 +199,7 @@ class ReplicaService:
             except NetError:
                 return None
         ours = LogRange(store.log_start, store.log_end)
-        contact = MasterContact(self._pool, address, store)
+        contact = Handshake(self._pool, address, store)
         identity = self._identity
         facts = await contact.facts(
             HelloHeader(
@@ -233,7 +233,7 @@ class ReplicaService:
             await self._begin_java_history(contact, facts.log)
         return facts
 
-    async def _begin_java_history(self, contact: MasterContact, master: LogRange) -> None:
+    async def _begin_java_history(self, contact: Handshake, master: LogRange) -> None:
         """Give an empty log a beginning, since a Java master that is asked for offset 0 starts at its last file."""
         if master.is_empty:
             return

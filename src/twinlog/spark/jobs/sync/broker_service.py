@@ -32,10 +32,10 @@ from twinlog.net.connecting import target_of
 from twinlog.net.errors import NetError
 from twinlog.net.pool import ConnectionPool
 from twinlog.replication.errors import JoinRefused, ReplicationError
-from twinlog.replication.greeting import HelloHeader
-from twinlog.replication.metadata.sync_service import MetadataSyncService
-from twinlog.replication.replica.handshake import MasterContact, MasterFacts
+from twinlog.replication.hello import HelloHeader
+from twinlog.replication.replica.handshake import Handshake, MasterFacts
 from twinlog.replication.replica.join import Begin, LogRange, Refuse, decide_join
+from twinlog.replication.replica.metadata_sync_service import MetadataSyncService
 from twinlog.settings.replication import ReplicationSettings
 from twinlog.spark.errors import SparkSourceError
 from twinlog.spark.jobs.sync.copy import Limits, copy_log
@@ -261,7 +261,7 @@ class _BrokerTick:
 
     async def _sync_log(self, conf: MasterConf) -> None:
         replica, state, report = self._replica, self._replica.state, self._report
-        contact = MasterContact(self._pool, self._target.address, replica)
+        contact = Handshake(self._pool, self._target.address, replica)
         facts = await contact.greet(
             HelloHeader(
                 cluster_name=conf.cluster,
@@ -306,7 +306,7 @@ class _BrokerTick:
         return plan.at if isinstance(plan, Begin) else wanted
 
     async def _copy(
-        self, contact: MasterContact, facts: MasterFacts, conf: MasterConf, begin: int, master: LogRange
+        self, contact: Handshake, facts: MasterFacts, conf: MasterConf, begin: int, master: LogRange
     ) -> None:
         replica, store, first, asked = self._replica, self._target.store, b"", begin
         if store is not None and StoreSource.is_reachable(store):

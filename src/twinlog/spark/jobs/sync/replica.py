@@ -70,7 +70,7 @@ SPARSE_FILES = SparseFiles()
 
 
 class Replica:
-    """The log and the tables of one replica. It is what `MasterContact` compares with the master's."""
+    """The log and the tables of one replica. It is what `Handshake` compares with the master's."""
 
     def __init__(self, root: Path, lock: StoreLock, ops: FileOps) -> None:
         self.root = root

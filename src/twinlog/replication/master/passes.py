@@ -10,39 +10,14 @@ import secrets
 from dataclasses import dataclass
 
 from twinlog.replication.errors import JoinRefused
+from twinlog.replication.hello import HelloHeader
 
 PASS_LIFE_MS = 60_000
 PASSES_MAX = 1000  # given out and not shown yet
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HelloHeader:
-    """The custom header of REPLICA_HELLO."""
-
-    cluster_name: str | None = None
-    broker_name: str | None = None
-    broker_id: int | None = None
-    instance: str | None = None  # survives restarts, differs between store directories
-    log_start: int | None = None
-    log_end: int | None = None
-    segment_bytes: int | None = None
-    observer: bool = False
-    whole_history: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HelloAnswer:
-    """The header of the answer."""
-
-    pass_number: int | None = None
-    log_start: int | None = None
-    log_end: int | None = None
-    segment_bytes: int | None = None
-    awaits_replicas: bool = False  # its sends are answered when replicas have reported them
-
-
 @dataclass(frozen=True, slots=True)
-class Guest:
+class PassHolder:
     """Who holds a pass."""
 
     identity: str
@@ -52,11 +27,11 @@ class Guest:
     greeted_ms: int
 
 
-class PassBook:
+class Passes:
     """Passes that were given out. Invariant: one broker id belongs to one instance while that is connected."""
 
     def __init__(self) -> None:
-        self._guests: dict[int, Guest] = {}
+        self._guests: dict[int, PassHolder] = {}
         self._connected: dict[int, tuple[str, int]] = {}  # broker id -> identity, connections
 
     def greet(self, hello: HelloHeader, broker_name: str, cluster_name: str, now_ms: int) -> int:
@@ -84,10 +59,10 @@ class PassBook:
         while len(self._guests) >= PASSES_MAX:  # whoever greets so often shows none of them
             del self._guests[next(iter(self._guests))]
         number = secrets.randbits(61) + 1
-        self._guests[number] = Guest(hello.instance, hello.broker_id, hello.observer, hello.whole_history, now_ms)
+        self._guests[number] = PassHolder(hello.instance, hello.broker_id, hello.observer, hello.whole_history, now_ms)
         return number
 
-    def redeem(self, number: int, now_ms: int) -> Guest:
+    def redeem(self, number: int, now_ms: int) -> PassHolder:
         """Who shows this pass; a pass is good once, and not for long."""
         guest = self._guests.pop(number, None)
         if guest is None or now_ms - guest.greeted_ms >= PASS_LIFE_MS:
@@ -99,7 +74,7 @@ class PassBook:
             self._connected[guest.broker_id] = (identity, count + 1)
         return guest
 
-    def left(self, guest: Guest) -> None:
+    def left(self, guest: PassHolder) -> None:
         """A connection of this guest has closed."""
         identity, count = self._connected.get(guest.broker_id, ("", 0))
         if guest.observer or identity != guest.identity:

@@ -23,9 +23,10 @@ from twinlog.net.connecting import below
 from twinlog.net.connection import Connection
 from twinlog.net.errors import NetError
 from twinlog.net.pool import ConnectionPool
-from twinlog.replication.metadata.delta import Follower, decode_changes, decode_delta, parse_held
+from twinlog.replication.metadata.delta import decode_changes, decode_delta, parse_held
 from twinlog.replication.metadata.kinds import GROUPS, KIND_BY_NAME, KINDS, OFFSETS, Kind, table_of
-from twinlog.replication.metadata.sync import MasterRefused, SyncStatus, reason_to_skip
+from twinlog.replication.replica.metadata_follower import Follower
+from twinlog.replication.replica.metadata_status import MasterRefused, SyncStatus, reason_to_skip
 from twinlog.settings.replication import ReplicationSettings
 from twinlog.telemetry.fence import error_text
 from twinlog.telemetry.log import get_logger

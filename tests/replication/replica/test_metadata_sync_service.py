@@ -14,11 +14,14 @@ from tests.wire.vectors import VECTORS
 from twinlog.metadata.tables import MetadataTables, open_tables
 from twinlog.net.pool import ConnectionPool
 from twinlog.net.server import Server
-from twinlog.replication.metadata import delta, sync_service
-from twinlog.replication.metadata.delta import Follower, Held, decode_changes, decode_delta, encode_changes
+from twinlog.replication.master import metadata_changes
+from twinlog.replication.master.metadata_changes import encode_changes
+from twinlog.replication.metadata.delta import Held, decode_changes, decode_delta
 from twinlog.replication.metadata.kinds import KIND_BY_NAME, table_of
-from twinlog.replication.metadata.sync import reason_to_skip
-from twinlog.replication.metadata.sync_service import MetadataSyncService
+from twinlog.replication.replica import metadata_sync_service
+from twinlog.replication.replica.metadata_follower import Follower
+from twinlog.replication.replica.metadata_status import reason_to_skip
+from twinlog.replication.replica.metadata_sync_service import MetadataSyncService
 from twinlog.settings.replication import ReplicationSettings
 from twinlog.wire.bodies import SubscriptionGroupConfig, TopicConfig
 from twinlog.wire.command import Command
@@ -268,7 +271,7 @@ class BadMaster:
     def answer(self, request):
         self.asked += 1
         held = {kind: text for kind, text in request.fields.items() if kind in KINDS}
-        body = encode_changes(self.tables, held, delta.ROWS_MAX)
+        body = encode_changes(self.tables, held, metadata_changes.ROWS_MAX)
         return request.reply(body=json.dumps({**json.loads(body or b"{}"), **self.spoilt}).encode())
 
 
@@ -364,7 +367,7 @@ async def test_a_round_that_changed_something_is_one_line_a_kind_with_both_versi
 
 async def test_a_table_that_comes_in_pages_is_one_line(bad, caplog, monkeypatch):
     caplog.set_level("INFO")
-    monkeypatch.setattr("twinlog.replication.metadata.delta.ROWS_MAX", 10)
+    monkeypatch.setattr("twinlog.replication.master.metadata_changes.ROWS_MAX", 10)
     await bad.sync.sync()
     lines_of_changes(caplog)
     bad.tables.topics.put_all({f"T{n}": topic(f"T{n}") for n in range(35)}, 9)
@@ -457,13 +460,13 @@ async def test_a_java_master_is_asked_on_the_ports_and_in_the_order_of_a_java_sl
 
 
 async def test_the_tables_of_a_java_master_are_read_beside_the_loop(java, monkeypatch):
-    decode, loop_thread, threads = sync_service._decode_page, threading.get_ident(), []
+    decode, loop_thread, threads = metadata_sync_service._decode_page, threading.get_ident(), []
 
     def noting(*args):
         threads.append(threading.get_ident())
         return decode(*args)
 
-    monkeypatch.setattr(sync_service, "_decode_page", noting)
+    monkeypatch.setattr(metadata_sync_service, "_decode_page", noting)
     await java.sync.sync()
     assert len(threads) >= 4 and loop_thread not in threads
 
