@@ -24,7 +24,8 @@ from twinlog.net.connection import Connection
 from twinlog.net.errors import NetError
 from twinlog.net.pool import ConnectionPool
 from twinlog.replication.metadata.delta import decode_changes, decode_delta, parse_held
-from twinlog.replication.metadata.kinds import GROUPS, KIND_BY_NAME, KINDS, OFFSETS, Kind, table_of
+from twinlog.replication.metadata.kinds import KIND_BY_NAME, KINDS, OFFSETS, Kind, table_of
+from twinlog.replication.metadata.table_pages import TablePages, decode_answer
 from twinlog.replication.replica.metadata_follower import Follower
 from twinlog.replication.replica.metadata_status import MasterRefused, SyncStatus, reason_to_skip
 from twinlog.settings.replication import ReplicationSettings
@@ -39,8 +40,6 @@ from twinlog.wire.twinlog_codes import TwinlogCode
 log = get_logger(__name__)
 _TIMEOUT_MS = 3000
 _RETRY_MS = 1000  # a master that comes back is asked soon, not at the next tick
-_PAGE_ROWS = 2000
-_PAGES_MAX = 1000  # of a Java master's table in one round: 20 times what 100,000 topics need
 _CARRIED_ROWS = 2000
 _VIP_PORT_BELOW = 2
 _SyncErrors = (NetError, OSError, MetadataError, WireError)
@@ -244,7 +243,7 @@ class MetadataSyncService:
         table = table_of(self._tables, kind.name)
         try:
             asked = await self._pool.get(below(master, _VIP_PORT_BELOW)) if kind.on_vip_port else connection
-            loaded, size = await self._pages_from_java(kind, asked, table)
+            loaded, size = await self._table_from_java(kind, asked, table)
             await self._taken(kind.name, table.adopt_loaded(loaded), size)
         except _SyncErrors as error:
             if isinstance(error, MasterRefused) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
@@ -253,41 +252,18 @@ class MetadataSyncService:
         except Exception as error:
             self._failed_unexpectedly(kind.name, error)
 
-    async def _pages_from_java(self, kind: Kind, connection: Connection, table: PersistedTable) -> tuple[Any, int]:
-        """The whole table in Java's shape, gathered from pages where the master has them.
-
-        A master that knows no pages sends everything and no total. When its version changes between two
-        pages, the paging starts anew, as rows may have moved across it.
-        """
-        gathered: Any = None
-        start, size = 0, 0
-        for _ in range(_PAGES_MAX):
-            fields = None
-            if kind.paging is not None:
-                version = "" if gathered is None else msgspec.json.encode(gathered.data_version).decode()
-                fields = {kind.paging.start_field: str(start), kind.paging.count_field: str(_PAGE_ROWS)}
-                fields["dataVersion"] = version
-            answer = await connection.request(kind.request_code, fields, timeout_ms=_TIMEOUT_MS)
+    async def _table_from_java(self, kind: Kind, connection: Connection, table: PersistedTable) -> tuple[Any, int]:
+        """(the whole table in the form of its file, bytes received)."""
+        pages, size = TablePages(kind), 0
+        while True:
+            answer = await connection.request(kind.request_code, pages.fields(), timeout_ms=_TIMEOUT_MS)
             if answer.code != ResponseCode.SUCCESS:
                 raise MasterRefused(kind.name, answer.code, answer.remark)
             size += len(answer.body or b"")
             # 100,000 rows of Java's bare keys take a second.
-            page = await asyncio.to_thread(_decode_page, table, kind.name, answer.body)
-            total = (answer.fields or {}).get(kind.paging.total_field) if kind.paging else None
-            if kind.paging is None or total is None or not total.isdigit():
-                return page, size
-            if gathered is not None and gathered.data_version == page.data_version:
-                _rows(gathered, kind).update(_rows(page, kind))
-                if kind is GROUPS and page.forbidden_table:  # that of the groups of this page
-                    gathered.forbidden_table = {**(gathered.forbidden_table or {}), **page.forbidden_table}
-                if start == len(_rows(gathered, kind)) < int(total):
-                    raise BrokenSnapshot(kind.name, f"of {total} rows only {start} came, and no page brings more")
-            else:
-                gathered = page
-            start = len(_rows(gathered, kind))
-            if start >= int(total):
-                return gathered, size
-        raise BrokenSnapshot(kind.name, f"its version changed again and again while {_PAGES_MAX} pages were read")
+            page = await asyncio.to_thread(decode_answer, kind, table, answer.body)
+            if pages.take(page, answer.fields):
+                return pages.table, size
 
     async def _extra(self, extra: ExtraKind, master: str) -> None:
         try:
@@ -324,18 +300,3 @@ class MetadataSyncService:
             log.warning("metadata was not synchronised", kind=kind, master=self._master, error=str(error))
         self._settled.add(kind)
         status.failed(self._clock_ms(), error)
-
-
-def _decode_page(table: PersistedTable, kind: str, body: bytes | None) -> Any:
-    try:
-        return table.decode_file(body or b"")
-    except (WireError, ValueError, RecursionError) as error:
-        raise BrokenSnapshot(kind, str(error)) from error
-
-
-def _rows(page: Any, kind: Kind) -> dict[str, Any]:
-    assert kind.paging is not None
-    rows = getattr(page, kind.paging.rows_member)
-    if rows is None:
-        raise BrokenSnapshot(kind.name, "its table is missing")
-    return rows

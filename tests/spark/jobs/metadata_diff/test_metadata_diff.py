@@ -100,13 +100,11 @@ def test_java_files_are_read_like_ours(two):
 
 
 def test_a_live_broker_tells_the_same_as_its_files_and_pages_are_gathered(broker, make_topic, monkeypatch):
-    from twinlog.spark.jobs.metadata_diff import snapshot
-
     names = [make_topic().name for _ in range(3)]
     side = parse_side(broker.broker_address)
     whole = read_snapshot(side)
     assert set(names) <= whole["topics"].keys()
-    monkeypatch.setattr(snapshot, "_PAGE_ROWS", 2)
+    monkeypatch.setattr("twinlog.replication.metadata.table_pages.PAGE_ROWS", 2)
     assert diff(read_snapshot(side), whole) == []
     assert isinstance(side.broker, LiveBroker)
 

@@ -16,10 +16,11 @@ from typing import Any
 
 import msgspec
 
-from twinlog.metadata.errors import BrokenSnapshot, MetadataError
+from twinlog.metadata.errors import MetadataError
 from twinlog.metadata.persisted import PersistedTable
 from twinlog.metadata.tables import open_tables
 from twinlog.replication.metadata.kinds import DELAY_OFFSETS, GROUPS, OFFSETS, TOPICS, Kind, find_kind
+from twinlog.replication.metadata.table_pages import TablePages, decode_answer
 from twinlog.spark.errors import BadOption, SparkSourceError, nearest
 from twinlog.spark.jobs.endpoint import LiveBroker, Side
 from twinlog.wire.bodies import DataVersion
@@ -28,7 +29,6 @@ from twinlog.wire.errors import WireError
 VERSIONS = "dataVersion"
 COMPARED = (TOPICS, GROUPS, OFFSETS, DELAY_OFFSETS)
 KINDS = (*(kind.name for kind in COMPARED), VERSIONS)
-_PAGE_ROWS = 2_000
 
 Fields = dict[str, str]
 Snapshot = dict[str, dict[str, Fields]]  # kind -> key -> field -> value
@@ -160,42 +160,16 @@ def _of_store(side: Side) -> Snapshot:
 def _of_broker(broker: LiveBroker) -> Snapshot:
     tables, found = open_tables(None, 0), _empty()
     for kind in COMPARED:
-        _merge(found, snapshot_of(kind, _ask_pages(broker, kind, kind.table(tables))))
+        _merge(found, snapshot_of(kind, _ask_table(broker, kind, kind.table(tables))))
     return found
 
 
-def _ask_pages(broker: LiveBroker, kind: Kind, table: PersistedTable) -> Any:
-    """The whole table; a version that changes between two pages starts them anew, as rows may have moved."""
-    gathered: Any = None
+def _ask_table(broker: LiveBroker, kind: Kind, table: PersistedTable) -> Any:
+    pages = TablePages(kind)
     while True:
-        fields: dict[str, str] = {}
-        start = 0 if gathered is None else len(_paged_rows(gathered, kind))
-        if kind.paging is not None:
-            version = "" if gathered is None else msgspec.json.encode(gathered.data_version).decode()
-            fields = {kind.paging.start_field: str(start), kind.paging.count_field: str(_PAGE_ROWS)}
-            fields["dataVersion"] = version
-        answer = broker.ask(kind.request_code, fields)
-        try:
-            page: Any = table.decode_file(bytes(answer.body))
-        except (WireError, ValueError, RecursionError) as error:
-            raise BrokenSnapshot(kind.name, str(error)) from error
-        total = answer.fields.get(kind.paging.total_field, "") if kind.paging else ""
-        if not total.isdigit():
-            return page
-        if gathered is not None and gathered.data_version == page.data_version:
-            _paged_rows(gathered, kind).update(_paged_rows(page, kind))
-        else:
-            gathered = page
-        if len(_paged_rows(gathered, kind)) >= int(total) or not _paged_rows(page, kind):
-            return gathered
-
-
-def _paged_rows(page: Any, kind: Kind) -> dict[str, Any]:
-    assert kind.paging is not None
-    rows = getattr(page, kind.paging.rows_member)
-    if rows is None:
-        raise BrokenSnapshot(kind.name, "its table is missing")
-    return rows
+        answer = broker.ask(kind.request_code, pages.fields())
+        if pages.take(decode_answer(kind, table, bytes(answer.body)), answer.fields):
+            return pages.table
 
 
 def _fields(row: Any, name: str) -> Fields:
