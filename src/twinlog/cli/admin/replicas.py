@@ -13,6 +13,7 @@ from twinlog.cli.admin.command import command, need, opt
 from twinlog.cli.report import Report, text_report
 from twinlog.client import Admin, ClientError
 from twinlog.replication.digests import ByteRange, first_difference
+from twinlog.replication.segment_bytes import SegmentBytesUnknown, common_segment_bytes, shown_segment_bytes
 from twinlog.wire.record_layout import is_blank
 
 MIB = 1024 * 1024
@@ -32,7 +33,7 @@ class Endpoint:
     start: int
     end: int
     is_twinlog: bool
-    segment_bytes: int
+    segment_bytes: int | None
 
 
 @command(
@@ -76,10 +77,8 @@ async def _endpoint(admin: Admin, address: str) -> Endpoint:
     if status is not None:
         return Endpoint(address, status["logStart"], status["logEnd"], True, status["segmentBytes"])
     info, config = await admin.runtime_info(address), await admin.broker_config(address)
-    segment_bytes = config.get("mappedFileSizeCommitLog") or config.get("mapedFileSizeCommitLog") or "0"
-    return Endpoint(
-        address, int(info["commitLogMinOffset"]), int(info["commitLogMaxOffset"]), False, int(segment_bytes)
-    )
+    begin, end = int(info["commitLogMinOffset"]), int(info["commitLogMaxOffset"])
+    return Endpoint(address, begin, end, False, shown_segment_bytes(config))
 
 
 async def _compare_digests(
@@ -106,7 +105,10 @@ async def _compare_records(
     admin: Admin, master: Endpoint, replica: Endpoint, begin: int, reached: Callable[[int], None]
 ) -> tuple[int | None, int]:
     """(first different record, records compared), asking both brokers for one record after the other."""
-    segment_bytes = master.segment_bytes or replica.segment_bytes
+    try:
+        segment_bytes = common_segment_bytes(master.segment_bytes, replica.segment_bytes)
+    except SegmentBytesUnknown as error:
+        raise ReplicaDiffers(str(error)) from error
     at, records = begin, 0
     while at < replica.end:
         ours, theirs = await asyncio.gather(*(admin.log_record(one.address, at) for one in (master, replica)))

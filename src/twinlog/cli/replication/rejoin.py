@@ -16,6 +16,7 @@ from twinlog.settings.broker_conf import load_broker_conf
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.store import StoreSettings
 from twinlog.store.errors import StoreError
+from twinlog.store.log.segment import segment_size_of
 from twinlog.store.message_store import MessageStore
 from twinlog.store.offline.offline_store import OfflineStore
 from twinlog.store.scan.log_parts import part_at, records_end
@@ -111,14 +112,14 @@ def _settings(directory: Path | None, config: Path | None) -> StoreSettings:
         settings = dataclasses.replace(settings, root_dir=str(directory))
     root = Path(settings.root_dir)
     sizes = {
-        "segment_bytes": max(_file_size(Path(part), 1) for part in settings.commit_log_dirs),
-        "queue_file_bytes_given": _file_size(root / "consumequeue", 3),
-        "batch_queue_file_bytes": _file_size(root / "batchconsumequeue", 3),
+        "segment_bytes": segment_size_of(map(Path, settings.commit_log_dirs)),
+        "queue_file_bytes_given": _queue_file_size(root / "consumequeue"),
+        "batch_queue_file_bytes": _queue_file_size(root / "batchconsumequeue"),
     }
     return dataclasses.replace(settings, **{name: size for name, size in sizes.items() if size})
 
 
-def _file_size(directory: Path, depth: int) -> int:
-    """The size of the files below a directory, which all have the same; 0 when there are none."""
-    files = (path for path in directory.glob("/".join("*" * depth)) if path.is_file())
+def _queue_file_size(directory: Path) -> int:
+    """The size of the files of these queues, which all have the same; 0 when there are none."""
+    files = (path for path in directory.glob("*/*/*") if path.is_file())
     return max((path.stat().st_size for path in files), default=0)

@@ -15,6 +15,7 @@ from twinlog.replication.digests import ByteRange, range_digest, tail_search
 from twinlog.replication.errors import JoinRefused, ReplicationError
 from twinlog.replication.hello import HelloAnswer, HelloHeader
 from twinlog.replication.replica.join import LogRange
+from twinlog.replication.segment_bytes import shown_segment_bytes
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.properties import parse_properties
 from twinlog.store.log.commit_log import CommitLog
@@ -27,7 +28,6 @@ from twinlog.wire.java_json.fastjson import loads
 from twinlog.wire.twinlog_codes import TwinlogCode
 
 _TIMEOUT_MS = 3000
-_SEGMENT_KEYS = ("mappedFileSizeCommitLog", "mapedFileSizeCommitLog")  # 4.9 writes the second
 _DIGEST_TIMEOUT_MS = 30_000
 
 
@@ -119,9 +119,9 @@ class Handshake:
         answer = await self._pool.request(self._address, RequestCode.GET_BROKER_CONFIG, timeout_ms=_TIMEOUT_MS)
         try:
             entries = parse_properties((answer.body or b"").decode(), source=self._address)
-            return next((int(one.value) for one in entries if one.key in _SEGMENT_KEYS), None)
         except (SettingsError, ValueError):
             return None
+        return shown_segment_bytes({entry.key: entry.value for entry in entries})
 
     async def _java_difference(self, master: LogRange) -> int | None:
         """Compare the replica's last whole record with the master's: Java keeps no checksums to ask for."""

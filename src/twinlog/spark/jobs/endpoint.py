@@ -15,9 +15,11 @@ from typing import Any
 
 import msgspec
 
+from twinlog.client.admin.servers import read_lines
 from twinlog.client.errors import BrokerRefused
 from twinlog.net.errors import NetError
 from twinlog.replication.digests import ByteRange
+from twinlog.replication.segment_bytes import shown_segment_bytes
 from twinlog.spark.errors import BadOption
 from twinlog.spark.options import ClusterOptions
 from twinlog.spark.paths import local_path, local_text
@@ -29,7 +31,6 @@ from twinlog.wire.twinlog_codes import TwinlogCode
 
 _ADDRESS = re.compile(r"(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}")
 _PATIENT_MS = 60_000  # a range of a log that is not cached takes a while to read
-_SEGMENT_BYTES = re.compile(rb"^mapp?edFileSizeCommitLog=(\d+)\s*$", re.MULTILINE)
 IN_FLIGHT = 64
 
 
@@ -96,10 +97,9 @@ class LiveBroker:
     def runtime_info(self) -> dict[str, str]:
         return decode_body(KVTable, bytes(self.ask(RequestCode.GET_BROKER_RUNTIME_INFO).body)).table
 
-    def segment_bytes(self) -> int:
-        """The size of a Java broker's commit-log files."""
-        found = _SEGMENT_BYTES.search(bytes(self.ask(RequestCode.GET_BROKER_CONFIG).body))
-        return int(found[1]) if found else 1 << 30
+    def segment_bytes(self) -> int | None:
+        """The size of a Java broker's commit-log files; None when it does not show it."""
+        return shown_segment_bytes(read_lines(bytes(self.ask(RequestCode.GET_BROKER_CONFIG).body)))
 
     def digests(self, ranges: Sequence[ByteRange]) -> list[str | None]:
         """Checksums of ranges of a Twinlog broker's log; None for a range it does not hold."""

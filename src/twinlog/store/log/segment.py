@@ -14,6 +14,7 @@ import errno
 import mmap
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from twinlog.base.safe_files import refuse_link
@@ -31,6 +32,12 @@ _ZEROS = bytes(1024 * 1024)
 def segment_name(base: int) -> str:
     """The file name of the segment whose first byte is `base`."""
     return f"{base:020d}"
+
+
+def segment_size_of(directories: Iterable[Path]) -> int:
+    """The size of the segments in these directories, which all have the same; 0 when there are none."""
+    files = (path for place in directories if place.is_dir() for path in place.iterdir())
+    return max((path.stat().st_size for path in files if SEGMENT_NAME.match(path.name)), default=0)
 
 
 class Segment:

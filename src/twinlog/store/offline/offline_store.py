@@ -16,7 +16,7 @@ from twinlog.store.errors import NotAStore
 from twinlog.store.index.index_file import ENTRY_TYPE, HEADER
 from twinlog.store.lock import has_abort_marker, is_locked
 from twinlog.store.log.commit_log import CommitLog
-from twinlog.store.log.segment import SEGMENT_NAME
+from twinlog.store.log.segment import SEGMENT_NAME, segment_size_of
 from twinlog.store.queues.batch_consume_queue import BatchConsumeQueue
 from twinlog.store.queues.consume_queue import FILL_SIZE, ConsumeQueue
 from twinlog.store.recovery.checkpoint import Checkpoint, load_checkpoint
@@ -40,10 +40,10 @@ class OfflineStore:
         self.index_slots = index_slots
         self.index_entries = index_entries
         directories = list(commit_log_dirs) or [root / "commitlog"]
-        sizes = [path.stat().st_size for place in directories if place.is_dir() for path in _numbered(place)]
-        if not sizes:
+        segment_size = segment_size_of(directories)
+        if not segment_size:
             raise NotAStore(root)
-        self.commit_log = CommitLog(directories, max(sizes), writable=False)
+        self.commit_log = CommitLog(directories, segment_size, writable=False)
         self.commit_log.load()
 
     @property

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from twinlog.client.errors import ClientError
 from twinlog.net.errors import NetError
+from twinlog.replication.errors import ReplicationError
 from twinlog.spark.errors import BadOption, SparkSourceError
 from twinlog.spark.jobs.audit.compare import RangeTask, run_task
 from twinlog.spark.jobs.audit.findings import COLUMNS, DIFFERENCES, SCHEMA, Finding, as_batch
@@ -33,7 +34,17 @@ if TYPE_CHECKING:
 
 EQUAL, DIFFERENT, NOT_COMPARABLE = 0, 1, 2
 _RESULTS = {EQUAL: "equal", DIFFERENT: "different", NOT_COMPARABLE: "not comparable"}
-_EXPECTED = (SparkSourceError, StoreError, NetError, ClientError, WireError, OSError, KeyError, ValueError)
+_EXPECTED = (
+    SparkSourceError,
+    StoreError,
+    ReplicationError,
+    NetError,
+    ClientError,
+    WireError,
+    OSError,
+    KeyError,
+    ValueError,
+)
 _TASKS_MAX = 4096
 _ROWS_PER_BATCH = 4096
 

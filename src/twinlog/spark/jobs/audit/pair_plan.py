@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from twinlog.replication.metadata.kinds import DELAY_OFFSETS, OFFSETS
+from twinlog.replication.segment_bytes import common_segment_bytes
 from twinlog.spark.jobs.audit.findings import Finding
 from twinlog.spark.jobs.audit.local_log import LogFiles, list_log
 from twinlog.spark.jobs.endpoint import Side
@@ -30,7 +31,7 @@ class LogView:
     side: Side
     start: int
     end: int
-    segment_bytes: int
+    segment_bytes: int  # 0 when its broker does not show it, until `plan_pair`
     is_live: bool
     gives_digests: bool = False
     listed: LogFiles | None = None
@@ -63,11 +64,13 @@ def look_at_log(side: Side) -> LogView:
         return LogView(side, status["logStart"], status["logEnd"], status["segmentBytes"], True, True)
     info = side.broker.runtime_info()
     start, end = int(info["commitLogMinOffset"]), int(info["commitLogMaxOffset"])
-    return LogView(side, max(0, start), end, side.broker.segment_bytes(), True)
+    return LogView(side, max(0, start), end, side.broker.segment_bytes() or 0, True)
 
 
 def plan_pair(pair: str, master: LogView, replica: LogView, *, strict: bool = False) -> PairLook:
     """What to compare, decided on the ends of both logs alone."""
+    size = common_segment_bytes(master.segment_bytes, replica.segment_bytes)
+    master, replica = (replace(one, segment_bytes=one.segment_bytes or size) for one in (master, replica))
     begin, end = max(master.start, replica.start), min(master.end, replica.end)
     findings: list[Finding] = []
     extra = missing = None

@@ -36,6 +36,7 @@ from twinlog.replication.hello import HelloHeader
 from twinlog.replication.replica.handshake import Handshake, MasterFacts
 from twinlog.replication.replica.join import Begin, LogRange, Refuse, decide_join
 from twinlog.replication.replica.metadata_sync_service import MetadataSyncService
+from twinlog.replication.segment_bytes import common_segment_bytes, shown_segment_bytes
 from twinlog.settings.replication import ReplicationSettings
 from twinlog.spark.errors import SparkSourceError
 from twinlog.spark.jobs.sync.copy import Limits, copy_log
@@ -280,18 +281,20 @@ class _BrokerTick:
         life = state.held.get("topics", "").partition(":")[0]
         if replica.log_end != master.end or state.end != replica.log_end or not life or life != state.verified:
             facts = await contact.compared(facts)
+        shown = facts.segment_bytes or conf.segment_bytes
+        segment_bytes = common_segment_bytes(replica.segment_bytes, shown)
         plan = decide_join(
             replica.log,
             master,
-            segment_bytes=replica.segment_bytes or facts.segment_bytes or conf.segment_bytes,
-            master_segment_bytes=facts.segment_bytes or conf.segment_bytes,
+            segment_bytes=segment_bytes,
+            master_segment_bytes=shown,
             differs_at=facts.differs_at,
             whole_history=True,
         )
         if isinstance(plan, Refuse):
             raise JoinRefused(self._advice(plan, master))
         if not master.is_empty and not (replica.log_end == master.end == state.end):
-            begin = await asyncio.to_thread(self._begin, plan, master, facts.segment_bytes or conf.segment_bytes)
+            begin = await asyncio.to_thread(self._begin, plan, master, segment_bytes)
             if replica.log.is_empty:
                 report.begin = begin  # what the master deleted before is not copied
             if begin < master.end:
@@ -345,12 +348,11 @@ def read_master_conf(address: str, lines: Mapping[str, str]) -> MasterConf:
     ha_host = lines.get("brokerIP2") or target.host
     try:
         number = int(ha_port) or target.port + 1
-        segment_bytes = int(lines.get("mappedFileSizeCommitLog") or lines["mapedFileSizeCommitLog"])
         cluster, broker = lines["brokerClusterName"], lines["brokerName"]
         ha_address = parse_address(address_text(ha_host, number))
     except (KeyError, ValueError) as error:
         raise ReplicationError(f"{address} tells its configuration without what a replica needs: {error}") from error
-    return MasterConf(address, cluster, broker, str(ha_address), segment_bytes)
+    return MasterConf(address, cluster, broker, str(ha_address), shown_segment_bytes(lines))
 
 
 def _told(error: Exception, root: Path) -> str:

@@ -65,7 +65,7 @@ class MasterConf(msgspec.Struct, frozen=True):
     cluster: str
     broker: str
     ha_address: str
-    segment_bytes: int
+    segment_bytes: int | None
 
 
 class ReplicaState(msgspec.Struct):

@@ -19,7 +19,7 @@ from twinlog.replication.errors import PeerSilent, ReplicationError
 from twinlog.replication.replica.link import Append, ReplicaLink
 from twinlog.replication.transfer import encode_pass
 from twinlog.settings.replication import ReplicationSettings
-from twinlog.store.log.segment import SEGMENT_NAME, segment_name
+from twinlog.store.log.segment import segment_name, segment_size_of
 
 CHUNK_BYTES = 2 * 1024 * 1024  # about what a processor's cache holds: larger chunks are slower
 _CONNECT_SECONDS = 5
@@ -106,10 +106,9 @@ class StoreSource:
         self._end = master_end
         self._buffer = memoryview(bytearray(CHUNK_BYTES))
         self._file, self._base, self._size = -1, -1, 0
-        sizes = [one.stat().st_size for one in self._files()]
-        if not sizes:
+        self._segment_bytes = segment_size_of([self._directory])
+        if not self._segment_bytes:
             raise ReplicationError(f"{self._directory} holds no commit log: give the master's storePathRootDir")
-        self._segment_bytes = max(sizes)
 
     @classmethod
     def is_reachable(cls, root: str) -> bool:
@@ -155,9 +154,3 @@ class StoreSource:
             ) from None
         os.posix_fadvise(self._file, 0, 0, os.POSIX_FADV_SEQUENTIAL)
         self._base = base
-
-    def _files(self) -> list[Path]:
-        try:
-            return [one for one in self._directory.iterdir() if SEGMENT_NAME.match(one.name)]
-        except FileNotFoundError:
-            return []
