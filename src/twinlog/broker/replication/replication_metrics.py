@@ -65,7 +65,7 @@ def _watch_link(metrics: Metrics, ctx: BrokerContext, replication: ReplicationSe
     metrics.watch(
         "rocketmq_ha_following",
         "1 while this replica follows its master",
-        lambda: float(not ctx.is_master and status.state == "following"),
+        lambda: float(not ctx.is_master and status.is_following),
     )
     count("bytes_received", "Bytes that came from the master")
     count("reconnects", "Times the master was joined")

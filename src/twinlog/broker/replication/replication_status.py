@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from twinlog.replication.master.link import LinkState
 from twinlog.replication.master.log_marks import Lag
 from twinlog.wire.errors import WireError
 
@@ -83,7 +84,9 @@ class ReplicationReport:
 
     def is_in_sync(self, view: ReplicaView) -> bool:
         behind = self._ctx.store.log_end - view.acked
-        return view.state == "sending" and not view.late and 0 <= behind < self._ctx.conf.replication.gap_bytes_max
+        return (
+            view.state is LinkState.SENDING and not view.late and 0 <= behind < self._ctx.conf.replication.gap_bytes_max
+        )
 
     def replicas(self) -> Iterator[ReplicaView]:
         """Connections of replicas; observers look on and are none."""

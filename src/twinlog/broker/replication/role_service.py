@@ -228,7 +228,7 @@ class ReplicationService:
             if self._ctx.is_master or self._changing.locked():
                 continue
             self._master_is_known()  # an operator may have set another haMasterAddress
-            if self.replica.status.state == "following" and self._ctx.master_address is not None:
+            if self.replica.status.is_following and self._ctx.master_address is not None:
                 continue
             masters = {members[0] for members in await self._group.members() if 0 in members}
             masters.discard(self._ctx.settings.address)

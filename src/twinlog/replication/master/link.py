@@ -4,21 +4,22 @@
        |                         |
        +-- offset deleted -------+--> STUCK: only heartbeats, never counted
 
-The first word may be a pass (see `transfer`); every other word is a report.
+The first word may be a pass (see `transfer`); every other word is a report. Time and the log's bounds are arguments:
+nothing here reads a clock, a file or a socket.
 """
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 from twinlog.replication.errors import ReportError
 from twinlog.replication.transfer import REPORT, TRANSFER_BYTES_MAX, encode_head, pass_number
 from twinlog.settings.replication import ReplicationSettings
 
 
-class LinkState(Enum):
+class LinkState(StrEnum):
     WAITING = "waiting"  # for the first report
     SENDING = "sending"
-    STUCK = "stuck"  # the bytes it needs are no longer here
+    STUCK = "stuck"  # the master has deleted the bytes that it needs next
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Transfer:
 
 
 class MasterLink:
-    """Decides what one replica is sent and which of its reports are believed.
+    """Decides what one replica is sent and which of its reports are accepted.
 
     Invariant: `acked` never exceeds what was sent on this link (or the first report), and never the
     master's own end; a report that would break this raises ReportError and nothing is acknowledged.
@@ -66,7 +67,7 @@ class MasterLink:
         self.bytes_sent = 0
 
     def receive(self, data: bytes, log: LogBounds, now_ms: int) -> None:
-        """Take the replica's bytes. Stops behind a pass: call again with no bytes once its holder is known."""
+        """Take the replica's bytes. Stops after a pass: call again with no bytes once its holder is known."""
         self._heard_ms = now_ms
         words, at = self._words + data, 0
         while len(words) - at >= REPORT.size:
@@ -77,10 +78,10 @@ class MasterLink:
         self._words = words[at:]
 
     def next_transfer(self, log: LogBounds, now_ms: int) -> Transfer | None:
-        """The next thing to send, or None while there is nothing; call again until it is None."""
+        """The next transfer or heartbeat; None while there is nothing to send. Call again until it is None."""
         if self.state is LinkState.SENDING:
             if self.next_offset < log.start:
-                self.state = LinkState.STUCK
+                self._become_stuck()
             else:
                 size = self._size(log, now_ms)
                 if size > 0:
@@ -94,31 +95,24 @@ class MasterLink:
             return Transfer(self.next_offset, 0)
         return None
 
-    def wait_ms(self, now_ms: int) -> int:
-        """How long `next_transfer` may be left alone when the log does not grow."""
-        until = self._settings.heartbeat_ms - (now_ms - self._wrote_ms)
-        if self._settings.flow_control and self._window_bytes >= self._settings.bytes_per_second_max:
-            until = min(until, 1000 - (now_ms - self._window_ms))
-        return max(1, until)
-
     def is_silent(self, now_ms: int) -> bool:
         return now_ms - self._heard_ms > self._settings.silence_ms_max
 
     def _take(self, word: int, log: LogBounds) -> bool:
-        """Believe one word or refuse it; True when it was a pass."""
+        """Accept one word or raise ReportError; True when it was a pass."""
         if self.requested is None and self.pass_number is None:
             self.pass_number = pass_number(word)
             if self.pass_number is not None:
                 return True
         if word < 0:
-            raise ReportError(f"a report of {word} is no log end; is this a replica?")
+            raise ReportError(f"a report of {word} is not the end of a log; is this a replica?")
         if word > log.end:
             raise ReportError(
-                f"the replica says its log ends at {word}, the master's ends at {log.end}: its tail may be the only "
+                f"the replica's log ends at {word}, the master's at {log.end}: its tail may be the only "
                 "copy of acknowledged messages; compare both logs before it rejoins"
             )
         if self.requested is None:
-            self._start(word, log)
+            self._begin_sending(word, log)
         elif word < self.acked:
             raise ReportError(
                 f"the replica went back from {self.acked} to {word}; a replica that cut its log reconnects"
@@ -128,7 +122,8 @@ class MasterLink:
         self.acked = word
         return False
 
-    def _start(self, requested: int, log: LogBounds) -> None:
+    def _begin_sending(self, requested: int, log: LogBounds) -> None:
+        """The first report: WAITING becomes SENDING, or STUCK when the log begins behind it."""
         self.requested = requested
         self.next_offset = requested
         self.state = LinkState.SENDING
@@ -137,10 +132,14 @@ class MasterLink:
             newest = log.end - log.end % log.segment_bytes
             self.next_offset = log.start if self.whole_history else max(newest, log.start)
         elif requested < log.start:
-            self.state = LinkState.STUCK
+            self._become_stuck()
+
+    def _become_stuck(self) -> None:
+        """From now on only heartbeats; the link stays open, so that operators see it."""
+        self.state = LinkState.STUCK
 
     def _size(self, log: LogBounds, now_ms: int) -> int:
-        """Bytes for the next transfer: within one segment, the batch size, and the second's allowance."""
+        """Bytes for the next transfer: within one segment, the batch size, and what this second still allows."""
         segment_end = self.next_offset - self.next_offset % log.segment_bytes + log.segment_bytes
         size = min(log.end, segment_end) - self.next_offset
         size = min(size, self._settings.batch_bytes_max * self.batches_at_once, TRANSFER_BYTES_MAX)

@@ -46,7 +46,7 @@ class ReplicaView:
     identity: str | None
     broker_id: int | None  # a Twinlog replica's
     observer: bool
-    state: str
+    state: LinkState
     acked: int
     next_offset: int
     bytes_per_second: int
@@ -204,7 +204,7 @@ class _Link:
             row.identity,
             self._guest.broker_id if self._guest is not None else None,
             row.observer,
-            link.state.value,
+            link.state,
             row.acked,
             link.next_offset,
             self._rate,

@@ -112,7 +112,7 @@ class ReplicaService:
             wait_ms = retry_ms
             began, end = self._ticks_ms(), self._store.whole_end
             if self._addresses.ha is None:
-                self.status.became("waiting", "no master is known yet")
+                self.status.wait_for_address()
                 wait_ms = _REFUSED_RETRY_MS
             else:
                 try:
@@ -120,19 +120,18 @@ class ReplicaService:
                 except JoinRefused as error:
                     if str(error) != self.status.reason:
                         log.error("this replica must not join its master", reason=str(error))
-                    self.status.became("refused", str(error))
-                    self.status.refusals += 1
+                    self.status.refuse(str(error))
                     wait_ms = _REFUSED_RETRY_MS
                 except DispatchFailed:
                     raise
                 except _LOST as error:
                     log.warning("the master was lost", master=self._addresses.ha, reason=str(error))
                     self.status.damaged_transfers += isinstance(error, DamagedTransfer)
-                    self.status.became("connecting", str(error))
+                    self.status.connect(str(error))
                     retry_ms = _RETRY_MS_MIN if self._went_well(began, end) else min(retry_ms * 2, _RETRY_MS_MAX)
                     wait_ms = retry_ms
                 except Exception as error:
-                    self.status.became("connecting", error_text(error))
+                    self.status.connect(error_text(error))
                     raise
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_ms / 1000):
@@ -149,7 +148,7 @@ class ReplicaService:
         assert addresses.ha is not None
         status, store = self.status, self._store
         status.master_ha_address = addresses.ha
-        status.became("connecting", f"to {addresses.ha}")
+        status.connect(f"to {addresses.ha}")
         store.drop_partial_record()
         facts = await self._join(addresses)
         self._is_stranger = facts is None
@@ -168,8 +167,7 @@ class ReplicaService:
             self._session = Receiver(
                 connected, store, self._settings, status, self._clock_ms, self._ticks_ms, greeting, awaited
             )
-            status.reconnects += 1
-            status.became("following", _unchecked(addresses.ha) if facts is None and store.log_end else "")
+            status.follow(_unchecked(addresses.ha) if facts is None and store.log_end else "")
             log.info(
                 "following",
                 master=addresses.ha,
