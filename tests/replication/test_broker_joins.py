@@ -95,7 +95,7 @@ async def test_a_replica_that_connects_twice_counts_once(cluster):
         lambda: replica.conf.replication,
         replica.context.store,
         replica.replication.replica._identity,
-        replica.replication._pool,
+        replica.replication.replica._pool,
         clock_ms=replica.context.clock_ms,
     )
     again.master_is_at(replica.replication.replica._addresses)
@@ -130,7 +130,7 @@ async def test_a_connection_without_a_name_counts_only_once_name_servers_were_as
         await asked.wait()
         return [{number: master.address if name == "me" else name for number, name in one.items()} for one in answer]
 
-    monkeypatch.setattr(master.replication._group, "members", members)
+    monkeypatch.setattr(master.replication.group, "members", members)
     acks = master.replication.master.acks
     with socket.create_connection(("127.0.0.1", master.replication.master.port)) as stranger:
         stranger.sendall(bytes(8))

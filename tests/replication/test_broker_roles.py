@@ -177,7 +177,7 @@ async def test_a_settings_update_changes_the_role_in_the_same_steps_and_the_file
 @pytest.mark.parametrize(
     ("body", "remark"),
     [
-        (b"brokerRole=KING\n", "'KING' is no role; use ASYNC_MASTER, SYNC_MASTER or SLAVE"),
+        (b"brokerRole=KING\n", "'KING' is not a role; use ASYNC_MASTER, SYNC_MASTER or SLAVE"),
         (b"brokerRole=SLAVE\nbrokerId=0\n", "a replica needs a brokerId above 0, not 0"),
         (b"brokerRole=SLAVE\nbrokerId=one\n", "brokerId=one is not a number"),
         (b"brokerRole=SLAVE\nmaxMessageSize=many\n", "maxMessageSize=many"),

@@ -126,13 +126,13 @@ async def _target(home: Path) -> AsyncIterator[Target]:
 async def _ask_everything(target: Target, seed: int) -> None:
     replication = target.replica.replication
     assert replication is not None and target.other.replication is not None
-    register = replication._register
+    register = replication.register
     await asyncio.gather(
         _question(register.register_all(), ()),
         _question(register._register_changed({"T"}), ()),
-        _question(target.other.replication._register.register_all(), ()),
-        _question(target.other.replication._group.members(), ()),
-        _question(target.other.replication._group.rival(0), ()),
+        _question(target.other.replication.register.register_all(), ()),
+        _question(target.other.replication.group.members(), ()),
+        _question(target.other.replication.group.rival(0), ()),
         _question(replication.sync.sync(), ()),
         _question(replication.replica._join(replication.replica._addresses), _REPLICA_ERRORS)
         if replication.replica._addresses.ha
@@ -175,7 +175,7 @@ async def _check_all_is_well(target: Target) -> None:
     replication = target.replica.replication
     assert replication is not None
     replication.replica._changed.set()
-    replication._register.register_soon()
+    replication.register.register_soon()
     for broker in (target.master, target.other):
         async with connected(broker) as connection:
             assert (await send(connection)).code == 0

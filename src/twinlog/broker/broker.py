@@ -40,7 +40,7 @@ from twinlog.wire.twinlog_codes import TwinlogCode
 if TYPE_CHECKING:
     from twinlog.broker.naming.register_service import RegisterService
     from twinlog.broker.pulls.filters.consumer_filters import ConsumerFilters
-    from twinlog.broker.replication.role_service import ReplicationService
+    from twinlog.broker.replication.replication_service import ReplicationService
     from twinlog.metadata.tables import MetadataTables
     from twinlog.net.connection import Handler
     from twinlog.net.server import Server
@@ -110,7 +110,7 @@ class Broker:
             for service in services.fenced:
                 name = type(service).__name__
                 tasks.create_task(ctx.fence.run(name, service.run), name=name)
-            await services.replication.check_identity()
+            await services.replication.members.check_identity()
             await self._register(ctx, services.register)
             log.info("ready", address=self.address, seconds=round(time.perf_counter() - started, 3))
             if self._on_ready is not None:

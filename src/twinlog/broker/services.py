@@ -11,7 +11,7 @@ from twinlog.broker.naming.register_service import RegisterService
 from twinlog.broker.pulls import pull, query_handlers
 from twinlog.broker.pulls.hold_service import HoldService
 from twinlog.broker.replication import metadata_handlers, replication_handlers
-from twinlog.broker.replication.role_service import ReplicationService
+from twinlog.broker.replication.replication_service import ReplicationService
 from twinlog.broker.sends import reply, send, send_back
 from twinlog.broker.stats import runtime_info, stats_handlers
 from twinlog.broker.stats.stats_service import StatsService

@@ -171,6 +171,10 @@ class OffsetTable(SteppedTable):
         """What was committed here and the master does not have yet."""
         return {key: {queue: value for queue, (value, _) in row.items()} for key, row in self._ahead.items() if row}
 
+    def follow(self) -> None:
+        """Become a replica: from now on a commit here is kept in `ahead` until the master has it."""
+        self.follows_master = True
+
     def lead(self) -> None:
         """Become the master: from now on a commit here is the truth."""
         self.follows_master = False

@@ -62,7 +62,7 @@ async def test_a_role_is_changed_from_the_command_line(cluster):
     assert result.exit_code == 0 and "REFUSE_SENDS" in result.output
     assert (await status(broker))["role"] == "SLAVE"
     result = await run("change-role", "-b", broker.address, "--role", "NONE", "-n", cluster.names)
-    assert result.exit_code == 1 and "is no role" in result.output
+    assert result.exit_code == 1 and "is not a role" in result.output
     words = ["updateBrokerConfig", "-b", broker.address, "-k", "brokerRole", "-v", "SYNC_MASTER", "-n", cluster.names]
     assert await asyncio.to_thread(run_admin, words) == 0
     assert (await status(broker))["role"] == "SYNC_MASTER"

@@ -24,7 +24,7 @@ from twinlog.wire.twinlog_codes import TwinlogCode
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
-    from twinlog.broker.replication.role_service import ReplicationService
+    from twinlog.broker.replication.replication_service import ReplicationService
 
 _PUSH_DELAY_S = 0.05  # changes within this time are told together
 
@@ -66,7 +66,7 @@ class ReplicationHandlers:
             log_start=store.log_start,
             log_end=store.log_end,
             segment_bytes=store.commit_log.segment_size,
-            awaits_replicas=self._replication.replicas_needed > 0,
+            awaits_replicas=self._replication.send_demand.replicas_needed > 0,
         )
         return request.reply(fields=encode_fields(answer))
 
@@ -115,7 +115,7 @@ class ReplicationHandlers:
             remark = f"brokerId={broker_id} is no id; give a number above 0, or none to take a free one"
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, remark)
         try:
-            steps = await self._replication.change_role(
+            steps = await self._replication.role_change.change_to(
                 fields.get("brokerRole", ""), int(broker_id) if broker_id else None
             )
         except ReplicationError as error:

@@ -9,7 +9,7 @@ from twinlog.broker.replication.replication_status import ReplicationReport
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
-    from twinlog.broker.replication.role_service import ReplicationService
+    from twinlog.broker.replication.replication_service import ReplicationService
     from twinlog.replication.master.master_service import ReplicaView
     from twinlog.replication.replica.metadata_status import KindStatus
     from twinlog.telemetry.metrics import Metrics
@@ -45,7 +45,7 @@ def _watch_master(metrics: Metrics, ctx: BrokerContext, replication: Replication
     metrics.watch(
         "rocketmq_ha_identity_conflicts",
         "Times another broker was found running with this one's name and id",
-        lambda: replication.identity_conflicts,
+        lambda: replication.members.identity_conflicts,
         kind="counter",
     )
     metrics.watch(

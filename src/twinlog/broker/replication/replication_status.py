@@ -17,7 +17,7 @@ from twinlog.wire.errors import WireError
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
-    from twinlog.broker.replication.role_service import ReplicationService
+    from twinlog.broker.replication.replication_service import ReplicationService
     from twinlog.replication.master.master_service import ReplicaView
 
 _FOLLOWING = (

@@ -63,6 +63,7 @@ class MasterService:
         *,
         bind_address: str,
         clock_ms: Clock,
+        acks: ReplicaAcks | None = None,
         accepts: Callable[[], bool] = lambda: True,
         on_join: Callable[[], None] = lambda: None,
         on_acks: Callable[[], None] = lambda: None,
@@ -77,7 +78,7 @@ class MasterService:
         self._links: dict[int, _Link] = {}
         self._numbers = itertools.count(1)
         self._listener: socket.socket | None = None
-        self.acks = ReplicaAcks()
+        self.acks = acks if acks is not None else ReplicaAcks()
         self.passes = Passes()
         self.refused = 0
         self.port = 0
@@ -142,12 +143,6 @@ class MasterService:
         """Close every link, for a master that becomes a replica."""
         for link in list(self._links.values()):
             link.close(reason)
-
-    def missed(self, end: int) -> None:
-        """A send waited too long for the log before `end` to be on its replicas."""
-        for row in self.acks.missed(end):
-            text = "a replica is late; sends do not wait for it until it acknowledges again"
-            log.warning(text, peer=row.peer, acked=row.acked, wanted=end)
 
     def views(self) -> list[ReplicaView]:
         return [link.view() for link in self._links.values()]

@@ -1,0 +1,119 @@
+"""Replication within a broker: what runs in which role."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from twinlog.base.clock import monotonic_ms
+from twinlog.broker.naming.member_groups import MemberGroup
+from twinlog.broker.replication.following import Following
+from twinlog.broker.replication.member_watch import MemberWatch
+from twinlog.broker.replication.role_change import RoleChange
+from twinlog.broker.replication.send_demand import SendDemand
+from twinlog.broker.replication.store_instance import store_instance
+from twinlog.replication.master.log_marks import LogMarks
+from twinlog.replication.master.master_service import MasterService
+from twinlog.replication.master.replica_acks import ReplicaAcks
+from twinlog.replication.replica.metadata_sync_service import ExtraKind, MetadataSyncService
+from twinlog.replication.replica.replica_service import ReplicaIdentity, ReplicaService
+from twinlog.store.errors import DispatchFailed
+
+if TYPE_CHECKING:
+    from twinlog.broker.context import BrokerContext
+    from twinlog.broker.naming.register_service import RegisterService
+    from twinlog.net.pool import ConnectionPool
+    from twinlog.store.dispatch import DispatchRequest
+
+_MASTER_SEARCH_S = 1.0  # while there is no link to a master
+
+
+class ReplicationService:
+    """Serves replicas as a master, follows the master as a replica, and changes between the two."""
+
+    def __init__(
+        self,
+        ctx: BrokerContext,
+        pool: ConnectionPool,
+        register: RegisterService,
+        extra_kinds: Sequence[ExtraKind] = (),
+    ) -> None:
+        self._ctx = ctx
+        self.register = register
+        self.group = MemberGroup(ctx, pool, lambda: register.name_servers)
+        settings, acks = ctx.settings, ReplicaAcks()
+        self.send_demand = SendDemand(ctx, acks)
+        self.members = MemberWatch(ctx, self.group, register, acks, on_count=self.send_demand.acknowledged)
+        self.master = MasterService(
+            lambda: ctx.conf.replication,
+            ctx.store.commit_log,
+            bind_address=settings.bind_address,
+            clock_ms=monotonic_ms,
+            acks=acks,
+            accepts=lambda: ctx.is_master,
+            on_join=self.members.count_soon,
+            on_acks=self.send_demand.acknowledged,
+        )
+        self.instance = store_instance(Path(ctx.conf.store.root_dir), ctx.conf.store.modes)
+        identity = ReplicaIdentity(settings.cluster_name, settings.broker_name, settings.broker_id, self.instance)
+        self.replica = ReplicaService(lambda: ctx.conf.replication, ctx.store, identity, pool, clock_ms=ctx.wall_ms)
+        self.sync = MetadataSyncService(
+            lambda: ctx.conf.replication,
+            ctx.tables,
+            pool,
+            own_address=settings.address,
+            clock_ms=ctx.wall_ms,
+            extra_kinds=extra_kinds,
+        )
+        self.following = Following(ctx, self.replica, self.sync, self._start_fenced)
+        self.role_change = RoleChange(ctx, self.group, self)
+        self.marks = LogMarks(ctx.store.log_end)
+        self._tasks: asyncio.TaskGroup | None = None
+        ctx.pending_sends.replicas = self.send_demand
+        ctx.wake_replicas, ctx.expect_reports = self.master.wake, self.send_demand.expect_reports
+        ctx.change_role = self.role_change.change_to
+        ctx.master_listeners.append(self.following.use_known_master)
+        ctx.store.on_dispatch.append(self._dispatched)
+
+    def listen(self) -> None:
+        self.master.listen()
+
+    async def run(self) -> None:
+        self.send_demand.log_demand()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                tasks.create_task(self.master.run(), name="MasterService")
+                self._start_fenced("MemberCount", self.members.count_replicas)
+                self._start_fenced("MasterSearch", self._search_master)
+                self._start_fenced("IdentityWatch", self.members.watch_identity)
+                if not self._ctx.is_master:
+                    self.following.start()
+        finally:
+            await self.following.stop()
+
+    def _start_fenced(self, name: str, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+        assert self._tasks is not None, "tasks are started while the broker runs"
+        # A hole in the queues is acknowledged data that nobody can read: that error ends the broker.
+        return self._tasks.create_task(self._ctx.fence.run(name, work, raises=(DispatchFailed,)), name=name)
+
+    def _dispatched(self, batch: Sequence[DispatchRequest]) -> None:
+        self.marks.dispatched(self._ctx.store.dispatched_end, len(batch), batch[0].store_timestamp)
+
+    async def _search_master(self) -> None:
+        """A replica without a link registers as soon as a new master has: the answer has the address of its HA port.
+
+        So does one with a link whose name server has forgotten the master: its metadata come from there.
+        """
+        while True:
+            await asyncio.sleep(_MASTER_SEARCH_S)
+            if self._ctx.is_master or self.role_change.is_running:
+                continue
+            self.following.use_known_master()  # an operator may have set another haMasterAddress
+            if self.replica.status.is_following and self._ctx.master_address is not None:
+                continue
+            masters = await self.members.masters()
+            if masters and self._ctx.master_address not in masters:
+                self.register.register_soon()

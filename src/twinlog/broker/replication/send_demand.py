@@ -1,0 +1,72 @@
+"""What the sends of a SYNC master wait for: how many replicas, and whether they have reported."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from twinlog.broker.sends.pending_sends import Demand
+from twinlog.net.busy_wait import BusyWait
+from twinlog.replication.master.replica_acks import replicas_needed
+from twinlog.telemetry.log import get_logger
+
+if TYPE_CHECKING:
+    from twinlog.broker.context import BrokerContext
+    from twinlog.replication.master.replica_acks import ReplicaAcks
+
+log = get_logger(__name__)
+
+
+class SendDemand:
+    """Connects the sends that wait with the reports of replicas."""
+
+    def __init__(self, ctx: BrokerContext, acks: ReplicaAcks) -> None:
+        self._ctx = ctx
+        self._acks = acks
+        self._busy_wait = BusyWait(lambda: ctx.conf.replication.busy_wait_seconds)
+        self.settling_role: str | None = None  # the role in which sends were accepted that still wait for an answer
+        self.reported = asyncio.Event()  # set by every report of a replica
+
+    @property
+    def replicas_needed(self) -> int:
+        """How many replicas a send waits for."""
+        return replicas_needed(self._ctx.settings.broker_role, self._ctx.conf.replication.in_sync_replicas)
+
+    def demand(self, end: int) -> Demand:
+        """What the record that ends at `end` needs of the replicas."""
+        ctx, settings = self._ctx, self._ctx.conf.replication
+        needed, log_end = self.replicas_needed, ctx.store.log_end
+        if needed == 0 or self._acks.safe_end(needed, log_end) >= end:
+            return Demand.NOTHING
+        near = self._acks.in_sync(end, settings.gap_bytes_max)
+        return Demand.WAIT if near >= needed else Demand.UNAVAILABLE
+
+    def missed(self, end: int) -> None:
+        """A send waited too long for the log before `end` to be on its replicas."""
+        for row in self._acks.missed(end):
+            text = "a replica is late; sends do not wait for it until it acknowledges again"
+            log.warning(text, peer=row.peer, acked=row.acked, wanted=end)
+
+    def acknowledged(self) -> None:
+        """A replica has reported, or the count of replicas has changed: answer the sends that are safe now."""
+        ctx = self._ctx
+        self.reported.set()
+        role = self.settling_role or ctx.settings.broker_role
+        needed = replicas_needed(role, ctx.conf.replication.in_sync_replicas)
+        if needed:
+            ctx.pending_sends.replicated(self._acks.safe_end(needed, ctx.store.log_end))
+            if not ctx.pending_sends.waits_for_replicas:
+                self._busy_wait.arrived()
+
+    def expect_reports(self) -> None:
+        """After each chunk of requests: a replica that keeps up reports sooner than a sleeping loop would wake up."""
+        if self._ctx.pending_sends.waits_for_replicas:
+            self._busy_wait.expect()
+
+    def log_demand(self) -> None:
+        """Log at the start how many replicas a SYNC master waits for, and why."""
+        role, given = self._ctx.settings.broker_role, self._ctx.conf.replication.in_sync_replicas
+        if role == "SYNC_MASTER":
+            needed = self.replicas_needed
+            why = "inSyncReplicas is not set" if given is None else f"inSyncReplicas={given} counts the master"
+            log.info("a send is acknowledged when replicas hold it", replicas=needed, because=why)
