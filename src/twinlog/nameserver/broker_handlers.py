@@ -27,7 +27,7 @@ from twinlog.wire.bodies import (
     KVTable,
     encode_body,
 )
-from twinlog.wire.codes import RequestCode, ResponseCode
+from twinlog.wire.codes import UNSET_REMARK, RequestCode, ResponseCode
 from twinlog.wire.command import Command
 from twinlog.wire.errors import WireError
 from twinlog.wire.fields import decode_fields, encode_fields
@@ -74,7 +74,7 @@ class BrokerHandlers:
     def __init__(self, ctx: NameServerContext, run_beside: RunBeside | None) -> None:
         self._ctx = ctx
         self._run_beside = run_beside
-        # One large registration of a connection at a time, so that nobody waits behind all those of another.
+        # One large registration of a connection at a time, so that no connection waits behind all those of another.
         self._reading: dict[int, _Turn] = {}
 
     # -- registering ---------------------------------------------------------------------------
@@ -199,8 +199,7 @@ class BrokerHandlers:
         addresses = broker.broker_addrs if broker is not None else {}
         group = BrokerMemberGroup(cluster=cluster, broker_name=name, broker_addrs=addresses)
         body = encode_body(BrokerMemberGroupBody(broker_member_group=group))
-        # Java: the answer keeps the remark that every answer starts with.
-        return request.reply(remark="not set any response code", body=body)
+        return request.reply(remark=UNSET_REMARK, body=body)
 
 
 def remove_brokers(ctx: NameServerContext, leaving: list[Identity], why: str) -> None:

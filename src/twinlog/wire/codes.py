@@ -13,6 +13,7 @@ VERSION_GO_AWAY = 475  # V5_3_1: newer clients understand GO_AWAY
 
 # Java's words, in the remarks of several answers.
 FAQ_REMARK = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+UNSET_REMARK = "not set any response code"  # an answer keeps the remark it was made with
 BUSY_REMARK = "[REJECTREQUEST]system busy, start flow control for a while"
 
 LANGUAGE_NAMES = {

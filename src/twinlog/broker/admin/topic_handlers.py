@@ -15,7 +15,7 @@ from twinlog.net.connection import Handler, Request
 from twinlog.net.errors import RequestRefused
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import TopicConfig, TopicConfigList, decode_body, encode_body
-from twinlog.wire.codes import RequestCode, ResponseCode
+from twinlog.wire.codes import UNSET_REMARK, RequestCode, ResponseCode
 from twinlog.wire.command import Command
 from twinlog.wire.fields import decode_fields
 from twinlog.wire.headers import CreateTopicHeader, TopicHeader
@@ -23,7 +23,6 @@ from twinlog.wire.headers import CreateTopicHeader, TopicHeader
 log = get_logger(__name__)
 
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
-NOT_SET = "not set any response code"  # Java: the answer keeps the remark it was made with
 
 
 def handlers(ctx: BrokerContext) -> dict[int, Handler]:
@@ -62,12 +61,12 @@ class TopicHandlers:
             attributes=parsed_changes(header.attributes),
         )
         await self._store([wanted])
-        return request.reply(remark=NOT_SET)
+        return request.reply(remark=UNSET_REMARK)
 
     async def create_list(self, request: Request) -> Command:
         """All topics or none: every one is checked before the first is stored."""
         await self._store(decode_body(TopicConfigList, request.body).topic_config_list)
-        return request.reply(remark=NOT_SET)
+        return request.reply(remark=UNSET_REMARK)
 
     def _check_name(self, topic: str | None) -> None:
         problem = topic_name_problem(topic)

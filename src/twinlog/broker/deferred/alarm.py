@@ -9,8 +9,8 @@ from collections.abc import Callable
 class Alarm:
     """`wait` returns at the earliest time set, or after `wait_ms_max`.
 
-    The limit finds what nobody sets an alarm for: with SYNC_FLUSH a message becomes visible later, when it is on disk,
-    and a replica may become the master.
+    The limit covers what no alarm is set for. With SYNC_FLUSH a message becomes visible later, when it is on disk. And
+    a replica may become the master.
     """
 
     def __init__(self, clock_ms: Callable[[], int], wait_ms_max: int = 1_000) -> None:

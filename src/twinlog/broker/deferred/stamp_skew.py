@@ -2,7 +2,7 @@
 
 A delay level's delivery time is its record's stamp plus the delay. Stamps come from the wall clock and never fall, so
 they run ahead of the steady clock after the wall clock was set forward, and stand still for a while after it was set
-back. The difference is noted when a message is parked. While nobody sets the clock, there is nothing to note.
+back. The difference is noted when a message is parked. While the clock is not set, there is nothing to note.
 
 What was in the log before this broker became its master was stamped by another clock. Our wall clock is taken for it.
 Such a message was parked before that time, whatever its stamp is, so it waits no longer than its delay from then on.

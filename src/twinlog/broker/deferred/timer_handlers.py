@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from twinlog.broker.deferred.transaction_handlers import NOT_SET
 from twinlog.broker.sends.send import check_put
 from twinlog.broker.sends.timer_rules import delete_key, parse_recall_handle
 from twinlog.net.errors import RequestRefused
 from twinlog.store.log.append import Draft
 from twinlog.wire import properties as names
-from twinlog.wire.codes import RequestCode, ResponseCode
+from twinlog.wire.codes import UNSET_REMARK, RequestCode, ResponseCode
 from twinlog.wire.properties import encode_properties
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ class RecallHandler:
         if not ctx.settings.recalls_allowed:
             raise RequestRefused(ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden", {})
         if not ctx.is_master:
-            raise RequestRefused(ResponseCode.SLAVE_NOT_AVAILABLE, NOT_SET, {})
+            raise RequestRefused(ResponseCode.SLAVE_NOT_AVAILABLE, UNSET_REMARK, {})
         fields = request.fields or {}
         topic, handle = fields.get("topic", ""), parse_recall_handle(fields.get("recallHandle", ""))
         if topic not in ctx.topics:

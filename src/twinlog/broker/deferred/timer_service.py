@@ -15,9 +15,9 @@ from twinlog.base.system_names import TIMER_TOPIC
 from twinlog.broker.deferred.alarm import Alarm
 from twinlog.broker.deferred.delay_service import NEVER_STORED
 from twinlog.broker.deferred.durable import until_flushed
-from twinlog.broker.deferred.timer import TimerTable
 from twinlog.broker.deferred.timer_check import JavaCheckpoint, TimerProgress
 from twinlog.broker.deferred.timer_file import TimerFile
+from twinlog.broker.deferred.timer_table import TimerTable
 from twinlog.broker.sends.parking import real_place, redelivery
 from twinlog.broker.sends.timer_rules import message_keys, out_time
 from twinlog.telemetry.log import get_logger
@@ -39,7 +39,7 @@ JAVA_ROLL_MS = 48 * HOUR_MS  # Java parks again what waits longer than this, so 
 
 
 class TimerService:
-    """The timer of one broker, while it is master and timerWheelEnable says so."""
+    """The timers of one broker, while it is master and timerWheelEnable is true."""
 
     def __init__(self, ctx: BrokerContext) -> None:
         self._ctx = ctx

@@ -10,7 +10,7 @@ from twinlog.broker.sends.copy_budget import check_copy
 from twinlog.broker.sends.parking import real_place
 from twinlog.net.errors import RequestRefused
 from twinlog.store.log.append import PutStatus
-from twinlog.wire.codes import RequestCode, ResponseCode
+from twinlog.wire.codes import UNSET_REMARK, RequestCode, ResponseCode
 from twinlog.wire.errors import WireError
 from twinlog.wire.fields import decode_fields
 from twinlog.wire.headers import EndTransactionHeader
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from twinlog.store.log.append import Appended
     from twinlog.wire.command import Command
     from twinlog.wire.message import Message
-
-NOT_SET = "not set any response code"
 
 
 def handlers(ctx: BrokerContext, transactions: TransactionService) -> dict[int, Handler]:
@@ -43,7 +41,7 @@ class TransactionHandlers:
     def end(self, request: Request) -> Command | Awaitable[Command] | None:
         ctx = self._ctx
         if not ctx.is_master:
-            return request.reply(ResponseCode.SLAVE_NOT_AVAILABLE, NOT_SET)
+            return request.reply(ResponseCode.SLAVE_NOT_AVAILABLE, UNSET_REMARK)
         header = decode_fields(EndTransactionHeader, request.fields)
         if header.commit_or_rollback not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
             return None  # the producer does not know yet; Java does not answer either
@@ -59,7 +57,7 @@ class TransactionHandlers:
         while self._ctx.is_master and not self._transactions.has_taken_over:
             await self._transactions.take_over()
         if not self._ctx.is_master:
-            return request.reply(ResponseCode.SLAVE_NOT_AVAILABLE, NOT_SET)
+            return request.reply(ResponseCode.SLAVE_NOT_AVAILABLE, UNSET_REMARK)
         return self._end(request, header, self._prepared_message(header))
 
     def _prepared_message(self, header: EndTransactionHeader) -> Message:

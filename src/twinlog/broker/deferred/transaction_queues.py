@@ -1,6 +1,6 @@
 """The prepared and op queues of one broker: which messages are finished, and op records for those that just did.
 
-What it has learnt holds for one term as master (`transaction_takeover`); `forget` begins a new one.
+What it has learnt holds for one term as master (`transaction_takeover`); `reset` begins a new one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class TransactionQueues:
         self._trackers: dict[int, OpTracker] = {}
         self._progress: dict[int, int] = {}  # next prepared offset to check, per queue
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         self._trackers.clear()
         self._progress.clear()
         self._ops = OpBuffer()
@@ -160,7 +160,7 @@ class TransactionQueues:
     def _first_to_search(self, queue_id: int) -> int:
         """The first message whose commit is searched for in the log.
 
-        Where the group's offset is lost, old copies of messages look open: they were written again, and no op record
+        Where the group's offset is lost, old copies of messages seem open: they were written again, and no op record
         names them. A master writes each open one again in every round, and an op record within seconds. So what the
         last master left open stands in its last two rounds, and the whole log need not be searched.
         """

@@ -66,7 +66,7 @@ class TransactionService:
     def _learn(self) -> Steps:
         """Learn which messages are finished: from op records, then from commits behind the oldest open message."""
         queues, store = self.queues, self._ctx.store
-        queues.forget()
+        queues.reset()
         oldest_open = []
         for queue_id in queues.queue_ids():
             yield from queues.read_ops(queue_id)
@@ -100,7 +100,7 @@ class TransactionService:
         self.queues.note_end(message)
 
     def resume(self, message: Message) -> bool:
-        """Begin anew with a message that was given up: back to the prepared queue, as if never checked."""
+        """Move a message that was given up back to the prepared queue, as if it was never checked."""
         pairs = {**message.properties, names.TRANSACTION_CHECK_TIMES: "0"}
         pairs.pop(names.TRAN_PREPARED_QUEUE_OFFSET, None)
         stored = self._ctx.store.append(redelivery(message, HALF_TOPIC, 0, pairs))

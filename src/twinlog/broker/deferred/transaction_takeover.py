@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _PAUSE_S_MAX = 0.05
 
-Job = Callable[[], Any] | None  # to be called in a thread; None: only let other tasks run
+Job = Callable[[], Any] | None  # to be called in a thread; None when only other tasks shall run
 Steps = Generator[Job, Any, None]  # yields jobs, and is sent what each returned
 IsKnown = Callable[[int, int], bool]  # by queue id and queue offset
 
@@ -38,9 +38,8 @@ class TakeOver:
 
     def __init__(self, ctx: BrokerContext, learn: Callable[[], Steps]) -> None:
         self._ctx, self._learn = ctx, learn
-        self._turn = (
-            asyncio.Lock()
-        )  # one of the waiting tasks takes the steps; if it is cancelled, the next one goes on
+        # One waiting task at a time takes the steps. If it is cancelled, the next one continues.
+        self._turn = asyncio.Lock()
         self._begun_term = self._done_term = -1
         self._steps: Steps = _nothing()
         self._job: Job = None

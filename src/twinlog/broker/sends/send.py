@@ -21,7 +21,7 @@ from twinlog.store.log.commit_log import disk_used_ratio
 from twinlog.store.message_store import MessageStore
 from twinlog.wire import properties as names
 from twinlog.wire.batch import BatchElement, decode_batch
-from twinlog.wire.codes import BUSY_REMARK, FAQ_REMARK, RequestCode, ResponseCode
+from twinlog.wire.codes import BUSY_REMARK, FAQ_REMARK, VERSION_MAX_RECONSUME, RequestCode, ResponseCode
 from twinlog.wire.errors import WireError
 from twinlog.wire.message_id import offset_message_id
 from twinlog.wire.properties import decode_properties, encode_properties
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     Header = SendHeader | SendHeaderV2
 
-VERSION_WITH_RETRY_LIMIT = 121  # V3_4_9: from here on a producer's maxReconsumeTimes counts
 TOPIC_LENGTH_IN_BATCH_MAX = 127
 
 
@@ -142,7 +141,7 @@ class SendHandler:
             remark = f"subscription group not exist, {group} {FAQ_REMARK}"
             raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
         limit = settings.retry_max_times
-        if request.version >= VERSION_WITH_RETRY_LIMIT and header.max_reconsume_times is not None:
+        if request.version >= VERSION_MAX_RECONSUME and header.max_reconsume_times is not None:
             limit = header.max_reconsume_times
         if (header.reconsume_times or 0) <= limit and not ctx.locks.holds_any(group, ctx.clock_ms()):
             return config

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 from twinlog.broker.topics.topic_limits import Turns, check_walk, is_walkable
 from twinlog.wire.bodies import ConsumeStats, MessageQueue, OffsetWrapper, TopicOffset, TopicStats
+from twinlog.wire.numbers import LONG_MAX
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
     from twinlog.wire.bodies import TopicConfig
-
-LONG_MAX = (1 << 63) - 1
 
 
 async def topic_stats(ctx: BrokerContext, config: TopicConfig, turns: Turns) -> TopicStats:

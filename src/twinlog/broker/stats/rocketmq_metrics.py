@@ -63,7 +63,7 @@ def watch_messages(
             view.one(lambda: timers.read_behind_ms),
         ),
         "rocketmq_timer_enqueue_lag": (
-            "Timer messages not looked at yet",
+            "Timer messages not read yet",
             NODE,
             view.one(lambda: timers.offset_behind),
         ),

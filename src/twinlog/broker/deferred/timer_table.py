@@ -1,6 +1,6 @@
 """Timer messages that are pending: which are due, and which are delivered already.
 
-Two numbers say what is delivered, the same two that Java keeps in config/timercheck: a message of the wheel queue is
+Two numbers are the progress, the same two that Java keeps in config/timercheck: a message of the wheel queue is
 delivered when its queue offset is below `queue_offset` and its slot is before `read_time_ms`. The rest is pending.
 """
 
@@ -30,7 +30,7 @@ class TimerTable:
         return sum(map(len, self._slots.values())) - self._taken
 
     def slot_of(self, out_ms: int) -> int:
-        """The slot of a time; only a foreign client's time is not on the grid already, and waits a little longer."""
+        """The slot of a time, rounded up to the precision; only times of foreign clients need that."""
         return -(-out_ms // self.precision_ms) * self.precision_ms
 
     def add(self, queue_offset: int, out_ms: int) -> None:
@@ -99,7 +99,7 @@ class TimerTable:
         return sorted(offset for offsets in self._slots.values() for offset in offsets if offset < queue_offset)
 
     def drop_before(self, queue_offset: int) -> None:
-        """Forget the pending messages before `queue_offset`: they are parked anew at the end of the queue."""
+        """Remove the pending messages before `queue_offset`: they are parked again at the end of the queue."""
         self._drop_taken()
         for slot in [slot for slot, offsets in self._slots.items() if offsets[0] < queue_offset]:
             kept = array("q", (offset for offset in self._slots[slot] if offset >= queue_offset))

@@ -1,4 +1,4 @@
-"""Timer messages: never early, never forgotten, and remembered in a way that Java understands."""
+"""Pending timer messages: which are due, and which count as delivered."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.broker.deferred import timer_check
-from twinlog.broker.deferred.timer import TimerTable
-from twinlog.broker.deferred.timer_check import TimerProgress
+from twinlog.broker.deferred.timer_table import TimerTable
 from twinlog.broker.sends.timer_rules import TimerRules, message_keys, out_time, place_timer
 
 NOW = 1_800_000_000_500
@@ -43,7 +41,7 @@ def test_every_timer_is_delivered_once_and_never_before_its_time(wishes):
         assert 0 <= at_ms - wanted[offset] < 1_250
 
 
-def test_a_late_message_holds_back_what_is_called_delivered():
+def test_a_late_message_holds_back_what_counts_as_delivered():
     table = TimerTable(1_000)
     table.caught_up(20_500)
     assert table.delivered_before_ms == 20_000
@@ -68,7 +66,7 @@ def test_an_earlier_slot_may_come_while_another_is_half_delivered():
     assert order == [3, 1, 2]
 
 
-def test_old_messages_are_taken_out_to_be_parked_anew():
+def test_old_messages_are_taken_out_to_be_parked_again():
     table = TimerTable(1_000, queue_offset=4)
     for offset, out_ms in enumerate((50_000, 40_000, 50_000, 60_000)):
         table.add(offset, out_ms)
@@ -88,40 +86,3 @@ def test_a_later_message_replaces_an_earlier_one_by_either_form_of_its_key():
     table.forget_replacement("T1+K", 9)
     table.replace("K", 9)
     assert table.is_replaced("T2+K", "K", 3)
-
-
-def test_java_reads_the_lowest_pending_offset_and_we_read_what_we_wrote():
-    data = timer_check.encode_file(TimerProgress(5_000, 40, 12, 3), NOW)
-    assert len(data) == 4096
-    java = timer_check.decode_java_checkpoint(data)
-    assert (java.read_time_ms, java.log_flush_position, java.queue_offset, java.master_queue_offset) == (
-        5_000,
-        0,
-        12,
-        12,
-    )
-    assert timer_check.decode_file(data) == TimerProgress(5_000, 40, 12, 3)
-
-
-def test_what_java_wrote_since_counts_more_than_what_we_wrote_before():
-    data = bytearray(timer_check.encode_file(TimerProgress(5_000, 40, 12, 3), NOW))
-    data[:56] = timer_check.JavaCheckpoint(9_000, 520, 44, 44, 0, NOW, 4).encode()
-    assert timer_check.decode_file(bytes(data)) == TimerProgress(9_000, 44, None, 4)
-    assert timer_check.decode_file(b"short") is None
-
-
-def test_the_check_point_of_the_real_java_class_is_read():
-    body = bytes.fromhex((VECTORS / "class-timer-checkpoint.hex").read_text())
-    java = timer_check.decode_java_checkpoint(body)
-    assert java == timer_check.JavaCheckpoint(1_700_000_000_000, 104, 2, 3, 4, 1_700_000_000_001, 5)
-    assert java.encode() == body
-    assert timer_check.progress_of_master(body) == TimerProgress(1_700_000_000_000, 3, None, 5)
-
-
-def test_javas_derived_files_are_forgotten(tmp_path):
-    (tmp_path / "timerlog").mkdir()
-    (tmp_path / "timerlog" / "0").write_bytes(b"x")
-    (tmp_path / "timerwheel").write_bytes(b"x")
-    (tmp_path / "abort").write_bytes(b"1")
-    timer_check.delete_java_files(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["abort"]
