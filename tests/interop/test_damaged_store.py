@@ -10,7 +10,7 @@ from tests.interop.java_rocketmq import TEST_CONF, JavaRocketmq
 from twinlog.settings.store import StoreSettings
 from twinlog.store.log.append import Draft
 from twinlog.store.message_store import MessageStore
-from twinlog.store.offline.offline_store import OfflineStore
+from twinlog.store.offline.store_files import StoreFiles
 from twinlog.store.offline.verify import verify_store
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(420)]
@@ -44,7 +44,7 @@ def test_java_keeps_the_records_behind_a_repaired_place(version: str, ending: st
 
     with java.name_server(tmp_path / "names") as names, java.broker(tmp_path / "broker", names.address) as broker:
         broker.stop()
-    with OfflineStore(root, **INDEX) as seen:
+    with StoreFiles(root, **INDEX) as seen:
         report = verify_store(seen)
         assert report.ok, report.problems
         assert report.log_end == places[-1].end

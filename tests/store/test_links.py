@@ -6,10 +6,10 @@ import os
 import pytest
 from tests.store.store_at import SEGMENT, bodies, draft, fill, kill, open_store
 
+from twinlog.store.cut_backup import BACKUP_DIRECTORY
 from twinlog.store.errors import NotClosed, StoreUnusable
 from twinlog.store.log.append import PutStatus
 from twinlog.store.log.segment import segment_name
-from twinlog.store.recovery.set_aside import DIRECTORY
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_a_log_that_is_set_aside_is_private(tmp_path):
     with open_store(tmp_path) as store:
         fill(store, 3)
         store.cut_tail(0, 1)
-        modes = {path: path.stat().st_mode & 0o777 for path in (tmp_path / "store" / DIRECTORY).rglob("*")}
+        modes = {path: path.stat().st_mode & 0o777 for path in (tmp_path / "store" / BACKUP_DIRECTORY).rglob("*")}
     assert {*modes.values()} == {0o700, 0o600}
 
 

@@ -21,7 +21,7 @@ from twinlog.settings.errors import SettingsError
 from twinlog.store.errors import StoreError
 from twinlog.store.offline.compare import Comparison, compare_logs
 from twinlog.store.offline.dump import dump_index, dump_log, dump_queues, dump_state
-from twinlog.store.offline.offline_store import OfflineStore
+from twinlog.store.offline.store_files import StoreFiles
 from twinlog.store.offline.verify import verify_store
 
 UNREADABLE, UNSOUND = 2, 1
@@ -146,12 +146,12 @@ def _verdict(found: Comparison) -> str:
     return f"equal: {found.end - found.begin} bytes from {found.begin} to {found.end} are the same{more}"
 
 
-def _open(directory: Path, config: Path | None) -> OfflineStore:
+def _open(directory: Path, config: Path | None) -> StoreFiles:
     try:
         if config is None:
-            return OfflineStore(directory)
+            return StoreFiles(directory)
         settings = dataclasses.replace(load_broker_conf(config).store, root_dir=str(directory))
-        return OfflineStore(
+        return StoreFiles(
             directory,
             commit_log_dirs=[Path(part) for part in settings.commit_log_dirs],
             index_slots=settings.index_slots,

@@ -25,6 +25,7 @@ from typing import Any, Self
 
 from twinlog.base.clock import wall_clock_ms
 from twinlog.settings.store import StoreSettings
+from twinlog.store.cut_backup import back_up_range, back_up_segments
 from twinlog.store.delay_levels import DelayLevels
 from twinlog.store.dispatch import CutDispatcher, Dispatcher, DispatchRequest
 from twinlog.store.errors import (
@@ -42,12 +43,11 @@ from twinlog.store.log.append import Appended, Appender, Draft, PutStatus
 from twinlog.store.log.append_batch import append_elements
 from twinlog.store.log.append_run import Row, append_run
 from twinlog.store.log.commit_log import RawRoom
-from twinlog.store.reader import StoreReader, read_limits
+from twinlog.store.readable_store import ReadableStore, read_limits
 from twinlog.store.recovery.checkpoint import load_checkpoint, save_checkpoint
 from twinlog.store.recovery.directory_check import check_directories
 from twinlog.store.recovery.quarantine import Damage
 from twinlog.store.recovery.recovery import Recovery, RecoveryReport
-from twinlog.store.recovery.set_aside import keep_range, keep_segments
 from twinlog.store.retention import Cleaned, Retention
 from twinlog.store.run_flags import RunFlags
 from twinlog.store.scan.replica_tail import ReplicaTail
@@ -57,7 +57,7 @@ log = get_logger(__name__)
 Arrival = Callable[[Sequence[DispatchRequest]], None]
 
 
-class MessageStore(StoreReader):
+class MessageStore(ReadableStore):
     """One open store directory. Make it with `MessageStore.open`, and close it."""
 
     keeps_delay_offsets = True  # a foreign store in its place may not; request 45 then gets a remark of its own
@@ -273,7 +273,7 @@ class MessageStore(StoreReader):
 
     def set_log_aside(self, now_ms: int) -> Path:
         """Keep the whole log under another name and begin with an empty store, for a replica that starts over."""
-        kept = keep_segments(self.root, self.commit_log, now_ms, self._ops)
+        kept = back_up_segments(self.root, self.commit_log, now_ms, self._ops)
         self.commit_log.clear()
         self.queues.delete_all()
         if self.index is not None:
@@ -287,7 +287,7 @@ class MessageStore(StoreReader):
 
     def cut_tail(self, log_end: int, now_ms: int) -> Path:
         """Keep the bytes from `log_end` on in a file, then cut them off; returns the file."""
-        kept = keep_range(self.root, self.commit_log, log_end, self.log_end, now_ms, self._ops)
+        kept = back_up_range(self.root, self.commit_log, log_end, self.log_end, now_ms, self._ops)
         self.truncate(log_end, durable=True)
         return kept
 

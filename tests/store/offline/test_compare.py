@@ -6,7 +6,7 @@ import pytest
 from tests.store.store_at import SEGMENT, fill, open_store, write_log
 
 from twinlog.store.offline.compare import compare_logs
-from twinlog.store.offline.offline_store import OfflineStore
+from twinlog.store.offline.store_files import StoreFiles
 from twinlog.store.scan.log_parts import part_at, records_end
 
 
@@ -21,7 +21,7 @@ def twins(tmp_path):
 
 
 def compare(one, other):
-    with OfflineStore(one / "store") as first, OfflineStore(other / "store") as second:
+    with StoreFiles(one / "store") as first, StoreFiles(other / "store") as second:
         read = []
         found = compare_logs(first.commit_log, second.commit_log, read.append)
         return found, sum(read)
@@ -71,7 +71,7 @@ def test_logs_without_a_common_byte_are_not_called_equal(twins):
 
 def test_every_byte_of_the_log_has_its_place(twins):
     one, _, places = twins
-    with OfflineStore(one / "store") as store:
+    with StoreFiles(one / "store") as store:
         log = store.commit_log
         assert records_end(log) == places[-1].end
         for place in (places[0], places[77], places[-1]):

@@ -9,16 +9,16 @@ from tests.store.store_at import SEGMENT, draft, fill, kill, open_store, write_l
 
 from twinlog.store.errors import NotAStore
 from twinlog.store.offline.dump import dump_index, dump_log, dump_queues, dump_state
-from twinlog.store.offline.offline_store import OfflineStore
+from twinlog.store.offline.store_files import StoreFiles
 from twinlog.store.offline.verify import verify_store
 
 
 def look(path, **options):
-    return OfflineStore(path / "store", **{"index_slots": 100, "index_entries": 400} | options)
+    return StoreFiles(path / "store", **{"index_slots": 100, "index_entries": 400} | options)
 
 
 def java(name, path):
-    return OfflineStore(golden.unpack(name, path / "store"), index_slots=1000, index_entries=4000)
+    return StoreFiles(golden.unpack(name, path / "store"), index_slots=1000, index_entries=4000)
 
 
 def fingerprint(root):
@@ -134,11 +134,11 @@ def test_dump_selects_and_shows_bodies(tmp_path):
 
 def test_a_directory_without_a_log_is_no_store(tmp_path):
     with pytest.raises(NotAStore, match="storePathRootDir"):
-        OfflineStore(tmp_path)
+        StoreFiles(tmp_path)
     (tmp_path / "commitlog").mkdir()
     (tmp_path / "commitlog" / "readme.txt").touch()
     with pytest.raises(NotAStore):
-        OfflineStore(tmp_path)
+        StoreFiles(tmp_path)
 
 
 def test_damage_at_a_file_boundary_is_described_once(tmp_path):

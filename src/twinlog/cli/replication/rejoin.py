@@ -18,7 +18,7 @@ from twinlog.settings.store import StoreSettings
 from twinlog.store.errors import StoreError
 from twinlog.store.log.segment import segment_size_of
 from twinlog.store.message_store import MessageStore
-from twinlog.store.offline.offline_store import OfflineStore
+from twinlog.store.offline.store_files import StoreFiles
 from twinlog.store.scan.log_parts import part_at, records_end
 from twinlog.store.scan.record_columns import ScannedRecords
 from twinlog.store.scan.walk import walk_log
@@ -62,7 +62,7 @@ def rejoin(
 def plan_cut(settings: StoreSettings, cut: int) -> tuple[int, int]:
     """(where the log ends now, records behind the cut); CutRefused when no record begins at `cut`."""
     root = Path(settings.root_dir)
-    with OfflineStore(root, commit_log_dirs=[Path(part) for part in settings.commit_log_dirs]) as store:
+    with StoreFiles(root, commit_log_dirs=[Path(part) for part in settings.commit_log_dirs]) as store:
         if store.is_live:
             raise CutRefused(f"{root} is in use by a running broker; stop it first")
         log = store.commit_log

@@ -20,7 +20,7 @@ from twinlog.metadata.json_file import decode_json
 from twinlog.metadata.topics import FILE_NAME, TopicsFile
 from twinlog.spark.reading.store_plan import first_record
 from twinlog.store.log.segment import Segment
-from twinlog.store.offline.offline_store import stored_queues
+from twinlog.store.offline.store_files import stored_queues
 from twinlog.store.scan.record_columns import columns_at
 from twinlog.store.scan.stop import Stop, StopReason
 from twinlog.wire.record_layout import BLANK_BYTES, is_blank

@@ -12,7 +12,7 @@ from twinlog.metadata.tables import MetadataTables, open_tables
 from twinlog.spark.errors import BadOption, BadRecord
 from twinlog.spark.reading.store_options import StoreDirectory, StoreOptions
 from twinlog.spark.schema import TABLE_COLUMNS, Columns, arrow_schema, batch_of
-from twinlog.store.offline.offline_store import OfflineIndexFile, OfflineStore
+from twinlog.store.offline.store_files import StoredIndexFile, StoreFiles
 from twinlog.store.queues.consume_queue import FILL_SIZE
 
 _PARTITIONS_PER_STORE = 16
@@ -95,7 +95,7 @@ def _index(options: StoreOptions, part: TablePart) -> Iterator[dict]:
                 number += len(entries)
 
 
-def _check_size(file: OfflineIndexFile, options: StoreOptions) -> None:
+def _check_size(file: StoredIndexFile, options: StoreOptions) -> None:
     if not file.has_expected_size:
         given = f"{options.index_slots} slots and {options.index_entries} entries"
         size = file.path.stat().st_size
@@ -149,8 +149,8 @@ _READERS = {
 }
 
 
-def _open(store: StoreDirectory, options: StoreOptions) -> OfflineStore:
-    return OfflineStore(
+def _open(store: StoreDirectory, options: StoreOptions) -> StoreFiles:
+    return StoreFiles(
         store.root,
         commit_log_dirs=store.commit_log_dirs,
         index_slots=options.index_slots,

@@ -7,13 +7,13 @@ from dataclasses import asdict
 from typing import Any
 
 from twinlog.base.addresses import address_text
-from twinlog.store.offline.offline_store import OfflineStore
+from twinlog.store.offline.store_files import StoreFiles
 from twinlog.store.scan.walk import Hole, LogEnd, walk_log
 from twinlog.wire.message import decode_message
 
 
 def dump_log(
-    store: OfflineStore,
+    store: StoreFiles,
     *,
     topic: str | None = None,
     queue_id: int | None = None,
@@ -41,7 +41,7 @@ def dump_log(
             yield _record(found.buffer, int(found.position[row]), with_body)
 
 
-def dump_queues(store: OfflineStore, *, topic: str | None = None) -> Iterator[dict[str, Any]]:
+def dump_queues(store: StoreFiles, *, topic: str | None = None) -> Iterator[dict[str, Any]]:
     """Every queue with its offsets on disk."""
     for queue in store.queues():
         if topic is None or queue.topic == topic:
@@ -50,7 +50,7 @@ def dump_queues(store: OfflineStore, *, topic: str | None = None) -> Iterator[di
             yield {"topic": queue.topic, "queue_id": queue.queue_id, "kind": kind, "min": low, "max": high}
 
 
-def dump_index(store: OfflineStore) -> Iterator[dict[str, Any]]:
+def dump_index(store: StoreFiles) -> Iterator[dict[str, Any]]:
     """Every index file with the times and offsets it covers."""
     for file in store.index_files():
         yield {
@@ -64,7 +64,7 @@ def dump_index(store: OfflineStore) -> Iterator[dict[str, Any]]:
         }
 
 
-def dump_state(store: OfflineStore) -> Iterator[dict[str, Any]]:
+def dump_state(store: StoreFiles) -> Iterator[dict[str, Any]]:
     """Checkpoint, markers and segments."""
     yield {
         "live": store.is_live,

@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from twinlog.store.log.commit_log import CommitLog
-from twinlog.store.offline.offline_store import OfflineIndexFile, OfflineQueue, OfflineStore
+from twinlog.store.offline.store_files import StoredIndexFile, StoredQueue, StoreFiles
 from twinlog.store.queues.consume_queue import FILL_SIZE
-from twinlog.store.queues.unit_check import heads_at, rows_by_segment
 from twinlog.store.recovery.quarantine import QUARANTINE_TOPIC
+from twinlog.store.recovery.unit_repair import heads_at, rows_by_segment
 from twinlog.store.scan.record_columns import ScannedRecords, columns_at
 from twinlog.store.scan.walk import Hole, LogEnd, walk_log
 from twinlog.wire.record_layout import MAGIC_V1, MAGIC_V2
@@ -56,7 +56,7 @@ class VerifyReport:
             self.problems.append(text)
 
 
-def verify_store(store: OfflineStore, *, progress: Callable[[int], None] | None = None) -> VerifyReport:
+def verify_store(store: StoreFiles, *, progress: Callable[[int], None] | None = None) -> VerifyReport:
     """Check the whole store; `progress` hears how many records have been looked at."""
     report, began = VerifyReport(log_start=store.commit_log.log_start), time.perf_counter()
     expected = _verify_log(store, report, progress)
@@ -76,7 +76,7 @@ def verify_store(store: OfflineStore, *, progress: Callable[[int], None] | None 
 
 
 def _verify_log(
-    store: OfflineStore, report: VerifyReport, progress: Callable[[int], None] | None
+    store: StoreFiles, report: VerifyReport, progress: Callable[[int], None] | None
 ) -> dict[tuple[str, int], int]:
     """Walk the log; returns the next queue offset that each queue must have reached."""
     expected: dict[tuple[str, int], int] = defaultdict(int)
@@ -123,7 +123,7 @@ def _count_expected(batch: ScannedRecords, expected: dict[tuple[str, int], int])
 
 
 def _verify_queue(
-    commit_log: CommitLog, queue: OfflineQueue, report: VerifyReport, expected_end: int, unfinished: bool
+    commit_log: CommitLog, queue: StoredQueue, report: VerifyReport, expected_end: int, unfinished: bool
 ) -> None:
     name = f"topic {queue.topic} queue {queue.queue_id}"
     report.queues += 1
@@ -161,7 +161,7 @@ def _verify_queue(
             report.problem(f"{text}; a clean stop leaves none behind")
 
 
-def _verify_index(commit_log: CommitLog, file: OfflineIndexFile, report: VerifyReport) -> None:
+def _verify_index(commit_log: CommitLog, file: StoredIndexFile, report: VerifyReport) -> None:
     if not file.has_expected_size:
         report.notes.append(f"index {file.path.name}: not checked, give maxHashSlotNum and maxIndexNum of its broker")
         return

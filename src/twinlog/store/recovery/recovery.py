@@ -34,9 +34,9 @@ from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.log.segment import Segment
 from twinlog.store.queues.consume_queue import ConsumeQueue
 from twinlog.store.queues.queue_table import QueueTable
-from twinlog.store.queues.unit_check import repair_units
 from twinlog.store.recovery.checkpoint import Checkpoint
 from twinlog.store.recovery.quarantine import Damage, redirect_units, replace_bytes, save_bytes
+from twinlog.store.recovery.unit_repair import repair_units
 from twinlog.store.scan.column_batch import ColumnBatch
 from twinlog.store.scan.record_columns import ScannedRecords
 from twinlog.store.scan.scan import scan

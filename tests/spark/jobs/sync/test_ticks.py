@@ -22,7 +22,7 @@ from twinlog.spark.jobs.sync.replica import SparseFiles
 from twinlog.spark.jobs.sync.replica_state import SyncFolder
 from twinlog.spark.options import ClusterOptions
 from twinlog.store.offline.compare import compare_logs
-from twinlog.store.offline.offline_store import OfflineStore
+from twinlog.store.offline.store_files import StoreFiles
 from twinlog.wire.bodies import SubscriptionGroupConfig
 
 SEGMENT = 128 * 1024
@@ -188,7 +188,7 @@ def test_a_replica_that_went_on_by_itself_is_refused_and_left_alone(master):
     master.send(50)
     differs = master.tick()
     assert "the logs differ from offset" in differs.error and str(differs.master_end) in differs.error
-    with OfflineStore(master.replica) as ours, OfflineStore(home / "store") as theirs:
+    with StoreFiles(master.replica) as ours, StoreFiles(home / "store") as theirs:
         assert compare_logs(ours.commit_log, theirs.commit_log).is_equal
 
 

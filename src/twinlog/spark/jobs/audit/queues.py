@@ -12,7 +12,7 @@ import numpy as np
 
 from twinlog.spark.jobs.audit.findings import Finding
 from twinlog.spark.jobs.endpoint import Side
-from twinlog.store.offline.offline_store import OfflineQueue, OfflineStore
+from twinlog.store.offline.store_files import StoredQueue, StoreFiles
 from twinlog.store.queues.consume_queue import FILL_SIZE
 
 _NAMES = ("physical_offset", "size", "tags_code")
@@ -34,9 +34,9 @@ def compare_queues(
                 yield Finding(pair, kind, what, side, topic, None, "consume queue", queue_id, number, offset)
 
 
-def _open(side: Side) -> OfflineStore:
+def _open(side: Side) -> StoreFiles:
     assert side.store is not None, side
-    return OfflineStore(side.store, commit_log_dirs=side.commit_log_dirs)
+    return StoreFiles(side.store, commit_log_dirs=side.commit_log_dirs)
 
 
 def _differences(
@@ -69,7 +69,7 @@ def _within(numbers: np.ndarray, units: np.ndarray, log: tuple[int, int]) -> tup
     return numbers[keep], units[keep]
 
 
-def _units(queue: OfflineQueue | None) -> tuple[np.ndarray, np.ndarray]:
+def _units(queue: StoredQueue | None) -> tuple[np.ndarray, np.ndarray]:
     """(numbers, units) of a queue; none of a queue that is not there."""
     numbers, parts = [], []
     for first, units in queue.chunks() if queue is not None else ():

@@ -34,7 +34,7 @@ class QueryResult(msgspec.Struct):
     last_update_offset: int = 0
 
 
-class StoreReader:
+class ReadableStore:
     """The reading half of a store; it changes nothing."""
 
     def __init__(

@@ -13,12 +13,12 @@ from twinlog.base.safe_files import copy_file
 from twinlog.store.file_ops import FileOps
 from twinlog.store.log.commit_log import CommitLog
 
-DIRECTORY = "set-aside"
+BACKUP_DIRECTORY = "set-aside"
 
 
-def keep_segments(root: Path, commit_log: CommitLog, now_ms: int, ops: FileOps) -> Path:
+def back_up_segments(root: Path, commit_log: CommitLog, now_ms: int, ops: FileOps) -> Path:
     """Give every segment a second name outside the log; returns their directory."""
-    target = root / DIRECTORY / str(now_ms) / "commitlog"
+    target = root / BACKUP_DIRECTORY / str(now_ms) / "commitlog"
     ops.make_directory(target)
     for segment in commit_log.segments:
         segment.flush()
@@ -30,9 +30,9 @@ def keep_segments(root: Path, commit_log: CommitLog, now_ms: int, ops: FileOps) 
     return target
 
 
-def keep_range(root: Path, commit_log: CommitLog, begin: int, end: int, now_ms: int, ops: FileOps) -> Path:
+def back_up_range(root: Path, commit_log: CommitLog, begin: int, end: int, now_ms: int, ops: FileOps) -> Path:
     """Copy the bytes from `begin` to `end` into a file of their own, durably; returns its path."""
-    target = root / DIRECTORY / str(now_ms) / f"tail-{begin}-{end}"
+    target = root / BACKUP_DIRECTORY / str(now_ms) / f"tail-{begin}-{end}"
     ops.make_directory(target.parent)
     with open(ops.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
         for segment, first, last in commit_log.ranges(begin, end):

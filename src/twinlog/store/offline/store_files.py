@@ -25,7 +25,7 @@ KINDS = {"consumequeue": ConsumeQueue, "batchconsumequeue": BatchConsumeQueue}
 UNITS_PER_READ = 65536
 
 
-class OfflineStore:
+class StoreFiles:
     """Read-only access to the files of a store."""
 
     def __init__(
@@ -60,15 +60,15 @@ class OfflineStore:
         """Whether a broker has the store open now."""
         return is_locked(self.root)
 
-    def queues(self) -> Iterator[OfflineQueue]:
+    def queues(self) -> Iterator[StoredQueue]:
         """Every queue on disk, by kind, topic and id."""
         return stored_queues(self.root)
 
-    def index_files(self) -> Iterator[OfflineIndexFile]:
+    def index_files(self) -> Iterator[StoredIndexFile]:
         base = self.root / "index"
         for path in sorted(base.iterdir()) if base.is_dir() else ():
             if path.name.isdigit() and path.stat().st_size:
-                yield OfflineIndexFile(path, self.index_slots, self.index_entries)
+                yield StoredIndexFile(path, self.index_slots, self.index_entries)
 
     def close(self) -> None:
         self.commit_log.close()
@@ -80,7 +80,7 @@ class OfflineStore:
         self.close()
 
 
-def stored_queues(root: Path) -> Iterator[OfflineQueue]:
+def stored_queues(root: Path) -> Iterator[StoredQueue]:
     """Every queue of the store at `root`, by kind, topic and id; its log is not looked at."""
     for kind in KINDS:
         base = root / kind
@@ -88,10 +88,10 @@ def stored_queues(root: Path) -> Iterator[OfflineQueue]:
             if not topic.is_dir():
                 continue
             for place in sorted((one for one in topic.iterdir() if one.name.isdigit()), key=lambda p: int(p.name)):
-                yield OfflineQueue(kind, topic.name, int(place.name), place)
+                yield StoredQueue(kind, topic.name, int(place.name), place)
 
 
-class OfflineQueue:
+class StoredQueue:
     """The units of one queue, as they are on disk; what its broker still holds in memory is not seen."""
 
     def __init__(self, kind: str, topic: str, queue_id: int, directory: Path) -> None:
@@ -157,7 +157,7 @@ class OfflineQueue:
         return low, high
 
 
-class OfflineIndexFile:
+class StoredIndexFile:
     """Header and entries of one index file."""
 
     def __init__(self, path: Path, slots: int, entries: int) -> None:
