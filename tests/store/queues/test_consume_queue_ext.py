@@ -4,17 +4,17 @@ import pytest
 from tests.store import golden
 
 from twinlog.store.dispatch import DispatchRequest
+from twinlog.store.file_pool import FilePool
 from twinlog.store.queues.consume_queue_ext import ADDRESS_MAX, ConsumeQueueExt, ExtUnit
 from twinlog.store.queues.queue_table import QueueTable
 from twinlog.store.queues.read import ReadLimits, read_queue
-from twinlog.store.queues.unit_queue import QueueFiles
 
 JAVA = json.loads((golden.VECTORS / "store-classes.json").read_text())["ext"]
 
 
 @pytest.fixture
 def ext(tmp_path):
-    return ConsumeQueueExt(QueueFiles(), str(tmp_path), JAVA["fileBytes"])
+    return ConsumeQueueExt(FilePool(), str(tmp_path), JAVA["fileBytes"])
 
 
 def put_all(ext):

@@ -18,7 +18,7 @@ from bisect import bisect_left
 
 import numpy as np
 
-from twinlog.store.queues.unit_queue import QueueFiles
+from twinlog.store.file_pool import FilePool
 
 HEADER = struct.Struct(">qqqqii")
 _SLOT = struct.Struct(">i")
@@ -33,7 +33,7 @@ _SECONDS_MAX = 0x7FFFFFFF
 class IndexFile:
     """A row of entries, chained by slot. Entries are in log order, so their physical offsets never fall."""
 
-    def __init__(self, files: QueueFiles, path: str, slot_count: int, entry_max: int) -> None:
+    def __init__(self, files: FilePool, path: str, slot_count: int, entry_max: int) -> None:
         self.path = path
         self.begin_timestamp = self.end_timestamp = 0
         self.begin_physical = self.end_physical = 0
@@ -48,7 +48,7 @@ class IndexFile:
 
     @classmethod
     def create(
-        cls, files: QueueFiles, path: str, slot_count: int, entry_max: int, *, after: IndexFile | None
+        cls, files: FilePool, path: str, slot_count: int, entry_max: int, *, after: IndexFile | None
     ) -> IndexFile:
         """A new file; until its first entry it repeats where the file before it ended, as in Java."""
         file = cls(files, path, slot_count, entry_max)
@@ -61,7 +61,7 @@ class IndexFile:
         return file
 
     @classmethod
-    def open(cls, files: QueueFiles, path: str, slot_count: int, entry_max: int) -> IndexFile:
+    def open(cls, files: FilePool, path: str, slot_count: int, entry_max: int) -> IndexFile:
         """An existing file, as its header describes it."""
         file = cls(files, path, slot_count, entry_max)
         fields = HEADER.unpack(files.read(path, HEADER.size, 0))

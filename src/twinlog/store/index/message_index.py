@@ -24,8 +24,8 @@ from twinlog.base.safe_files import refuse_link
 from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.errors import SegmentSizeMismatch
 from twinlog.store.file_ops import FILE_OPS, FileOps
+from twinlog.store.file_pool import FilePool
 from twinlog.store.index.index_file import IndexFile
-from twinlog.store.queues.unit_queue import QueueFiles
 from twinlog.store.scan.column_batch import ColumnBatch
 from twinlog.store.scan.key_hash import hash_key, hash_keys, hash_prefix
 from twinlog.wire.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
@@ -64,7 +64,7 @@ class Index:
         self._slot_count = slot_count
         self._entry_max = entry_max
         self._clock_ms = clock_ms
-        self._io = QueueFiles(ops, _OPEN_FILES_MAX)
+        self._io = FilePool(ops, _OPEN_FILES_MAX)
         self._files: list[IndexFile] = []
         self._pending: list[DispatchRequest | ColumnBatch] = []
         self._pending_count = 0

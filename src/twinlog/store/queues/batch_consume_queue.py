@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from twinlog.store.file_pool import FilePool
 from twinlog.store.queues.consume_queue import Unit
-from twinlog.store.queues.unit_queue import QueueFiles, UnitQueue
+from twinlog.store.queues.unit_queue import UnitQueue
 
 if TYPE_CHECKING:
     from twinlog.store.dispatch import DispatchRequest
@@ -45,7 +46,7 @@ class BatchConsumeQueue(UnitQueue):
     )  # fmt: skip
     SIZE_SETTING = "mapperFileSizeBatchConsumeQueue"
 
-    def __init__(self, files: QueueFiles, directory: str, file_bytes: int, topic: str, queue_id: int) -> None:
+    def __init__(self, files: FilePool, directory: str, file_bytes: int, topic: str, queue_id: int) -> None:
         super().__init__(files, directory, file_bytes)
         self.topic = topic
         self.queue_id = queue_id

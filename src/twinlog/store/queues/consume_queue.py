@@ -17,8 +17,9 @@ from collections.abc import Iterator
 from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
+from twinlog.store.file_pool import FilePool
 from twinlog.store.queues.consume_queue_ext import ADDRESS_MAX, ConsumeQueueExt, ExtUnit
-from twinlog.store.queues.unit_queue import QueueFiles, UnitQueue
+from twinlog.store.queues.unit_queue import UnitQueue
 
 if TYPE_CHECKING:
     from twinlog.store.dispatch import DispatchRequest
@@ -57,7 +58,7 @@ class ConsumeQueue(UnitQueue):
     kind = "SimpleCQ"
 
     def __init__(
-        self, files: QueueFiles, directory: str, file_bytes: int, topic: str, queue_id: int, ext: ConsumeQueueExt | None
+        self, files: FilePool, directory: str, file_bytes: int, topic: str, queue_id: int, ext: ConsumeQueueExt | None
     ) -> None:
         super().__init__(files, directory, file_bytes)
         self.topic = topic

@@ -13,7 +13,8 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from twinlog.store.queues.unit_queue import QueueFiles, UnitQueue
+from twinlog.store.file_pool import FilePool
+from twinlog.store.queues.unit_queue import UnitQueue
 
 _HEAD = struct.Struct(">hqqh")
 _SIZE = struct.Struct(">h")
@@ -41,7 +42,7 @@ class ConsumeQueueExt(UnitQueue):
     UNIT_BYTES = 1
     SIZE_SETTING = "mappedFileSizeConsumeQueueExt"
 
-    def __init__(self, files: QueueFiles, directory: str, file_bytes: int) -> None:
+    def __init__(self, files: FilePool, directory: str, file_bytes: int) -> None:
         super().__init__(files, directory, file_bytes)
 
     def put(self, tags_code: int, store_timestamp: int, bitmap: bytes) -> int:

@@ -19,10 +19,10 @@ from twinlog.base.safe_files import refuse_foreign_link
 from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.errors import StoreError
 from twinlog.store.file_ops import FILE_OPS, FileOps
+from twinlog.store.file_pool import FilePool
 from twinlog.store.queues.batch_consume_queue import BatchConsumeQueue
 from twinlog.store.queues.consume_queue import ConsumeQueue, pack_unit
 from twinlog.store.queues.consume_queue_ext import ConsumeQueueExt
-from twinlog.store.queues.unit_queue import QueueFiles
 from twinlog.store.scan.column_batch import ColumnBatch, Columns
 from twinlog.wire.sys_flag import TRANSACTION_HIDDEN
 
@@ -64,7 +64,7 @@ class QueueTable:
         topic_kind: Callable[[str], str] = lambda topic: "SimpleCQ",
         ops: FileOps = FILE_OPS,
     ) -> None:
-        self.files = QueueFiles(ops)
+        self.files = FilePool(ops)
         self.written_end = self.flushed_end = 0
         self.written_timestamp = self.flushed_timestamp = 0
         self._root = str(root)
