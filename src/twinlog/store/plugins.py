@@ -2,7 +2,7 @@
 
 The setting lists `module:factory` names, separated by commas. The first name is the outermost: it sees a call first,
 and decides whether the others do. Each factory is called with the store made so far and a `PluginContext`, and returns
-what the broker shall use in its place: a wrapper, which most easily derives from `StoreWrapper`, or the store itself.
+what the broker uses in its place: a wrapper, usually derived from `StoreWrapper`, or the store itself.
 
     class Counting(StoreWrapper):
         def append(self, draft):
@@ -30,16 +30,17 @@ from twinlog.settings.broker_conf import BrokerConf
 from twinlog.settings.store import StoreSettings
 from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.errors import PluginError
-from twinlog.store.message_store import Arrival, MessageStore
+from twinlog.store.message_store import MessageStore
+from twinlog.store.writable_store import Listener
 
 
 @dataclass(frozen=True, slots=True)
 class PluginContext:
-    """What a plug-in learns of its broker. Attributes that it does not have are those of the store's settings."""
+    """What a plug-in may ask of its broker. Any other attribute is looked up in the store's settings."""
 
-    conf: Callable[[], BrokerConf]  # of now: a request may change it while the broker runs
+    conf: Callable[[], BrokerConf]  # the current one: a request may change it while the broker runs
     stats: Any = None  # the broker's counts of messages, see broker/stats/stats.py; None outside of a broker
-    _arrival: list[Arrival] = field(default_factory=list)
+    _arrival: list[Listener] = field(default_factory=list)
 
     @property
     def store_settings(self) -> StoreSettings:
@@ -50,9 +51,9 @@ class PluginContext:
         return self.conf().broker
 
     def arrived(self, batch: Sequence[DispatchRequest]) -> None:
-        """Tell the broker that these records can be read by now: pulls that wait for them are answered."""
-        for tell in self._arrival:
-            tell(batch)
+        """Report that these records can now be read: pulls that wait for them are answered."""
+        for listener in self._arrival:
+            listener(batch)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.conf().store, name)

@@ -27,7 +27,7 @@ from twinlog.wire.properties import UNIQ_KEY
 
 
 class QueryResult(msgspec.Struct):
-    """What a query by key found, and how far the index reaches."""
+    """Records found by key, and how far the index reaches."""
 
     buffers: list[memoryview] = []
     last_update_timestamp: int = 0
@@ -35,17 +35,19 @@ class QueryResult(msgspec.Struct):
 
 
 class ReadableStore:
-    """The reading half of a store; it changes nothing."""
+    """Log, queues and index of one store directory, and every way to read them. It changes no file."""
 
     def __init__(
         self,
         settings: StoreSettings,
         *,
+        role: str,
         topic_kind: Callable[[str], str],
         clock_ms: Callable[[], int],
         ops: FileOps = FILE_OPS,
     ) -> None:
         self.settings = settings
+        self.role = role
         self.root = Path(settings.root_dir)
         self.commit_log = CommitLog(
             [Path(part) for part in settings.commit_log_dirs],
@@ -73,11 +75,12 @@ class ReadableStore:
                 ops=ops,
             )
         self.limits = read_limits(settings)
+        self._ops = ops
 
     @property
     def corrects_offsets(self) -> bool:
-        """Whether a read outside the queue is told where to go on."""
-        return True
+        """Whether a read outside the queue returns the offset to go on at."""
+        return self.role != "SLAVE" or self.settings.offset_checked_on_replica
 
     @property
     def log_start(self) -> int:
@@ -159,7 +162,7 @@ class ReadableStore:
         buffers = []
         for physical_offset in sorted(found.physical_offsets):
             message, record = self.message_at(physical_offset), self.record_at(physical_offset)
-            # The index knows hashes only, and an entry may outlive its record.
+            # The index holds hashes only, and an entry may outlive its record.
             if message is None or record is None or message.topic != topic:
                 continue
             if key == message.properties.get(UNIQ_KEY) or key in message.keys:
@@ -168,7 +171,7 @@ class ReadableStore:
 
 
 def read_limits(settings: StoreSettings) -> ReadLimits:
-    """What one read may return, by the settings and this machine's memory."""
+    """How much one read may return, by the settings and this machine's memory."""
     return ReadLimits.of_machine(
         settings.memory_percent,
         bytes_in_memory_max=settings.transfer_bytes_in_memory,

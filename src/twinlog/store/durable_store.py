@@ -1,0 +1,68 @@
+"""Keeping a store: what was written becomes durable, and what has expired goes.
+
+Order of durability: the log, then queues and index, then the checkpoint. The checkpoint gets the times that were true
+before the flush began, so it never claims what is not on disk. `flush`, `flush_queues` and `save_checkpoint` block on
+the disk and run on a worker thread; the rest runs on the event loop's thread.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twinlog.settings.store import StoreSettings
+from twinlog.store.errors import FlushFailed
+from twinlog.store.recovery.checkpoint import load_checkpoint, save_checkpoint
+from twinlog.store.retention import Cleaned, Retention
+from twinlog.store.run_flags import RunFlags
+from twinlog.store.writable_store import WritableStore
+from twinlog.telemetry.log import get_logger
+
+log = get_logger(__name__)
+
+
+class DurableStore(WritableStore):
+    """A store that is flushed and cleaned; options as for WritableStore."""
+
+    def __init__(self, settings: StoreSettings, **options: Any) -> None:
+        super().__init__(settings, **options)
+        self.checkpoint = load_checkpoint(self.root / "checkpoint")
+        self._retention = Retention(settings, self.commit_log, self.flags, queue_directory=self.root)
+
+    def flush(self) -> int:
+        """Make the log durable; returns the flushed end. For a worker thread."""
+        timestamp = self.last_timestamp
+        try:
+            flushed = self.commit_log.flush()
+        except FlushFailed:
+            self.flags.set(RunFlags.NOT_WRITABLE)
+            raise
+        self.checkpoint.physic_timestamp = max(self.checkpoint.physic_timestamp, timestamp)
+        return flushed
+
+    def flush_queues(self) -> None:
+        """Write and flush queues, index and plug-ins. For a worker thread."""
+        try:
+            for dispatcher in self.dispatchers:
+                dispatcher.flush()
+        except OSError as error:
+            self._queues_failed(error)
+            raise
+        if self.queues_failed:
+            log.info("queues can be written again; sends are accepted")
+            self.flags.clear(RunFlags.LOGICS_QUEUE_ERROR)
+        self.checkpoint.logics_timestamp = max(self.checkpoint.logics_timestamp, self.queues.flushed_timestamp)
+        if self.index is not None:
+            self.checkpoint.index_timestamp = max(self.checkpoint.index_timestamp, self.index.full_timestamp)
+
+    def save_checkpoint(self) -> None:
+        """Save how far the flushes have come. For a worker thread."""
+        save_checkpoint(self.root / "checkpoint", self.checkpoint, self._ops)
+
+    def clean_expired(self, now_ms: int, *, manual: bool = False) -> Cleaned:
+        """Delete expired segments by the retention settings, then the queue and index files that only they needed."""
+        cleaned = self._retention.clean(now_ms, manual=manual)
+        if cleaned.segments:
+            self.queues.delete_expired(self.log_start)
+            if self.index is not None:
+                self.index.delete_expired(self.log_start)
+        return cleaned
