@@ -18,9 +18,8 @@ from twinlog.store.queues.read import (
     ReadLimits,
     ReadResult,
     read_queue,
-    search_offset,
-    store_time_at,
 )
+from twinlog.store.queues.time_search import search_offset, store_time_at
 from twinlog.wire.errors import RecordError
 from twinlog.wire.message import Message, decode_message
 from twinlog.wire.properties import UNIQ_KEY

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.queues import read
 from twinlog.store.queues.queue_table import QueueTable
-from twinlog.store.queues.read import ReadLimits, ReadStatus, read_queue, search_offset, store_time_at
+from twinlog.store.queues.read import ReadLimits, ReadStatus, read_queue
 
 LIMITS = ReadLimits(memory_bytes=1 << 40)
 
@@ -57,9 +57,6 @@ class Store:
     def read(self, queue_offset=0, *, queue_id=0, topic="SimpleCQ", count_max=32, limits=LIMITS, **more):
         queue = self.queues.get(topic, queue_id)
         return read_queue(queue, self.log, queue_offset, count_max=count_max, limits=limits, **more)
-
-    def search(self, time, *, upper=False, topic="SimpleCQ"):
-        return search_offset(self.queues.get(topic, 0), self.log, time, upper=upper)
 
 
 @pytest.fixture
@@ -197,25 +194,6 @@ def test_one_message_is_read_however_few_are_asked_for(store, count_max):
     for more in ({}, {"accept": lambda code, ext: True}):
         result = store.read(count_max=count_max, **more)
         assert (result.status, result.count, result.next_offset) == (ReadStatus.FOUND, 1, 1)
-
-
-@pytest.mark.parametrize("topic", ["SimpleCQ", "BatchCQ"])
-def test_offsets_are_found_by_time(store, topic):
-    assert store.search(5, topic=topic) == 0
-    for time in (10, 20, 20, 30):
-        store.send(time=time, topic=topic)
-    lower = [store.search(time, topic=topic) for time in (5, 10, 11, 20, 21, 30, 31)]
-    upper = [store.search(time, upper=True, topic=topic) for time in (5, 10, 11, 20, 21, 30, 31)]
-    assert lower == [0, 0, 1, 1, 3, 3, 4]
-    assert upper == [0, 0, 0, 2, 2, 3, 3]
-
-
-def test_the_store_time_of_a_message_is_read_from_its_record(store):
-    store.send(time=77)
-    store.send(time=88, sys_flag=0x10)  # born on an IPv6 host: the field lies 12 bytes further
-    times = [store_time_at(store.queues.get("SimpleCQ", 0), store.log, offset) for offset in (0, 1, 2)]
-    assert times == [77, 88, -1]
-    assert store_time_at(None, store.log, 0) == -1
 
 
 sends = st.lists(st.tuples(st.integers(0, 2), st.integers(91, 400), st.integers(0, 2)), max_size=60)

@@ -1,14 +1,17 @@
-"""Reading messages through a queue: what a pull gets, and offsets by time.
+"""Reading messages through a queue: what a pull gets.
 
-A fast path: it runs once per pull, looks at units as plain numbers, and returns windows on the mapped log.
-Records that lie side by side become one window, so a consumer that keeps up costs one slice per pull.
+A fast path: it runs once per pull, handles units as plain numbers, and returns windows on the mapped log. Records
+that lie side by side become one window, so a consumer that keeps up costs one slice per pull.
+
+    read_queue      outside the queue? all units in one piece? else
+      _select       examines units one by one: limits, deleted records, filters
+      _windows      slices the log
 """
 
 from __future__ import annotations
 
 import os
 import struct
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,10 +21,11 @@ from typing import Protocol
 
 import msgspec
 
-from twinlog.store.queues.batch_consume_queue import BatchConsumeQueue
-from twinlog.store.queues.consume_queue import FILL_SIZE, ConsumeQueue
+from twinlog.store.queues.consume_queue import FILL_SIZE
 from twinlog.store.queues.consume_queue_ext import ADDRESS_MAX, ExtUnit
-from twinlog.wire.record_layout import RECORD_BYTES_MIN, store_timestamp
+from twinlog.store.queues.queue_table import Queue
+
+_FILTERED_CHUNK = 128  # units read at a time when a filter may refuse many
 
 Accept = Callable[[int | None, ExtUnit | None], bool]
 AcceptRecord = Callable[[memoryview], bool]
@@ -88,7 +92,7 @@ class ReadLimits:
 
 
 def read_queue(
-    queue: ConsumeQueue | BatchConsumeQueue | None,
+    queue: Queue | None,
     log: LogReader,
     queue_offset: int,
     *,
@@ -101,91 +105,39 @@ def read_queue(
 ) -> ReadResult:
     """Messages from `queue_offset` on, as a pull answers them.
 
-    `accept` decides on the tags code and filter data of a unit, `accept_record` on the record's bytes; units
-    that they refuse still move `next_offset` on. The first message fits whatever the limits say.
+    `accept` decides on the tags code and filter data of a unit, `accept_record` on the record's bytes; `next_offset`
+    also moves past what they refuse. The first message is returned even when it is larger than the limits.
     """
-    count_max = max(1, count_max)
     min_offset, max_offset = (queue.min_offset, queue.max_offset) if queue is not None else (0, 0)
     if queue is None or not min_offset <= queue_offset < max_offset:
         return _outside(queue_offset, min_offset, max_offset, correct_offset)
+    count_max = max(1, count_max)
     if accept is accept_record is None and queue.is_plain:
         count = min(count_max, limits.count_in_memory_max, max_offset - queue_offset)
         whole = _read_whole(queue, log, queue_offset, count, min(bytes_max, limits.bytes_in_memory_max), limits)
         if whole is not None:
             return whole
-    log_start, log_end = log.log_start, log.log_end
-    on_disk_below = log_end - limits.memory_bytes
-    examined_end = min(max_offset, queue_offset + max(limits.units_examined_max, count_max))
-    chunk = min(count_max, limits.count_in_memory_max) if accept is accept_record is None else 128
-    next_offset, newest, total, count = queue_offset, 0, 0, 0
-    status = ReadStatus.NO_MATCHED_MESSAGE
-    run_start = run_end = -1
-    runs: list[tuple[int, int]] = []
-    bytes_room, count_room = min(bytes_max, limits.bytes_in_memory_max), limits.count_in_memory_max
-    full = False
-    while not full and next_offset < examined_end:
-        chunk_start = next_offset
-        for (physical_offset, size, tags_code), after, number in queue.scan(next_offset, chunk):
-            if physical_offset < on_disk_below:
-                bytes_room, count_room = min(bytes_max, limits.bytes_on_disk_max), limits.count_on_disk_max
-            elif count_room == limits.count_on_disk_max:
-                bytes_room, count_room = min(bytes_max, limits.bytes_in_memory_max), limits.count_in_memory_max
-            if (total and (total + size > bytes_room or count >= count_room or count + number > count_max)) or (
-                after - number >= examined_end
-            ):
-                full = True
-                break
-            next_offset, newest = after, physical_offset
-            if physical_offset < log_start or size == FILL_SIZE:
-                if not total:
-                    status = ReadStatus.MESSAGE_WAS_REMOVING
-                continue
-            if accept is not None:
-                ext = None
-                if tags_code <= ADDRESS_MAX:
-                    ext = queue.ext_unit(tags_code)
-                    accepted = accept(ext.tags_code if ext is not None else None, ext)
-                else:
-                    accepted = accept(tags_code, None)
-                if not accepted:
-                    continue
-            if accept_record is not None:
-                record = log.slice(physical_offset, size)
-                if record is None or not accept_record(record):
-                    continue
-            if physical_offset == run_end:
-                run_end += size
-            else:
-                if run_end >= 0:
-                    runs.append((run_start, run_end - run_start))
-                run_start, run_end = physical_offset, physical_offset + size
-            total += size
-            count += number
-        if next_offset == chunk_start and not full:  # units vanished between the look and the read
-            next_offset = queue.next_file(next_offset)
-            return ReadResult(ReadStatus.OFFSET_FOUND_NULL, next_offset, min_offset, max_offset)
-    if total:
-        runs.append((run_start, run_end - run_start))
-        status = ReadStatus.FOUND
-    buffers = [window for start, size in runs if (window := log.slice(start, size)) is not None]
-    if len(buffers) != len(runs):
-        if accept_record is not None:  # it has looked at every record, so retention was faster
-            return ReadResult(ReadStatus.MESSAGE_WAS_REMOVING, next_offset, min_offset, max_offset)
-        return read_queue(
-            queue, log, queue_offset, count_max=count_max, limits=limits, bytes_max=bytes_max, accept=accept,
-            accept_record=lambda record: True, correct_offset=correct_offset,
-        )  # fmt: skip
-    far_behind = log_end - newest > limits.memory_bytes
-    return ReadResult(status, next_offset, min_offset, max_offset, buffers, count, total, far_behind)
+    check_each = accept_record is not None
+    while True:
+        result, runs = _select(
+            queue, log, queue_offset, count_max, bytes_max, limits, accept, accept_record, check_each
+        )
+        windows = _windows(log, runs)
+        if windows is not None:
+            result.buffers = windows
+            return result
+        if check_each:  # every record was there when it was checked: retention has deleted one since then
+            return ReadResult(ReadStatus.MESSAGE_WAS_REMOVING, result.next_offset, min_offset, max_offset)
+        check_each = True  # some record is not in the log: select again, only those that are
 
 
 def _read_whole(
-    queue: ConsumeQueue | BatchConsumeQueue, log: LogReader, queue_offset: int, count: int, bytes_max: int,
+    queue: Queue, log: LogReader, queue_offset: int, count: int, bytes_max: int,
     limits: ReadLimits,
 ) -> ReadResult | None:  # fmt: skip
-    """The usual case of `read_queue`, without its loop: all `count` units fit and all are in memory.
+    """The usual case without a loop: all `count` units fit into one read, and all their records are in memory.
 
-    None means that some rule needs a closer look. A property test holds the two equal.
+    None when one of these is not so, then `_select` decides. A property test holds the two equal.
     """
     data = queue.read(queue_offset, count)
     if count < 1 or len(data) != count * 20:
@@ -220,6 +172,80 @@ def _units(count: int) -> struct.Struct:
     return struct.Struct(">" + "qiq" * count)
 
 
+def _select(
+    queue: Queue, log: LogReader, queue_offset: int, count_max: int, bytes_max: int, limits: ReadLimits,
+    accept: Accept | None, accept_record: AcceptRecord | None, check_each: bool,
+) -> tuple[ReadResult, list[tuple[int, int]]]:  # fmt: skip
+    """The result without its buffers, and the runs of records side by side, as (begin, end) in the log.
+
+    `check_each` leaves out records that the log does not have. The loop runs for each unit that a pull examines, so
+    it works on local variables and calls little but the filters.
+    """
+    min_offset, max_offset, log_start, log_end = queue.min_offset, queue.max_offset, log.log_start, log.log_end
+    on_disk_below = log_end - limits.memory_bytes
+    in_memory = min(bytes_max, limits.bytes_in_memory_max), limits.count_in_memory_max
+    on_disk = min(bytes_max, limits.bytes_on_disk_max), limits.count_on_disk_max
+    examined_end = min(max_offset, queue_offset + max(limits.units_examined_max, count_max))
+    chunk = min(count_max, limits.count_in_memory_max) if accept is accept_record is None else _FILTERED_CHUNK
+    next_offset, newest, total, count, full = queue_offset, 0, 0, 0, False
+    status = ReadStatus.NO_MATCHED_MESSAGE
+    runs: list[tuple[int, int]] = []
+    run_begin = run_end = 0
+    while not full and next_offset < examined_end:
+        chunk_start = next_offset
+        for (physical_offset, size, tags_code), after, number in queue.scan(next_offset, chunk):
+            bytes_room, count_room = on_disk if physical_offset < on_disk_below else in_memory
+            if (total and (total + size > bytes_room or count >= count_room or count + number > count_max)) or (
+                after - number >= examined_end
+            ):
+                full = True
+                break
+            next_offset, newest = after, physical_offset
+            if physical_offset < log_start or size == FILL_SIZE:
+                if not total:
+                    status = ReadStatus.MESSAGE_WAS_REMOVING
+                continue
+            if accept is not None and not (
+                accept(tags_code, None) if tags_code > ADDRESS_MAX else _accept_ext(queue, tags_code, accept)
+            ):
+                continue
+            if check_each:
+                record = log.slice(physical_offset, size)
+                if record is None or (accept_record is not None and not accept_record(record)):
+                    continue
+            if physical_offset == run_end:
+                run_end += size
+            else:
+                runs.append((run_begin, run_end))
+                run_begin, run_end = physical_offset, physical_offset + size
+            total += size
+            count += number
+        if next_offset == chunk_start and not full:  # these units were deleted after `max_offset` was read
+            return ReadResult(ReadStatus.OFFSET_FOUND_NULL, queue.next_file(next_offset), min_offset, max_offset), []
+    runs.append((run_begin, run_end))
+    status = ReadStatus.FOUND if total else status
+    far_behind = log_end - newest > limits.memory_bytes
+    return ReadResult(status, next_offset, min_offset, max_offset, [], count, total, far_behind), runs
+
+
+def _accept_ext(queue: Queue, address: int, accept: Accept) -> bool:
+    """What `accept` decides on the filter data at `address`; on None when that is gone."""
+    ext = queue.ext_unit(address)
+    return accept(ext.tags_code if ext is not None else None, ext)
+
+
+def _windows(log: LogReader, runs: list[tuple[int, int]]) -> list[memoryview] | None:
+    """One window on the log for each run that is not empty; None when the log does not have all of them."""
+    windows = []
+    for begin, end in runs:
+        if begin < end:
+            window = log.slice(begin, end - begin)
+            if window is None:
+                return None
+            windows.append(window)
+    return windows
+
+
 def _outside(queue_offset: int, min_offset: int, max_offset: int, correct_offset: bool) -> ReadResult:
     if max_offset == 0:
         # Java makes a queue when it is first asked for, so an unknown one is an empty one.
@@ -231,34 +257,3 @@ def _outside(queue_offset: int, min_offset: int, max_offset: int, correct_offset
     else:
         status, next_offset = ReadStatus.OFFSET_OVERFLOW_BADLY, max_offset
     return ReadResult(status, next_offset if correct_offset else queue_offset, min_offset, max_offset)
-
-
-def store_time(log: LogReader, physical_offset: int, size: int) -> int:
-    """When the record was stored, in ms; -1 when the log does not have it."""
-    record = log.slice(physical_offset, size) if RECORD_BYTES_MIN <= size < FILL_SIZE else None
-    return -1 if record is None else store_timestamp(record)
-
-
-def store_time_at(queue: ConsumeQueue | BatchConsumeQueue | None, log: LogReader, queue_offset: int) -> int:
-    """When the message at `queue_offset` was stored; -1 when the queue or the log does not have it."""
-    unit = queue.unit(queue_offset) if queue is not None else None
-    return store_time(log, unit.physical_offset, unit.size) if unit is not None else -1
-
-
-def search_offset(
-    queue: ConsumeQueue | BatchConsumeQueue | None, log: LogReader, timestamp_ms: int, *, upper: bool = False
-) -> int:
-    """The first offset stored at or after `timestamp_ms`, or with `upper` the last one at or before it.
-
-    Beyond the end that is the max offset (upper: the last message), before the start the min offset.
-    """
-    if queue is None or queue.max_offset == queue.min_offset:
-        return queue.max_offset if queue is not None else 0
-    offsets = range(queue.min_offset, queue.max_offset)
-
-    def key(queue_offset: int) -> int:
-        return store_time_at(queue, log, queue_offset)
-
-    if upper:
-        return offsets[0] + max(0, bisect_right(offsets, timestamp_ms, key=key) - 1)
-    return offsets[0] + bisect_left(offsets, timestamp_ms, key=key)
