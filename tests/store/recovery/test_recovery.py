@@ -4,16 +4,11 @@ import random
 import shutil
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.store.store_at import NOW, SEGMENT, bodies, fill, kill, open_store, write_log
 
 from twinlog.store.errors import RecoveryStopped
 from twinlog.store.recovery import recovery
-from twinlog.store.recovery.quarantine import QUARANTINE_TOPIC, encode_filler, plan_fillers
-from twinlog.store.recovery.recovery import choose_start
 from twinlog.store.scan.scan import scan
-from twinlog.wire.message import decode_message
 
 
 def expected_bodies(count, queue_id, queues=2, without=()):
@@ -101,7 +96,7 @@ def test_damage_at_the_edges_of_files_is_stepped_over(tmp_path, what):
         assert not store.report.damages and store.log_end == places[-1].end
 
 
-def test_stale_records_behind_a_cut_do_not_come_back_to_life(tmp_path):
+def test_old_records_behind_a_cut_do_not_come_back(tmp_path):
     clock = iter(range(NOW, NOW + 10_000))
     store = open_store(tmp_path, clock_ms=lambda: next(clock))
     places = fill(store, 20, queues=1)
@@ -206,48 +201,6 @@ def test_the_checkpoint_lets_recovery_skip_what_is_surely_complete(tmp_path, mon
         assert store.report.scanned_from == (end - 10 * 170) // SEGMENT * SEGMENT > 0
         assert store.report.dispatched <= 20
         assert bodies(store) == expected_bodies(510, 0)
-
-
-SEGMENTS = [(0, 100), (1000, 200), (2000, 300), (3000, 0)]
-
-
-@pytest.mark.parametrize(
-    ("facts", "start"),
-    [
-        ({"clean": True, "queues_end": 2500, "safe_timestamp": 0, "index_end": None}, 2),
-        ({"clean": True, "queues_end": 0, "safe_timestamp": 999, "index_end": None}, 0),
-        ({"clean": True, "queues_end": 2500, "safe_timestamp": 0, "index_end": 1500}, 1),
-        ({"clean": False, "queues_end": 2500, "safe_timestamp": 250, "index_end": None}, 1),
-        ({"clean": False, "queues_end": 2500, "safe_timestamp": 999, "index_end": None}, 2),
-        ({"clean": False, "queues_end": 2500, "safe_timestamp": 0, "index_end": None}, 0),
-        ({"clean": False, "queues_end": 2500, "safe_timestamp": 999, "index_end": 0}, 0),
-        ({"clean": True, "queues_end": 2500, "safe_timestamp": 0, "index_end": None, "bytes_min": 1000}, 2),
-        ({"clean": True, "queues_end": 2500, "safe_timestamp": 0, "index_end": None, "bytes_min": 1001}, 1),
-        ({"clean": True, "queues_end": 2500, "safe_timestamp": 0, "index_end": None, "bytes_min": 9999}, 0),
-    ],
-)
-def test_the_scan_starts_at_the_last_segment_that_is_surely_known(facts, start):
-    assert choose_start(SEGMENTS, **facts) == start
-
-
-@given(
-    begin=st.integers(0, 10**6),
-    size=st.one_of(st.integers(92, 5000), st.integers(2**22, 2**24)),
-    parts=st.lists(st.integers(0, 6000)),
-)
-def test_fillers_cover_a_range_exactly(begin, size, parts):
-    starts = [begin + part for part in parts]
-    plan = plan_fillers(begin, begin + size, starts)
-    assert plan[0][0] == begin
-    assert [at + length for at, length in plan] == [*(at for at, _ in plan[1:]), begin + size]
-    assert all(92 <= length <= 2**22 for _, length in plan)
-
-
-@pytest.mark.parametrize("size", [92, 100, 109, 110, 5000])
-def test_a_filler_is_a_valid_record_that_no_queue_takes(size):
-    message = decode_message(encode_filler(4242, size, NOW))
-    assert (message.physical_offset, message.store_size, message.store_timestamp) == (4242, size, NOW)
-    assert QUARANTINE_TOPIC.startswith(message.topic) and message.sys_flag == 0xC
 
 
 @pytest.mark.parametrize("looks", [0, 1, 3])

@@ -1,19 +1,19 @@
-"""Bringing a store back to one truth at start: every whole record kept, queues and index complete.
+"""Recovery at start: every whole record is kept, queues and index become complete.
 
-    choose the first segment to look at          `choose_start`, pure
-    walk the log from there                      records that queues or index miss are dispatched,
+    choose the first segment to scan             `choose_start`, pure
+    scan the log from there                      records that queues or index miss are dispatched,
                                                  units that differ from their records are written again
-      a place that is no record, and a valid one after it   -> quarantine, go on behind it
-      a place that is no record, and none after it          -> the log ends here
-    cut log and queues at the end, zeros behind it
+      a place without a valid record, and one behind it    -> quarantine, go on behind the damage
+      a place without a valid record, and none behind it   -> the log ends here
+    cut log, queues and index at the end, zeros behind it
 
-Stronger than Java, which compares neither physical offsets nor looks past a bad record: see `quarantine` for
-how the result stays readable for Java. What lies before the first segment is taken on trust, as in Java,
-but at least the last 256 MiB are looked at; `twinlog store verify` looks at everything.
+Stronger than Java, which neither compares physical offsets nor goes on behind a bad record: see `quarantine` for
+how the result stays readable for Java. What lies before the first scanned segment is trusted, as in Java,
+but at least the last 256 MiB are scanned; `twinlog store verify` checks everything.
 
-A place that is no record counts as damage only if a valid record with its own physical offset follows it that
-is not older than the last good one. Java leaves stale bytes behind the end when it cuts a log; they are
-older than anything written after the cut, and must not come back to life.
+A place without a valid record counts as damage only if a valid record follows that carries its own physical offset
+and is not older than the last good one. Java leaves old bytes behind the end when it cuts a log; they are
+older than anything written after the cut, and must not become part of the log again.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from twinlog.store.queues.consume_queue import ConsumeQueue
 from twinlog.store.queues.queue_table import QueueTable
 from twinlog.store.recovery.checkpoint import Checkpoint
 from twinlog.store.recovery.quarantine import Damage, redirect_units, replace_bytes, save_bytes
+from twinlog.store.recovery.scan_start import choose_start, timestamp_at
 from twinlog.store.recovery.unit_repair import repair_units
 from twinlog.store.scan.column_batch import ColumnBatch
 from twinlog.store.scan.record_columns import ScannedRecords
@@ -46,7 +47,7 @@ from twinlog.telemetry.log import get_logger
 from twinlog.wire.sys_flag import TRANSACTION_HIDDEN, TRANSACTION_MASK
 
 log = get_logger(__name__)
-SCAN_BYTES_MIN = 256 * 1024 * 1024  # a third of a second; small files would otherwise hardly be looked at
+SCAN_BYTES_MIN = 256 * 1024 * 1024  # a third of a second; of small files hardly anything would be scanned otherwise
 _QUEUES_CHECKED_MAX = 512  # of one batch: comparing units of thousands of queues takes longer than it is worth
 _RELEASE_BYTES = 32 * 1024 * 1024
 TORN_BYTES_MAX = 8 * 1024 * 1024  # of a torn tail this much is kept in quarantine, more than any record
@@ -67,39 +68,6 @@ class RecoveryReport:
     last_timestamp: int = 0
     damages: list[Damage] = field(default_factory=list)
     seconds: float = 0.0
-
-
-def choose_start(
-    first_timestamps: Sequence[tuple[int, int]],
-    *,
-    clean: bool,
-    queues_end: int,
-    safe_timestamp: int,
-    index_end: int | None,
-    bytes_min: int = 0,
-) -> int:
-    """The number of the first segment to scan.
-
-    `first_timestamps` holds (base, store timestamp of the first record or 0) of every segment. After a clean
-    stop that is the last segment the queues know; after a crash the last one whose first record is surely
-    in the queues. An index that ends earlier pulls the start back to where it ends, and `bytes_min` to where
-    so many bytes of whole segments lie behind it.
-    """
-    start = 0
-    for number, (base, timestamp) in enumerate(first_timestamps):
-        if clean:
-            known = base < queues_end
-        else:
-            known = 0 < timestamp <= safe_timestamp
-        if known:
-            start = number
-    if index_end is not None:
-        behind = [number for number, (base, _) in enumerate(first_timestamps) if base <= index_end]
-        start = min(start, behind[-1] if behind else 0)
-    used = [base for base, timestamp in first_timestamps if timestamp]
-    while start > 0 and used and used[-1] - first_timestamps[start - 1][0] < bytes_min:
-        start -= 1
-    return start
 
 
 class Recovery:
@@ -128,12 +96,12 @@ class Recovery:
         self._log = commit_log
         self._queues = queues
         self._dispatchers = dispatchers
-        self._followers = followers  # nobody here knows what they have
+        self._followers = followers  # dispatchers of plug-ins: what they have is not known here
         self._checkpoint = checkpoint
         self._delay_levels = delay_levels
         self._index = index
         self._index_end = index.end_physical if index is not None else None
-        if index is not None and clean and not index.is_empty:  # else the last record may be there in part
+        if index is not None and clean and not index.is_empty:  # else some keys of the last record may be missing
             self._index_end = index.end_physical + 1
         self._index_safe = index_safe
         self._crc = {"check_crc": check_crc, "check_record_crc": check_record_crc}
@@ -145,14 +113,14 @@ class Recovery:
     def run(self) -> RecoveryReport:
         """Scan, dispatch what is missing, repair, and cut what is torn."""
         report, began = self._report, time.perf_counter()
-        if not self._log.segments:  # as in Java: queues without a log point at nothing
+        if not self._log.segments:  # as in Java: without a log, queues point at nothing
             self._queues.delete_all()
             if self._index is not None:
                 self._index.delete_all()
             return report
         report.log_start = self._log.log_start
         start = choose_start(
-            [(segment.base, first_timestamp(segment)) for segment in self._log.segments],
+            [(segment.base, timestamp_at(segment, 0)) for segment in self._log.segments],
             clean=report.clean,
             queues_end=self._queues.end_physical,
             safe_timestamp=self._checkpoint.safe_timestamp(with_index=self._index_safe),
@@ -160,8 +128,8 @@ class Recovery:
             bytes_min=SCAN_BYTES_MIN,
         )
         report.scanned_from = self._log.segments[start].base
-        self._queues.truncate_after(self._log.segments[-1].end)  # units that no walk could correct
-        report.log_end = self._walk(start)
+        self._queues.truncate_after(self._log.segments[-1].end)  # units that no scan could correct
+        report.log_end = self._scan(start)
         self._log.truncate(report.log_end, durable=True)
         self._queues.truncate_after(report.log_end)
         if self._index is not None:
@@ -172,12 +140,12 @@ class Recovery:
         report.seconds = time.perf_counter() - began
         return report
 
-    def _walk(self, start: int) -> int:
+    def _scan(self, start: int) -> int:
         """Go through the segments; returns where the log ends."""
         segments, number, position = self._log.segments, start, 0
         while number < len(segments):
             segment = segments[number]
-            stop = self._walk_segment(segment, position)
+            stop = self._scan_segment(segment, position)
             segment.release_pages()
             if ends_segment(stop, segment.size):
                 number, position = number + 1, 0
@@ -191,11 +159,11 @@ class Recovery:
             self._replace(here, segments[number].base + position, stop)
         return segments[-1].end
 
-    def _walk_segment(self, segment: Segment, position: int) -> Stop:
+    def _scan_segment(self, segment: Segment, position: int) -> Stop:
         """Take the records of one segment; returns where and why they end."""
         batches = scan(segment.map, position, segment.size, segment.base, **self._crc)
         last, released = next(batches), position
-        for batch in batches:  # one behind, as a last record is looked at twice
+        for batch in batches:  # one batch behind, as the last record is checked again
             if len(batch):
                 self._take(last)
                 last = batch
@@ -262,10 +230,14 @@ class Recovery:
         damage = self._keep(Damage(begin, end, str(stop)))
         timestamp = self._report.last_timestamp
         if timestamp == 0:
-            timestamp = first_timestamp_at(self._log, end)
-        # Units first: once the bytes are good again, nothing would tell that units are still wrong.
+            timestamp = self._timestamp_at(end)
+        # Units first: once the bytes are good again, nothing would show that units are still wrong.
         lost = redirect_units(self._queues, begin, end)
         replace_bytes(self._log, damage, timestamp, lost)
+
+    def _timestamp_at(self, physical_offset: int) -> int:
+        segment = self._log.segment_at(physical_offset)
+        return timestamp_at(segment, physical_offset - segment.base) if segment is not None else 0
 
     def _report_torn(self, end: int, stop: Stop) -> None:
         """Keep the bytes of a torn record, if there are any: a tail of zeros is a normal end."""
@@ -307,21 +279,6 @@ def _without_torn_properties(batch: ScannedRecords) -> ScannedRecords:
     shorter = batch.select(slice(0, -1))
     shorter.stop = Stop(int(batch.position[-1]), StopReason.LENGTHS, "properties end in zeros")
     return shorter
-
-
-def first_timestamp(segment: Segment) -> int:
-    """The store timestamp of a segment's first record; 0 when it does not begin with one."""
-    batch = next(scan(segment.map, 0, segment.size, segment.base, check_crc=False, batch_records=1))
-    return int(batch.store_timestamp[0]) if len(batch) else 0
-
-
-def first_timestamp_at(commit_log: CommitLog, physical_offset: int) -> int:
-    segment = commit_log.segment_at(physical_offset)
-    if segment is None:
-        return 0
-    at = physical_offset - segment.base
-    batch = next(scan(segment.map, at, segment.size, segment.base, check_crc=False, batch_records=1))
-    return int(batch.store_timestamp[0]) if len(batch) else 0
 
 
 def _last_nonzero(segment: Segment, first: int, last: int) -> int:
