@@ -1,4 +1,4 @@
-"""Keeping what is about to be cut: nothing that may be the only copy of a message is ever just deleted.
+"""Backups of log bytes before they are cut: they may be the only copy of a message.
 
 <root>/set-aside/<milliseconds>/commitlog/<20 digits>   whole segments, by hard link
 <root>/set-aside/<milliseconds>/tail-<begin>-<end>      the bytes of a cut tail
@@ -17,7 +17,7 @@ BACKUP_DIRECTORY = "set-aside"
 
 
 def back_up_segments(root: Path, commit_log: CommitLog, now_ms: int, ops: FileOps) -> Path:
-    """Give every segment a second name outside the log; returns their directory."""
+    """Give every segment a second name in the backup; returns its directory."""
     target = root / BACKUP_DIRECTORY / str(now_ms) / "commitlog"
     ops.make_directory(target)
     for segment in commit_log.segments:

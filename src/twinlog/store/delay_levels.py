@@ -7,16 +7,17 @@ levels to build it. Master and replica must agree on messageDelayLevel.
 from __future__ import annotations
 
 from twinlog.settings.durations import parse_delay_levels
+from twinlog.settings.store import StoreSettings
 from twinlog.wire.properties import DELAY, decode_properties
 
-DEFAULT_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+_DEFAULT_LEVELS = StoreSettings().delay_levels
 _UNKNOWN_LEVEL_MS = 1_000
 
 
 class DelayLevels:
     """Milliseconds of each level; level numbers start at 1."""
 
-    def __init__(self, text: str = DEFAULT_LEVELS) -> None:
+    def __init__(self, text: str = _DEFAULT_LEVELS) -> None:
         self.ms = dict(enumerate(parse_delay_levels(text), start=1))
 
     @property

@@ -1,9 +1,9 @@
-"""What the log tells the rest of the store about each record.
+"""Dispatch requests: what queues, index and plug-ins need to know of each record.
 
-The log hands batches of `DispatchRequest` to a list of dispatchers, in log order and in list order:
-filter bitmap (when the broker asks for it), consume queues, index, then what plug-ins added. A dispatcher may see
-a record twice, after a crash, and must ignore what it already has: recovery gives a plug-in's dispatcher every
-record that it looks at, and those begin before the first one that was not flushed.
+Batches of `DispatchRequest` go to a list of dispatchers, in log order and in list order: filter bitmap (if the broker
+wants it), consume queues, index, then those of plug-ins. After a crash a dispatcher may get a record twice and must
+ignore what it has: recovery gives a plug-in's dispatcher every record that it scans, and the scan begins before the
+first record that was not flushed.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class DispatchRequest(msgspec.Struct, gc=False):
     prepared_transaction_offset: int = 0
     properties_bytes: bytes | memoryview = b""
     batch_size: int = 1
-    bitmap: bytes | None = None  # set by a dispatcher that stands first, kept in the queue extension
+    bitmap: bytes | None = None  # set by an early dispatcher, kept in the queue extension
     _properties: dict[str, str] | None = None
 
     @property
     def properties(self) -> dict[str, str]:
-        """The record's properties, decoded when first asked for: most records never are."""
+        """The record's properties, decoded on first use: most are never used."""
         if self._properties is None:
             self._properties = decode_properties(bytes(self.properties_bytes))
         return self._properties
@@ -59,6 +59,6 @@ class Dispatcher(Protocol):
 
 @runtime_checkable
 class CutDispatcher(Dispatcher, Protocol):
-    """A plug-in's dispatcher that also follows cuts: from `log_end` on, other records may come."""
+    """A plug-in's dispatcher that also follows cuts: from `log_end` on, other records will come."""
 
     def truncate_after(self, log_end: int) -> None: ...

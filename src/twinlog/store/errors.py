@@ -13,7 +13,7 @@ class StoreError(Exception):
 
 @contextlib.contextmanager
 def system_errors_as(kind: Callable[[Path, OSError], StoreError], root: Path) -> Iterator[None]:
-    """What the system refuses inside of this comes out as an error of `kind`, with its own words in it."""
+    """Turn an OSError raised inside into an error of `kind`, which quotes it."""
     try:
         yield
     except StoreError:
@@ -30,7 +30,7 @@ class StoreLocked(StoreError):
 
 
 class StoreUnusable(StoreError):
-    """The system does not let us read or write what a store needs."""
+    """The system refuses to read or write what the store needs."""
 
     def __init__(self, root: Path, cause: OSError) -> None:
         super().__init__(
@@ -49,7 +49,7 @@ class NotClosed(StoreError):
 
 
 class RecoveryStopped(StoreError):
-    """Somebody did not want to wait any longer; nothing is lost by that."""
+    """Recovery was asked to stop before it had finished; nothing is lost."""
 
     def __init__(self, root: Path, bytes_left: int) -> None:
         super().__init__(f"recovery of {root} was stopped with {bytes_left} bytes to go: the next start does it again")
@@ -73,7 +73,7 @@ class ForeignFile(StoreError):
 
 
 class ReadOnlySegment(StoreError):
-    """A segment has to be written to, and its disk does not let us."""
+    """A segment must be written to and is read-only."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(
@@ -92,6 +92,16 @@ class SegmentGap(StoreError):
         )
 
 
+class QueueTypeMismatch(StoreError):
+    """A topic's queues lie in the directory of the other kind."""
+
+    def __init__(self, topic: str, *, found: str, expected: str) -> None:
+        super().__init__(
+            f"the queues of topic {topic} are {found}, its queue.type attribute says {expected}: "
+            f"correct the topic in config/topics.json, or move its queue directory away to have it rebuilt"
+        )
+
+
 class AllocationFailed(StoreError, OSError):
     """The next segment could not be given its blocks: most often the disk is full."""
 
@@ -105,7 +115,7 @@ class FlushFailed(StoreError):
     def __init__(self, path: Path, cause: OSError) -> None:
         super().__init__(
             f"flush of {path} failed: {cause}; the kernel may have dropped those pages, so restart the broker "
-            f"(recovery checks every record) and look at the disk"
+            f"(recovery checks every record) and check the disk"
         )
 
 
@@ -117,7 +127,7 @@ class OffsetGap(StoreError):
 
 
 class DamagedTransfer(StoreError, OSError):
-    """A record that came from the master does not check out; also an OSError, as a broken link would be."""
+    """A record from the master is not valid; also an OSError, as a broken connection would be."""
 
     def __init__(self, physical_offset: int, reason: str) -> None:
         super().__init__(
@@ -126,15 +136,15 @@ class DamagedTransfer(StoreError, OSError):
 
 
 class DispatchFailed(StoreError):
-    """Queues, index or a plug-in could not take a replica's records, for a reason that no disk and no link gave.
+    """Queues, index or a plug-in failed on a replica's records with something other than an OSError.
 
-    Whoever goes on leaves a hole in the queues, so nobody does: the broker ends.
+    To go on would leave a hole in the queues, so the broker ends.
     """
 
     def __init__(self, physical_offset: int) -> None:
         super().__init__(
-            f"the records from {physical_offset} on are in the log and not in the queues, as a dispatcher failed; "
-            f"this store goes no further: start the broker again, which dispatches them anew"
+            f"the records from {physical_offset} on are in the log but not in the queues, because a dispatcher failed; "
+            f"this store takes no more records: start the broker again, recovery dispatches them"
         )
 
 

@@ -1,7 +1,7 @@
 """The few system calls through which the store changes files.
 
 Everything durable goes through one `FileOps` object, so that a test can fail the n-th write, allocation
-or flush and look at what recovery makes of the remains. The appends themselves go into mapped memory,
+or flush and check what recovery makes of it. The appends themselves go into mapped memory,
 whose blocks `allocate` has secured beforehand.
 """
 
@@ -35,7 +35,7 @@ class FileOps:
         return open_file(path, flags, self.modes)
 
     def make_directory(self, path: str | os.PathLike[str]) -> None:
-        """Make a directory of the store with all above it; one that is there is fine."""
+        """Make a directory and its parents, as far as they are missing."""
         make_directory(path, self.modes)
 
     def allocate(self, path: Path, size: int) -> int:
@@ -73,7 +73,7 @@ class FileOps:
             at += total
 
     def flush(self, descriptor: int) -> None:
-        """Make the file's bytes durable, mapped writes included; the interpreter runs on meanwhile."""
+        """Make the file's bytes durable, mapped writes included; other threads run meanwhile."""
         os.fdatasync(descriptor)
 
     def flush_filesystem(self, descriptor: int) -> None:
@@ -87,7 +87,7 @@ class FileOps:
         sync_directory(path)
 
     def remove(self, path: Path) -> None:
-        """Remove one file; one that is gone already is fine."""
+        """Remove one file, if it exists."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
 

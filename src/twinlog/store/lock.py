@@ -1,8 +1,8 @@
-"""Two marker files of a store: `lock` keeps a second broker out, `abort` tells that the last one crashed.
+"""Two marker files of a store: `lock` keeps a second broker out, `abort` stays behind when a broker crashes.
 
 The lock is a record lock on byte 0, as Java takes it; `flock` would not conflict with that. It belongs to
 the open file (F_OFD_SETLK) rather than to the process: so it also keeps out a second store in this
-process, and is not lost when somebody else here opens and closes the file.
+process, and is not lost when other code of the process opens and closes the file.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def has_abort_marker(root: Path) -> bool:
 
 
 def set_abort_marker(root: Path, ops: FileOps = FILE_OPS) -> None:
-    """Say that a broker is running; durable before the first message is taken."""
+    """Make `abort`, durably: a broker is running. Done before the first message is stored."""
     descriptor = ops.open(root / "abort", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
     try:
         ops.write(descriptor, str(os.getpid()).encode(), 0)
@@ -80,7 +80,7 @@ def set_abort_marker(root: Path, ops: FileOps = FILE_OPS) -> None:
 
 
 def clear_abort_marker(root: Path, ops: FileOps = FILE_OPS) -> None:
-    """Say that everything is on disk and in the queues; Java trusts this blindly."""
+    """Remove `abort`: everything is on disk and in the queues. Java believes this without a check."""
     ops.remove(root / "abort")
     with contextlib.suppress(OSError):
         ops.flush_directory(root)

@@ -1,4 +1,4 @@
-"""When old segments go: by age at the hours the operator chose, by disk space at any time.
+"""When old segments are deleted: by age at the hours the operator chose, by disk space at any time.
 
     disk use (percent)   75              85                     90
     ---------------------|---------------|----------------------|-------
@@ -60,7 +60,7 @@ def decide(
     disk_full = disk_percent > full_at
     forced = settings.forcible_cleaning and disk_percent > forced_at
     if manual:
-        reason = "asked for by the operator"
+        reason = "requested by the operator"
     elif disk_percent > settings.disk_percent_max:
         reason = f"disk {disk_percent:.0f} % used"
     elif hour in parse_hours(settings.delete_hours):
@@ -73,7 +73,7 @@ def decide(
         if not forced and modified > expired_before:
             break
         count += 1
-    return Decision(count, reason + (", deleted before their time" if forced else ""), disk_full)
+    return Decision(count, reason + (", before they expired" if forced else ""), disk_full)
 
 
 class Retention:
@@ -104,7 +104,7 @@ class Retention:
             now_ms=now_ms,
             manual=manual,
         )
-        self._show_disk(decision.disk_full)
+        self._set_disk_flag(decision.disk_full)
         deleted = 0
         for _ in range(decision.count):
             segment = self._log.drop_oldest()
@@ -114,7 +114,7 @@ class Retention:
             log.info("segment deleted", path=str(segment.path), reason=decision.reason)
         return Cleaned(deleted, deleted * self._log.segment_size, decision.reason if deleted else "")
 
-    def _show_disk(self, full: bool) -> None:
+    def _set_disk_flag(self, full: bool) -> None:
         if full and not self._flags.value & RunFlags.DISK_FULL:
             log.error("disk above diskSpaceWarningLevelRatio: sends are refused until space is back")
         if full:

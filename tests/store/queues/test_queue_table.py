@@ -5,10 +5,10 @@ import pytest
 from tests.store import golden
 
 from twinlog.store.dispatch import DispatchRequest
-from twinlog.store.errors import ForeignFile, SegmentSizeMismatch
+from twinlog.store.errors import ForeignFile, QueueTypeMismatch, SegmentSizeMismatch
 from twinlog.store.file_ops import FileOps
 from twinlog.store.file_pool import FLUSH_EACH_MAX
-from twinlog.store.queues.queue_table import TAIL_BYTES_MAX, QueueTable, QueueTypeMismatch
+from twinlog.store.queues.queue_table import TAIL_BYTES_MAX, QueueTable
 
 SIZES = {"queue_file_bytes": 20_000, "batch_file_bytes": 46_000, "ext_file_bytes": 65_536}
 

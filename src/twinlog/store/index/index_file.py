@@ -8,7 +8,7 @@
 
 The file has its full size at once and owns only the blocks that were written. Entries and header are written
 with each batch; the slot table of a file that grows is kept in memory, and only its changed blocks are
-written, by `write_slots`. After a crash it is computed again from the entries, which hold all it says.
+written, by `write_slots`. After a crash it is computed again from the entries.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class IndexFile:
     def find(self, key_hash: int, count_max: int, begin_ms: int, end_ms: int, found: list[int]) -> None:
         """Add the physical offsets of matching entries to `found`, newest first, until it has `count_max`.
 
-        Entries know their time in whole seconds, so one up to a second before `begin_ms` may be among them.
+        Entries hold their time in whole seconds, so one up to a second before `begin_ms` may be among them.
         """
         number = self._newest(key_hash % self._slot_count)
         base, window = 0, b""
@@ -153,7 +153,7 @@ class IndexFile:
         return _ENTRY.unpack(self._read_entries(number, 1))[1]
 
     def repair(self) -> None:
-        """After a crash: end the file at its last entry that makes sense, and compute the slots anew."""
+        """After a crash: end the file at its last valid entry, and compute the slots again."""
         good, newest = 1, self.begin_physical
         while good < self.count:
             entries = self.entries(good, _CHUNK_ENTRIES)

@@ -1,10 +1,10 @@
 """The message index: finds records by UNIQ_KEY and by each word of KEYS.
 
-Indexing is deferred: `dispatch` only remembers the records, and `drain` enters them in one batch, when many
-have gathered, on a timer of the store, before a query and before a flush. A crash loses what was not entered,
-so recovery dispatches the log again from `end_physical` on; records that are in the index are left out.
+Indexing is deferred: `dispatch` only collects the records, and `drain` enters them as one batch: when there are many,
+before a query and before a flush. A crash loses what was not entered, so recovery dispatches the log again from
+`end_physical` on; records that are in the index are left out.
 
-The thread that dispatches never waits for one that flushes: it leaves the entering to it.
+The thread that dispatches never waits for one that flushes: that one enters the records then.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _OPEN_FILES_MAX = 16
 
 
 class Found(NamedTuple):
-    """Candidates, newest first: hashes may collide, so the caller compares keys before it believes one."""
+    """Candidates, newest first: hashes may collide, so the caller must compare the keys."""
 
     physical_offsets: list[int]
     last_update_timestamp: int
@@ -74,7 +74,7 @@ class Index:
     def load(self, *, clean: bool, trusted_timestamp: int = 0) -> None:
         """Open the files. After a crash, those that end after `trusted_timestamp` are repaired, not deleted.
 
-        Java deletes them, and with them most of the index, as the checkpoint only knows full files.
+        Java deletes them, and with them most of the index, as its checkpoint covers full files only.
         """
         self._files = []
         for path in self._paths():
@@ -96,7 +96,7 @@ class Index:
         return not any(file.count > 1 for file in self._files)
 
     def dispatch(self, batch: Sequence[DispatchRequest]) -> None:
-        """Remember the records; they enter the index when there are many, or at the next `drain`."""
+        """Collect the records; they enter the index when there are many, or at the next `drain`."""
         pending = [batch] if isinstance(batch, ColumnBatch) and batch.columns is not None else batch
         with self._gathering:
             self._pending += pending
@@ -169,7 +169,7 @@ class Index:
             return len(expired)
 
     def delete_all(self) -> None:
-        """Remove every file: the log is empty, or the index is to be built anew."""
+        """Remove every file: the log is empty, or the index is built again."""
         with self._lock:
             with self._gathering:
                 self._pending, self._pending_count = [], 0
@@ -264,7 +264,7 @@ class Index:
         paths, expected = [], IndexFile(self._io, "", self._slot_count, self._entry_max).file_bytes
         for entry in sorted(os.scandir(self._directory), key=lambda entry: entry.name):
             if not (len(entry.name) == 17 and entry.name.isdigit()):
-                log.warning("not an index file path=%s: left alone", entry.path)
+                log.warning("not an index file path=%s: ignored", entry.path)
                 continue
             if entry.is_symlink():
                 refuse_link(entry.path)

@@ -1,5 +1,5 @@
-"""Stores seen from outside, live or stopped, Twinlog's or Java's: dump, verify, compare.
+"""The files of a store, read without its broker: dump, verify, compare. For commands and Spark.
 
-In: a directory. Out: rows, findings, differences.
+In: a directory of a store, live or stopped, Twinlog's or Java's. Out: rows, problems, differences.
 Must not lock, change or delete anything.
 """

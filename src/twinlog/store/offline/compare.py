@@ -36,7 +36,7 @@ class Comparison:
 
 
 def compare_logs(one: CommitLog, other: CommitLog, progress: Callable[[int], None] = lambda done: None) -> Comparison:
-    """Compare from where both logs begin to where the shorter one ends; `progress` hears of bytes as they are read."""
+    """Compare from where both logs begin to where the shorter one ends; `progress` gets the bytes of each step."""
     found = Comparison((one.log_start, other.log_start), (records_end(one), records_end(other)))
     at = found.begin
     while at < found.end:

@@ -1,7 +1,7 @@
-"""A store seen from outside: nothing is locked, changed or deleted, so it may be live, stopped, or Java's.
+"""The files of a store, read only: nothing is locked, changed or deleted, so it may be live, stopped, or Java's.
 
-File sizes tell the settings; only the index's two numbers cannot be told from its size and must be given
-unless they are the defaults.
+Settings follow from the sizes of files. Only the two sizes of the index do not: they must be given unless they are
+the defaults.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class StoreFiles:
 
 
 def stored_queues(root: Path) -> Iterator[StoredQueue]:
-    """Every queue of the store at `root`, by kind, topic and id; its log is not looked at."""
+    """Every queue of the store at `root`, by kind, topic and id; its log is not read."""
     for kind in KINDS:
         base = root / kind
         for topic in sorted(base.iterdir()) if base.is_dir() else ():
@@ -92,7 +92,7 @@ def stored_queues(root: Path) -> Iterator[StoredQueue]:
 
 
 class StoredQueue:
-    """The units of one queue, as they are on disk; what its broker still holds in memory is not seen."""
+    """The units of one queue, as they are on disk; what its broker still holds in memory is missing."""
 
     def __init__(self, kind: str, topic: str, queue_id: int, directory: Path) -> None:
         self.kind = kind

@@ -1,10 +1,10 @@
-"""Is everything in a store what it should be? Looks at every byte that counts, and changes nothing.
+"""Checks every record, queue unit and index entry of a store, and changes nothing.
 
     log      names, sizes and order of files; every record's length, place, CRC and time; what follows the end
     queues   every unit points at a record of its topic and queue; no record is missing from its queue
     index    every entry points at a record; the index reaches the newest record with a key
 
-A problem is something a broker or a reader would trip over. A note is worth knowing and harmless: a queue
+A problem makes a broker or a reader fail or return something wrong. A note is harmless: a queue
 that is behind in a store that is live or crashed (recovery completes it), a place in a queue whose message was
 lost and which points at its neighbour, fillers where damage was replaced.
 """
@@ -33,7 +33,7 @@ PROBLEMS_MAX = 1000
 
 @dataclass(slots=True)
 class VerifyReport:
-    """What was looked at and what was wrong."""
+    """What was checked and what was wrong."""
 
     records: int = 0
     log_start: int = 0
@@ -57,7 +57,7 @@ class VerifyReport:
 
 
 def verify_store(store: StoreFiles, *, progress: Callable[[int], None] | None = None) -> VerifyReport:
-    """Check the whole store; `progress` hears how many records have been looked at."""
+    """Check the whole store; `progress` is called with the number of records checked so far."""
     report, began = VerifyReport(log_start=store.commit_log.log_start), time.perf_counter()
     expected = _verify_log(store, report, progress)
     unfinished = store.was_aborted or store.is_live
@@ -174,7 +174,7 @@ def _verify_index(commit_log: CommitLog, file: StoredIndexFile, report: VerifyRe
         previous = int(offsets[-1])
         alive = (offsets >= report.log_start) & (offsets < report.log_end)
         heads = heads_at(commit_log, offsets[alive])
-        # A lost record whose place nobody knew lies inside a filler, which is zeros there.
+        # A lost record without a known place lies inside a filler, which is zeros there.
         good = (heads["physical_offset"] == offsets[alive]) | (heads["magic"] == 0)
         for row in np.flatnonzero(~good)[:PROBLEMS_MAX]:
             report.problem(f"index {file.path.name}: no record at {int(offsets[alive][row])}")

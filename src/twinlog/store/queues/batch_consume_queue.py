@@ -91,7 +91,7 @@ class BatchConsumeQueue(UnitQueue):
         """Batches have no filter data."""
 
     def next_file(self, queue_offset: int) -> int:
-        """The next queue offset worth asking for when a unit has vanished."""
+        """The next queue offset to try when a unit was deleted."""
         return max(queue_offset + 1, self.min_offset)
 
     def recover(self, *, thorough: bool = True) -> None:

@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from twinlog.store.file_pool import FilePool
 from twinlog.store.queues.consume_queue_ext import ADDRESS_MAX, ConsumeQueueExt, ExtUnit
 from twinlog.store.queues.unit_queue import UnitQueue
@@ -30,7 +32,7 @@ _UNIT = struct.Struct(">qiq")
 pack_unit = _UNIT.pack
 unpack_units = _UNIT.iter_unpack
 FILL_SIZE = 0x7FFFFFFF
-_FILL = _UNIT.pack(0, FILL_SIZE, 0)
+PLACEHOLDER = _UNIT.pack(0, FILL_SIZE, 0)
 _LOOK_BACK_UNITS = 4096
 GAP_UNITS_MAX = 4096  # a larger gap is a wrong number rather than lost records
 
@@ -41,7 +43,7 @@ class Unit(NamedTuple):
     queue_offset: int
     physical_offset: int
     size: int
-    tags_code: int | None  # None: the filter data it points to is gone, so nobody may filter by it
+    tags_code: int | None  # None: the filter data it points to is gone, so it cannot be filtered by
     batch_size: int = 1
     ext: ExtUnit | None = None
 
@@ -56,6 +58,10 @@ class ConsumeQueue(UnitQueue):
     __slots__ = ("end_physical", "ext", "is_plain", "min", "min_physical", "queue_id", "topic")
 
     kind = "SimpleCQ"
+    UNIT = _UNIT
+    UNIT_BYTES = 20
+    UNIT_TYPE = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
+    SIZE_SETTING = "mappedFileSizeConsumeQueue"
 
     def __init__(
         self, files: FilePool, directory: str, file_bytes: int, topic: str, queue_id: int, ext: ConsumeQueueExt | None
@@ -66,7 +72,7 @@ class ConsumeQueue(UnitQueue):
         self.ext = ext
         self.is_plain = ext is None
         self.min = 0
-        self.min_physical = -1  # where the record at `min` begins; -1 until somebody looks
+        self.min_physical = -1  # where the record at `min` begins; -1 while unknown
         self.end_physical = 0
 
     @property
@@ -179,7 +185,7 @@ class ConsumeQueue(UnitQueue):
         return bisect_left(range(self.end), physical_offset, lo=low, key=self.physical_offset)
 
     def _make_room(self, request: DispatchRequest) -> bool:
-        """Handle a record that is not the queue's next one; False means it is known already."""
+        """Handle a record that is not the queue's next one; False when the queue has it already."""
         queue_offset = request.queue_offset
         if self.end == self.first and self.min == self.end:  # no unit yet: history starts here
             start = queue_offset - queue_offset % self.file_units
@@ -199,20 +205,20 @@ class ConsumeQueue(UnitQueue):
             else "written at the expected place",
         )  # fmt: skip
         if gap <= GAP_UNITS_MAX:
-            # Java moves later messages down, which shifts every consumer past one it has not seen. We keep
-            # numbers true, and a consumer that reads a lost place gets the message after it.
+            # Java gives later messages lower offsets, and consumers skip some that they have not seen. Here offsets
+            # stay true, and a consumer that reads the place of a lost message gets the message after it.
             self.tail += pack_unit(request.physical_offset, request.size, request.tags_code) * gap
             self.end += gap
         return True
 
     def _fill(self, start: int, end: int) -> None:
         """Put placeholders into units [start, end) of a new file: up to 6 MB, so not by way of the tail if possible."""
-        fill = _FILL * (end - start)
+        fill = PLACEHOLDER * (end - start)
         try:
             if fill:
                 self.files.write(self.path_of(start), fill, 0, self.file_bytes)
             self.written = end
-        except OSError:  # the next write of the tail reports it, if it lasts
+        except OSError:  # if it lasts, the next write of the tail raises it
             self.tail[:] = fill
 
     def _find_edges(self) -> None:

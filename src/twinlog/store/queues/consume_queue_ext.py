@@ -4,8 +4,8 @@
     | size | tags code | store time | bitmap size | bitmap ...       size 2 + n counts all of it
 
 A file ends with size -1 where the next unit and 4 bytes would not fit. The queue's tags code then holds an
-address, the unit's byte position plus the smallest int64, which no hash can be. Losing this data only means
-that nobody filters by it.
+address, the unit's byte position plus the smallest int64, which no hash can be. When this data is lost, the
+broker does not filter by it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from twinlog.store.file_pool import FilePool
 from twinlog.store.queues.unit_queue import UnitQueue
 
 _HEAD = struct.Struct(">hqqh")
@@ -27,7 +26,7 @@ UNIT_BYTES_MAX = 32767
 
 
 class ExtUnit(NamedTuple):
-    """What one message looked like to filters when it was dispatched."""
+    """The filter data of one message, made when it was dispatched."""
 
     tags_code: int
     store_timestamp: int
@@ -41,9 +40,6 @@ class ConsumeQueueExt(UnitQueue):
 
     UNIT_BYTES = 1
     SIZE_SETTING = "mappedFileSizeConsumeQueueExt"
-
-    def __init__(self, files: FilePool, directory: str, file_bytes: int) -> None:
-        super().__init__(files, directory, file_bytes)
 
     def put(self, tags_code: int, store_timestamp: int, bitmap: bytes) -> int:
         """Keep the unit and return its address; `tags_code` itself when it is too large to keep."""
@@ -74,7 +70,7 @@ class ConsumeQueueExt(UnitQueue):
             self.cut(address - _ADDRESS_BASE + _HEAD.size + len(unit.bitmap))
 
     def delete_files_below(self, unit: int) -> int:
-        """Delete the files wholly below the address `unit`; a tags code that is no address deletes nothing."""
+        """Delete the files wholly below the address `unit`; a tags code that is not an address deletes nothing."""
         return super().delete_files_below(unit - _ADDRESS_BASE) if unit <= ADDRESS_MAX else 0
 
     def _count_good(self, start: int) -> int:

@@ -1,6 +1,6 @@
 """All queues of a store, by topic and queue id, and the dispatcher that fills them.
 
-A queue at rest is a handful of numbers: no open file, no buffer. 100,000 of them start in seconds and cost
+A queue without new units is a few numbers: no open file, no buffer. 100,000 of them load in seconds and take
 about as much memory as their names.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from twinlog.base.safe_files import refuse_foreign_link
 from twinlog.store.dispatch import DispatchRequest
-from twinlog.store.errors import StoreError
+from twinlog.store.errors import QueueTypeMismatch
 from twinlog.store.file_ops import FILE_OPS, FileOps
 from twinlog.store.file_pool import FilePool
 from twinlog.store.queues.batch_consume_queue import BatchConsumeQueue
@@ -30,19 +30,7 @@ log = logging.getLogger(__name__)
 
 TAIL_BYTES_MAX = 64 * 1024
 
-_UNITS = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
-
 Queue = ConsumeQueue | BatchConsumeQueue
-
-
-class QueueTypeMismatch(StoreError):
-    """A topic's queues lie in the directory of the other kind."""
-
-    def __init__(self, topic: str, *, found: str, expected: str) -> None:
-        super().__init__(
-            f"the queues of topic {topic} are {found}, its queue.type attribute says {expected}: "
-            f"correct the topic in config/topics.json, or move its queue directory away to have it rebuilt"
-        )
 
 
 class QueueTable:
@@ -89,7 +77,7 @@ class QueueTable:
 
     @property
     def end_physical(self) -> int:
-        """Where the newest record that any queue knows ends."""
+        """Where the newest record in any queue ends."""
         return max((queue.end_physical for queue in self.queues()), default=0)
 
     def dispatch(self, batch: Sequence[DispatchRequest]) -> None:
@@ -132,7 +120,7 @@ class QueueTable:
     def _dispatch_columns(self, batch: ColumnBatch, columns: Columns) -> None:
         """The same for columns: each queue gets its units in one piece."""
         records, long_tails = batch.records, []
-        units = np.empty(len(batch), _UNITS)
+        units = np.empty(len(batch), ConsumeQueue.UNIT_TYPE)
         units["physical_offset"], units["size"] = records.physical_offset, records.size
         units["tags_code"] = columns.tags_code
         keys = records.topic_number.astype(np.int64) << 32 | records.queue_id
@@ -283,4 +271,4 @@ def _queue_directories(base: str) -> Iterator[tuple[str, int]]:
                     refuse_foreign_link(queue.path)
                 yield topic.name, int(queue.name)
             else:
-                log.warning("not a queue directory path=%s: left alone", queue.path)
+                log.warning("not a queue directory path=%s: ignored", queue.path)

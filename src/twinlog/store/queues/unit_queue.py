@@ -18,6 +18,7 @@ import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -34,10 +35,10 @@ class UnitQueue:
 
     __slots__ = ("directory", "end", "file_units", "files", "first", "tail", "written")
 
-    UNIT = struct.Struct(">qiq")
-    UNIT_BYTES = 20
-    UNIT_TYPE = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
-    SIZE_SETTING = "mappedFileSizeConsumeQueue"
+    UNIT: ClassVar[struct.Struct]
+    UNIT_BYTES: ClassVar[int]
+    UNIT_TYPE: ClassVar[np.dtype]
+    SIZE_SETTING: ClassVar[str]
 
     def __init__(self, files: FilePool, directory: str, file_bytes: int) -> None:
         self.files = files
@@ -64,7 +65,7 @@ class UnitQueue:
                 return self.tail[at : at + count * size]
             fresh = bytes(self.tail[: max(0, unit + count - written) * size])
         old = self._read_files(unit, min(count, written - unit))
-        # A short read means that retention was faster; what follows the hole is not ours to return.
+        # A short read: retention has deleted a file meanwhile. Units behind that hole must not be returned.
         return old + fresh if len(old) == min(count, written - unit) * size else old
 
     def write(self) -> None:
@@ -123,7 +124,7 @@ class UnitQueue:
             self.first = self.written = self.end = 0
 
     def recover(self, *, thorough: bool = True) -> None:
-        """Find where the data begins and ends. After a crash the last three files are looked at, as in Java."""
+        """Find where the data begins and ends. After a crash the last three files are checked, as in Java."""
         starts = self._load_starts()
         self.tail.clear()
         if not starts:
@@ -131,7 +132,7 @@ class UnitQueue:
             return
         at = max(0, len(starts) - 3) if thorough else len(starts) - 1
         good = self._count_good(starts[at])
-        while good == 0 and at > 0:  # an empty last file says nothing about the one before
+        while good == 0 and at > 0:  # an empty last file: the data ends in a file before it
             at -= 1
             good = self._count_good(starts[at])
         while good == self.file_units and at + 1 < len(starts):
@@ -153,7 +154,7 @@ class UnitQueue:
         path, size = self.path_of(start), self.UNIT_BYTES
         data = self.files.read(path, min(self.file_units, _PROBE_BYTES // size) * size, 0)
         good = 0
-        for unit in self.UNIT.iter_unpack(data):  # most queues are short, and numpy takes its time to begin
+        for unit in self.UNIT.iter_unpack(data):  # most queues are short, and a numpy call costs more
             if not self._is_good(unit):
                 return good
             good += 1
@@ -195,7 +196,7 @@ class UnitQueue:
             take = min(count, self.file_units - at)
             data = self.files.read(self.path_of(unit), take * size, at * size)
             parts.append(data)
-            if len(data) < take * size:  # deleted behind the reader's back
+            if len(data) < take * size:  # deleted meanwhile
                 break
             unit, count = unit + take, count - take
         return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -1,5 +1,6 @@
-"""A store becomes one truth at its start: every whole record kept, queues and index complete, damage set aside.
+"""What happens to a store at its start: every whole record is kept, queues and index become complete.
 
-In: the files as a crash left them. Out: an end of the log, and reports of what was damaged or cut.
-Runs before any port opens; must not run while a store is written.
+In: the files as a crash left them. Out: the end of the log, and reports of what was damaged or cut.
+`recovery` chooses where to start, scans the log, dispatches what is missing, repairs queue units and moves
+damaged bytes to the quarantine. It runs before any port opens and never on a store that is being written.
 """

@@ -1,4 +1,4 @@
-"""How far the store had come when it last looked: the `checkpoint` file.
+"""Up to which time log, queues and index are durable: the `checkpoint` file.
 
     0                    8                      16                  24                    32
     | physicMsgTimestamp | logicsMsgTimestamp   | indexMsgTimestamp | masterFlushedOffset | confirmPhyOffset |
@@ -53,7 +53,7 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
 
 
 def decode_checkpoint(data: bytes) -> Checkpoint:
-    """The checkpoint in `data`; a short or missing one says nothing, which is always safe."""
+    """The checkpoint in `data`; a short or missing one claims nothing, which is always safe."""
     return Checkpoint(*_FIELDS.unpack_from(data)) if len(data) >= _FIELDS.size else Checkpoint()
 
 

@@ -1,4 +1,4 @@
-"""Looks at the directories of a store before the first file in them is written."""
+"""Checks the directories of a store before the first file in them is written."""
 
 from __future__ import annotations
 

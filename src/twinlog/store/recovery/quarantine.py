@@ -1,6 +1,6 @@
 """Damaged bytes in the middle of the log: copied aside, and replaced so that every reader can go on.
 
-Java's recovery ends the log at the first record it does not like and deletes everything behind it. A
+Java's recovery ends the log at the first invalid record and deletes everything behind it. A
 damaged range is therefore not left as it is, and must not become a blank record either, which sends Java
 to the next file. What takes its place:
 
@@ -29,7 +29,7 @@ from twinlog.base.atomic_file import replace_file
 from twinlog.store.file_ops import FILE_OPS, FileOps
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.queues.batch_consume_queue import BatchConsumeQueue
-from twinlog.store.queues.consume_queue import FILL_SIZE, pack_unit
+from twinlog.store.queues.consume_queue import PLACEHOLDER
 from twinlog.store.queues.queue_table import Queue, QueueTable
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.message import Message, encode_message
@@ -41,7 +41,6 @@ log = get_logger(__name__)
 QUARANTINE_TOPIC = "TWINLOG_QUARANTINE"
 FILLER_BYTES_MIN = RECORD_BYTES_MIN + 1  # a topic has at least one letter
 FILLER_BYTES_MAX = 4 * 1024 * 1024
-PLACEHOLDER = pack_unit(0, FILL_SIZE, 0)
 _CHUNK = 1024 * 1024
 
 

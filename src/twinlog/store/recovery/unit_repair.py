@@ -1,11 +1,11 @@
 """Queue units compared with the records they stand for, and written again where they are wrong.
 
-Java trusts its consume queues blindly: a unit whose bytes have flipped hands garbage to every consumer that
-comes by. The log knows better, so recovery compares the units of all records it walks over anyway.
+Java does not check its consume queues: a unit with flipped bits gives garbage to every consumer that reads it. The log
+has the truth, so recovery compares the units of all records that it scans.
 
-A unit that differs from a record of its number is not always wrong: after a topic was deleted and made again,
-old records in the log carry numbers that newer ones have taken over. A unit is good as long as the record
-that it points at says that this is its place.
+A unit that differs from a record of its queue offset is not always wrong: after a topic was deleted and made again,
+old records in the log have offsets that newer ones were given again. A unit is right if the record that it points at
+has this queue and queue offset.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def repair_units(
         data = pack_unit(request.physical_offset, request.size, request.tags_code)
         at = request.queue_offset % queue.file_units * queue.UNIT_BYTES
         queue.files.write(queue.path_of(request.queue_offset), data, at, queue.file_bytes)
-    if wrong.any():  # one of them may have been the last, which tells how much the queue knows
+    if wrong.any():  # one of them may have been the last, from which the end of the queue is known
         queue.write()
         queue.recover()
     return int(np.count_nonzero(wrong))
