@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from twinlog.settings.broker import BrokerSettings
-from twinlog.settings.conf import SettingsWarning, effective_properties, load_settings, load_together, place
+from twinlog.settings.conf import SettingsWarning, load_settings, load_together, place, public_properties
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.net import NetSettings, TlsSettings
 from twinlog.settings.properties import Entry, parse_properties
@@ -34,8 +34,7 @@ class BrokerConf:
 
     def properties(self) -> dict[str, str]:
         """All settings in use under their file names; passwords are left out."""
-        values = effective_properties(self.broker, self.store, self.replication, self.net, self.net.tls)
-        return {key: value for key, value in values.items() if "password" not in key.lower()}
+        return public_properties(self.broker, self.store, self.replication, self.net, self.net.tls)
 
 
 def load_broker_conf(
@@ -54,7 +53,9 @@ def load_broker_conf(
     parts, warnings = load_together(PARTS, entries, source=str(source))
     lines = {entry.key: entry.line for entry in entries}
     broker, store, replication, net, tls = parts
-    broker, store, replication = settle(broker, store, replication, frozenset(lines), source=str(source), lines=lines)
+    broker, store, replication = derive_values(
+        broker, store, replication, frozenset(lines), source=str(source), lines=lines
+    )
     tls, tls_warnings = load_tls_file(tls)
     net = dataclasses.replace(net, tls=tls)
     given = str(path) if path is not None else None
@@ -62,7 +63,7 @@ def load_broker_conf(
     return BrokerConf(broker=broker, store=store, replication=replication, net=net, warnings=warnings, path=given)
 
 
-def settle(
+def derive_values(
     broker: BrokerSettings,
     store: StoreSettings,
     replication: ReplicationSettings,
@@ -71,7 +72,7 @@ def settle(
     source: str,
     lines: Mapping[str, int] | None = None,
 ) -> tuple[BrokerSettings, StoreSettings, ReplicationSettings]:
-    """Values that depend on each other, as Java's start-up code settles them."""
+    """Values that depend on each other, as Java's start-up code derives them."""
     if broker.is_replica:
         if broker.broker_id <= 0:
             line = (lines or {}).get("brokerId", (lines or {}).get("brokerRole", 1))

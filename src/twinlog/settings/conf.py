@@ -193,6 +193,11 @@ def effective_properties(*settings: Any) -> dict[str, str]:
     return values
 
 
+def public_properties(*settings: Any) -> dict[str, str]:
+    """The same without passwords, for answers to requests."""
+    return {key: value for key, value in effective_properties(*settings).items() if "password" not in key.lower()}
+
+
 @functools.cache
 def keyed_fields(cls: type) -> tuple[tuple[str, Key, Any], ...]:
     """(field name, key, type) of every field that a file can set."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from twinlog.settings.broker_conf import load_tls_file, read_text
-from twinlog.settings.conf import SettingsWarning, effective_properties, load_together
+from twinlog.settings.conf import SettingsWarning, load_together, public_properties
 from twinlog.settings.nameserver import NameServerSettings
 from twinlog.settings.net import NetSettings, TlsSettings
 from twinlog.settings.properties import Entry, parse_properties
@@ -22,8 +22,7 @@ class NameServerConf:
 
     def properties(self) -> dict[str, str]:
         """All settings in use under their file names; passwords are left out."""
-        values = effective_properties(self.nameserver, self.net, self.net.tls)
-        return {key: value for key, value in values.items() if "password" not in key.lower()}
+        return public_properties(self.nameserver, self.net, self.net.tls)
 
 
 def load_nameserver_conf(

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from twinlog.settings.broker_conf import PARTS, BrokerConf, load_tls_file, settle
+from twinlog.settings.broker_conf import PARTS, BrokerConf, derive_values, load_tls_file
 from twinlog.settings.conf import effective_properties, keyed_fields, load_together, spellings
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.nameserver import NameServerSettings
@@ -50,8 +50,8 @@ def plan_broker_update(conf: BrokerConf, text: str) -> Update[BrokerConf]:
     entries = _read(text, _BROKER_BLACK_LIST)
     base = dict(zip(PARTS, parts, strict=True))
     (broker, store, replication, net, tls), ignored, warnings = _apply(PARTS, base, entries)
-    given = frozenset(effective_properties(*parts))  # all are settled already; only roles and ids can clash anew
-    broker, store, replication = settle(broker, store, replication, given, source=_SOURCE)
+    given = frozenset(effective_properties(*parts))  # all are derived already; only roles and ids can conflict anew
+    broker, store, replication = derive_values(broker, store, replication, given, source=_SOURCE)
     tls, _ = load_tls_file(tls)
     settings = dataclasses.replace(
         conf, broker=broker, store=store, replication=replication, net=dataclasses.replace(net, tls=tls)
