@@ -46,7 +46,7 @@ on each line. RocketMQ's own files work. `--print` prints every key with the val
 - *run time*: `yes` when `updateBrokerConfig` or `updateNamesrvConfig` can change it on a running server. The change is
   also written into the file. Other keys need a restart.
 - *from*: `Java` for RocketMQ's keys, `own` for Twinlog's.
-- Sizes are in bytes and times in milliseconds unless the meaning says otherwise; a unit cannot be given.
+- Sizes are in bytes and times in milliseconds unless the meaning names another unit; the value itself has no unit.
 """
 _SECTION = re.compile(r"    # -- (.+)")
 _COMMENT = re.compile(r"    # (.+)")
@@ -141,7 +141,7 @@ def size_text(count: int) -> str:
 
 
 def table(found: Iterable[Row]) -> str:
-    """Columns of plain text; a long meaning goes on below itself."""
+    """Columns of plain text; a long meaning has several lines."""
     cells = [
         (
             row.key.name,

@@ -35,7 +35,7 @@ class TwinlogBroker:
 
     @property
     def admin(self) -> Admin:
-        """Creates topics and groups, looks at them: every method of `twinlog.client.Admin`, waiting."""
+        """Creates and reads topics and groups: every method of `twinlog.client.Admin`, blocking."""
         if self._admin is None:
             from twinlog.client.sync import Admin
 

@@ -1,4 +1,4 @@
-"""Where fuzzed bytes come from: frames of real RocketMQ software, changed by a seeded dice."""
+"""Where fuzzed bytes come from: frames of real RocketMQ software, changed at random from a seed."""
 
 from __future__ import annotations
 

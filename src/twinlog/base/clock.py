@@ -33,12 +33,12 @@ def wall_clock_ns() -> int:
 
 
 def ticks_ns() -> int:
-    """Time that nobody sets, from an arbitrary start."""
+    """Time that is never set, from an arbitrary start; it runs while the machine is suspended."""
     return time.clock_gettime_ns(_TICKS)
 
 
 def monotonic_ms() -> int:
-    """For deadlines and pauses: time that nobody sets, and that stands still while the machine is suspended."""
+    """For deadlines and pauses: time that is never set, and that stands still while the machine is suspended."""
     return time.monotonic_ns() // _NS_PER_MS
 
 

@@ -158,7 +158,7 @@ class Server:
                 raise ConnectionError("closed before it sent anything")
             preamble = take_preamble(start)
             if preamble is None:
-                # A preamble has begun and its rest is on the way. Its begin stays readable, so there is no event.
+                # A preamble has begun and its rest will arrive. Its beginning stays readable, so there is no event.
                 if patience_s > _PREAMBLE_S_MAX:
                     raise ProxyError(f"no whole PROXY preamble within {_PREAMBLE_S_MAX:.0f} s")
                 await asyncio.sleep(patience_s)

@@ -1,7 +1,7 @@
 """TLS contexts from settings, with Java's rules.
 
-A server takes TLS and clear text on the same port; the mode says which it refuses. Without key files, test mode makes a
-self-signed certificate at start. Clients trust any server unless `tls.client.authServer` is set.
+A server takes TLS and clear text on the same port; the mode decides which it refuses. Without key files, test mode
+makes a self-signed certificate at the start. Clients trust any server unless `tls.client.authServer` is set.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from twinlog.base.addresses import check_addresses, check_bind_address, check_ho
 from twinlog.base.system_names import TRACE_TOPIC
 from twinlog.settings.conf import conf
 
-TOPIC_QUEUES_MAX = 65_536  # of one topic on one broker, whatever a file, a master or a name server says
+TOPIC_QUEUES_MAX = 65_536  # of one topic on one broker, whatever a file, a master or a name server has
 BrokerRole = Literal["ASYNC_MASTER", "SYNC_MASTER", "SLAVE"]
 
 

@@ -1,4 +1,4 @@
-"""The operator's configuration file, kept in step with settings that changed while a server runs."""
+"""The operator's configuration file, rewritten when a request changes settings of a running server."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ def rewrite_file(path: str | os.PathLike[str], changed: Mapping[str, str], *, mi
 
     The file is whole at any moment, and what it held before is beside it as `.bak`.
     """
-    target = Path(path).resolve()  # a link goes on pointing to the file that changes
+    target = Path(path).resolve()  # the link stays, and the file behind it changes
     text = "" if missing_ok and not target.exists() else read_text(target)
     replace_file(target, [replace_values(text, changed).encode()], keep_old=keep_backup)

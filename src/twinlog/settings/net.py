@@ -26,7 +26,7 @@ class TlsSettings:
     server_key_password: str | None = conf("tls.server.keyPassword", None)
     # Certificates that vouch for clients, PEM. Unset: those of this machine.
     server_trust_path: str | None = conf("tls.server.trustCertPath", None)
-    # Check the certificates of clients, as tls.server.need.client.auth says.
+    # Check the certificates of clients, by the rule of tls.server.need.client.auth.
     server_checks_client: bool = conf("tls.server.authClient", False)
     # Whether a client must show a certificate; require needs tls.server.authClient and key files.
     server_client_auth: Literal["none", "optional", "require"] = conf("tls.server.need.client.auth", "none")

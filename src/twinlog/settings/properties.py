@@ -28,7 +28,7 @@ class Entry:
     key: str
     value: str
     line: int  # of the key, from 1
-    last_line: int = 0  # differs from `line` when the value goes on over several lines
+    last_line: int = 0  # differs from `line` when the value has several lines
 
 
 def parse_properties(text: str, *, source: str = "properties") -> list[Entry]:

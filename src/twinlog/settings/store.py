@@ -100,7 +100,7 @@ class StoreSettings:
     filter_scan_bytes_max: int = conf("maxFilterMessageSize", 16_000, minimum=20, updatable=True)
     # Most messages in the answer to a query by key.
     query_count_max: int = conf("maxMsgsNumBatch", 64, minimum=1, updatable=True)
-    # Messages that a query by unique key looks for, whatever number it asks for.
+    # Messages that a query by unique key returns at most, whatever number it asks for.
     unique_query_count: int = conf("defaultQueryMaxNum", 32, minimum=1, updatable=True)
     # Percent of this machine's memory that counts as the recent end of the log. A replica uses 10 less unless it is
     # given.

@@ -43,9 +43,6 @@ class Log:
         """The same log with these fields on every line."""
         return Log(self._logger, {**self._fields, **fields})
 
-    def is_enabled(self, level: str) -> bool:
-        return self._logger.isEnabledFor(logging.getLevelName(level.upper()))
-
     def debug(self, event: str, **fields: Any) -> None:
         self._write(logging.DEBUG, event, fields)
 
