@@ -10,8 +10,8 @@ from tests.interop.clusters import Cluster, Clusters
 from tests.interop.patient import WaitingAdmin, WaitingProducer
 
 from twinlog.spark import cluster as spark_cluster
+from twinlog.spark.cluster_options import ClusterOptions
 from twinlog.spark.jobs.restore.groups import make_groups
-from twinlog.spark.options import ClusterOptions
 from twinlog.wire.bodies import MessageQueue
 
 pytest.importorskip("pyspark")

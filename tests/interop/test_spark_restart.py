@@ -14,8 +14,8 @@ from tests.interop.replica_pair import until
 
 from twinlog.client import Outgoing
 from twinlog.client.sync import Admin
-from twinlog.spark.options import read_options
-from twinlog.spark.reading.stream_reader import QueueStreamReader
+from twinlog.spark.reading.brokers.options import read_options
+from twinlog.spark.reading.brokers.stream_reader import QueueStreamReader
 from twinlog.spark.schema import MESSAGE_COLUMNS
 from twinlog.wire.bodies import MessageQueue, TopicConfig
 

@@ -13,8 +13,8 @@ from tests.interop.patient import WaitingAdmin, WaitingProducer
 from tests.spark.writing.written import frame
 
 from twinlog.base.system_names import SCHEDULE_TOPIC
-from twinlog.spark.options import read_options
-from twinlog.spark.reading.batch_reader import QueueReader
+from twinlog.spark.reading.brokers.batch_reader import QueueReader
+from twinlog.spark.reading.brokers.options import read_options
 from twinlog.spark.schema import MESSAGE_COLUMNS
 from twinlog.spark.writing.options import write_options
 from twinlog.spark.writing.stamp_lookup import StampLookup

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from twinlog.client.routing.routes import TopicRoute
 from twinlog.spark.cluster import Cluster
+from twinlog.spark.cluster_options import ClusterOptions
 from twinlog.spark.errors import CannotRead, OffsetsNotKept
-from twinlog.spark.options import ClusterOptions
 from twinlog.spark.remoting import Answer
 from twinlog.wire.bodies import MessageQueue
 from twinlog.wire.codes import RequestCode, ResponseCode

@@ -11,9 +11,9 @@ from twinlog.client import ClientError, NoNameServer
 from twinlog.net.self_signed import self_signed_pem
 from twinlog.spark import cluster, remoting
 from twinlog.spark.errors import BadRecord
-from twinlog.spark.reading import fetch
-from twinlog.spark.reading.store_options import store_options
-from twinlog.spark.reading.store_reader import StoreReader
+from twinlog.spark.reading.brokers import fetch
+from twinlog.spark.reading.stores.batch_reader import StoreReader
+from twinlog.spark.reading.stores.options import store_options
 from twinlog.spark.schema import MESSAGE_COLUMNS, STORE_MESSAGE_COLUMNS
 from twinlog.spark.source import RocketmqSource
 from twinlog.store.errors import NotAStore

@@ -8,10 +8,10 @@ from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.archive.compact import CompactJob
 from twinlog.spark.jobs.archive.job import ArchiveJob
 from twinlog.spark.jobs.endpoint import parse_side
-from twinlog.spark.jobs.restore.plan import RestoreJob
-from twinlog.spark.jobs.sync.plan import SyncJob, check_job
+from twinlog.spark.jobs.restore.restore_plan import RestoreJob
+from twinlog.spark.jobs.sync.sync_plan import SyncJob, check_job
 from twinlog.spark.paths import local_path, table_location
-from twinlog.spark.reading.store_options import store_options
+from twinlog.spark.reading.stores.options import store_options
 
 
 @pytest.mark.parametrize(

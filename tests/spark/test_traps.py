@@ -36,9 +36,9 @@ from tests.store.store_at import fill, open_store
 
 from twinlog.client.sync import PullConsumer
 from twinlog.spark.errors import BadOption
-from twinlog.spark.reading.store_options import store_options
-from twinlog.spark.reading.store_reader import StoreReader
-from twinlog.spark.reading.store_stream import StoreStreamReader
+from twinlog.spark.reading.stores.batch_reader import StoreReader
+from twinlog.spark.reading.stores.options import store_options
+from twinlog.spark.reading.stores.stream_reader import StoreStreamReader
 from twinlog.spark.schema import MESSAGE_COLUMNS, STORE_MESSAGE_COLUMNS
 from twinlog.spark.source import RocketmqSource
 from twinlog.spark.store_source import RocketmqStoreSource
@@ -90,7 +90,7 @@ def test_3_a_reader_that_is_never_stopped_leaves_nothing_that_the_next_would_nee
 
 
 def test_6_every_batch_of_a_partition_has_the_schema_and_not_only_the_first(make_topic, monkeypatch):
-    monkeypatch.setattr("twinlog.spark.reading.fetch._CHUNK_BYTES", 1000)
+    monkeypatch.setattr("twinlog.spark.reading.brokers.fetch._CHUNK_BYTES", 1000)
     topic = make_topic(queues=1)
     topic.send_numbers(100)
     topic.send("tagged", tags="late")  # its tags and properties are the first of their kind

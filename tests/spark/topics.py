@@ -6,9 +6,9 @@ from pyspark.sql.datasource import InputPartition
 
 from twinlog.client import Outgoing
 from twinlog.client.sync import Admin, Producer
-from twinlog.spark.options import read_options
-from twinlog.spark.reading.batch_reader import QueueReader
-from twinlog.spark.reading.stream_reader import QueueStreamReader
+from twinlog.spark.reading.brokers.batch_reader import QueueReader
+from twinlog.spark.reading.brokers.options import read_options
+from twinlog.spark.reading.brokers.stream_reader import QueueStreamReader
 from twinlog.spark.schema import MESSAGE_COLUMNS
 from twinlog.wire.bodies import MessageQueue, SubscriptionGroupConfig, TopicConfig
 

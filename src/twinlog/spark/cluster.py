@@ -17,10 +17,10 @@ from twinlog.client.consuming.pulling import PULL_CODES, pull_header, subscripti
 from twinlog.client.errors import BrokerRefused, NoNameServer, NoRoute
 from twinlog.client.routing.routes import TopicRoute, read_route
 from twinlog.net.errors import NetError
-from twinlog.spark.away import patiently
+from twinlog.spark.broker_wait import patiently
+from twinlog.spark.cluster_options import ClusterOptions
 from twinlog.spark.errors import CannotRead, NoReplica, OffsetsNotKept
 from twinlog.spark.offsets import Offsets, commit_waves, where
-from twinlog.spark.options import ClusterOptions
 from twinlog.spark.remoting import Answer, connection_to, forget_connection
 from twinlog.wire.bodies import ClusterInfo, MessageQueue, TopicList, TopicRouteData, decode_body
 from twinlog.wire.codes import RequestCode, ResponseCode

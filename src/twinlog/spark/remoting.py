@@ -20,7 +20,7 @@ from twinlog.client.options import tls_context
 from twinlog.client.signing import sign
 from twinlog.net.connecting import connecting_to, target_of
 from twinlog.net.errors import ConnectionLost, RequestTimeout
-from twinlog.spark.options import ClusterOptions
+from twinlog.spark.cluster_options import ClusterOptions
 from twinlog.wire.command import Command, decode_header, encode_command
 from twinlog.wire.errors import WireError
 from twinlog.wire.frame import JSON, frame_span

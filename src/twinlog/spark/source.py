@@ -34,8 +34,8 @@ class RocketmqSource(DataSource):
         return ddl(message_columns(MESSAGE_COLUMNS, include_properties=option_includes_properties(self.options)))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from twinlog.spark.options import read_options
-        from twinlog.spark.reading.batch_reader import QueueReader
+        from twinlog.spark.reading.brokers.batch_reader import QueueReader
+        from twinlog.spark.reading.brokers.options import read_options
 
         options = read_options(self.options, streaming=False)
         columns = chosen_columns(
@@ -44,8 +44,8 @@ class RocketmqSource(DataSource):
         return QueueReader(options, columns)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from twinlog.spark.options import read_options
-        from twinlog.spark.reading.stream_reader import QueueStreamReader
+        from twinlog.spark.reading.brokers.options import read_options
+        from twinlog.spark.reading.brokers.stream_reader import QueueStreamReader
 
         options = read_options(self.options, streaming=True)
         columns = chosen_columns(

@@ -24,8 +24,8 @@ from twinlog.spark.schema import (
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from twinlog.spark.reading.store_options import StoreOptions
-    from twinlog.spark.reading.store_stream import StoreStreamReader
+    from twinlog.spark.reading.stores.options import StoreOptions
+    from twinlog.spark.reading.stores.stream_reader import StoreStreamReader
 
 
 class RocketmqStoreSource(DataSource):
@@ -36,13 +36,13 @@ class RocketmqStoreSource(DataSource):
         return "rocketmq_store"
 
     def schema(self) -> str:
-        from twinlog.spark.reading.store_options import store_options
+        from twinlog.spark.reading.stores.options import store_options
 
         return ddl(_known(store_options(self._plain_options())))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from twinlog.spark.reading.store_options import store_options
-        from twinlog.spark.reading.store_reader import StoreReader, TableReader
+        from twinlog.spark.reading.stores.batch_reader import StoreReader, TableReader
+        from twinlog.spark.reading.stores.options import store_options
 
         options = store_options(self.options)
         columns = chosen_columns(schema, _known(options))
@@ -51,8 +51,8 @@ class RocketmqStoreSource(DataSource):
         return StoreReader(options, columns)
 
     def streamReader(self, schema: StructType) -> StoreStreamReader:
-        from twinlog.spark.reading.store_options import store_options
-        from twinlog.spark.reading.store_stream import StoreStreamReader
+        from twinlog.spark.reading.stores.options import store_options
+        from twinlog.spark.reading.stores.stream_reader import StoreStreamReader
 
         options = store_options(self.options, streaming=True)
         return StoreStreamReader(options, chosen_columns(schema, _known(options)))

@@ -12,9 +12,9 @@ pytest.importorskip("pyspark")
 import twinlog
 from twinlog.cli.pipeline.app import COMMANDS, app
 from twinlog.settings.known_keys import JAVA_KEYS
-from twinlog.spark import options as reads
-from twinlog.spark.jobs.restore.plan import STORE_OPTIONS
-from twinlog.spark.reading import store_options as stores
+from twinlog.spark.jobs.restore.restore_plan import STORE_OPTIONS
+from twinlog.spark.reading.brokers import options as reads
+from twinlog.spark.reading.stores import options as stores
 from twinlog.spark.writing import options as writes
 
 SOURCE = Path(twinlog.__file__).parent

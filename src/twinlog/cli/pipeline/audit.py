@@ -19,10 +19,10 @@ from twinlog.cli.pipeline.running import spark_job
 from twinlog.cli.running import fail
 
 if TYPE_CHECKING:
+    from twinlog.spark.cluster_options import ClusterOptions
     from twinlog.spark.jobs.audit.findings import Finding
     from twinlog.spark.jobs.audit.job import AuditSummary
     from twinlog.spark.jobs.audit.pairs import Pairs
-    from twinlog.spark.options import ClusterOptions
 
 _NOT_COMPARABLE = 2
 _SHOWN_MAX = 50

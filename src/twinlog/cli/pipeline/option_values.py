@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from twinlog.cli.running import fail
 
 if TYPE_CHECKING:
-    from twinlog.spark.options import ClusterOptions
+    from twinlog.spark.cluster_options import ClusterOptions
 
 
 def cluster_options(
@@ -24,7 +24,7 @@ def cluster_options(
     """How brokers are reached; without keys the account is that of ROCKETMQ_ACCESS_KEY and ROCKETMQ_SECRET_KEY."""
     from twinlog.client import ClientError, Credentials
     from twinlog.client.routing.name_servers import parse_name_servers
-    from twinlog.spark.options import ClusterOptions
+    from twinlog.spark.cluster_options import ClusterOptions
 
     access_key, secret_key = account(access_key, secret_key)
     if bool(access_key) != bool(secret_key):

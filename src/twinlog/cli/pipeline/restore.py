@@ -78,7 +78,7 @@ def _run(job: RestoreJob, master: str | None, conf: list[str] | None, as_json: b
     with report_failures():
         from twinlog.spark.jobs.archive.layout import existing_header
         from twinlog.spark.jobs.restore.job import restore
-        from twinlog.spark.jobs.restore.plan import check_restore
+        from twinlog.spark.jobs.restore.restore_plan import check_restore
 
         check_restore(job)
         archive_format = existing_header(job.archive_root).format if job.archive_root else "parquet"

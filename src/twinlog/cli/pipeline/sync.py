@@ -19,7 +19,7 @@ from twinlog.cli.pipeline.running import errors, report_failures, spark_job
 if TYPE_CHECKING:
     from twinlog.base.file_modes import Modes
     from twinlog.spark.jobs.sync.job import SyncSummary
-    from twinlog.spark.jobs.sync.plan import SyncJob
+    from twinlog.spark.jobs.sync.sync_plan import SyncJob
 
 
 def sync(
@@ -49,7 +49,7 @@ def sync(
     masters' metadata are kept in a table of changes. The exit status is 1 if a broker failed in its last tick.
     """
     with report_failures():
-        from twinlog.spark.jobs.sync.plan import SyncJob, check_job, parse_duration_ms, parse_stores
+        from twinlog.spark.jobs.sync.sync_plan import SyncJob, check_job, parse_duration_ms, parse_stores
 
         job = check_job(
             SyncJob(

@@ -20,8 +20,8 @@ from twinlog.client.errors import BrokerRefused
 from twinlog.net.errors import NetError
 from twinlog.replication.digests import ByteRange
 from twinlog.replication.segment_bytes import shown_segment_bytes
+from twinlog.spark.cluster_options import ClusterOptions
 from twinlog.spark.errors import BadOption
-from twinlog.spark.options import ClusterOptions
 from twinlog.spark.paths import local_path, local_text
 from twinlog.spark.remoting import Answer, connection_to, forget_connection
 from twinlog.wire.bodies import KVTable, decode_body

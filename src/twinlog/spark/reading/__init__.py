@@ -1,1 +1,6 @@
-"""What readers of topics and stores do: plan in the driver, fetch and decode in the workers."""
+"""Rows from messages: `brokers` reads topics over the network, `stores` reads directories.
+
+In: options and offsets. Out: a plan in the driver, Arrow batches in the workers.
+What both share stands here: decoding records to Arrow columns.
+Must not write, and must not import `writing` or `jobs`.
+"""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from twinlog.client.errors import BadMessage
 from twinlog.client.name_rules import check_topic
+from twinlog.spark.cluster_options import CLUSTER_OPTIONS, ClusterOptions, cluster_options
 from twinlog.spark.errors import BadOption
 from twinlog.spark.option_values import OptionValues
-from twinlog.spark.options import CLUSTER_OPTIONS, ClusterOptions, cluster_options
 
 MESSAGE_BYTES_MAX = 4 * 1024 * 1024  # what brokers take unless they are told otherwise
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from twinlog.client.consuming.pulling import unwrap
 from twinlog.client.errors import BrokerRefused
 from twinlog.net.errors import NetError
+from twinlog.spark.cluster_options import ClusterOptions
 from twinlog.spark.errors import CannotWrite
-from twinlog.spark.options import ClusterOptions
 from twinlog.spark.remoting import Answer, BlockingConnection
 from twinlog.telemetry.log import get_logger
 from twinlog.wire import properties as names

@@ -10,13 +10,13 @@ from tests.spark.jobs.audit.test_audit import kinds
 from twinlog.broker.embedded import EmbeddedBroker
 from twinlog.client import Outgoing
 from twinlog.client.sync import Producer
+from twinlog.spark.cluster_options import ClusterOptions
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.audit import compare as compare_module
 from twinlog.spark.jobs.audit.compare import RangeTask, run_task
 from twinlog.spark.jobs.audit.pair_plan import look_at_log, plan_pair
 from twinlog.spark.jobs.audit.pairs import pairs_in, registered_pairs
 from twinlog.spark.jobs.endpoint import parse_side
-from twinlog.spark.options import ClusterOptions
 from twinlog.wire.bodies import BrokerData, ClusterInfo
 
 SEGMENT = 64 * 1024

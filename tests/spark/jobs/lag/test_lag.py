@@ -14,6 +14,7 @@ from tests.spark.jobs.commands import run
 from twinlog.cli.pipeline.lag import summarised
 from twinlog.client import NoNameServer
 from twinlog.spark.cluster import Cluster
+from twinlog.spark.cluster_options import ClusterOptions
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.lag.charts import charts_of, check_plot, error_note, write_plot
 from twinlog.spark.jobs.lag.job import LagJob, as_batch, broker_groups, lag, slot_of
@@ -36,7 +37,6 @@ from twinlog.spark.jobs.lag.sample import (
     measure_replica,
     sample_brokers,
 )
-from twinlog.spark.options import ClusterOptions
 from twinlog.wire.bodies import BrokerData, ClusterInfo, TopicOffset
 from twinlog.wire.message import Message, encode_message
 

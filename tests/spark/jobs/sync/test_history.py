@@ -21,8 +21,8 @@ from twinlog.spark.jobs.sync import history
 from twinlog.spark.jobs.sync.broker_service import BrokerReport
 from twinlog.spark.jobs.sync.history import AlreadyRunning, CannotKeep, HistoryTables, only_writer
 from twinlog.spark.jobs.sync.job import SyncRun, sync
-from twinlog.spark.jobs.sync.plan import SyncJob
 from twinlog.spark.jobs.sync.replica_state import Change, Entry, RangeDigest
+from twinlog.spark.jobs.sync.sync_plan import SyncJob
 from twinlog.wire.bodies import DataVersion
 
 

@@ -15,8 +15,8 @@ from twinlog.metadata.tables import open_tables
 from twinlog.replication.errors import ReplicationError
 from twinlog.replication.replica.join import LogRange
 from twinlog.replication.replica.link import Append
-from twinlog.spark.jobs.sync import copy
-from twinlog.spark.jobs.sync.copy import Limits, copy_log
+from twinlog.spark.jobs.sync import log_copy
+from twinlog.spark.jobs.sync.log_copy import Limits, copy_log
 from twinlog.spark.jobs.sync.metadata_changes import image_of
 from twinlog.spark.jobs.sync.replica import Replica, ReplicaInUse, SparseFiles
 from twinlog.spark.jobs.sync.replica_state import Entry, SyncFolder
@@ -72,7 +72,7 @@ def copy_into(root, log, *, ops=None, range_bytes=9_000, die_at=None, until=None
 
 @pytest.fixture(autouse=True)
 def small_heaps(monkeypatch):
-    monkeypatch.setattr(copy, "_TAKE_BYTES", 3_000)
+    monkeypatch.setattr(log_copy, "_TAKE_BYTES", 3_000)
 
 
 def log_of(root, end):

@@ -21,12 +21,12 @@ from twinlog.cli.main import app
 from twinlog.cli.pipeline import sync as sync_command
 from twinlog.client import Outgoing
 from twinlog.client.sync import Admin, Producer
+from twinlog.spark.cluster_options import ClusterOptions
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.sync.history import metadata_at
 from twinlog.spark.jobs.sync.job import sync
-from twinlog.spark.jobs.sync.plan import SyncJob
 from twinlog.spark.jobs.sync.replica_state import SyncFolder
-from twinlog.spark.options import ClusterOptions
+from twinlog.spark.jobs.sync.sync_plan import SyncJob
 from twinlog.store.lock import is_locked
 
 pytestmark = pytest.mark.timeout(300)

@@ -16,11 +16,11 @@ from tests.interop.replica_pair import pull_everything
 from twinlog.broker.embedded import EmbeddedBroker
 from twinlog.client import Outgoing
 from twinlog.client.sync import Admin, Producer
+from twinlog.spark.cluster_options import ClusterOptions
 from twinlog.spark.jobs.sync.broker_service import Drained, TickWork, run_group
-from twinlog.spark.jobs.sync.plan import BrokerTarget
 from twinlog.spark.jobs.sync.replica import SparseFiles
 from twinlog.spark.jobs.sync.replica_state import SyncFolder
-from twinlog.spark.options import ClusterOptions
+from twinlog.spark.jobs.sync.sync_plan import BrokerTarget
 from twinlog.store.offline.compare import compare_logs
 from twinlog.store.offline.store_files import StoreFiles
 from twinlog.wire.bodies import SubscriptionGroupConfig
@@ -286,10 +286,10 @@ def test_an_observer_counts_for_nothing_at_a_sync_master(tmp_path):
 PROGRAM = """
 import sys
 from twinlog.spark.jobs.sync.broker_service import TickWork, run_group
-from twinlog.spark.jobs.sync.plan import BrokerTarget
+from twinlog.spark.jobs.sync.sync_plan import BrokerTarget
 from twinlog.spark.jobs.sync.replica import SparseFiles
 from twinlog.spark.jobs.sync.replica_state import SyncFolder
-from twinlog.spark.options import ClusterOptions
+from twinlog.spark.cluster_options import ClusterOptions
 target = BrokerTarget("broker-a", sys.argv[2])
 work = TickWork(to=sys.argv[1], cluster=ClusterOptions(name_servers=()), groups=[[target]], range_bytes_max=60_000)
 print("begins", flush=True)

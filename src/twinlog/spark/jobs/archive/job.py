@@ -39,10 +39,10 @@ from twinlog.spark.jobs.archive.layout import (
 )
 from twinlog.spark.jobs.archive.source import ArchiveSource, ArchiveSpec
 from twinlog.spark.jobs.progress import Progress, Report, quiet
-from twinlog.spark.options import read_options
 from twinlog.spark.paths import local_path
-from twinlog.spark.reading.positions import find_queues
-from twinlog.spark.reading.store_options import store_options
+from twinlog.spark.reading.brokers.options import read_options
+from twinlog.spark.reading.brokers.positions import find_queues
+from twinlog.spark.reading.stores.options import store_options
 from twinlog.spark.schema import MESSAGE_COLUMNS, ddl
 from twinlog.wire.sys_flag import TRANSACTION_PREPARED
 

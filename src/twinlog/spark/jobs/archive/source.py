@@ -19,10 +19,10 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from twinlog.spark.jobs.archive.write import file_columns, message_schema, write_files
-from twinlog.spark.options import read_options
-from twinlog.spark.reading.store_options import store_options
-from twinlog.spark.reading.store_stream import StoreStreamReader
-from twinlog.spark.reading.stream_reader import QueueStreamReader
+from twinlog.spark.reading.brokers.options import read_options
+from twinlog.spark.reading.brokers.stream_reader import QueueStreamReader
+from twinlog.spark.reading.stores.options import store_options
+from twinlog.spark.reading.stores.stream_reader import StoreStreamReader
 from twinlog.spark.schema import arrow_schema, ddl
 from twinlog.wire.sys_flag import TRANSACTION_PREPARED
 

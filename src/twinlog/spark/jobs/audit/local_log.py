@@ -14,7 +14,7 @@ from typing import Self
 import numpy as np
 
 from twinlog.spark.errors import BadRecord
-from twinlog.spark.reading.store_plan import SegmentFile, first_record, records_end, segment_files
+from twinlog.spark.reading.stores.log_ranges import SegmentFile, first_record, records_end, segment_files
 from twinlog.store.errors import NotAStore
 from twinlog.store.lock import has_abort_marker, is_locked
 from twinlog.store.log.segment import Segment

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from twinlog.spark.cluster import MASTER_ID, Cluster
+from twinlog.spark.cluster_options import ClusterOptions
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.endpoint import Side, parse_side
-from twinlog.spark.options import ClusterOptions
 from twinlog.wire.bodies import ClusterInfo
 
 Pairs = tuple[tuple[Side, Side], ...]

@@ -21,10 +21,10 @@ from twinlog.base.clock import wall_clock_ms
 from twinlog.client.errors import ClientError
 from twinlog.net.errors import NetError
 from twinlog.spark.cluster import Cluster
+from twinlog.spark.cluster_options import ClusterOptions
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.lag.sample import BrokerGroup, LagRow, sample_brokers
 from twinlog.spark.jobs.progress import Progress, Report, quiet
-from twinlog.spark.options import ClusterOptions
 from twinlog.spark.paths import table_location
 from twinlog.wire.bodies import ClusterInfo
 

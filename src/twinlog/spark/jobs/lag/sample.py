@@ -15,8 +15,8 @@ from twinlog.client.admin.lag_estimate import LagEstimate
 from twinlog.client.consuming.pulling import PULL_CODES, pull_header, subscription_of
 from twinlog.client.errors import ClientError
 from twinlog.net.errors import NetError
+from twinlog.spark.cluster_options import ClusterOptions
 from twinlog.spark.jobs.endpoint import LiveBroker
-from twinlog.spark.options import ClusterOptions
 from twinlog.wire.bodies import ConsumerOffsetTable, MessageQueue, TopicOffset, TopicStats, decode_body
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.command import Command

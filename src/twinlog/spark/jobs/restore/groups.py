@@ -12,11 +12,11 @@ from twinlog.client.errors import ClientError
 from twinlog.client.sync import Admin
 from twinlog.net.errors import NetError
 from twinlog.spark.cluster import Cluster
+from twinlog.spark.cluster_options import CLUSTER_OPTIONS, cluster_options
 from twinlog.spark.errors import BadOption
-from twinlog.spark.jobs.restore.plan import RestoreJob
+from twinlog.spark.jobs.restore.restore_plan import RestoreJob
 from twinlog.spark.offsets import Offsets, where
 from twinlog.spark.option_values import OptionValues
-from twinlog.spark.options import CLUSTER_OPTIONS, cluster_options
 from twinlog.spark.paths import local_text
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import MessageQueue, SubscriptionGroupConfig

@@ -21,11 +21,12 @@ from twinlog.client.errors import NoRoute
 from twinlog.client.options import ClientOptions, tls_context
 from twinlog.client.sync import Admin
 from twinlog.spark.cluster import MASTER_ID, Cluster
+from twinlog.spark.cluster_options import CLUSTER_OPTIONS, ClusterOptions, cluster_options
 from twinlog.spark.jobs.archive.files import exchange
 from twinlog.spark.jobs.archive.layout import BadArchive
 from twinlog.spark.jobs.progress import Progress, Report, quiet, task_progress
 from twinlog.spark.jobs.restore.groups import Committed, GroupPlace, committed_offsets, make_groups, place_groups
-from twinlog.spark.jobs.restore.plan import (
+from twinlog.spark.jobs.restore.restore_plan import (
     ORIGIN,
     CannotRestore,
     RestoreJob,
@@ -39,7 +40,6 @@ from twinlog.spark.jobs.restore.send import SENT_COLUMNS, SendQueues
 from twinlog.spark.jobs.restore.source import QUEUE, count_wanted, expr_of, open_source
 from twinlog.spark.offsets import queue_text, where
 from twinlog.spark.option_values import OptionValues
-from twinlog.spark.options import CLUSTER_OPTIONS, ClusterOptions, cluster_options
 from twinlog.spark.paths import local_path
 from twinlog.spark.schema import ddl
 from twinlog.telemetry.log import get_logger

@@ -24,7 +24,7 @@ from twinlog.client.sending.outgoing import STORED_CODES
 from twinlog.net.errors import NetError, RequestTimeout
 from twinlog.spark.cluster import AWAY, Cluster
 from twinlog.spark.errors import CannotRead
-from twinlog.spark.jobs.restore.plan import (
+from twinlog.spark.jobs.restore.restore_plan import (
     BATCH_BYTES_MAX,
     BATCH_COUNT_MAX,
     ORIGIN,
@@ -34,9 +34,9 @@ from twinlog.spark.jobs.restore.plan import (
     stamp_prefix,
 )
 from twinlog.spark.offsets import decode_offsets, queue_text, where
-from twinlog.spark.options import read_options
-from twinlog.spark.reading.fetch import read_queue
-from twinlog.spark.reading.plan import QueueRange
+from twinlog.spark.reading.brokers.fetch import read_queue
+from twinlog.spark.reading.brokers.options import read_options
+from twinlog.spark.reading.brokers.queue_ranges import QueueRange
 from twinlog.spark.remoting import connection_to, forget_connection
 from twinlog.spark.schema import arrow_schema
 from twinlog.telemetry.log import get_logger

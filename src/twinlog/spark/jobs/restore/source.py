@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.archive.job import IN_A_QUEUE, read_archive
 from twinlog.spark.jobs.archive.layout import BadArchive
-from twinlog.spark.jobs.restore.plan import RestoreJob, selection, sql_text
+from twinlog.spark.jobs.restore.restore_plan import RestoreJob, selection, sql_text
 from twinlog.spark.offsets import where
 from twinlog.spark.schema import MESSAGE_COLUMNS, ddl
 from twinlog.telemetry.log import get_logger

@@ -38,14 +38,14 @@ from twinlog.replication.replica.join import Begin, LogRange, Refuse, decide_joi
 from twinlog.replication.replica.metadata_sync_service import MetadataSyncService
 from twinlog.replication.segment_bytes import common_segment_bytes, shown_segment_bytes
 from twinlog.settings.replication import ReplicationSettings
+from twinlog.spark.cluster_options import ClusterOptions
 from twinlog.spark.errors import SparkSourceError
-from twinlog.spark.jobs.sync.copy import Limits, copy_log
+from twinlog.spark.jobs.sync.log_copy import Limits, copy_log
 from twinlog.spark.jobs.sync.metadata_changes import image_of
-from twinlog.spark.jobs.sync.plan import COPIES_AT_ONCE, BrokerTarget, check_folder, copy_share_ms
 from twinlog.spark.jobs.sync.replica import Replica, SparseFiles
 from twinlog.spark.jobs.sync.replica_state import Entry, MasterConf, RangeDigest
 from twinlog.spark.jobs.sync.sources import HaSource, StoreSource
-from twinlog.spark.options import ClusterOptions
+from twinlog.spark.jobs.sync.sync_plan import COPIES_AT_ONCE, BrokerTarget, check_folder, copy_share_ms
 from twinlog.store.errors import StoreError
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.errors import WireError

@@ -26,7 +26,7 @@ from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.progress import Progress, Report, quiet
 from twinlog.spark.jobs.sync.broker_service import BrokerReport, TickWork, run_group
 from twinlog.spark.jobs.sync.history import HistoryTables, only_writer
-from twinlog.spark.jobs.sync.plan import (
+from twinlog.spark.jobs.sync.sync_plan import (
     BrokerTarget,
     SyncJob,
     check_folder,

@@ -8,10 +8,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from twinlog.spark.cluster import Cluster
-from twinlog.spark.options import ReadOptions
-from twinlog.spark.reading.fetch import read_queue, tell_loss
-from twinlog.spark.reading.plan import plan_ranges, split_ranges
-from twinlog.spark.reading.positions import ending_offsets, find_queues, starting_offsets
+from twinlog.spark.reading.brokers.fetch import read_queue, tell_loss
+from twinlog.spark.reading.brokers.options import ReadOptions
+from twinlog.spark.reading.brokers.positions import ending_offsets, find_queues, starting_offsets
+from twinlog.spark.reading.brokers.queue_ranges import plan_ranges, split_ranges
 from twinlog.spark.schema import Columns
 
 

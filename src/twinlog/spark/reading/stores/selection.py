@@ -14,7 +14,7 @@ import numpy as np
 from twinlog.spark.errors import BadOption
 from twinlog.spark.offsets import parse_assignment
 from twinlog.spark.option_values import OptionValues
-from twinlog.spark.reading.store_plan import SegmentFile
+from twinlog.spark.reading.stores.log_ranges import SegmentFile
 from twinlog.store.scan.record_columns import ScannedRecords
 from twinlog.store.scan.scan import scan
 from twinlog.wire.bodies import MessageQueue

@@ -11,10 +11,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
-from twinlog.spark.reading.fetch import tell_loss
-from twinlog.spark.reading.store_options import StoreDirectory, StoreOptions
-from twinlog.spark.reading.store_plan import SegmentFile, StoreRange, list_segments, log_end, record_start
-from twinlog.spark.reading.store_reader import read_messages
+from twinlog.spark.reading.brokers.fetch import tell_loss
+from twinlog.spark.reading.stores.batch_reader import read_messages
+from twinlog.spark.reading.stores.log_ranges import SegmentFile, StoreRange, list_segments, log_end, record_start
+from twinlog.spark.reading.stores.options import StoreDirectory, StoreOptions
 from twinlog.spark.schema import Columns
 from twinlog.telemetry.log import get_logger
 

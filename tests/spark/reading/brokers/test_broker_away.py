@@ -9,10 +9,10 @@ from tests.spark.topics import bodies_of, numbers
 
 from twinlog.client import Outgoing
 from twinlog.client.sync import Admin, Producer
-from twinlog.spark import away, cluster
-from twinlog.spark.away import Absences
+from twinlog.spark import broker_wait, cluster
+from twinlog.spark.broker_wait import Absences
 from twinlog.spark.errors import BrokerAway, DataLoss
-from twinlog.spark.reading import fetch
+from twinlog.spark.reading.brokers import fetch
 from twinlog.wire.bodies import MessageQueue
 
 ALL = ReadAllAvailable()
@@ -21,7 +21,7 @@ ALL = ReadAllAvailable()
 @pytest.fixture
 def two(broker, make_topic, tmp_path, monkeypatch):
     """A topic of one queue on each of two brokers, of which the second can be stopped."""
-    monkeypatch.setattr(away, "PAUSE_S_FIRST", 0.01)
+    monkeypatch.setattr(broker_wait, "PAUSE_S_FIRST", 0.01)
     monkeypatch.setattr(cluster, "LOOK_AGAIN_S", 0.01)
     second = SecondBroker(broker.namesrv_address, tmp_path / "second").start()
     topic = make_topic(queues=1)
@@ -119,7 +119,7 @@ def test_available_now_waits_for_a_broker_that_the_checkpoint_knows(two, monkeyp
         if len(pauses) == 3:
             second.start()
 
-    monkeypatch.setattr("twinlog.spark.reading.queue_ends.time.sleep", pause)
+    monkeypatch.setattr("twinlog.spark.reading.brokers.queue_ends.time.sleep", pause)
     stream = topic.stream(**given)
     stream.prepareForTriggerAvailableNow()
     at, read = batch(stream, at)
@@ -232,7 +232,7 @@ def test_available_now_waits_for_the_master_when_the_replica_has_less_than_was_r
     stream = topic.stream(**READ_ANY)
     stream.prepareForTriggerAvailableNow()
     topic.send("10")
-    monkeypatch.setattr("twinlog.spark.reading.queue_ends.time.sleep", lambda _: is_up.__setitem__(0, True))
+    monkeypatch.setattr("twinlog.spark.reading.brokers.queue_ends.time.sleep", lambda _: is_up.__setitem__(0, True))
     assert batch(stream, {topic.key(): 10})[1] == ["10"]
 
 

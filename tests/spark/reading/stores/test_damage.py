@@ -8,7 +8,7 @@ from tests.spark.reading.test_store_reader import reader, rows
 from tests.store.store_at import SEGMENT, draft, open_store, write_log
 
 from twinlog.spark.errors import BadRecord, DataLoss
-from twinlog.spark.reading.store_plan import list_segments
+from twinlog.spark.reading.stores.log_ranges import list_segments
 
 TOPICS = ("A", "B", "C")
 BODY_BYTES = 402  # of the first records

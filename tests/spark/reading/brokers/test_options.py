@@ -3,7 +3,7 @@ import pytest
 from twinlog.spark.errors import BadOption
 from twinlog.spark.offsets import decode_offsets, encode_offsets
 from twinlog.spark.option_values import OptionValues
-from twinlog.spark.options import Place, read_options
+from twinlog.spark.reading.brokers.options import Place, read_options
 from twinlog.wire.bodies import MessageQueue
 
 GIVEN = {"nameServer": "127.0.0.1:9876", "topic": "Orders"}

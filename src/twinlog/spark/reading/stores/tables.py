@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from twinlog.metadata.tables import MetadataTables, open_tables
 from twinlog.spark.errors import BadOption, BadRecord
-from twinlog.spark.reading.store_options import StoreDirectory, StoreOptions
+from twinlog.spark.reading.stores.options import StoreDirectory, StoreOptions
 from twinlog.spark.schema import TABLE_COLUMNS, Columns, arrow_schema, batch_of
 from twinlog.store.offline.store_files import StoredIndexFile, StoreFiles
 from twinlog.store.queues.consume_queue import FILL_SIZE

@@ -18,7 +18,7 @@ import numpy as np
 from twinlog.metadata.errors import MetadataError
 from twinlog.metadata.json_file import decode_json
 from twinlog.metadata.topics import FILE_NAME, TopicsFile
-from twinlog.spark.reading.store_plan import first_record
+from twinlog.spark.reading.stores.log_ranges import first_record
 from twinlog.store.log.segment import Segment
 from twinlog.store.offline.store_files import stored_queues
 from twinlog.store.scan.record_columns import columns_at

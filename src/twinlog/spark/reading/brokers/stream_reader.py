@@ -24,12 +24,12 @@ from twinlog.net.errors import NetError
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.errors import BadOption, SparkSourceError
 from twinlog.spark.offsets import Offsets, decode_offsets, encode_offsets, where
-from twinlog.spark.options import Place, ReadOptions
-from twinlog.spark.reading.fetch import read_queue, tell_loss
-from twinlog.spark.reading.initial_offsets import place_for
-from twinlog.spark.reading.plan import cap_offsets, plan_ranges, rows_between, split_ranges
-from twinlog.spark.reading.positions import find_queues, find_queues_present, starting_offsets
-from twinlog.spark.reading.queue_ends import QueueEnds
+from twinlog.spark.reading.brokers.fetch import read_queue, tell_loss
+from twinlog.spark.reading.brokers.initial_offsets import place_for
+from twinlog.spark.reading.brokers.options import Place, ReadOptions
+from twinlog.spark.reading.brokers.positions import find_queues, find_queues_present, starting_offsets
+from twinlog.spark.reading.brokers.queue_ends import QueueEnds
+from twinlog.spark.reading.brokers.queue_ranges import cap_offsets, plan_ranges, rows_between, split_ranges
 from twinlog.spark.schema import Columns
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.codes import ResponseCode

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from twinlog.spark.reading.brokers.fetch import tell_loss
 from twinlog.spark.reading.decode import Decoder
-from twinlog.spark.reading.fetch import tell_loss
-from twinlog.spark.reading.store_options import StoreOptions
-from twinlog.spark.reading.store_plan import SegmentFile, StoreRange, list_segments, log_end, plan_ranges
-from twinlog.spark.reading.store_read import read_range
-from twinlog.spark.reading.store_tables import TablePart, plan_table, read_table
+from twinlog.spark.reading.stores.log_ranges import SegmentFile, StoreRange, list_segments, log_end, plan_ranges
+from twinlog.spark.reading.stores.options import StoreOptions
+from twinlog.spark.reading.stores.range_read import read_range
+from twinlog.spark.reading.stores.tables import TablePart, plan_table, read_table
 from twinlog.spark.schema import Columns
 
 

@@ -10,9 +10,9 @@ from twinlog.client.errors import NoRoute
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.errors import BadOption
 from twinlog.spark.offsets import EARLIEST, LATEST, Offsets, where
-from twinlog.spark.options import Place, Position, ReadOptions
-from twinlog.spark.reading.fetch import tell_loss
-from twinlog.spark.reading.times import exact_offsets
+from twinlog.spark.reading.brokers.fetch import tell_loss
+from twinlog.spark.reading.brokers.offsets_by_time import exact_offsets
+from twinlog.spark.reading.brokers.options import Place, Position, ReadOptions
 from twinlog.wire.bodies import MessageQueue
 
 

@@ -15,9 +15,9 @@ from twinlog.client.sync import Admin, Producer, PullConsumer
 from twinlog.spark import remoting
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.errors import BadOption, BrokerAway, CannotRead, DataLoss
-from twinlog.spark.options import read_options
-from twinlog.spark.reading.batch_reader import QueueReader
-from twinlog.spark.reading.plan import QueueRange
+from twinlog.spark.reading.brokers.batch_reader import QueueReader
+from twinlog.spark.reading.brokers.options import read_options
+from twinlog.spark.reading.brokers.queue_ranges import QueueRange
 from twinlog.spark.schema import MESSAGE_COLUMNS, arrow_schema
 from twinlog.wire.bodies import ClusterInfo
 from twinlog.wire.codes import RequestCode
@@ -271,7 +271,7 @@ def with_brokers(make_topic, monkeypatch):
             return replace(found, brokers={BROKER: addresses})
 
         monkeypatch.setattr(Cluster, "route", route)
-        monkeypatch.setattr("twinlog.spark.away.PAUSE_S_FIRST", 0.01)
+        monkeypatch.setattr("twinlog.spark.broker_wait.PAUSE_S_FIRST", 0.01)
         return topic
 
     return make
@@ -310,7 +310,7 @@ def test_a_topic_is_gone_if_the_master_says_so_and_a_replica_may_just_not_know_i
 
 
 def test_a_topic_that_nobody_has_any_more_is_a_loss_unless_forgiven(make_topic, monkeypatch):
-    monkeypatch.setattr("twinlog.spark.away.PAUSE_S_FIRST", 0.001)
+    monkeypatch.setattr("twinlog.spark.broker_wait.PAUSE_S_FIRST", 0.001)
     topic = make_topic(queues=1)
     topic.send_numbers(10)
     parts = topic.reader().partitions()
@@ -379,7 +379,7 @@ def test_offsets_that_expire_before_they_are_read_are_a_loss_unless_forgiven(exp
 
 
 def test_a_broker_that_dies_is_waited_for_and_then_named(tmp_path, monkeypatch):
-    monkeypatch.setattr("twinlog.spark.away.PAUSE_S_FIRST", 0.01)
+    monkeypatch.setattr("twinlog.spark.broker_wait.PAUSE_S_FIRST", 0.01)
     with EmbeddedBroker(tmp_path) as broker, Producer(broker.namesrv_address) as producer:
         for n in range(3):
             producer.send(Outgoing("T", b"%d" % n))
@@ -394,7 +394,7 @@ def test_a_broker_that_dies_is_waited_for_and_then_named(tmp_path, monkeypatch):
 
 
 def test_a_connection_lost_in_the_middle_is_made_again(make_topic, monkeypatch):
-    monkeypatch.setattr("twinlog.spark.away.PAUSE_S_FIRST", 0.01)
+    monkeypatch.setattr("twinlog.spark.broker_wait.PAUSE_S_FIRST", 0.01)
     topic = make_topic(queues=1)
     topic.send_numbers(300)
     real, count = remoting.BlockingConnection.receive, [0]

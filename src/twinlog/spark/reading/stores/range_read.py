@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from twinlog.spark.errors import BadRecord, DataLoss
-from twinlog.spark.reading.store_damage import damage_at
-from twinlog.spark.reading.store_plan import StoreRange, first_record
-from twinlog.spark.reading.store_selection import Selection
+from twinlog.spark.reading.stores.damage import damage_at
+from twinlog.spark.reading.stores.log_ranges import StoreRange, first_record
+from twinlog.spark.reading.stores.selection import Selection
 from twinlog.store.log.segment import Segment
 from twinlog.store.scan.record_columns import ScannedRecords
 from twinlog.store.scan.scan import scan

@@ -3,9 +3,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.spark.errors import DataLoss
-from twinlog.spark.reading.fetch import tell_loss
-from twinlog.spark.reading.plan import QueueRange, cap_offsets, plan_ranges, rows_between, split_ranges
-from twinlog.spark.reading.pull_window import PullWindow
+from twinlog.spark.reading.brokers.fetch import tell_loss
+from twinlog.spark.reading.brokers.pull_window import PullWindow
+from twinlog.spark.reading.brokers.queue_ranges import QueueRange, cap_offsets, plan_ranges, rows_between, split_ranges
 from twinlog.wire.bodies import MessageQueue
 
 QUEUES = [MessageQueue("T", "a", n) for n in range(6)]

@@ -11,7 +11,7 @@ from pathlib import Path
 from twinlog.spark.errors import BadOption
 from twinlog.spark.option_values import OptionValues
 from twinlog.spark.paths import local_path, local_text
-from twinlog.spark.reading.store_selection import SELECTING, SELECTING_IN_BATCH, Selection, selection
+from twinlog.spark.reading.stores.selection import SELECTING, SELECTING_IN_BATCH, Selection, selection
 
 KINDS = ("messages", "consume_queue", "index", "consumer_offsets", "topic_configs")
 _KNOWN = (

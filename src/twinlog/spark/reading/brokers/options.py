@@ -10,29 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from twinlog.client.errors import ClientError
-from twinlog.client.routing.name_servers import parse_name_servers
-from twinlog.client.signing import Credentials
+from twinlog.spark.cluster_options import CLUSTER_OPTIONS, ClusterOptions, cluster_options
 from twinlog.spark.errors import BadOption
 from twinlog.spark.offsets import EARLIEST, LATEST, Offsets, parse_assignment, parse_queue_numbers
 from twinlog.spark.option_values import OptionValues
 from twinlog.spark.paths import local_path
 from twinlog.wire.bodies import MessageQueue
 
-CLUSTER_OPTIONS = (
-    "nameServer",
-    "accessKey",
-    "secretKey",
-    "rocketmq.securityToken",
-    "brokerWait",
-    "rocketmq.connectTimeoutMs",
-    "rocketmq.requestTimeoutMs",
-    "rocketmq.useTLS",
-    "rocketmq.tls.caFile",
-    "rocketmq.tls.certFile",
-    "rocketmq.tls.keyFile",
-    "rocketmq.tls.verify",
-)
 _BOTH = (
     *CLUSTER_OPTIONS,
     "topic",
@@ -88,24 +72,6 @@ class Position:
     place: Place
     time_ms: int = 0
     numbers: Offsets = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterOptions:
-    """How to reach a cluster; secrets do not show in its repr."""
-
-    name_servers: tuple[str, ...]
-    credentials: Credentials | None = field(default=None, repr=False)
-    connect_timeout_ms: int = 3_000
-    request_timeout_ms: int = 3_000
-    tls: bool = False
-    tls_ca_file: str | None = None
-    tls_cert_file: str | None = None
-    tls_key_file: str | None = None
-    tls_verify: bool = True
-    tries: int = 4  # of a driver's question, the first included
-    retry_interval_ms: int = 10
-    broker_wait_ms: int = 300_000  # for a broker that is away
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,35 +159,6 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
 def _local(values: OptionValues, name: str) -> str | None:
     text = values.text(name)
     return None if text is None else str(local_path(text, name))
-
-
-def cluster_options(values: OptionValues) -> ClusterOptions:
-    """The part that reads and writes share."""
-    text = values.required("nameServer", "127.0.0.1:9876")
-    try:
-        name_servers = tuple(parse_name_servers(text))
-    except ClientError as error:
-        raise BadOption(f"option nameServer: {error}") from error
-    access, secret = values.text("accessKey"), values.text("secretKey")
-    if (access is None) != (secret is None):
-        raise BadOption("accessKey and secretKey belong together: give both or none")
-    credentials = None
-    if access is not None and secret is not None:
-        credentials = Credentials(access, secret, values.text("rocketmq.securityToken"))
-    return ClusterOptions(
-        name_servers=name_servers,
-        credentials=credentials,
-        connect_timeout_ms=values.integer("rocketmq.connectTimeoutMs", 3_000, low=1),
-        request_timeout_ms=values.integer("rocketmq.requestTimeoutMs", 3_000, low=1),
-        tls=values.flag("rocketmq.useTLS", False),
-        tls_ca_file=values.text("rocketmq.tls.caFile"),
-        tls_cert_file=values.text("rocketmq.tls.certFile"),
-        tls_key_file=values.text("rocketmq.tls.keyFile"),
-        tls_verify=values.flag("rocketmq.tls.verify", True),
-        tries=1 + values.integer("fetchOffset.numRetries", 3),
-        retry_interval_ms=values.integer("fetchOffset.retryIntervalMs", 10),
-        broker_wait_ms=values.duration_ms("brokerWait", 300_000),
-    )
 
 
 def _subscription(values: OptionValues) -> tuple[tuple[str, ...], str | None, tuple[MessageQueue, ...]]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from twinlog.net.errors import ConnectionLost
 from twinlog.spark.errors import BadOption, CannotRead
 from twinlog.spark.jobs.restore import send
-from twinlog.spark.jobs.restore.plan import (
+from twinlog.spark.jobs.restore.restore_plan import (
     ORIGIN,
     CannotRestore,
     RestoreJob,

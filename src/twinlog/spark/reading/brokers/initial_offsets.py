@@ -17,8 +17,8 @@ from pathlib import Path
 
 from twinlog.base.atomic_file import replace_file, sibling
 from twinlog.spark.errors import SparkSourceError
-from twinlog.spark.options import ReadOptions
 from twinlog.spark.paths import is_local, local_path
+from twinlog.spark.reading.brokers.options import ReadOptions
 
 FILE_NAME = "initial-offsets.json"
 _DEFAULT_DIRECTORY = "_twinlog_initial_offsets"

@@ -13,14 +13,14 @@ from twinlog.base.clock import monotonic_ms
 from twinlog.client.consuming.pulling import pull_header, subscription_of
 from twinlog.client.errors import ClientError, name_of
 from twinlog.net.errors import NetError
-from twinlog.spark.away import Absences, pause_s
+from twinlog.spark.broker_wait import Absences, pause_s
 from twinlog.spark.cluster import MASTER_ID, Cluster
 from twinlog.spark.errors import BadRecord, CannotRead, DataLoss
 from twinlog.spark.offsets import where
-from twinlog.spark.options import ReadOptions
+from twinlog.spark.reading.brokers.options import ReadOptions
+from twinlog.spark.reading.brokers.pull_window import Pull, PullWindow
+from twinlog.spark.reading.brokers.queue_ranges import QueueRange
 from twinlog.spark.reading.decode import Decoder
-from twinlog.spark.reading.plan import QueueRange
-from twinlog.spark.reading.pull_window import Pull, PullWindow
 from twinlog.spark.remoting import Answer, BlockingConnection, connection_to, forget_connection, next_opaque
 from twinlog.spark.schema import Columns
 from twinlog.store.scan.record_columns import ScannedRecords

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from twinlog.base.system_names import is_retry_or_dlq
+from twinlog.spark.cluster_options import CLUSTER_OPTIONS
 from twinlog.spark.errors import BadOption, SparkSourceError
 from twinlog.spark.offsets import queue_text, where
 from twinlog.spark.option_values import OptionValues
-from twinlog.spark.options import CLUSTER_OPTIONS
 from twinlog.spark.paths import local_path, local_text
 from twinlog.wire import properties as names
 from twinlog.wire.batch import BatchElement

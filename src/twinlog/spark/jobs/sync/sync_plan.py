@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from twinlog.base.file_modes import PRIVATE, Modes
+from twinlog.spark.cluster_options import ClusterOptions
 from twinlog.spark.errors import BadOption
-from twinlog.spark.options import ClusterOptions
 from twinlog.spark.paths import local_path
 from twinlog.wire.bodies import ClusterInfo
 

@@ -11,10 +11,10 @@ from tests.store import golden
 from tests.store.store_at import NOW, SEGMENT, draft, fill, kill, open_store, write_log
 
 from twinlog.spark.errors import BadOption, BadRecord, DataLoss
-from twinlog.spark.reading.store_options import store_options
-from twinlog.spark.reading.store_plan import list_segments
-from twinlog.spark.reading.store_reader import StoreReader, TableReader
-from twinlog.spark.reading.store_stream import StoreStreamReader, cap_bytes
+from twinlog.spark.reading.stores.batch_reader import StoreReader, TableReader
+from twinlog.spark.reading.stores.log_ranges import list_segments
+from twinlog.spark.reading.stores.options import store_options
+from twinlog.spark.reading.stores.stream_reader import StoreStreamReader, cap_bytes
 from twinlog.spark.schema import STORE_MESSAGE_COLUMNS, TABLE_COLUMNS
 from twinlog.store.errors import NotAStore
 

@@ -6,11 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.metadata.tables import open_tables
+from twinlog.spark.cluster_options import ClusterOptions
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.sync.broker_service import BrokerReport, read_master_conf, whole_revisions
 from twinlog.spark.jobs.sync.job import is_behind
 from twinlog.spark.jobs.sync.metadata_changes import adopt_again, differences, image_of, versions_of
-from twinlog.spark.jobs.sync.plan import (
+from twinlog.spark.jobs.sync.replica_state import Change
+from twinlog.spark.jobs.sync.sync_plan import (
     BrokerTarget,
     SyncJob,
     check_folder,
@@ -21,8 +23,6 @@ from twinlog.spark.jobs.sync.plan import (
     parse_stores,
     share_out,
 )
-from twinlog.spark.jobs.sync.replica_state import Change
-from twinlog.spark.options import ClusterOptions
 from twinlog.wire.bodies import BrokerData, ClusterInfo, DataVersion, SubscriptionGroupConfig, TopicConfig
 
 NAMES = ClusterOptions(name_servers=("127.0.0.1:9876",))

@@ -5,7 +5,7 @@ from bisect import bisect_left
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.spark.reading.times import exact_offsets
+from twinlog.spark.reading.brokers.offsets_by_time import exact_offsets
 from twinlog.wire.bodies import MessageQueue
 
 QUEUE = MessageQueue("T", "broker-a", 0)

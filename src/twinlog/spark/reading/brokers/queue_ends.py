@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable
 
 from twinlog.base.clock import monotonic_ms
 from twinlog.client.errors import NoNameServer
-from twinlog.spark.away import PAUSE_S_MAX, Absences
+from twinlog.spark.broker_wait import PAUSE_S_MAX, Absences
 from twinlog.spark.cluster import AWAY, Cluster, by_broker
 from twinlog.spark.offsets import Offsets
-from twinlog.spark.options import ReadOptions
-from twinlog.spark.reading.positions import find_queues_that_remain
+from twinlog.spark.reading.brokers.options import ReadOptions
+from twinlog.spark.reading.brokers.positions import find_queues_that_remain
 from twinlog.wire.bodies import MessageQueue
 
 _NOT_REGISTERED = "the name server does not know it"
