@@ -30,9 +30,9 @@ PAIRS = (
 def compare(master: str, replica: str, **more):
     from tests.spark.jobs.audit.audit_stores import compare_sides
 
-    from twinlog.spark.jobs.endpoint import parse_side
+    from twinlog.spark.jobs.endpoint import parse_endpoint
 
-    return compare_sides(parse_side(master), parse_side(replica), **more)
+    return compare_sides(parse_endpoint(master), parse_endpoint(replica), **more)
 
 
 def differences(found):
@@ -89,14 +89,14 @@ def test_a_pair_is_audited_equal_live_and_stopped_and_a_planted_difference_is_fo
 
 @pytest.mark.parametrize("version", ["java-5.5.0", "java-4.9.7"])
 def test_metadata_of_a_live_java_broker_is_compared_with_ours(version, clusters):
-    from twinlog.spark.jobs.endpoint import parse_side
+    from twinlog.spark.jobs.endpoint import parse_endpoint
     from twinlog.spark.jobs.metadata_diff.job import DiffJob, metadata_diff
 
     java, ours = clusters.get(version), clusters.get("twinlog")
     for cluster, queues in ((java, 3), (ours, 5)):
         with WaitingAdmin(cluster.names.address) as admin:
             admin.create_topic("DiffTopic", queues=queues)
-    sides = parse_side(java.broker.address), parse_side(ours.broker.address)
+    sides = parse_endpoint(java.broker.address), parse_endpoint(ours.broker.address)
     summary = metadata_diff(None, DiffJob(left=sides[0], right=sides[1], kinds=("topics",)))
     rows = {(row.field, row.left, row.right) for row in summary.rows if row.key == "DiffTopic"}
     assert rows == {("readQueueNums", "3", "5"), ("writeQueueNums", "3", "5")}

@@ -13,7 +13,7 @@ from tests.interop.patient import WaitingAdmin, WaitingProducer
 from tests.spark.writing.written import frame
 
 from twinlog.base.system_names import SCHEDULE_TOPIC
-from twinlog.spark.reading.brokers.batch_reader import QueueReader
+from twinlog.spark.reading.brokers.batch_reader import QueueBatchReader
 from twinlog.spark.reading.brokers.options import read_options
 from twinlog.spark.schema import MESSAGE_COLUMNS
 from twinlog.spark.writing.options import write_options
@@ -55,7 +55,7 @@ def write(place: Cluster, topic: str, rows: list[dict], **more: str) -> TaskResu
 
 def read(place: Cluster, topic: str) -> list[dict]:
     options = read_options({"nameServer": place.names.address, "topic": topic}, streaming=False)
-    reader = QueueReader(options, MESSAGE_COLUMNS)
+    reader = QueueBatchReader(options, MESSAGE_COLUMNS)
     rows = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
     return sorted(rows, key=lambda row: (row["queueId"], row["queueOffset"]))
 

@@ -8,7 +8,7 @@ from twinlog.client.routing.routes import TopicRoute
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.cluster_options import ClusterOptions
 from twinlog.spark.errors import CannotRead, OffsetsNotKept
-from twinlog.spark.remoting import Answer
+from twinlog.spark.remoting import Response
 from twinlog.wire.bodies import MessageQueue
 from twinlog.wire.codes import RequestCode, ResponseCode
 
@@ -36,11 +36,11 @@ class RacingBroker:
                 self.table[key].update(entry)
             else:
                 self.table[key] = entry
-            return Answer(0, ResponseCode.SUCCESS, "", {}, memoryview(b""))
+            return Response(0, ResponseCode.SUCCESS, "", {}, memoryview(b""))
         offset = self.table.get(key, {}).get(queue)
         if offset is None:
-            return Answer(0, ResponseCode.QUERY_NOT_FOUND, "", {}, memoryview(b""))
-        return Answer(0, ResponseCode.SUCCESS, "", {"offset": str(offset)}, memoryview(b""))
+            return Response(0, ResponseCode.QUERY_NOT_FOUND, "", {}, memoryview(b""))
+        return Response(0, ResponseCode.SUCCESS, "", {"offset": str(offset)}, memoryview(b""))
 
 
 class RacingCluster(Cluster):

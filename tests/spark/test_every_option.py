@@ -11,8 +11,8 @@ from twinlog.client import ClientError, NoNameServer
 from twinlog.net.self_signed import self_signed_pem
 from twinlog.spark import cluster, remoting
 from twinlog.spark.errors import BadRecord
-from twinlog.spark.reading.brokers import fetch
-from twinlog.spark.reading.stores.batch_reader import StoreReader
+from twinlog.spark.reading.brokers import fetch, pull_requests
+from twinlog.spark.reading.stores.batch_reader import StoreBatchReader
 from twinlog.spark.reading.stores.options import store_options
 from twinlog.spark.schema import MESSAGE_COLUMNS, STORE_MESSAGE_COLUMNS
 from twinlog.spark.source import RocketmqSource
@@ -26,13 +26,13 @@ def first_row(reader) -> dict:
 
 def test_group_id_prefix_is_the_group_that_pulls_and_a_consumer_group_counts_before_it(make_topic, monkeypatch):
     groups = []
-    real = fetch.pull_header
+    real = pull_requests.pull_header
 
     def header(group, *more, **rest):
         groups.append(group)
         return real(group, *more, **rest)
 
-    monkeypatch.setattr(fetch, "pull_header", header)
+    monkeypatch.setattr(pull_requests, "pull_header", header)
     topic = make_topic(queues=1)
     topic.send("1")
     for given in ({}, {"groupIdPrefix": "mine"}, {"groupIdPrefix": "mine", "consumerGroup": "theirs"}):
@@ -42,13 +42,13 @@ def test_group_id_prefix_is_the_group_that_pulls_and_a_consumer_group_counts_bef
 
 def test_pull_batch_size_and_depth_limit_what_is_on_its_way(make_topic, monkeypatch):
     asked = []
-    real = fetch._Fetch._send
+    real = fetch.QueueFetch._send
 
     def send(self, connection, pulls):
-        asked.append(([pull.count for pull in pulls], len(self._asked) + len(pulls)))
+        asked.append(([pull.count for pull in pulls], len(self._pulls) + len(pulls)))
         return real(self, connection, pulls)
 
-    monkeypatch.setattr(fetch._Fetch, "_send", send)
+    monkeypatch.setattr(fetch.QueueFetch, "_send", send)
     topic = make_topic(queues=1)
     topic.send_numbers(100)
     assert topic.read(pullBatchSize=7, pullDepth=3) == numbers(100)
@@ -80,13 +80,13 @@ def test_bodies_may_be_left_as_they_are_stored(make_topic):
 def test_checksums_are_compared_on_request(make_topic, monkeypatch):
     topic = make_topic(queues=1)
     topic.send("a body like no other")
-    real = fetch._Fetch.chunks
+    real = fetch.QueueFetch.chunks
 
     def damaged(self):
         for chunk in real(self):
             yield bytes(chunk).replace(b"like no other", b"like so other")
 
-    monkeypatch.setattr(fetch._Fetch, "chunks", damaged)
+    monkeypatch.setattr(fetch.QueueFetch, "chunks", damaged)
     assert topic.read() == ["a body like so other"]
     with pytest.raises(BadRecord, match="damaged record"):
         topic.read(checkCrc="true")
@@ -145,8 +145,8 @@ def test_files_of_a_store_may_lie_elsewhere(tmp_path):
     (tmp_path / "store" / "commitlog").rename(tmp_path / "log")
     given = {"path": str(tmp_path / "store")}
     with pytest.raises(NotAStore):
-        StoreReader(store_options(given), STORE_MESSAGE_COLUMNS).partitions()
-    reader = StoreReader(store_options({**given, "commitLogDirs": str(tmp_path / "log")}), STORE_MESSAGE_COLUMNS)
+        StoreBatchReader(store_options(given), STORE_MESSAGE_COLUMNS).partitions()
+    reader = StoreBatchReader(store_options({**given, "commitLogDirs": str(tmp_path / "log")}), STORE_MESSAGE_COLUMNS)
     rows = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
     assert [row["commitLogOffset"] for row in rows] == places
 

@@ -7,7 +7,7 @@ import pytest
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.archive.compact import CompactJob
 from twinlog.spark.jobs.archive.job import ArchiveJob
-from twinlog.spark.jobs.endpoint import parse_side
+from twinlog.spark.jobs.endpoint import parse_endpoint
 from twinlog.spark.jobs.restore.restore_plan import RestoreJob
 from twinlog.spark.jobs.sync.sync_plan import SyncJob, check_job
 from twinlog.spark.paths import local_path, table_location
@@ -77,7 +77,7 @@ def test_every_job_means_the_same_by_the_same_path(tmp_path):
     done = check_job(job)
     assert (done.to, done.stores) == (str(tmp_path), {"b": str(tmp_path)})
     assert (done.history_path, done.checkpoint_path) == (tmp_path / "h", tmp_path / "c")
-    assert parse_side(given).store == tmp_path
-    assert parse_side(f"{given}@file:/x,/y").commit_log_dirs == (Path("/x"), Path("/y"))
+    assert parse_endpoint(given).store == tmp_path
+    assert parse_endpoint(f"{given}@file:/x,/y").commit_log_dirs == (Path("/x"), Path("/y"))
     assert store_options({"path": given, "commitLogDirs": "file:///x"}).stores[0].commit_log_dirs == (Path("/x"),)
     assert store_options({"path": f"{given[:-1]}?"}).stores[0].root == tmp_path

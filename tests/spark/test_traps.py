@@ -36,7 +36,7 @@ from tests.store.store_at import fill, open_store
 
 from twinlog.client.sync import PullConsumer
 from twinlog.spark.errors import BadOption
-from twinlog.spark.reading.stores.batch_reader import StoreReader
+from twinlog.spark.reading.stores.batch_reader import StoreBatchReader
 from twinlog.spark.reading.stores.options import store_options
 from twinlog.spark.reading.stores.stream_reader import StoreStreamReader
 from twinlog.spark.schema import MESSAGE_COLUMNS, STORE_MESSAGE_COLUMNS
@@ -140,7 +140,7 @@ def test_12_the_partition_that_spark_makes_up_for_an_empty_plan_has_no_rows(make
     with open_store(tmp_path / "broker-s") as store:
         fill(store, 3)
     given = {"path": str(tmp_path / "broker-s" / "store")}
-    assert list(StoreReader(store_options(given), STORE_MESSAGE_COLUMNS).read(nothing)) == []
+    assert list(StoreBatchReader(store_options(given), STORE_MESSAGE_COLUMNS).read(nothing)) == []
     assert list(StoreStreamReader(store_options(given, streaming=True), STORE_MESSAGE_COLUMNS).read(nothing)) == []
 
 

@@ -6,7 +6,7 @@ from pyspark.sql.datasource import InputPartition
 
 from twinlog.client import Outgoing
 from twinlog.client.sync import Admin, Producer
-from twinlog.spark.reading.brokers.batch_reader import QueueReader
+from twinlog.spark.reading.brokers.batch_reader import QueueBatchReader
 from twinlog.spark.reading.brokers.options import read_options
 from twinlog.spark.reading.brokers.stream_reader import QueueStreamReader
 from twinlog.spark.schema import MESSAGE_COLUMNS
@@ -67,8 +67,8 @@ class Topic:
             del given["topic"]
         return {name.replace("__", "."): str(value) for name, value in {**given, **more}.items()}
 
-    def reader(self, columns=MESSAGE_COLUMNS, **more: object) -> QueueReader:
-        return QueueReader(read_options(self.options(**more), streaming=False), columns)
+    def reader(self, columns=MESSAGE_COLUMNS, **more: object) -> QueueBatchReader:
+        return QueueBatchReader(read_options(self.options(**more), streaming=False), columns)
 
     def stream(self, columns=MESSAGE_COLUMNS, checkpoints: str | None = None, **more: object) -> QueueStreamReader:
         return QueueStreamReader(read_options(self.options(**more), streaming=True), columns, checkpoints)

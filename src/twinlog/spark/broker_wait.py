@@ -24,7 +24,7 @@ def pause_s(failures: int) -> float:
     return min(PAUSE_S_FIRST * 2 ** min(failures - 1, 10), PAUSE_S_MAX)
 
 
-def patiently(
+def retry_while_away(
     name: str,
     ask: Callable[[], T],
     away: type[Exception] | tuple[type[Exception], ...],
@@ -32,7 +32,7 @@ def patiently(
     is_over: Callable[[], bool] = lambda: False,
 ) -> T:
     """What `ask` returns; while it raises `away` it is asked again, until the wait, or the need for it, is over."""
-    absences = Absences(wait_ms)
+    absences = AwayBrokers(wait_ms)
     for failures in itertools.count(1):
         try:
             return ask()
@@ -44,7 +44,7 @@ def patiently(
     raise AssertionError("the wait ends")
 
 
-class Absences:
+class AwayBrokers:
     """Since when which brokers are away; times are arguments."""
 
     def __init__(self, wait_ms: int) -> None:

@@ -17,11 +17,11 @@ from twinlog.client.consuming.pulling import PULL_CODES, pull_header, subscripti
 from twinlog.client.errors import BrokerRefused, NoNameServer, NoRoute
 from twinlog.client.routing.routes import TopicRoute, read_route
 from twinlog.net.errors import NetError
-from twinlog.spark.broker_wait import patiently
+from twinlog.spark.broker_wait import retry_while_away
 from twinlog.spark.cluster_options import ClusterOptions
 from twinlog.spark.errors import CannotRead, NoReplica, OffsetsNotKept
 from twinlog.spark.offsets import Offsets, commit_waves, where
-from twinlog.spark.remoting import Answer, connection_to, forget_connection
+from twinlog.spark.remoting import Response, connection_to, forget_connection
 from twinlog.wire.bodies import ClusterInfo, MessageQueue, TopicList, TopicRouteData, decode_body
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.command import Command
@@ -81,7 +81,7 @@ class Cluster:
                     raise CannotRead(f"{error}; no master is registered at all") from error
                 raise
 
-        return self._patiently(f"of topic {topic}", ask, CannotRead)
+        return self._retry_while_away(f"of topic {topic}", ask, CannotRead)
 
     def route_with(self, topic: str, wanted: Iterable[MessageQueue]) -> TopicRoute:
         """A fresh route, after a wait for those of the `wanted` writable queues whose broker is away."""
@@ -93,7 +93,7 @@ class Cluster:
                 raise CannotRead(f"topic {topic}: broker {min(absent)} is not registered")
             return route
 
-        return self._patiently(f"of topic {topic}", ask, (CannotRead, NoRoute))
+        return self._retry_while_away(f"of topic {topic}", ask, (CannotRead, NoRoute))
 
     def route(self, topic: str, *, fresh: bool = False) -> TopicRoute:
         if fresh or topic not in self._routes:
@@ -225,11 +225,11 @@ class Cluster:
         queues: Iterable[MessageQueue],
         request: Callable[[MessageQueue], Command],
         also_accept: tuple[int, ...] = (),
-    ) -> dict[MessageQueue, Answer]:
-        found: dict[MessageQueue, Answer] = {}
+    ) -> dict[MessageQueue, Response]:
+        found: dict[MessageQueue, Response] = {}
         for name, left in by_broker(queues).items():
             ask = partial(self._ask_broker, left, request, also_accept)
-            found |= self._patiently(name, partial(self._again_on_failure, ask), AWAY, left)
+            found |= self._retry_while_away(name, partial(self._again_on_failure, ask), AWAY, left)
         return found
 
     def _ask_broker(
@@ -238,14 +238,14 @@ class Cluster:
         request: Callable[[MessageQueue], Command],
         also_accept: tuple[int, ...],
         attempt: int,
-    ) -> dict[MessageQueue, Answer]:
+    ) -> dict[MessageQueue, Response]:
         if attempt:
             for topic in {queue.topic for queue in left}:
                 self.route(topic, fresh=True)
         by_address: dict[str, list[MessageQueue]] = {}
         for queue in left:
             by_address.setdefault(self.address_of(queue, attempt=attempt), []).append(queue)
-        found: dict[MessageQueue, Answer] = {}
+        found: dict[MessageQueue, Response] = {}
         for address, asked in by_address.items():
             with _told_where(asked[0]):
                 answers = self._ask(address, [request(queue) for queue in asked])
@@ -255,7 +255,7 @@ class Cluster:
                 found[queue] = answer
         return found
 
-    def _patiently(
+    def _retry_while_away(
         self,
         name: str,
         ask: Callable[[], T],
@@ -282,15 +282,15 @@ class Cluster:
         def is_over() -> bool:
             return is_alone or self._has_lost_some(queues)
 
-        return patiently(name, ask_again, away, self._options.broker_wait_ms, is_over)
+        return retry_while_away(name, ask_again, away, self._options.broker_wait_ms, is_over)
 
     def _has_lost_some(self, queues: Iterable[MessageQueue]) -> bool:
         with contextlib.suppress(*AWAY):
             return bool(self.lost(queues))
         return False
 
-    def _ask_name_server(self, command: Command) -> Answer:
-        def ask(attempt: int) -> Answer:
+    def _ask_name_server(self, command: Command) -> Response:
+        def ask(attempt: int) -> Response:
             last: NetError | None = None
             for address in self._options.name_servers:
                 try:
@@ -304,7 +304,7 @@ class Cluster:
 
         return self._again_on_failure(ask)
 
-    def _ask(self, address: str, commands: list[Command]) -> list[Answer]:
+    def _ask(self, address: str, commands: list[Command]) -> list[Response]:
         try:
             return connection_to(address, self._options).ask(commands)
         except NetError:
@@ -322,7 +322,7 @@ class Cluster:
         raise AssertionError("there is at least one try")
 
     @staticmethod
-    def _check(address: str, code: int, answer: Answer, also_accept: tuple[int, ...] = ()) -> None:
+    def _check(address: str, code: int, answer: Response, also_accept: tuple[int, ...] = ()) -> None:
         if answer.code != ResponseCode.SUCCESS and answer.code not in also_accept:
             raise BrokerRefused(code, answer.code, answer.remark, address)
 

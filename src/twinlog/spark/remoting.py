@@ -31,7 +31,7 @@ _count = itertools.count(1).__next__
 
 
 @dataclass(slots=True)
-class Answer:
+class Response:
     """What a server said to request `opaque`."""
 
     opaque: int
@@ -82,7 +82,7 @@ class BlockingConnection:
         except OSError as error:
             raise ConnectionLost(self.address, error) from error
 
-    def receive(self, timeout_ms: int, asked_for: int = 0) -> list[Answer]:
+    def receive(self, timeout_ms: int, asked_for: int = 0) -> list[Response]:
         """All answers that have arrived, at least one; RequestTimeout when none comes in time."""
         deadline = time.monotonic() + timeout_ms / 1000
         while True:
@@ -103,11 +103,11 @@ class BlockingConnection:
             self._chunks.append(data)
             self._have += len(data)
 
-    def ask(self, requests: Iterable[Command], timeout_ms: int | None = None) -> list[Answer]:
+    def ask(self, requests: Iterable[Command], timeout_ms: int | None = None) -> list[Response]:
         """The answers to `requests`, in their order; all of them travel together."""
         requests = list(requests)
         numbers = self.send(requests)
-        found: dict[int, Answer] = {}
+        found: dict[int, Response] = {}
         missing = set(numbers)
         while missing:
             for answer in self.receive(timeout_ms or self._options.request_timeout_ms, requests[0].code):
@@ -118,11 +118,11 @@ class BlockingConnection:
     def close(self) -> None:
         self._socket.close()
 
-    def _take_answers(self) -> list[Answer]:
+    def _take_answers(self) -> list[Response]:
         """The whole frames received; the bytes behind them wait for the rest of theirs."""
         data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
         view, at, end = memoryview(data), 0, len(data)
-        answers: list[Answer] = []
+        answers: list[Response] = []
         try:
             while (span := frame_span(data, at, end)) is not None:
                 header_type, header_end, frame_end = span
@@ -136,15 +136,15 @@ class BlockingConnection:
         return answers
 
 
-def _answer(header: bytes, header_type: int, body: memoryview) -> Answer:
+def _answer(header: bytes, header_type: int, body: memoryview) -> Response:
     if header_type == JSON:
         try:
             one = _decode_fast(header)
-            return Answer(one.opaque, one.code, one.remark or "", one.extFields or {}, body)
+            return Response(one.opaque, one.code, one.remark or "", one.extFields or {}, body)
         except msgspec.DecodeError:
             pass  # a shape that only the tolerant reader knows
     command = decode_header(header, header_type)
-    return Answer(command.opaque, command.code, command.remark or "", command.fields or {}, body)
+    return Response(command.opaque, command.code, command.remark or "", command.fields or {}, body)
 
 
 def next_opaque() -> int:

@@ -34,14 +34,14 @@ class RocketmqSource(DataSource):
         return ddl(message_columns(MESSAGE_COLUMNS, include_properties=option_includes_properties(self.options)))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from twinlog.spark.reading.brokers.batch_reader import QueueReader
+        from twinlog.spark.reading.brokers.batch_reader import QueueBatchReader
         from twinlog.spark.reading.brokers.options import read_options
 
         options = read_options(self.options, streaming=False)
         columns = chosen_columns(
             schema, message_columns(MESSAGE_COLUMNS, include_properties=options.include_properties)
         )
-        return QueueReader(options, columns)
+        return QueueBatchReader(options, columns)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from twinlog.spark.reading.brokers.options import read_options

@@ -41,14 +41,14 @@ class RocketmqStoreSource(DataSource):
         return ddl(_known(store_options(self._plain_options())))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from twinlog.spark.reading.stores.batch_reader import StoreReader, TableReader
+        from twinlog.spark.reading.stores.batch_reader import StoreBatchReader, TableReader
         from twinlog.spark.reading.stores.options import store_options
 
         options = store_options(self.options)
         columns = chosen_columns(schema, _known(options))
         if options.kind != "messages":
             return TableReader(options, columns)
-        return StoreReader(options, columns)
+        return StoreBatchReader(options, columns)
 
     def streamReader(self, schema: StructType) -> StoreStreamReader:
         from twinlog.spark.reading.stores.options import store_options

@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 pytest.importorskip("pyspark")
 
 from twinlog.cli.main import app
-from twinlog.spark.jobs.archive.layout import Header, chosen, save_header
+from twinlog.spark.jobs.archive.layout import ArchiveHeader, chosen, save_header
 
 LINES = [
     "sync --address a:1 --to s3a://bucket/x",
@@ -40,7 +40,7 @@ def test_a_path_that_a_job_cannot_use_ends_it_before_spark_starts(line, tmp_path
 
     monkeypatch.setattr("twinlog.spark.session.start", start)
     monkeypatch.chdir(tmp_path)
-    save_header(tmp_path, Header("parquet", "brokers", chosen(())))
+    save_header(tmp_path, ArchiveHeader("parquet", "brokers", chosen(())))
     (tmp_path / "other").mkdir()
     before = sorted(tmp_path.rglob("*"))
     done = CliRunner().invoke(app, ["pipeline", *line.replace("HERE", str(tmp_path)).split()])

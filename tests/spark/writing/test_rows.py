@@ -10,7 +10,7 @@ from twinlog.client.sending.outgoing import queue_for_key
 from twinlog.spark.errors import BadRow
 from twinlog.spark.writing.options import write_options
 from twinlog.spark.writing.properties import RowNames, pair
-from twinlog.spark.writing.queues import BLOCK_ROWS, lanes_of, layout_text, parse_layout
+from twinlog.spark.writing.queues import BLOCK_ROWS, layout_text, parse_layout, send_queue_numbers
 from twinlog.spark.writing.rows import EncodedRows, pieces_of
 from twinlog.spark.writing.stamp_lookup import stored_prefix
 from twinlog.spark.writing.stamps import Stamps
@@ -154,27 +154,27 @@ def test_reserved_properties_are_dropped_on_request():
 # -- queues --------------------------------------------------------------------------------------------
 
 
-def lanes(rows: list[dict], start: int = 0, queues=QUEUES) -> list[int]:
+def numbers(rows: list[dict], start: int = 0, queues=QUEUES) -> list[int]:
     batch = frame(rows)
     columns = {name: batch.column(name) for name in batch.schema.names}
     count = len(rows)
-    return lanes_of(queues, columns, np.arange(count), start, RowNames(0, np.arange(count))).tolist()
+    return send_queue_numbers(queues, columns, np.arange(count), start, RowNames(0, np.arange(count))).tolist()
 
 
 def test_rows_without_a_wish_go_to_one_queue_after_the_other_in_blocks():
-    found = lanes([{"body": b"x"}] * (9 * BLOCK_ROWS), start=2)
+    found = numbers([{"body": b"x"}] * (9 * BLOCK_ROWS), start=2)
     blocks = [set(found[n * BLOCK_ROWS : (n + 1) * BLOCK_ROWS]) for n in range(9)]
     assert blocks == [{8 + (2 + n) % 8} for n in range(9)]
 
 
 @given(st.lists(plain_text, min_size=1, max_size=20))
 def test_a_sharding_key_goes_where_javas_selector_sends_it(keys):
-    found = lanes([{"body": b"x", "shardingKey": key} for key in keys])
-    for key, lane in zip(keys, found, strict=True):
+    found = numbers([{"body": b"x", "shardingKey": key} for key in keys])
+    for key, number in zip(keys, found, strict=True):
         if key:
-            assert QUEUES[lane] == queue_for_key(key, QUEUES)
+            assert QUEUES[number] == queue_for_key(key, QUEUES)
         else:
-            assert lane >= len(QUEUES)
+            assert number >= len(QUEUES)
 
 
 def test_a_row_may_name_its_queue_its_broker_or_both():
@@ -184,7 +184,7 @@ def test_a_row_may_name_its_queue_its_broker_or_both():
         {"body": b"x", "brokerName": None, "queueId": 3, "shardingKey": None},
         {"body": b"x", "brokerName": None, "queueId": None, "shardingKey": None},
     ]
-    named, of_broker, of_id, free = lanes(rows)
+    named, of_broker, of_id, free = numbers(rows)
     assert QUEUES[named] == MessageQueue("T", "broker-b", 2)
     assert QUEUES[of_broker].broker_name == "broker-b"
     assert QUEUES[of_id].queue_id == 3
@@ -193,7 +193,7 @@ def test_a_row_may_name_its_queue_its_broker_or_both():
 
 def test_a_queue_that_is_not_there_is_named_with_those_that_are():
     with pytest.raises(BadRow, match=r"row 1 .*topic T has no queue 9 of broker broker-a.*broker-a:4;broker-b:4"):
-        lanes([{"body": b"x", "brokerName": n, "queueId": q} for n, q in ((None, None), ("broker-a", 9))])
+        numbers([{"body": b"x", "brokerName": n, "queueId": q} for n, q in ((None, None), ("broker-a", 9))])
 
 
 def test_a_layout_is_text_and_back():

@@ -21,11 +21,11 @@ from twinlog.net.errors import ConnectionLost, NetError
 from twinlog.spark import remoting
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.errors import CannotWrite
-from twinlog.spark.remoting import Answer
+from twinlog.spark.remoting import Response
 from twinlog.spark.source import RocketmqSource
-from twinlog.spark.writing import sending
+from twinlog.spark.writing import sender as sender_module
 from twinlog.spark.writing.options import write_options
-from twinlog.spark.writing.sending import Sender
+from twinlog.spark.writing.sender import Sender
 from twinlog.wire.bodies import MessageQueue
 from twinlog.wire.codes import RequestCode, ResponseCode
 
@@ -307,11 +307,11 @@ def test_rows_wait_for_their_broker_and_are_stored_when_it_is_back(broker, make_
         second.add_topic(topic.name)
         rows = numbered(300, brokerName=second.name)
         made = task(topic, batchBytes="1k", maxInFlight=1, **more)
-        real, pauses = sending.Sender._stored, []
+        real, pauses = sender_module.Sender._stored, []
 
-        def stored(self, lane, answer):
-            real(self, lane, answer)
-            if self.tally.requests == 3:
+        def stored(self, send_queue, answer):
+            real(self, send_queue, answer)
+            if self.totals.requests == 3:
                 second.stop()  # amid the task
 
         def pause(seconds):
@@ -319,8 +319,8 @@ def test_rows_wait_for_their_broker_and_are_stored_when_it_is_back(broker, make_
             if len(pauses) == 10:  # more than numRetries
                 second.start()
 
-        monkeypatch.setattr(sending.Sender, "_stored", stored)
-        monkeypatch.setattr(sending.time, "sleep", pause)
+        monkeypatch.setattr(sender_module.Sender, "_stored", stored)
+        monkeypatch.setattr(sender_module.time, "sleep", pause)
         made.run(iter([rows]))
         assert len(pauses) >= 10
         assert topic.read() == numbers(300)
@@ -345,12 +345,12 @@ def test_a_task_that_ends_waits_for_every_broker_although_one_of_them_is_gone(mo
             heard.append(self._address)
             if self._address == "gone":
                 raise ConnectionLost("gone")
-            return [Answer(2, 0, "", {}, memoryview(b""))]
+            return [Response(2, 0, "", {}, memoryview(b""))]
 
-    monkeypatch.setattr(sending, "connection_to", lambda address, _: Connection(address))
-    monkeypatch.setattr(sending, "forget_connection", lambda address, _: forgotten.append(address))
-    lane = sender.open_lane(MessageQueue("T", "b", 0), is_free=False)
+    monkeypatch.setattr(sender_module, "connection_to", lambda address, _: Connection(address))
+    monkeypatch.setattr(sender_module, "forget_connection", lambda address, _: forgotten.append(address))
+    send_queue = sender.open_queue(MessageQueue("T", "b", 0), is_free=False)
     soon = time.monotonic() + 1
-    sender._flights = {1: ("gone", lane, soon), 2: ("there", lane, soon), 3: ("gone", lane, soon)}
+    sender._flights = {1: ("gone", send_queue, soon), 2: ("there", send_queue, soon), 3: ("gone", send_queue, soon)}
     sender.close()
     assert (heard, forgotten, sender._flights) == (["gone", "there"], ["gone"], {})

@@ -68,7 +68,7 @@ def _run(
 ) -> DiffSummary:
     try:
         from twinlog.spark.errors import SparkSourceError
-        from twinlog.spark.jobs.endpoint import parse_side
+        from twinlog.spark.jobs.endpoint import parse_endpoint
         from twinlog.spark.jobs.metadata_diff import job as jobs
         from twinlog.spark.jobs.metadata_diff.snapshot import KINDS, compared_kinds
     except ImportError as problem:
@@ -84,7 +84,7 @@ def _run(
             sides = [jobs.parse_moment(text, history, broker) for text in (left, right)]
         else:
             options = cluster_options(None, tls=tls, tls_insecure=tls_insecure)
-            sides = [parse_side(text, options) for text in (left, right)]
+            sides = [parse_endpoint(text, options) for text in (left, right)]
         job = jobs.DiffJob(left=sides[0], right=sides[1], kinds=kinds, versions=versions)
         if history is None and to is None:  # two requests need no Spark
             return jobs.metadata_diff(None, job)

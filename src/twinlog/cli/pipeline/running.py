@@ -24,7 +24,7 @@ from twinlog.cli.running import fail
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from twinlog.spark.jobs.progress import Progress, Report
+    from twinlog.spark.jobs.progress import JobProgress, ReportProgress
 
 errors = Console(stderr=True, highlight=False)
 _TASK_FAILED = re.compile(r"most recent failure: .*?\(TID \d+\) \(.*?\): (.+)")
@@ -33,7 +33,7 @@ _TASK_FAILED = re.compile(r"most recent failure: .*?\(TID \d+\) \(.*?\): (.+)")
 @contextlib.contextmanager
 def spark_job(
     name: str, master: str | None, conf: list[str] | None, *, archive_format: str = "parquet"
-) -> Iterator[tuple[SparkSession, Report]]:
+) -> Iterator[tuple[SparkSession, ReportProgress]]:
     """A Spark session and a progress bar for one job; an error of the job ends the command with one line."""
     settings = _settings(conf, archive_format)
     with open(os.dup(2), "w") as terminal, _bar(terminal) as bar, report_failures():
@@ -42,7 +42,7 @@ def spark_job(
 
         task = bar.add_task("starting Spark", total=None)
 
-        def report(progress: Progress) -> None:
+        def report(progress: JobProgress) -> None:
             bar.update(task, description=progress.text, completed=progress.done, total=progress.total)
 
         with without_start_noise():

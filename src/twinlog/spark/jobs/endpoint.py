@@ -23,7 +23,7 @@ from twinlog.replication.segment_bytes import shown_segment_bytes
 from twinlog.spark.cluster_options import ClusterOptions
 from twinlog.spark.errors import BadOption
 from twinlog.spark.paths import local_path, local_text
-from twinlog.spark.remoting import Answer, connection_to, forget_connection
+from twinlog.spark.remoting import Response, connection_to, forget_connection
 from twinlog.wire.bodies import KVTable, decode_body
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.command import Command
@@ -35,7 +35,7 @@ IN_FLIGHT = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class Endpoint:
     """Where one half of a comparison is; `store` is None for a broker."""
 
     text: str
@@ -52,7 +52,7 @@ class Side:
         return self.text
 
 
-def parse_side(text: str, options: ClusterOptions | None = None) -> Side:
+def parse_endpoint(text: str, options: ClusterOptions | None = None) -> Endpoint:
     """A directory, or host:port; a directory with such a name is a directory. What is in it is looked at later.
 
     When storePathCommitLog is elsewhere: `STORE@DIR`, or `STORE@DIR,DIR`.
@@ -63,9 +63,9 @@ def parse_side(text: str, options: ClusterOptions | None = None) -> Side:
     path = Path(root).absolute()
     if path.is_dir() or ("/" in root and not _ADDRESS.fullmatch(text)):
         directories = tuple(local_path(part, "store") for part in logs.split(",") if part)
-        return Side(str(path), path, directories or (path / "commitlog",), options)
+        return Endpoint(str(path), path, directories or (path / "commitlog",), options)
     if _ADDRESS.fullmatch(text):
-        return Side(text, None, (), options)
+        return Endpoint(text, None, (), options)
     raise BadOption(f"{text!r} is neither a store directory nor host:port of a broker: give one of them")
 
 
@@ -77,11 +77,11 @@ class LiveBroker:
         self._options = options
         self._patience_ms = patience_ms
 
-    def ask(self, code: int, fields: dict[str, str] | None = None, *, accepts: tuple[int, ...] = ()) -> Answer:
+    def ask(self, code: int, fields: dict[str, str] | None = None, *, accepts: tuple[int, ...] = ()) -> Response:
         (answer,) = self.ask_all([Command(code, fields=dict(fields or {}))], accepts=accepts)
         return answer
 
-    def ask_all(self, commands: Sequence[Command], *, accepts: tuple[int, ...] = ()) -> list[Answer]:
+    def ask_all(self, commands: Sequence[Command], *, accepts: tuple[int, ...] = ()) -> list[Response]:
         """The answers in the order of the questions, which travel together."""
         answers = self._again_on_failure(list(commands))
         for command, answer in zip(commands, answers, strict=True):
@@ -118,7 +118,7 @@ class LiveBroker:
             found += [bytes(one.body) if one.code == ResponseCode.SUCCESS and one.body else None for one in answers]
         return found
 
-    def _again_on_failure(self, commands: list[Command]) -> list[Answer]:
+    def _again_on_failure(self, commands: list[Command]) -> list[Response]:
         for attempt in range(self._options.tries):
             try:
                 return connection_to(self.address, self._options).ask(commands, self._patience_ms)
@@ -128,3 +128,9 @@ class LiveBroker:
                     raise
                 time.sleep(self._options.retry_interval_ms / 1000)
         raise AssertionError("there is at least one try")
+
+
+def error_text(error: Exception) -> str:
+    """An expected error of a comparison or a measurement, in words."""
+    text = f"an answer lacks {error}" if isinstance(error, KeyError) else str(error)
+    return text or type(error).__name__

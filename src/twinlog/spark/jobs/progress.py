@@ -15,7 +15,7 @@ _LOOK_SECONDS = 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class JobProgress:
     """`done` of `total` units; an unknown total is None, and `text` says what is going on."""
 
     text: str
@@ -24,20 +24,20 @@ class Progress:
     unit: str = "tasks"
 
 
-Report = Callable[[Progress], None]
+ReportProgress = Callable[[JobProgress], None]
 
 
-def quiet(progress: Progress) -> None:
+def quiet(progress: JobProgress) -> None:
     """For callers who do not want to know."""
 
 
 @contextmanager
-def task_progress(spark: SparkSession, text: str, report: Report) -> Iterator[None]:
+def task_progress(spark: SparkSession, text: str, report: ReportProgress) -> Iterator[None]:
     """Report the finished tasks of whatever Spark runs in the block.
 
     A Connect session does not tell, so there only the beginning is reported.
     """
-    report(Progress(text))
+    report(JobProgress(text))
     tracker = _tracker(spark)
     if tracker is None:
         yield
@@ -51,7 +51,7 @@ def task_progress(spark: SparkSession, text: str, report: Report) -> Iterator[No
             total = sum(stage.numTasks for stage in stages if stage)
             done = sum(stage.numCompletedTasks for stage in stages if stage)
             if total and done != done_before:
-                report(Progress(text, done, total))
+                report(JobProgress(text, done, total))
                 done_before = done
 
     watcher = threading.Thread(target=watch, daemon=True, name="task-progress")

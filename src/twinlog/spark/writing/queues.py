@@ -1,9 +1,8 @@
 """Which queue a row goes to: a function of the row, its place in the partition, and the topic's list of queues.
 
-A *lane* is a queue as rows see it. Lane n below the number of queues is the n-th queue for rows that ask for it (by
-queueId, shardingKey or brokerName); lane n + queues is the same queue for rows that would go anywhere, and which may
-therefore be sent elsewhere when its broker fails. Rows of the second kind stay together in blocks, so that they travel
-in large batches.
+A topic with n queues has 2n *send queues*. Number i below n is queue i for the rows that ask for it (by queueId,
+shardingKey or brokerName). Number n + i is the same queue for rows that may go to any queue: if its broker fails, they
+are sent to another. Rows of the second kind stay together in blocks, so that they travel in large batches.
 """
 
 from __future__ import annotations
@@ -22,27 +21,27 @@ from twinlog.wire.java_text import java_hash
 BLOCK_ROWS = 128
 
 
-def lanes_of(
+def send_queue_numbers(
     queues: Sequence[MessageQueue], columns: dict[str, pa.Array], sequences: np.ndarray, start: int, rows: RowNames
 ) -> np.ndarray:
-    """The lane of each row; `start` is where this task begins in the list, so that tasks do not all begin at 0."""
+    """The number of the send queue of each row; tasks begin at different queues, this one at `start`."""
     blocks = start + sequences // BLOCK_ROWS
     count = len(queues)
-    lanes = count + blocks % count
+    numbers = count + blocks % count
     brokers, queue_ids, keys = (columns.get(name) for name in ("brokerName", "queueId", "shardingKey"))
     if brokers is None and queue_ids is None and keys is None:
-        return lanes
-    by_broker, by_id, by_key = (_codes(column, len(lanes)) for column in (brokers, queue_ids, keys))
+        return numbers
+    by_broker, by_id, by_key = (_codes(column, len(numbers)) for column in (brokers, queue_ids, keys))
     combined = (by_broker.numbers * (by_id.size + 1) + by_id.numbers) * (by_key.size + 1) + by_key.numbers
     distinct, first, group = np.unique(combined, return_index=True, return_inverse=True)
-    for number in range(len(distinct)):
-        at = int(first[number])
+    for code in range(len(distinct)):
+        at = int(first[code])
         broker, queue_id, key = by_broker.value(at), by_id.value(at), by_key.value(at)
         if not broker and queue_id is None and not key:
             continue
         able = [
-            lane
-            for lane, queue in enumerate(queues)
+            number
+            for number, queue in enumerate(queues)
             if (not broker or queue.broker_name == broker) and (queue_id is None or queue.queue_id == queue_id)
         ]
         if not able:
@@ -51,16 +50,16 @@ def lanes_of(
             raise BadRow(
                 f"{rows[at]}: topic {queues[0].topic} has no {wanted} to write to; there are {layout_text(queues)}"
             )
-        members = np.flatnonzero(group == number)
+        members = np.flatnonzero(group == code)
         if key and queue_id is None:
-            lanes[members] = able[abs(java_hash(str(key))) % len(able)]  # as Java's hash selector does
+            numbers[members] = able[abs(java_hash(str(key))) % len(able)]  # as Java's hash selector does
         else:
-            lanes[members] = np.array(able)[blocks[members] % len(able)]
-    return lanes
+            numbers[members] = np.array(able)[blocks[members] % len(able)]
+    return numbers
 
 
 def layout_text(queues: Sequence[MessageQueue]) -> str:
-    """`broker-a:4;broker-b:4`, from which `parse_layout` makes the list again."""
+    """`broker-a:4;broker-b:4`; `parse_layout` reads it."""
     counts: dict[str, int] = {}
     for queue in queues:
         counts[queue.broker_name] = max(counts.get(queue.broker_name, 0), queue.queue_id + 1)
@@ -72,7 +71,7 @@ def parse_layout(topic: str, text: str) -> tuple[MessageQueue, ...]:
 
 
 class _Codes:
-    """A column by numbers: 0 for null, else from 1 on."""
+    """The values of a column as numbers: 0 for null, others from 1."""
 
     def __init__(self, numbers: np.ndarray, values: list) -> None:
         self.numbers, self._values = numbers, values

@@ -14,7 +14,7 @@ from twinlog.client.errors import BrokerRefused
 from twinlog.net.errors import NetError
 from twinlog.spark.cluster_options import ClusterOptions
 from twinlog.spark.errors import CannotWrite
-from twinlog.spark.remoting import Answer, BlockingConnection
+from twinlog.spark.remoting import BlockingConnection, Response
 from twinlog.telemetry.log import get_logger
 from twinlog.wire import properties as names
 from twinlog.wire.bodies import KVTable, decode_body
@@ -73,7 +73,7 @@ class StampLookup:
             connection.close()
         self._connections.clear()
 
-    def _ask(self, address: str, commands: list[Command]) -> list[Answer]:
+    def _ask(self, address: str, commands: list[Command]) -> list[Response]:
         connection = self._connections.get(address)
         if connection is None:
             connection = self._connections[address] = BlockingConnection(address, self._options)
@@ -90,7 +90,7 @@ def _query(topic: str, key: str) -> Command:
     return Command(RequestCode.QUERY_MESSAGE, fields=fields)
 
 
-def _message(address: str, key: str, answer: Answer) -> Message | None:
+def _message(address: str, key: str, answer: Response) -> Message | None:
     if answer.code == ResponseCode.QUERY_NOT_FOUND:
         return None
     if answer.code != ResponseCode.SUCCESS:

@@ -28,7 +28,7 @@ from twinlog.spark.offsets import where
 from twinlog.spark.writing.options import WriteOptions
 from twinlog.spark.writing.queues import BLOCK_ROWS, layout_text, parse_layout
 from twinlog.spark.writing.rows import EncodedRows
-from twinlog.spark.writing.sending import Lane, Request
+from twinlog.spark.writing.send_queue import SendQueue, SendRequest
 from twinlog.spark.writing.stamp_lookup import StampLookup, stored_prefix
 from twinlog.spark.writing.stamps import LAYOUT_PROPERTY, Stamps
 from twinlog.telemetry.log import get_logger
@@ -77,33 +77,37 @@ class StampedWrite:
             )
         return before
 
-    def stored(self, lane: Lane, rows: EncodedRows, begin: int, end: int, *, tries: int | None = None) -> int:
-        """How many of these rows, all of `lane` and in its order, its broker holds already."""
-        first, last = self._is_stored(lane, rows, [begin, end - 1], tries)
+    def stored(
+        self, send_queue: SendQueue, rows: EncodedRows, begin: int, end: int, *, tries: int | None = None
+    ) -> int:
+        """How many of these rows, all of `send_queue` and in its order, its broker holds already."""
+        first, last = self._is_stored(send_queue, rows, [begin, end - 1], tries)
         if not first or last:
             return end - begin if last else 0
-        return stored_prefix(end - begin, lambda row: self._is_stored(lane, rows, [begin + row], tries)[0])
+        return stored_prefix(end - begin, lambda row: self._is_stored(send_queue, rows, [begin + row], tries)[0])
 
-    def stored_of(self, lane: Lane, request: Request) -> int:
+    def count_stored(self, send_queue: SendQueue, request: SendRequest) -> int:
         """The same for a request that may or may not have arrived; whoever sent it tries again if this fails."""
-        self._entered.discard(self._address(lane.queue))
-        return self.stored(lane, request.rows, request.begin, request.end, tries=1)
+        self._entered.discard(self._address(send_queue.queue))
+        return self.stored(send_queue, request.rows, request.begin, request.end, tries=1)
 
-    def check_index(self, lane: Lane, rows: EncodedRows, row: int) -> None:
+    def check_index(self, send_queue: SendQueue, rows: EncodedRows, row: int) -> None:
         """CannotWrite unless the broker finds a message that it has acknowledged: not every broker keeps an index."""
-        address = self._address(lane.queue)
+        address = self._address(send_queue.queue)
         if address in _indexed:
             return
         self._entered.discard(address)
-        if not self._is_stored(lane, rows, [row])[0]:
+        if not self._is_stored(send_queue, rows, [row])[0]:
             raise CannotWrite(
-                f"{where(lane.queue)}: {address} does not find a message that it has just stored; idempotent=true"
+                f"{where(send_queue.queue)}: {address} does not find a message that it has just stored; idempotent=true"
                 " needs messageIndexEnable=true in its broker.conf"
             )
         _indexed.add(address)
 
-    def _is_stored(self, lane: Lane, rows: EncodedRows, wanted: list[int], tries: int | None = None) -> list[bool]:
-        topic, broker_name = lane.queue.topic, lane.queue.broker_name
+    def _is_stored(
+        self, send_queue: SendQueue, rows: EncodedRows, wanted: list[int], tries: int | None = None
+    ) -> list[bool]:
+        topic, broker_name = send_queue.queue.topic, send_queue.queue.broker_name
         keys = [self._stamps.key(topic, int(rows.sequences[row])) for row in wanted]
         found: list[Message | None] = [None] * len(wanted)
         for delayed in {bool(rows.delays[row]) for row in wanted}:
@@ -115,7 +119,7 @@ class StampedWrite:
         for row, message in zip(wanted, found, strict=True):
             if message is not None and message.body != rows.plain_bodies[row].as_py():
                 raise CannotWrite(
-                    f"{where(lane.queue, message.queue_offset)} holds another body under the stamp of"
+                    f"{where(send_queue.queue, message.queue_offset)} holds another body under the stamp of"
                     f" {rows.piece.rows[row]}: the rows are not those of the attempt before, or in another order."
                     " Sort within partitions, or write to a table first and from there to the topic"
                 )

@@ -15,9 +15,10 @@ from twinlog.client.errors import NoRoute
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.writing.options import WriteOptions
 from twinlog.spark.writing.properties import pair
-from twinlog.spark.writing.queues import BLOCK_ROWS, lanes_of, layout_text
+from twinlog.spark.writing.queues import BLOCK_ROWS, layout_text, send_queue_numbers
 from twinlog.spark.writing.rows import EncodedRows, Piece, pieces_of
-from twinlog.spark.writing.sending import Lane, Request, Sender
+from twinlog.spark.writing.send_queue import SendQueue, SendRequest
+from twinlog.spark.writing.sender import Sender
 from twinlog.spark.writing.stamped_write import StampedWrite
 from twinlog.spark.writing.stamps import LAYOUT_PROPERTY, STAMP_PROPERTY, Stamps
 from twinlog.wire.bodies import MessageQueue
@@ -55,8 +56,8 @@ class _Topic:
     queues: tuple[MessageQueue, ...]
     layout: str
     next_sequence: int = 0
-    lanes: dict[int, Lane] = field(default_factory=dict)
-    unsure: set[int] = field(default_factory=set)  # lanes whose rows may all have been stored before, so far
+    send_queues: dict[int, SendQueue] = field(default_factory=dict)
+    unsure: set[int] = field(default_factory=set)  # numbers of send queues of which all rows so far were stored before
 
 
 class TaskWrite:
@@ -91,45 +92,45 @@ class TaskWrite:
             self._sender.close()
             if self._before is not None:
                 self._before.close()
-        tally = self._sender.tally
+        totals = self._sender.totals
         return TaskResult(
-            tally.rows,
+            totals.rows,
             self._skipped,
-            tally.bytes,
-            tally.requests,
-            tally.retries,
-            dict(tally.unsafe),
-            dict(sorted(tally.last_offsets.items())),
+            totals.bytes,
+            totals.requests,
+            totals.retries,
+            dict(totals.unsafe),
+            dict(sorted(totals.last_offsets.items())),
         )
 
     def _put(self, piece: Piece) -> None:
         topic = self._topics.get(piece.topic) or self._open(piece.topic)
         sequences = topic.next_sequence + np.arange(len(piece))
         topic.next_sequence += len(piece)
-        lanes = lanes_of(topic.queues, piece.columns, sequences, self._start, piece.rows)
-        if (lanes != lanes[0]).any():
-            order = np.argsort(lanes, kind="stable")
-            piece, sequences, lanes = piece.take(order), sequences[order], lanes[order]
+        numbers = send_queue_numbers(topic.queues, piece.columns, sequences, self._start, piece.rows)
+        if (numbers != numbers[0]).any():
+            order = np.argsort(numbers, kind="stable")
+            piece, sequences, numbers = piece.take(order), sequences[order], numbers[order]
         rows = EncodedRows(piece, sequences, self._pairs(topic, sequences), self._options)
-        bounds = [0, *(np.flatnonzero(np.diff(lanes)) + 1).tolist(), len(lanes)]
+        bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
         for begin, end in pairwise(bounds):
-            self._put_lane(topic, int(lanes[begin]), rows, begin, end)
+            self._put_rows(topic, int(numbers[begin]), rows, begin, end)
 
-    def _put_lane(self, topic: _Topic, number: int, rows: EncodedRows, begin: int, end: int) -> None:
-        lane = topic.lanes.get(number)
-        if lane is None:
+    def _put_rows(self, topic: _Topic, number: int, rows: EncodedRows, begin: int, end: int) -> None:
+        send_queue = topic.send_queues.get(number)
+        if send_queue is None:
             count = len(topic.queues)
-            lane = self._sender.open_lane(topic.queues[number % count], is_free=number >= count)
-            topic.lanes[number] = lane
+            send_queue = self._sender.open_queue(topic.queues[number % count], is_free=number >= count)
+            topic.send_queues[number] = send_queue
             topic.unsure.add(number)
         first = begin
         if self._before is not None and number in topic.unsure:
-            begin += self._before.stored(lane, rows, begin, end)
+            begin += self._before.stored(send_queue, rows, begin, end)
             self._skipped += begin - first
             if begin < end:
                 topic.unsure.discard(number)
         for low, high, is_batch in rows.requests(begin, end):
-            self._sender.put(lane, Request(rows, low, high, is_batch))
+            self._sender.put(send_queue, SendRequest(rows, low, high, is_batch))
 
     def _open(self, name: str) -> _Topic:
         route = self._cluster.existing(name, fresh=False)

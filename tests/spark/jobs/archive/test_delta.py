@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from twinlog.cli.main import app
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.archive.delta import DELTA_BUILDS, delta_added, delta_conf, delta_version
-from twinlog.spark.jobs.archive.layout import Totals
+from twinlog.spark.jobs.archive.layout import TopicTotals
 
 PACKAGES = "spark.jars.packages"
 
@@ -53,4 +53,4 @@ def test_what_was_added_is_read_from_the_tables_log(tmp_path):
         (log / f"{version:020d}.json").write_text(json.dumps({"commitInfo": {}}) + "\n" + json.dumps({"add": add}))
     (log / "_last_checkpoint.json").write_text("{}")
     assert delta_version(tmp_path) == 2
-    assert delta_added(tmp_path, 0) == {"T": Totals(rows=16, files=2, bytes=200)}
+    assert delta_added(tmp_path, 0) == {"T": TopicTotals(rows=16, files=2, bytes=200)}

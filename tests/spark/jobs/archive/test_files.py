@@ -30,10 +30,10 @@ from twinlog.spark.jobs.archive.files import (
 )
 from twinlog.spark.jobs.archive.job import ArchiveJob, archive, cause_of, check_job, rows_left
 from twinlog.spark.jobs.archive.layout import (
+    ArchiveCommit,
+    ArchiveHeader,
     BadArchive,
-    Commit,
-    Header,
-    Totals,
+    TopicTotals,
     check_fits,
     chosen,
     load_commit,
@@ -44,7 +44,14 @@ from twinlog.spark.jobs.archive.layout import (
     topic_of,
 )
 from twinlog.spark.jobs.archive.source import ArchiveSpec, decode_spec, keep_messages
-from twinlog.spark.jobs.archive.write import CannotWrite, FileWriter, WriteSorted, partition_name, split, write_files
+from twinlog.spark.jobs.archive.write import (
+    CannotWriteArchive,
+    FileWriter,
+    WriteSorted,
+    partition_name,
+    split,
+    write_files,
+)
 from twinlog.spark.schema import MESSAGE_COLUMNS, arrow_schema
 
 DAY_US = 86_400_000_000
@@ -171,7 +178,7 @@ def test_files_that_a_failed_attempt_left_in_staging_never_count(tmp_path):
 
 def test_a_run_adds_up_what_it_committed_and_the_next_one_starts_from_nothing(tmp_path):
     staged = stage(tmp_path, batch_of(range(4), topic=("A", "B")))
-    first = plan_commit(Commit(), 0, "q", "r", staged)
+    first = plan_commit(ArchiveCommit(), 0, "q", "r", staged)
     second = plan_commit(first, 1, "q", "r", staged)
     assert {topic: totals.rows for topic, totals in second.topics.items()} == {"A": 4, "B": 4}
     assert second.batches == 2
@@ -181,14 +188,14 @@ def test_a_run_adds_up_what_it_committed_and_the_next_one_starts_from_nothing(tm
 
 def test_an_archive_whose_checkpoint_was_replaced_is_refused():
     with pytest.raises(BadArchive, match="checkpoint was removed or replaced"):
-        Commit(batch=7, query="old").covers(0, "new")
+        ArchiveCommit(batch=7, query="old").covers(0, "new")
 
 
 def test_a_commit_survives_being_written_and_read(tmp_path):
     commit = commit_batch(tmp_path, 3, "q", "r", stage(tmp_path, batch_of(range(4), topic=("A", "%RETRY%g"))))
     assert load_commit(tmp_path) == commit
     assert set(commit.topics) == {"A", "%RETRY%g"}
-    assert sum(commit.topics.values(), Totals()).rows == 4
+    assert sum(commit.topics.values(), TopicTotals()).rows == 4
 
 
 @given(st.text(st.characters(codec="ascii", categories=["L", "N"], include_characters="%|_-"), min_size=1))
@@ -220,7 +227,7 @@ def test_files_hold_every_column_but_those_of_their_directory(tmp_path):
 
 def test_a_target_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "_staging").write_text("a file where a directory should be")
-    with pytest.raises(CannotWrite, match=r"_staging/run cannot be written .*the batch is repeated"):
+    with pytest.raises(CannotWriteArchive, match=r"_staging/run cannot be written .*the batch is repeated"):
         stage(tmp_path, batch_of(range(3)))
 
 
@@ -229,7 +236,7 @@ def test_a_full_disk_is_told_as_such(tmp_path, monkeypatch):
     (tmp_path / "_staging" / "run").mkdir(parents=True)
     (tmp_path / "_staging" / "run" / "full.staged").symlink_to("/dev/full")
     monkeypatch.setattr("twinlog.spark.jobs.archive.write.uuid.uuid4", lambda: SimpleNamespace(hex="full"))
-    with pytest.raises(CannotWrite, match=r"No space left on device.*free space"):
+    with pytest.raises(CannotWriteArchive, match=r"No space left on device.*free space"):
         stage(tmp_path, batch_of(range(3)))
 
 
@@ -287,12 +294,12 @@ def test_a_source_that_is_not_there_is_named_before_anything_is_written(tmp_path
 
 
 def test_an_archive_takes_only_what_fits_it(tmp_path):
-    found = Header("parquet", "brokers", chosen(("body",)))
+    found = ArchiveHeader("parquet", "brokers", chosen(("body",)))
     for wanted, told in (
-        (Header("delta", "brokers", found.columns), "give --format parquet"),
-        (Header("parquet", "stores", found.columns), "is filled from brokers"),
-        (Header("parquet", "brokers", chosen(("body", "keys"))), "it lacks keys"),
-        (Header("parquet", "brokers", chosen(("keys",))), "it has also body; it lacks keys"),
+        (ArchiveHeader("delta", "brokers", found.columns), "give --format parquet"),
+        (ArchiveHeader("parquet", "stores", found.columns), "is filled from brokers"),
+        (ArchiveHeader("parquet", "brokers", chosen(("body", "keys"))), "it lacks keys"),
+        (ArchiveHeader("parquet", "brokers", chosen(("keys",))), "it has also body; it lacks keys"),
     ):
         with pytest.raises(BadArchive, match=told):
             check_fits(tmp_path, found, wanted)
@@ -305,8 +312,8 @@ def test_an_archive_takes_only_what_fits_it(tmp_path):
 
 
 def test_a_header_that_is_damaged_is_refused(tmp_path):
-    save_header(tmp_path, Header("parquet", "brokers", chosen(())))
-    assert load_header(tmp_path) == Header("parquet", "brokers", tuple(MESSAGE_COLUMNS))
+    save_header(tmp_path, ArchiveHeader("parquet", "brokers", chosen(())))
+    assert load_header(tmp_path) == ArchiveHeader("parquet", "brokers", tuple(MESSAGE_COLUMNS))
     for text, told in (("{", "is no JSON"), ("[]", "no JSON object"), ('{"format": "parquet"}', "cannot be used")):
         (tmp_path / "_archive.json").write_text(text)
         with pytest.raises(BadArchive, match=told):

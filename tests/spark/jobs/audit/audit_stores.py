@@ -9,8 +9,8 @@ from tests.store.store_at import NOW, SEGMENT, fill, open_store
 from twinlog.metadata.tables import open_tables
 from twinlog.spark.jobs.audit.compare import run_task
 from twinlog.spark.jobs.audit.findings import Finding
-from twinlog.spark.jobs.audit.job import AuditJob, look_at_pair, plan_tasks
-from twinlog.spark.jobs.endpoint import parse_side
+from twinlog.spark.jobs.audit.job import AuditJob, inspect_pair, plan_tasks
+from twinlog.spark.jobs.endpoint import parse_endpoint
 from twinlog.wire.bodies import SubscriptionGroupConfig, TopicConfig
 from twinlog.wire.message import decode_message
 
@@ -58,16 +58,16 @@ def with_body(old: bytes, body: bytes) -> bytes:
 def compare(master: Path, replica: Path, **more) -> list[Finding]:
     """All findings of a pair, in this process and without Spark."""
     more = {"range_bytes": 5000, "settle_s": 0.0, **more}
-    sides = parse_side(str(master / "store")), parse_side(str(replica / "store"))
+    sides = parse_endpoint(str(master / "store")), parse_endpoint(str(replica / "store"))
     return compare_sides(*sides, **more)
 
 
 def compare_sides(master, replica, **more) -> list[Finding]:
     job = AuditJob(pairs=((master, replica),), **more)
-    look = look_at_pair("pair", master, replica, job)
-    found = [*look.findings]
-    for task in plan_tasks(look, 0, job):
-        found += run_task(look, task, check_crc=job.check_crc)
+    plan = inspect_pair("pair", master, replica, job)
+    found = [*plan.findings]
+    for task in plan_tasks(plan, 0, job):
+        found += run_task(plan, task, check_crc=job.check_crc)
     return list(dict.fromkeys(one for one in found if one.kind != "compared"))
 
 

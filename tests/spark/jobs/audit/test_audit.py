@@ -20,10 +20,10 @@ from tests.store.store_at import NOW, SEGMENT, fill, open_store, write_log
 
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.audit import compare as compare_module
-from twinlog.spark.jobs.audit.job import AuditJob, look_at_pair, pair_names, plan_tasks
-from twinlog.spark.jobs.audit.pair_plan import compare_metadata
+from twinlog.spark.jobs.audit.job import AuditJob, inspect_pair, pair_names, plan_tasks
+from twinlog.spark.jobs.audit.metadata import compare_metadata
 from twinlog.spark.jobs.audit.pairs import pairs_of
-from twinlog.spark.jobs.endpoint import parse_side
+from twinlog.spark.jobs.endpoint import parse_endpoint
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +154,7 @@ def test_bytes_that_belong_to_no_record_are_a_note(pair):
     blank = last + len(record(master, last))
     write_log(replica, blank + 20, b"left over")
     (found,) = compare(master, replica)
-    assert found.kind == "note" and "belong to no record" in found.what
+    assert found.kind == "note" and "outside of records" in found.what
 
 
 def test_a_torn_end_of_a_stopped_store_is_corrupt(pair):
@@ -248,7 +248,7 @@ def test_a_broken_metadata_file_is_an_error(pair):
 
 def test_an_unreachable_broker_is_an_error_with_its_address(pair):
     master, _, _ = pair
-    (found,) = compare_sides(parse_side(str(master / "store")), parse_side("127.0.0.1:1"), settle_s=0.0)
+    (found,) = compare_sides(parse_endpoint(str(master / "store")), parse_endpoint("127.0.0.1:1"), settle_s=0.0)
     assert found.kind == "error" and "127.0.0.1:1" in found.what
 
 
@@ -295,12 +295,12 @@ def test_sides_that_are_no_pairs_are_refused(sides):
 def test_a_log_may_lie_elsewhere(pair, tmp_path):
     master, replica, _ = pair
     (replica / "store" / "commitlog").rename(tmp_path / "log")
-    sides = parse_side(str(master / "store")), parse_side(f"{replica}/store@{tmp_path}/log")
+    sides = parse_endpoint(str(master / "store")), parse_endpoint(f"{replica}/store@{tmp_path}/log")
     assert compare_sides(*sides, settle_s=0.0, queues=True) == []
 
 
 def test_pairs_have_names_of_their_own():
-    one, two = parse_side("/a"), parse_side("127.0.0.1:10911")
+    one, two = parse_endpoint("/a"), parse_endpoint("127.0.0.1:10911")
     assert pair_names([(one, two), (two, one), (one, two)]) == [
         "1: /a | 127.0.0.1:10911",
         "127.0.0.1:10911 | /a",
@@ -314,12 +314,12 @@ def test_pairs_have_names_of_their_own():
 def test_a_log_that_grows_during_the_audit_is_compared_up_to_where_it_was(pair):
     _, replica, _ = pair
     twin = shutil.copytree(replica, replica.parent / "twin")
-    sides = parse_side(str(twin / "store")), parse_side(str(replica / "store"))
+    sides = parse_endpoint(str(twin / "store")), parse_endpoint(str(replica / "store"))
     job = AuditJob(pairs=(sides,), range_bytes=5000)
-    look = look_at_pair("pair", *sides, job)
-    tasks = plan_tasks(look, 0, job)
+    plan = inspect_pair("pair", *sides, job)
+    tasks = plan_tasks(plan, 0, job)
     append_more(twin, 200)
-    found = [one.kind for task in tasks for one in compare_module.run_task(look, task)]
+    found = [one.kind for task in tasks for one in compare_module.run_task(plan, task)]
     assert set(found) == {"compared"}
 
 
@@ -335,11 +335,11 @@ def test_bytes_that_were_still_being_written_are_no_difference(pair, monkeypatch
 
 def test_files_that_a_broker_deletes_meanwhile_are_a_note(pair):
     master, replica, _ = pair
-    sides = parse_side(str(master / "store")), parse_side(str(replica / "store"))
+    sides = parse_endpoint(str(master / "store")), parse_endpoint(str(replica / "store"))
     job = AuditJob(pairs=(sides,), range_bytes=SEGMENT)
-    look = look_at_pair("pair", *sides, job)
+    plan = inspect_pair("pair", *sides, job)
     (replica / "store" / "commitlog" / f"{0:020d}").unlink()
-    found = [one for task in plan_tasks(look, 0, job) for one in compare_module.run_task(look, task)]
+    found = [one for task in plan_tasks(plan, 0, job) for one in compare_module.run_task(plan, task)]
     assert [one.kind for one in found] == ["note", "compared", "compared", "compared"]
 
 
@@ -365,8 +365,8 @@ def test_metadata_that_follows_late_is_no_difference_and_what_stands_still_is():
 
 def test_a_java_replica_may_count_on_from_its_masters_version_while_rows_are_equal():
     def compare_once(replica, master):
-        looks = iter([(replica, master)])
-        return compare_metadata("pair", lambda: next(looks), settle_s=0, replica_is_java=True)
+        snapshots = iter([(replica, master)])
+        return compare_metadata("pair", lambda: next(snapshots), settle_s=0, replica_is_java=True)
 
     assert [one.kind for one in compare_once(offsets(90, 3), offsets(90, 2))] == ["note"]
     assert [one.kind for one in compare_once(offsets(90, 1), offsets(90, 2))] == ["metadata"]
@@ -375,14 +375,14 @@ def test_a_java_replica_may_count_on_from_its_masters_version_while_rows_are_equ
 
 def test_delay_offsets_that_a_live_java_replica_does_not_tell_are_a_note():
     master = {**offsets(90), "delayOffsets": {"3": {"offset": "5"}}}
-    looks = iter([(offsets(90), master)] * 2)
+    snapshots = iter([(offsets(90), master)] * 2)
     live = {"settle_s": 0, "replica_is_java": True}
-    (found,) = compare_metadata("pair", lambda: next(looks), replica_is_live=True, **live)
+    (found,) = compare_metadata("pair", lambda: next(snapshots), replica_is_live=True, **live)
     assert found.kind == "note" and "delay offsets" in found.what
-    (found,) = compare_metadata("pair", lambda: next(looks), replica_is_live=False, **live)
+    (found,) = compare_metadata("pair", lambda: next(snapshots), replica_is_live=False, **live)
     assert (found.kind, found.item) == ("metadata", "delayOffsets")
 
 
 def test_stopped_stores_are_looked_at_once():
-    looks = iter([(offsets(90), offsets(100))])
-    assert len(compare_metadata("pair", lambda: next(looks), settle_s=0, sleep=lambda s: None)) == 1
+    snapshots = iter([(offsets(90), offsets(100))])
+    assert len(compare_metadata("pair", lambda: next(snapshots), settle_s=0, sleep=lambda s: None)) == 1

@@ -14,9 +14,9 @@ from twinlog.spark.cluster_options import ClusterOptions
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.audit import compare as compare_module
 from twinlog.spark.jobs.audit.compare import RangeTask, run_task
-from twinlog.spark.jobs.audit.pair_plan import look_at_log, plan_pair
+from twinlog.spark.jobs.audit.pair_plan import inspect_log, plan_pair
 from twinlog.spark.jobs.audit.pairs import pairs_in, registered_pairs
-from twinlog.spark.jobs.endpoint import parse_side
+from twinlog.spark.jobs.endpoint import parse_endpoint
 from twinlog.wire.bodies import BrokerData, ClusterInfo
 
 SEGMENT = 64 * 1024
@@ -56,8 +56,8 @@ def test_a_live_broker_equals_its_store_and_a_flipped_byte_is_found_in_either_or
     one, two_ = two
     spoil_at = places[120]
     with EmbeddedBroker(one, SETTINGS) as broker:
-        live, copy = parse_side(broker.broker_address), parse_side(str(store_of(two_)))
-        assert look_at_log(live).gives_digests
+        live, copy = parse_endpoint(broker.broker_address), parse_endpoint(str(store_of(two_)))
+        assert inspect_log(live).gives_digests
         assert compare_sides(live, copy, metadata=False) == []
         spoil(two_, spoil_at + BODY_AT + 3, b"!")
         (found,) = compare_sides(live, copy, metadata=False)
@@ -70,7 +70,7 @@ def test_two_live_brokers_are_compared_with_their_metadata(stores, two):
     _, places = stores
     with EmbeddedBroker(two[0], SETTINGS) as one, EmbeddedBroker(two[1], SETTINGS) as other:
         spoil(two[1], places[60] + BODY_AT + 3, b"!")  # a broker that starts on this would repair it
-        sides = parse_side(one.broker_address), parse_side(other.broker_address)
+        sides = parse_endpoint(one.broker_address), parse_endpoint(other.broker_address)
         with Producer(one.namesrv_address, "PG") as producer:
             more = producer.send(Outgoing("Fresh", b"only the master has this"))
         found = compare_sides(*sides, settle_s=0.0)
@@ -86,34 +86,34 @@ def test_a_broker_without_digests_is_asked_for_its_records(stores, two, both):
     """As Java's brokers are: here a Twinlog broker is treated like one."""
     _, places = stores
     with EmbeddedBroker(two[0], SETTINGS) as broker:
-        view = dataclasses.replace(look_at_log(parse_side(broker.broker_address)), gives_digests=False)
-        other = view if both else look_at_log(parse_side(str(store_of(two[1]))))
-        look = plan_pair("pair", view, other)
-        task = RangeTask(0, look.begin, look.end)
-        assert [one.kind for one in run_task(look, task)] == ["compared"]
+        view = dataclasses.replace(inspect_log(parse_endpoint(broker.broker_address)), gives_digests=False)
+        other = view if both else inspect_log(parse_endpoint(str(store_of(two[1]))))
+        plan = plan_pair("pair", view, other)
+        task = RangeTask(0, plan.begin, plan.end)
+        assert [one.kind for one in run_task(plan, task)] == ["compared"]
         if not both:
             spoil(two[1], places[7] + BODY_AT, b"?")
-            found = list(run_task(look, task))
+            found = list(run_task(plan, task))
             assert kinds(found)[:-1] == [("corrupt", places[7])]
 
 
 def test_records_beyond_a_live_masters_end_are_extra(stores, two):
     _, places = stores
     with EmbeddedBroker(two[0], SETTINGS) as broker:
-        view = look_at_log(parse_side(broker.broker_address))
+        view = inspect_log(parse_endpoint(broker.broker_address))
         end = places[-2]
-        look = plan_pair("pair", dataclasses.replace(view, end=end), view)
-        assert look.extra == (end, view.end)
-        found = list(run_task(look, RangeTask(0, *look.extra, "extra")))
+        plan = plan_pair("pair", dataclasses.replace(view, end=end), view)
+        assert plan.extra == (end, view.end)
+        found = list(run_task(plan, RangeTask(0, *plan.extra, "extra")))
         assert kinds(found) == [("extra", places[-2]), ("extra", places[-1])]
 
 
 def test_bytes_a_live_broker_has_deleted_meanwhile_are_a_note(stores, two):
     with EmbeddedBroker(two[0], SETTINGS) as broker:
-        view = look_at_log(parse_side(broker.broker_address))
-        look = plan_pair("pair", view, look_at_log(parse_side(str(store_of(two[1])))))
+        view = inspect_log(parse_endpoint(broker.broker_address))
+        plan = plan_pair("pair", view, inspect_log(parse_endpoint(str(store_of(two[1])))))
         beyond = RangeTask(0, view.end, view.end + 10)
-        found = list(compare_module._by_digest(look, beyond, lambda r: [None for _ in r], view.side.broker.digests))
+        found = list(compare_module._by_digest(plan, beyond, lambda r: [None for _ in r], view.endpoint.broker.digests))
         assert [one.kind for one in found] == ["note"]
 
 

@@ -14,7 +14,7 @@ from twinlog.metadata.tables import open_tables
 from twinlog.replication.metadata.kinds import OFFSETS
 from twinlog.spark.cluster_options import ClusterOptions
 from twinlog.spark.errors import BadOption
-from twinlog.spark.jobs.endpoint import LiveBroker, parse_side
+from twinlog.spark.jobs.endpoint import LiveBroker, parse_endpoint
 from twinlog.spark.jobs.metadata_diff.job import DiffJob, Moment, metadata_diff, parse_moment, snapshot_of_rows
 from twinlog.spark.jobs.metadata_diff.snapshot import DiffRow, NoMetadata, diff, read_snapshot, snapshot_of
 from twinlog.wire.bodies import SubscriptionGroupConfig, TopicConfig
@@ -30,7 +30,7 @@ def two(tmp_path):
 
 
 def compare(one, other, **more):
-    sides = [parse_side(str(home / "store")) for home in (one, other)]
+    sides = [parse_endpoint(str(home / "store")) for home in (one, other)]
     return metadata_diff(None, DiffJob(left=sides[0], right=sides[1], **more))
 
 
@@ -101,7 +101,7 @@ def test_java_files_are_read_like_ours(two):
 
 def test_a_live_broker_tells_the_same_as_its_files_and_pages_are_gathered(broker, make_topic, monkeypatch):
     names = [make_topic().name for _ in range(3)]
-    side = parse_side(broker.broker_address)
+    side = parse_endpoint(broker.broker_address)
     whole = read_snapshot(side)
     assert set(names) <= whole["topics"].keys()
     monkeypatch.setattr("twinlog.replication.metadata.table_pages.PAGE_ROWS", 2)
@@ -111,13 +111,13 @@ def test_a_live_broker_tells_the_same_as_its_files_and_pages_are_gathered(broker
 
 def test_a_side_that_cannot_be_read_says_why(tmp_path):
     with pytest.raises(NoMetadata, match="no directory config"):
-        read_snapshot(parse_side(str(tmp_path)))
+        read_snapshot(parse_endpoint(str(tmp_path)))
     with pytest.raises(BadOption, match="neither a store directory nor host:port"):
-        parse_side("broker-a")
+        parse_endpoint("broker-a")
     options = ClusterOptions(name_servers=(), tries=1, connect_timeout_ms=200)
-    assert parse_side("[::1]:10911", options).store is None
+    assert parse_endpoint("[::1]:10911", options).store is None
     (tmp_path / "config").mkdir()
-    assert read_snapshot(parse_side(str(tmp_path)))["topics"] == {}
+    assert read_snapshot(parse_endpoint(str(tmp_path)))["topics"] == {}
 
 
 # -- moments -------------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ def test_rows_of_a_history_become_the_same_snapshot_as_the_tables(two):
     rows += [row("offsets", key, value) for key, value in tables.offsets.rows.items()]
     rows += [row("delayOffsets", str(level), offset) for level, offset in tables.delay_offsets.rows.items()]
     rows += [row("requestModes", "TopicA", {"GroupA": {"mode": "POP"}}), row("forbidden", "GroupA", {"TopicA": 4})]
-    now = read_snapshot(parse_side(str(one / "store")))
+    now = read_snapshot(parse_endpoint(str(one / "store")))
     assert diff(now, snapshot_of_rows(rows, MOMENT)) == [DiffRow("groups", "GroupA", "forbidden", None, '{"TopicA":4}')]
 
 

@@ -21,7 +21,7 @@ from twinlog.spark.jobs.sync import history
 from twinlog.spark.jobs.sync.broker_service import BrokerReport
 from twinlog.spark.jobs.sync.history import AlreadyRunning, CannotKeep, HistoryTables, only_writer
 from twinlog.spark.jobs.sync.job import SyncRun, sync
-from twinlog.spark.jobs.sync.replica_state import Change, Entry, RangeDigest
+from twinlog.spark.jobs.sync.replica_state import Change, JournalEntry, RangeDigest
 from twinlog.spark.jobs.sync.sync_plan import SyncJob
 from twinlog.wire.bodies import DataVersion
 
@@ -48,7 +48,7 @@ class Tasks:
 
 def entry(sequence, *keys):
     changes = [Change("topics", key, None, json.dumps({"v": sequence}), DataVersion(counter=sequence)) for key in keys]
-    return Entry(sequence, 1_700_000_000_000 + sequence, changes)
+    return JournalEntry(sequence, 1_700_000_000_000 + sequence, changes)
 
 
 def digest(sequence, begin, end):

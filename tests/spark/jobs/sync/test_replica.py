@@ -16,10 +16,10 @@ from twinlog.replication.errors import ReplicationError
 from twinlog.replication.replica.join import LogRange
 from twinlog.replication.replica.link import Append
 from twinlog.spark.jobs.sync import log_copy
-from twinlog.spark.jobs.sync.log_copy import Limits, copy_log
+from twinlog.spark.jobs.sync.log_copy import CopyLimits, copy_log
 from twinlog.spark.jobs.sync.metadata_changes import image_of
 from twinlog.spark.jobs.sync.replica import Replica, ReplicaInUse, SparseFiles
-from twinlog.spark.jobs.sync.replica_state import Entry, SyncFolder
+from twinlog.spark.jobs.sync.replica_state import JournalEntry, SyncFolder
 from twinlog.spark.jobs.sync.whole_records import WholeRecords
 from twinlog.store.errors import DamagedTransfer, StoreError
 from twinlog.wire.bodies import DataVersion, TopicConfig
@@ -64,7 +64,7 @@ def copy_into(root, log, *, ops=None, range_bytes=9_000, die_at=None, until=None
         begin = replica.begin_copy(LogRange(0, len(log)), SEGMENT, range_bytes, 1)
         source = Bytes(spoil or log, begin, die_at=die_at)
         if begin < len(log):
-            copy_log(replica, source, Limits(until or len(log), 1e12, range_bytes))
+            copy_log(replica, source, CopyLimits(until or len(log), 1e12, range_bytes))
         return replica.state.end, source.reports
     finally:
         replica.close()
@@ -170,7 +170,7 @@ def test_nothing_is_reported_before_it_is_noted_nor_noted_before_it_is_durable(t
     replica = Replica.open(tmp_path, ops=ops)
     begin = replica.begin_copy(LogRange(0, len(master_log)), SEGMENT, 9_000, 1)
     source = Checked(master_log, begin)
-    copy_log(replica, source, Limits(len(master_log), 1e12, 9_000))
+    copy_log(replica, source, CopyLimits(len(master_log), 1e12, 9_000))
     replica.close()
     assert source.reports[-1] == len(master_log)
 
@@ -349,7 +349,7 @@ def test_entries_in_the_table_leave_the_journal_and_numbers_go_on(tmp_path):
     replica.close()
     adopt(tmp_path, {"A": 3}, 3)
     (entry,) = entries_of(tmp_path)
-    assert isinstance(entry, Entry) and entry.sequence == 3
+    assert isinstance(entry, JournalEntry) and entry.sequence == 3
 
 
 def test_revisions_count_only_while_nobody_else_writes_the_files(tmp_path):

@@ -10,7 +10,7 @@ from tests.spark.topics import bodies_of, numbers
 from twinlog.client import Outgoing
 from twinlog.client.sync import Admin, Producer
 from twinlog.spark import broker_wait, cluster
-from twinlog.spark.broker_wait import Absences
+from twinlog.spark.broker_wait import AwayBrokers
 from twinlog.spark.errors import BrokerAway, DataLoss
 from twinlog.spark.reading.brokers import fetch
 from twinlog.wire.bodies import MessageQueue
@@ -133,7 +133,7 @@ def test_a_task_waits_for_its_broker_and_reads_each_row_once(two, monkeypatch):
     stream = topic.stream(startingOffsets="earliest", pullBatchSize=4, pullDepth=1)
     start = stream.initialOffset()
     parts = list(stream.partitions(start, stream.latestOffset(start, ALL)))
-    real, pauses = fetch._Fetch._take, []
+    real, pauses = fetch.QueueFetch._take, []
 
     def take(self, pull, answer):
         real(self, pull, answer)
@@ -145,7 +145,7 @@ def test_a_task_waits_for_its_broker_and_reads_each_row_once(two, monkeypatch):
         if len(pauses) == 2 * fetch._TRIES:
             second.start()
 
-    monkeypatch.setattr(fetch._Fetch, "_take", take)
+    monkeypatch.setattr(fetch.QueueFetch, "_take", take)
     monkeypatch.setattr(fetch.time, "sleep", pause)
     assert bodies_of(stream, parts) == numbers(40)
     assert len(pauses) >= 2 * fetch._TRIES
@@ -174,7 +174,7 @@ def test_a_batch_is_planned_when_the_broker_is_back(two, monkeypatch):
 
 
 def test_the_wait_is_counted_from_when_a_broker_was_first_missed(caplog):
-    absences = Absences(1000)
+    absences = AwayBrokers(1000)
     absences.note({"a": "refused"}, 0)
     absences.note({"a": "refused", "b": "refused"}, 999)
     absences.note({"b": "refused"}, 1500)  # a is back
@@ -245,13 +245,13 @@ def test_a_task_waits_for_the_master_when_the_replica_is_behind(behind, monkeypa
     is_up[0] = False
     with pytest.raises(BrokerAway, match=r"offset [89]: .* has offsets up to 8 .*its master is away.*brokerWait"):
         bodies_of(topic.stream(brokerWait=0, failOnDataLoss=fails, pullDepth=1, **READ_ANY), parts)
-    real, looks = fetch._Fetch._look_for_master, []
+    real, looks = fetch.QueueFetch._find_master, []
 
     def look(self, error):
         looks.append(error)
         is_up[0] = len(looks) == 3
         real(self, error)
 
-    monkeypatch.setattr(fetch._Fetch, "_look_for_master", look)
+    monkeypatch.setattr(fetch.QueueFetch, "_find_master", look)
     assert bodies_of(stream, parts) == numbers(10 - start, start)
     assert len(looks) == 3

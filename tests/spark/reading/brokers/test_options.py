@@ -3,7 +3,7 @@ import pytest
 from twinlog.spark.errors import BadOption
 from twinlog.spark.offsets import decode_offsets, encode_offsets
 from twinlog.spark.option_values import OptionValues
-from twinlog.spark.reading.brokers.options import Place, read_options
+from twinlog.spark.reading.brokers.options import PositionKind, read_options
 from twinlog.wire.bodies import MessageQueue
 
 GIVEN = {"nameServer": "127.0.0.1:9876", "topic": "Orders"}
@@ -19,8 +19,8 @@ def stream(**more):
 
 
 def test_a_batch_starts_at_the_beginning_and_a_stream_at_the_end():
-    assert (batch().starting.place, batch().ending.place) == (Place.EARLIEST, Place.LATEST)
-    assert stream().starting.place is Place.LATEST
+    assert (batch().starting.kind, batch().ending.kind) == (PositionKind.EARLIEST, PositionKind.LATEST)
+    assert stream().starting.kind is PositionKind.LATEST
     assert batch().topics == ("Orders",)
 
 
@@ -62,7 +62,7 @@ def test_an_option_of_streams_has_no_effect_on_a_batch_and_says_so(caplog):
         ({"startingOffsets": '{"Orders":{"broker-a":{"x":3}}}'}, "'x' is no queue"),
         ({"startingOffsets": '{"Orders":[1]}'}, "no JSON object"),
         ({"startingOffsets": '{"Orders":{"broker-a":{"0":-1}}}'}, "-1 .latest."),
-        ({"endingOffsets": "earliest"}, "is no end"),
+        ({"endingOffsets": "earliest"}, "cannot be an end"),
         ({"endingOffsets": '{"Orders":{"broker-a":{"0":-2}}}'}, "-2 .earliest."),
         ({"minPartitions": "0"}, "from 1 on"),
         ({"failOnDataLoss": "yes"}, "true or false"),

@@ -3,9 +3,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.spark.errors import DataLoss
-from twinlog.spark.reading.brokers.fetch import tell_loss
 from twinlog.spark.reading.brokers.pull_window import PullWindow
-from twinlog.spark.reading.brokers.queue_ranges import QueueRange, cap_offsets, plan_ranges, rows_between, split_ranges
+from twinlog.spark.reading.brokers.queue_ranges import (
+    QueueRange,
+    cap_offsets,
+    plan_queue_ranges,
+    rows_between,
+    split_ranges,
+)
+from twinlog.spark.reading.data_loss import report_loss
 from twinlog.wire.bodies import MessageQueue
 
 QUEUES = [MessageQueue("T", "a", n) for n in range(6)]
@@ -14,7 +20,7 @@ sizes = st.lists(st.integers(0, 5000), min_size=1, max_size=6)
 
 
 def fail(place, what):
-    tell_loss(True, place, what)
+    report_loss(True, place, what)
 
 
 @given(sizes, st.none() | st.integers(1, 40), st.none() | st.integers(1, 900))
@@ -48,18 +54,18 @@ def test_a_limit_is_shared_in_proportion_to_the_backlog():
 
 
 def test_a_queue_found_with_the_end_starts_there():
-    assert plan_ranges({A: 1}, {A: 3, B: 7}, fail) == [QueueRange(A, 1, 3)]
+    assert plan_queue_ranges({A: 1}, {A: 3, B: 7}, fail) == [QueueRange(A, 1, 3)]
 
 
 def test_a_batch_that_ends_before_it_starts_is_a_loss():
     with pytest.raises(DataLoss, match="start at 350 and end at 100"):
-        plan_ranges({A: 350}, {A: 100}, fail)
-    assert plan_ranges({A: 350, B: 0}, {A: 100, B: 1}, lambda *_: None) == [QueueRange(B, 0, 1)]
+        plan_queue_ranges({A: 350}, {A: 100}, fail)
+    assert plan_queue_ranges({A: 350, B: 0}, {A: 100, B: 1}, lambda *_: None) == [QueueRange(B, 0, 1)]
 
 
 def test_a_queue_that_is_gone_is_a_loss():
     with pytest.raises(DataLoss, match="queue 0 offset 5: the queue is gone"):
-        plan_ranges({A: 5}, {}, fail)
+        plan_queue_ranges({A: 5}, {}, fail)
 
 
 @given(st.integers(0, 300), st.integers(1, 40), st.integers(1, 9), st.randoms(use_true_random=False))

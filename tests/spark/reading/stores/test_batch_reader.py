@@ -11,7 +11,7 @@ from tests.store import golden
 from tests.store.store_at import NOW, SEGMENT, draft, fill, kill, open_store, write_log
 
 from twinlog.spark.errors import BadOption, BadRecord, DataLoss
-from twinlog.spark.reading.stores.batch_reader import StoreReader, TableReader
+from twinlog.spark.reading.stores.batch_reader import StoreBatchReader, TableReader
 from twinlog.spark.reading.stores.log_ranges import list_segments
 from twinlog.spark.reading.stores.options import store_options
 from twinlog.spark.reading.stores.stream_reader import StoreStreamReader, cap_bytes
@@ -21,7 +21,7 @@ from twinlog.store.errors import NotAStore
 
 def reader(path, **more):
     given = {"path": str(path), **{name: str(value) for name, value in more.items()}}
-    return StoreReader(store_options(given), STORE_MESSAGE_COLUMNS)
+    return StoreBatchReader(store_options(given), STORE_MESSAGE_COLUMNS)
 
 
 def rows(one):
@@ -76,7 +76,7 @@ def test_many_stores_are_one_table(tmp_path):
     (tmp_path / "broker-a" / "_history").mkdir()  # as a synchronisation keeps it beside its replicas
     assert len(rows(reader(tmp_path / "broker-a" / "*"))) == 5
     paths = json.dumps([str(tmp_path / name / "store") for name in ("broker-a", "broker-b")])
-    assert len(rows(StoreReader(store_options({"paths": paths}), STORE_MESSAGE_COLUMNS))) == 10
+    assert len(rows(StoreBatchReader(store_options({"paths": paths}), STORE_MESSAGE_COLUMNS))) == 10
 
 
 @pytest.mark.parametrize("name", ["normal", "crash", "cqext"])
@@ -215,7 +215,7 @@ def test_options_choose_topics_and_queues(hours):
     assert offsets(reader(path, topic="B, C")) == offsets(reader(path, subscribe="B")) == of_b
     assert offsets(reader(path, assign='{"B":{"broker-a":[1,7]},"C":{"broker-a":[0]}}')) == of_b[1::2]
     twice = {"paths": json.dumps([str(path), str(path)]), "brokerName": "broker-a,broker-b"}
-    one = StoreReader(store_options({**twice, "assign": '{"B":{"broker-b":[0]}}'}), STORE_MESSAGE_COLUMNS)
+    one = StoreBatchReader(store_options({**twice, "assign": '{"B":{"broker-b":[0]}}'}), STORE_MESSAGE_COLUMNS)
     assert {part.value.broker_name for part in one.partitions()} == {"broker-b"}
     assert offsets(one) == of_b[::2]
 

@@ -38,14 +38,14 @@ from twinlog.spark.jobs.archive.files import (
 )
 from twinlog.spark.jobs.archive.layout import (
     COMPACTING,
+    ArchiveHeader,
     BadArchive,
-    Header,
     day_of,
     existing_header,
     topic_of,
 )
 from twinlog.spark.jobs.archive.write import WriteSorted
-from twinlog.spark.jobs.progress import Progress, Report, quiet
+from twinlog.spark.jobs.progress import JobProgress, ReportProgress, quiet
 from twinlog.spark.paths import local_path
 from twinlog.spark.schema import ddl
 
@@ -97,7 +97,7 @@ class CompactSummary:
     left: tuple[str, ...] = field(default=())  # partitions that grew while they were rewritten
 
 
-def compact(spark: SparkSession, job: CompactJob, report: Report = quiet) -> CompactSummary:
+def compact(spark: SparkSession, job: CompactJob, report: ReportProgress = quiet) -> CompactSummary:
     """Rewrite the closed partitions that have many files."""
     root = job.root
     header = existing_header(root)
@@ -107,7 +107,7 @@ def compact(spark: SparkSession, job: CompactJob, report: Report = quiet) -> Com
 
 
 def compact_files(
-    root: Path, job: CompactJob, rewrite: Rewrite, report: Report = quiet, ops: Ops | None = None
+    root: Path, job: CompactJob, rewrite: Rewrite, report: ReportProgress = quiet, ops: Ops | None = None
 ) -> CompactSummary:
     """The same for Parquet, whoever rewrites the rows."""
     ops = ops or Ops()
@@ -119,7 +119,7 @@ def compact_files(
         plan = plan_compaction(found, job)
         summary = CompactSummary(str(root))
         for number, one in enumerate(plan):
-            report(Progress(f"compacting {one.partition}", number, len(plan), "partitions"))
+            report(JobProgress(f"compacting {one.partition}", number, len(plan), "partitions"))
             summary = _compact_one(root, one, rewrite, ops, summary)
         remove_aside(root, ops)
     return summary
@@ -186,7 +186,7 @@ def _rows(files: Iterable[Path]) -> int:
     return sum(pq.read_metadata(file).num_rows for file in files)
 
 
-def _rewriter(spark: SparkSession, header: Header, compression: str) -> Rewrite:
+def _rewriter(spark: SparkSession, header: ArchiveHeader, compression: str) -> Rewrite:
     columns = {name: kind for name, kind in header.schema().items() if name not in ("topic", "day")}
 
     def rewrite(files: Sequence[Path], directory: Path, count: int) -> list[str]:
@@ -199,10 +199,10 @@ def _rewriter(spark: SparkSession, header: Header, compression: str) -> Rewrite:
     return rewrite
 
 
-def _optimize(spark: SparkSession, job: CompactJob, root: Path, report: Report) -> CompactSummary:
+def _optimize(spark: SparkSession, job: CompactJob, root: Path, report: ReportProgress) -> CompactSummary:
     if job.topics:
         raise BadOption("a Delta archive is compacted day by day for all topics: leave the topics out")
-    report(Progress(f"Delta compacts {root.name}"))
+    report(JobProgress(f"Delta compacts {root.name}"))
     spark.conf.set("spark.databricks.delta.optimize.maxFileSize", str(job.file_bytes))
     done = spark.sql(f"OPTIMIZE delta.`{root}` WHERE day < date'{job.before}'").first()
     metrics = done["metrics"] if done is not None else None

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from twinlog.spark.errors import BadOption
-from twinlog.spark.jobs.archive.layout import Totals
+from twinlog.spark.jobs.archive.layout import TopicTotals
 
 # A build of Delta runs on one minor version of Spark; on the next it dies of a method that is gone.
 DELTA_BUILDS = {"4.2": "io.delta:delta-spark_4.2_2.13:4.4.0"}
@@ -42,9 +42,9 @@ def delta_version(root: Path) -> int:
     return max(_versions(root), default=-1)
 
 
-def delta_added(root: Path, after: int) -> dict[str, Totals]:
+def delta_added(root: Path, after: int) -> dict[str, TopicTotals]:
     """What the table's log says was added to each topic since version `after`."""
-    topics: dict[str, Totals] = {}
+    topics: dict[str, TopicTotals] = {}
     for version, path in sorted(_versions(root).items()):
         if version <= after:
             continue
@@ -53,7 +53,7 @@ def delta_added(root: Path, after: int) -> dict[str, Totals]:
             if added:
                 topic = added["partitionValues"]["topic"]
                 rows = json.loads(added.get("stats") or "{}").get("numRecords", 0)
-                topics[topic] = topics.get(topic, Totals()) + Totals(rows, 1, added["size"])
+                topics[topic] = topics.get(topic, TopicTotals()) + TopicTotals(rows, 1, added["size"])
     return topics
 
 

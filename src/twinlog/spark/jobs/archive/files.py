@@ -19,8 +19,8 @@ from twinlog.base.safe_files import open_file
 from twinlog.spark.jobs.archive.layout import (
     COMPACTING,
     STAGING,
+    ArchiveCommit,
     BadArchive,
-    Commit,
     StagedFile,
     load_commit,
     plan_commit,
@@ -35,7 +35,7 @@ _WITHOUT_EXCHANGE = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
 class Ops:
     """The file operations that a run consists of; tests let one of them fail."""
 
-    def save_commit(self, root: Path, commit: Commit) -> None:
+    def save_commit(self, root: Path, commit: ArchiveCommit) -> None:
         save_commit(root, commit)
 
     def move(self, old: Path, new: Path) -> None:
@@ -51,7 +51,7 @@ class Ops:
 
 def commit_batch(
     root: Path, batch: int, query: str, run: str, staged: Iterable[StagedFile], ops: Ops | None = None
-) -> Commit:
+) -> ArchiveCommit:
     """Make these files part of the archive, as batch `batch`."""
     with held(root / "_lock"):
         commit = plan_commit(load_commit(root), batch, query, run, staged)
@@ -61,7 +61,7 @@ def commit_batch(
     return commit
 
 
-def finish_last_batch(root: Path, ops: Ops | None = None) -> Commit:
+def finish_last_batch(root: Path, ops: Ops | None = None) -> ArchiveCommit:
     """Complete what a killed run decided, and remove what it did not; the last batch that counts."""
     ops = ops or Ops()
     with held(root / "_lock"):
@@ -73,7 +73,7 @@ def finish_last_batch(root: Path, ops: Ops | None = None) -> Commit:
     return commit
 
 
-def _move(root: Path, commit: Commit, ops: Ops) -> None:
+def _move(root: Path, commit: ArchiveCommit, ops: Ops) -> None:
     for old, new in commit.moves:
         if (root / old).exists():  # else it was moved before the run was killed
             ops.move(root / old, root / new)

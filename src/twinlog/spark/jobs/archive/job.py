@@ -26,10 +26,10 @@ from twinlog.spark.jobs.archive.layout import (
     FORMATS,
     PARTITION_COLUMNS,
     STAGING,
+    ArchiveHeader,
     BadArchive,
-    Header,
     StagedFile,
-    Totals,
+    TopicTotals,
     check_fits,
     chosen,
     existing_header,
@@ -38,7 +38,7 @@ from twinlog.spark.jobs.archive.layout import (
     save_header,
 )
 from twinlog.spark.jobs.archive.source import ArchiveSource, ArchiveSpec
-from twinlog.spark.jobs.progress import Progress, Report, quiet
+from twinlog.spark.jobs.progress import JobProgress, ReportProgress, quiet
 from twinlog.spark.paths import local_path
 from twinlog.spark.reading.brokers.options import read_options
 from twinlog.spark.reading.brokers.positions import find_queues
@@ -84,8 +84,8 @@ class ArchiveJob:
     def root(self) -> Path:
         return local_path(self.target, "archive")
 
-    def header(self) -> Header:
-        return Header(self.format, "brokers" if self.name_server else "stores", chosen(self.columns))
+    def header(self) -> ArchiveHeader:
+        return ArchiveHeader(self.format, "brokers" if self.name_server else "stores", chosen(self.columns))
 
     def source_options(self) -> dict[str, str]:
         """The options of `format("rocketmq")` or `format("rocketmq_store")`."""
@@ -113,19 +113,19 @@ class ArchiveSummary:
     target: str
     format: str
     batches: int
-    topics: Mapping[str, Totals]
+    topics: Mapping[str, TopicTotals]
 
     @property
-    def total(self) -> Totals:
-        return sum(self.topics.values(), Totals())
+    def total(self) -> TopicTotals:
+        return sum(self.topics.values(), TopicTotals())
 
 
 def archive(
-    spark: SparkSession, job: ArchiveJob, report: Report = quiet, *, is_over: Callable[[], bool] = lambda: False
+    spark: SparkSession, job: ArchiveJob, report: ReportProgress = quiet, *, is_over: Callable[[], bool] = lambda: False
 ) -> ArchiveSummary:
     """Add what is new to the archive. A run with `every` goes on until `is_over` says so."""
     root = job.root
-    report(Progress("looking at the source"))
+    report(JobProgress("looking at the source"))
     look_first(job)
     _prepare(root, job)
     with held(root / "_run.lock", f"another run fills {root}: wait for its end, or archive to another directory"):
@@ -269,7 +269,9 @@ class CommitBatch:
         commit_batch(root, number, query, self.run, staged)
 
 
-def _follow(query: StreamingQuery, job: ArchiveJob, run: str, report: Report, is_over: Callable[[], bool]) -> int:
+def _follow(
+    query: StreamingQuery, job: ArchiveJob, run: str, report: ReportProgress, is_over: Callable[[], bool]
+) -> int:
     """Watch the query until it ends or is to end; the number of batches with rows."""
     rows: dict[int, int] = {}
     while True:
@@ -283,14 +285,14 @@ def _follow(query: StreamingQuery, job: ArchiveJob, run: str, report: Report, is
             done = sum(rows.values()) if job.format == "delta" else _run_total(job, run).rows
             left = rows_left(progress["sources"][0]) if job.name_server else None
             what = f"archiving to {job.root.name}"
-            report(Progress(what, done, None if left is None else done + left, "messages"))
+            report(JobProgress(what, done, None if left is None else done + left, "messages"))
         if ended or is_over():
             return sum(1 for count in rows.values() if count)
 
 
-def _run_total(job: ArchiveJob, run: str) -> Totals:
+def _run_total(job: ArchiveJob, run: str) -> TopicTotals:
     commit = load_commit(job.root)
-    return sum(commit.topics.values(), Totals()) if commit.run == run else Totals()
+    return sum(commit.topics.values(), TopicTotals()) if commit.run == run else TopicTotals()
 
 
 def rows_left(source: Mapping[str, Any]) -> int | None:

@@ -43,7 +43,7 @@ class BadArchive(SparkSourceError):
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class ArchiveHeader:
     """What an archive promised to hold when it was made."""
 
     format: str
@@ -55,15 +55,15 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class TopicTotals:
     """What was added for one topic."""
 
     rows: int = 0
     files: int = 0
     bytes: int = 0
 
-    def __add__(self, other: Totals) -> Totals:
-        return Totals(self.rows + other.rows, self.files + other.files, self.bytes + other.bytes)
+    def __add__(self, other: TopicTotals) -> TopicTotals:
+        return TopicTotals(self.rows + other.rows, self.files + other.files, self.bytes + other.bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +77,14 @@ class StagedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class ArchiveCommit:
     """The last batch of an archive; `moves` leads from staging to the files' places, both below the archive."""
 
     batch: int = -1
     query: str = ""
     run: str = ""
     moves: tuple[tuple[str, str], ...] = ()
-    topics: Mapping[str, Totals] = field(default_factory=dict)  # what this run added up to here
+    topics: Mapping[str, TopicTotals] = field(default_factory=dict)  # what this run added up to here
     batches: int = 0
 
     def covers(self, batch: int, query: str) -> bool:
@@ -95,16 +95,16 @@ class Commit:
         return batch <= self.batch
 
 
-def plan_commit(last: Commit, batch: int, query: str, run: str, staged: Iterable[StagedFile]) -> Commit:
+def plan_commit(last: ArchiveCommit, batch: int, query: str, run: str, staged: Iterable[StagedFile]) -> ArchiveCommit:
     """The commit that makes `staged` count, after `last`."""
     moves: list[tuple[str, str]] = []
     topics = dict(last.topics) if last.run == run else {}
     for number, file in enumerate(sorted(staged, key=lambda one: one.path)):
         moves.append((file.path, f"{file.partition}/b{batch:012d}-{number:05d}.parquet"))
         topic = topic_of(file.partition)
-        topics[topic] = topics.get(topic, Totals()) + Totals(file.rows, 1, file.bytes)
+        topics[topic] = topics.get(topic, TopicTotals()) + TopicTotals(file.rows, 1, file.bytes)
     batches = (last.batches if last.run == run else 0) + (1 if moves else 0)
-    return Commit(batch, query, run, tuple(moves), topics, batches)
+    return ArchiveCommit(batch, query, run, tuple(moves), topics, batches)
 
 
 def topic_of(partition: str) -> str:
@@ -126,7 +126,7 @@ def chosen(columns: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in MESSAGE_COLUMNS if name in keep)
 
 
-def check_fits(root: Path, found: Header, wanted: Header) -> None:
+def check_fits(root: Path, found: ArchiveHeader, wanted: ArchiveHeader) -> None:
     """BadArchive when a run would add something else than the archive holds."""
     if found.format != wanted.format:
         raise BadArchive(f"{root} is a {found.format} archive: give --format {found.format} or another directory")
@@ -149,7 +149,7 @@ def check_fits(root: Path, found: Header, wanted: Header) -> None:
 # -- the two small files -------------------------------------------------------------------------------
 
 
-def load_header(root: Path) -> Header | None:
+def load_header(root: Path) -> ArchiveHeader | None:
     """What the archive holds; None for a directory that is empty or not there."""
     data = _load(root / HEADER_FILE)
     if data is None:
@@ -160,14 +160,14 @@ def load_header(root: Path) -> Header | None:
             raise BadArchive(f"{root} is no archive, it holds {', '.join(sorted(strangers)[:3])}: {hint}")
         return None
     try:
-        found = Header(str(data["format"]), str(data["source"]), tuple(data["columns"]))
+        found = ArchiveHeader(str(data["format"]), str(data["source"]), tuple(data["columns"]))
         found.schema()
     except (KeyError, TypeError) as error:
         raise BadArchive(f"{root / HEADER_FILE} cannot be used ({error!r}): restore it from a backup") from error
     return found
 
 
-def existing_header(root: Path) -> Header:
+def existing_header(root: Path) -> ArchiveHeader:
     if not root.is_dir():
         raise BadArchive(f"there is no archive {root}: give the directory that `twinlog pipeline archive` wrote to")
     found = load_header(root)
@@ -176,23 +176,23 @@ def existing_header(root: Path) -> Header:
     return found
 
 
-def save_header(root: Path, header: Header) -> None:
+def save_header(root: Path, header: ArchiveHeader) -> None:
     save_json(root / HEADER_FILE, {"about": _NOTE, **asdict(header)})
 
 
-def load_commit(root: Path) -> Commit:
+def load_commit(root: Path) -> ArchiveCommit:
     data = _load(root / COMMIT_FILE)
     if data is None:
-        return Commit()
+        return ArchiveCommit()
     try:
-        topics = {topic: Totals(**totals) for topic, totals in data["topics"].items()}
+        topics = {topic: TopicTotals(**totals) for topic, totals in data["topics"].items()}
         moves = tuple((str(old), str(new)) for old, new in data["moves"])
-        return Commit(data["batch"], data["query"], data["run"], moves, topics, data["batches"])
+        return ArchiveCommit(data["batch"], data["query"], data["run"], moves, topics, data["batches"])
     except (KeyError, TypeError, ValueError) as error:
         raise BadArchive(f"{root / COMMIT_FILE} cannot be used ({error!r}): restore it from a backup") from error
 
 
-def save_commit(root: Path, commit: Commit) -> None:
+def save_commit(root: Path, commit: ArchiveCommit) -> None:
     save_json(root / COMMIT_FILE, asdict(commit))
 
 

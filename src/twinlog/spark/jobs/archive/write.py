@@ -29,7 +29,7 @@ _REPEATING = ("brokerName", "queueId", "tags", "flag", "sysFlag", "bornHost", "s
 Key = tuple[str, int]  # topic, day since 1970
 
 
-class CannotWrite(SparkSourceError):
+class CannotWriteArchive(SparkSourceError):
     """A file of the archive that could not be written; its batch does not count."""
 
     def __init__(self, path: Path, error: OSError) -> None:
@@ -84,7 +84,7 @@ class FileWriter:
             while sum(one.waiting_bytes for one in self._open.values()) > _BUFFER_BYTES_MAX:
                 max(self._open.values(), key=lambda one: one.waiting_bytes).write_group()
         except OSError as error:
-            raise CannotWrite(self._directory, error) from error
+            raise CannotWriteArchive(self._directory, error) from error
 
     def finish(self) -> Iterator[tuple[Path, str, int, int]]:
         """Close the files: path, partition, rows and bytes of each."""
@@ -93,7 +93,7 @@ class FileWriter:
                 one.close()
                 yield one.path, partition_name(topic, day), one.rows, one.path.stat().st_size
         except OSError as error:
-            raise CannotWrite(self._directory, error) from error
+            raise CannotWriteArchive(self._directory, error) from error
 
     def _add(self, key: Key, part: pa.RecordBatch) -> None:
         if key not in self._open:
@@ -126,7 +126,7 @@ class WriteSorted:
                 file.close()
                 yield pa.record_batch({"name": [file.path.name], "rows": pa.array([file.rows], pa.int64())})
         except OSError as error:
-            raise CannotWrite(Path(self.directory), error) from error
+            raise CannotWriteArchive(Path(self.directory), error) from error
 
 
 def write_files(

@@ -1,8 +1,8 @@
-"""Which blocks of a range are not the same on both sides: by comparing mapped memory, or by digests.
+"""Which blocks of a range differ: found in mapped memory, or by digests.
 
-What it trades: two mapped files are compared as 64-bit numbers, 4 MiB at a time, which costs half of what one checksum
-of either side would; a broker elsewhere is asked for digests of ever smaller ranges. Both return runs of blocks, in
-order, which hold every byte that differs; the records in them are then read one by one.
+What it trades: two mapped files are compared as 64-bit numbers, 4 MiB at a time, which costs half of one checksum of
+either side. A remote broker is asked for digests of ever smaller ranges. Both ways return runs of blocks, in order,
+which hold every byte that differs; the records in them are then read one by one.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _SPLIT = 16
 _DIGEST_BYTES_MAX = 16 << 20
 _LEAF_BYTES = 64 << 10
 
-Run = tuple[int, int]
+OffsetRun = tuple[int, int]  # physical offsets [begin, end)
 Digests = Callable[[list[ByteRange]], list[str | None]]
 
 
-def unequal_runs(master: LocalLog, replica: LocalLog, begin: int, end: int) -> list[Run]:
-    """The runs of [begin, end) that differ, or that one side has no file for."""
-    runs: list[Run] = []
+def unequal_runs(master: LocalLog, replica: LocalLog, begin: int, end: int) -> list[OffsetRun]:
+    """The runs of [begin, end) that differ, or for which one side has no file."""
+    runs: list[OffsetRun] = []
     at = begin
     while at < end:
         ours, position, length = master.piece(at, min(_CHUNK_BYTES, end - at))
@@ -46,10 +46,12 @@ def unequal_runs(master: LocalLog, replica: LocalLog, begin: int, end: int) -> l
     return runs
 
 
-def unequal_by_digest(master: Digests, replica: Digests, begin: int, end: int) -> tuple[list[Run], list[Run]]:
+def unequal_by_digest(
+    master: Digests, replica: Digests, begin: int, end: int
+) -> tuple[list[OffsetRun], list[OffsetRun]]:
     """(runs that differ, ranges that a side no longer holds), asking for few digests of much before many of little."""
-    runs: list[Run] = []
-    gone: list[Run] = []
+    runs: list[OffsetRun] = []
+    gone: list[OffsetRun] = []
     level = [ByteRange(at, min(end, at + _DIGEST_BYTES_MAX)) for at in range(begin, end, _DIGEST_BYTES_MAX)]
     while level:
         deeper: list[ByteRange] = []
@@ -74,21 +76,21 @@ def _equal(one: memoryview, other: memoryview) -> bool:
     return bytes(one[whole:]) == bytes(other[whole:])
 
 
-def _unequal_blocks(one: memoryview, other: memoryview) -> list[Run]:
+def _unequal_blocks(one: memoryview, other: memoryview) -> list[OffsetRun]:
     differs = np.flatnonzero(np.frombuffer(one, np.uint8) != np.frombuffer(other, np.uint8))
     blocks = np.unique(differs // BLOCK_BYTES).tolist()
     return [(block * BLOCK_BYTES, min((block + 1) * BLOCK_BYTES, len(one))) for block in blocks]
 
 
-def _add(runs: list[Run], begin: int, end: int) -> None:
+def _add(runs: list[OffsetRun], begin: int, end: int) -> None:
     if runs and runs[-1][1] >= begin:
         runs[-1] = (runs[-1][0], max(end, runs[-1][1]))
     else:
         runs.append((begin, end))
 
 
-def _merged(runs: Iterable[Run]) -> list[Run]:
-    merged: list[Run] = []
+def _merged(runs: Iterable[OffsetRun]) -> list[OffsetRun]:
+    merged: list[OffsetRun] = []
     for begin, end in sorted(runs):
         _add(merged, begin, end)
     return merged

@@ -1,7 +1,7 @@
 """The comparison of one range of one pair, as a Spark task runs it.
 
-First the bytes, or digests of them, tell which blocks are not the same; only the records in those are read. A broker
-that gives neither bytes nor digests, which is Java's, is asked for every record instead.
+First the bytes, or digests of them, show which blocks differ; only the records in those are read. A Java broker gives
+neither bytes nor digests: it is asked for every record.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 
 from twinlog.replication.digests import range_digest
-from twinlog.spark.jobs.audit.blocks import Digests, Run, unequal_by_digest, unequal_runs
+from twinlog.spark.jobs.audit.blocks import Digests, OffsetRun, unequal_by_digest, unequal_runs
 from twinlog.spark.jobs.audit.findings import Finding, compare_records, finding_of
-from twinlog.spark.jobs.audit.local_log import Found, LocalLog, list_log
-from twinlog.spark.jobs.audit.pair_plan import LogView, PairLook
+from twinlog.spark.jobs.audit.local_log import LocalLog, LogSpan, list_log
+from twinlog.spark.jobs.audit.pair_plan import AuditedLog, PairPlan
 from twinlog.spark.jobs.endpoint import LiveBroker
 from twinlog.wire.errors import WireError
 from twinlog.wire.message import decode_message
@@ -27,7 +27,7 @@ _SETTLE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class RangeTask:
-    """What one task does: compare a range, or name the records in it that only one side has."""
+    """One task: compare a range, or list the records in it that only one side has."""
 
     pair_number: int
     begin: int
@@ -35,62 +35,64 @@ class RangeTask:
     only: str = ""  # extra, missing
 
 
-def run_task(look: PairLook, task: RangeTask, *, check_crc: bool = False) -> Iterator[Finding]:
-    """Everything there is to say about the range; last of all, that it was compared."""
+def run_task(plan: PairPlan, task: RangeTask, *, check_crc: bool = False) -> Iterator[Finding]:
+    """All findings of the range; the last one says that it was compared."""
     try:
         if task.only:
-            yield from _only_one_side(look, task)
+            yield from _only_one_side(plan, task)
             return
-        yield from _compare(look, task, check_crc)
-        yield Finding(look.pair, "compared", physical_offset=task.begin, size=task.end - task.begin)
+        yield from _compare(plan, task, check_crc)
+        yield Finding(plan.pair, "compared", physical_offset=task.begin, size=task.end - task.begin)
     except FileNotFoundError as error:
-        yield _vanished(look, task, error)
+        yield _vanished(plan, task, error)
 
 
-def _compare(look: PairLook, task: RangeTask, check_crc: bool) -> Iterator[Finding]:
-    master, replica = look.master, look.replica
+def _compare(plan: PairPlan, task: RangeTask, check_crc: bool) -> Iterator[Finding]:
+    master, replica = plan.master, plan.replica
     if master.listed is not None and replica.listed is not None:
         with LocalLog(master.listed) as ours, LocalLog(replica.listed) as theirs:
-            runs = _settled(look, lambda begin, end: unequal_runs(ours, theirs, begin, end), task)
-            yield from _local_findings(look, ours, theirs, runs)
+            runs = _settled(plan, lambda begin, end: unequal_runs(ours, theirs, begin, end), task)
+            yield from _local_findings(plan, ours, theirs, runs)
             if check_crc:
-                yield from _damaged(look, ours, task, "both")
+                yield from _damaged(plan, ours, task, "both")
         return
     view = master if master.listed is not None else replica
     if view.listed is not None:
         with LocalLog(view.listed) as local:
-            broker = (replica if view is master else master).side.broker
-            runs: list[Run] = [(task.begin, task.end)]
+            broker = (replica if view is master else master).endpoint.broker
+            runs: list[OffsetRun] = [(task.begin, task.end)]
             if master.gives_digests and replica.gives_digests:
-                runs = yield from _by_digest(look, task, _local_digests(local), broker.digests)
-            yield from _against_broker(look, local, broker, view is master, runs)
+                runs = yield from _by_digest(plan, task, _local_digests(local), broker.digests)
+            yield from _against_broker(plan, local, broker, view is master, runs)
             if check_crc:
-                yield from _damaged(look, local, task, "master" if view is master else "replica")
+                yield from _damaged(plan, local, task, "master" if view is master else "replica")
         return
     runs = [(task.begin, task.end)]
     if master.gives_digests and replica.gives_digests:
-        runs = yield from _by_digest(look, task, master.side.broker.digests, replica.side.broker.digests)
+        runs = yield from _by_digest(plan, task, master.endpoint.broker.digests, replica.endpoint.broker.digests)
     for begin, end in runs:
-        yield from _by_chain(look, begin, end)
+        yield from _by_chain(plan, begin, end)
 
 
 # -- which blocks differ -------------------------------------------------------------------------------
 
 
-def _settled(look: PairLook, compare: Callable[[int, int], list[Run]], task: RangeTask) -> list[Run]:
-    """The runs that differ; where a broker is writing, those that still do a moment later."""
+def _settled(plan: PairPlan, compare: Callable[[int, int], list[OffsetRun]], task: RangeTask) -> list[OffsetRun]:
+    """The runs that differ; where a broker is writing, those that still differ a moment later."""
     runs = compare(task.begin, task.end)
-    if runs and (look.master.is_live or look.replica.is_live):
+    if runs and (plan.master.is_live or plan.replica.is_live):
         time.sleep(_SETTLE_S)
         runs = [run for begin, end in runs for run in compare(begin, end)]
     return runs
 
 
-def _by_digest(look: PairLook, task: RangeTask, one: Digests, other: Digests) -> Generator[Finding, None, list[Run]]:
+def _by_digest(
+    plan: PairPlan, task: RangeTask, one: Digests, other: Digests
+) -> Generator[Finding, None, list[OffsetRun]]:
     runs, gone = unequal_by_digest(one, other, task.begin, task.end)
     for begin, end in gone:
         what = "a side deleted these bytes while they were to be compared"
-        yield Finding(look.pair, "note", what, physical_offset=begin, size=end - begin)
+        yield Finding(plan.pair, "note", what, physical_offset=begin, size=end - begin)
     return runs
 
 
@@ -101,71 +103,71 @@ def _local_digests(log: LocalLog) -> Digests:
 # -- records of two stores -----------------------------------------------------------------------------
 
 
-def _local_findings(look: PairLook, master: LocalLog, replica: LocalLog, runs: list[Run]) -> Iterator[Finding]:
+def _local_findings(plan: PairPlan, master: LocalLog, replica: LocalLog, runs: list[OffsetRun]) -> Iterator[Finding]:
     for begin, end in runs:
         found_any = False
         for low in range(begin, end, _WINDOW_BYTES):
-            for finding in _window(look, master, replica, low, min(end, low + _WINDOW_BYTES)):
+            for finding in _window(plan, master, replica, low, min(end, low + _WINDOW_BYTES)):
                 found_any = True
                 yield finding
         if not found_any:
-            what = "bytes that belong to no record differ: the unused end of a segment, or a filler"
-            yield Finding(look.pair, "note", what, physical_offset=begin, size=end - begin)
+            what = "bytes outside of records differ: the unused end of a segment, or a filler"
+            yield Finding(plan.pair, "note", what, physical_offset=begin, size=end - begin)
 
 
-def _window(look: PairLook, master: LocalLog, replica: LocalLog, begin: int, end: int) -> Iterator[Finding]:
+def _window(plan: PairPlan, master: LocalLog, replica: LocalLog, begin: int, end: int) -> Iterator[Finding]:
     ours, our_holes = _split(master.records_over(begin, end))
     theirs, their_holes = _split(replica.records_over(begin, end))
     for offset in sorted(ours.keys() | theirs.keys()):
         one, other = ours.get(offset), theirs.get(offset)
         size = max(found.size for found in (one, other) if found is not None)
-        if offset + size > look.end or offset < look.begin:
+        if offset + size > plan.end or offset < plan.begin:
             continue  # beyond what both have
         if one is not None and other is not None:
             left, right = master.bytes_at(offset, one.size), replica.bytes_at(offset, other.size)
             assert left is not None and right is not None, offset
-            finding = compare_records(look.pair, offset, bytes(left), bytes(right))
+            finding = compare_records(plan.pair, offset, bytes(left), bytes(right))
             if finding is not None:
                 yield finding
         elif one is not None:
-            yield _one_sided(look, master, one, replica, their_holes, "missing", "replica")
+            yield _one_sided(plan, master, one, replica, their_holes, "missing", "replica")
         elif other is not None:
-            yield _one_sided(look, replica, other, master, our_holes, "extra", "master")
+            yield _one_sided(plan, replica, other, master, our_holes, "extra", "master")
     for hole in our_holes:
         if hole in their_holes:
             what = f"no valid record on either side ({hole.reason})"
-            yield Finding(look.pair, "corrupt", what, "both", physical_offset=hole.offset, size=hole.size)
+            yield Finding(plan.pair, "corrupt", what, "both", physical_offset=hole.offset, size=hole.size)
 
 
 def _one_sided(
-    look: PairLook, having: LocalLog, record: Found, lacking: LocalLog, holes: list[Found], kind: str, side: str
+    plan: PairPlan, having: LocalLog, record: LogSpan, lacking: LocalLog, holes: list[LogSpan], kind: str, side: str
 ) -> Finding:
-    """A record that the other side has not: damaged there if something stands in its place, else simply not there."""
+    """A record that only one side has: damaged on the other side if other bytes stand in its place, else missing."""
     data = having.bytes_at(record.offset, record.size)
     assert data is not None, record
     instead = lacking.bytes_at(record.offset, record.size)
     hole = next((one for one in holes if one.offset <= record.offset < one.offset + one.size), None)
     if instead is not None and any(instead) and hole is not None:
         what = f"no valid record on the {side} ({hole.reason})"
-        return finding_of(look.pair, "corrupt", data, record.offset, side=side, what=what)
+        return finding_of(plan.pair, "corrupt", data, record.offset, side=side, what=what)
     if not lacking.holds(record.offset):
         what = f"the {side} has no file for it"
     elif instead is None or not any(instead):
         what = f"the {side} has zeros there"
     else:
         what = f"the {side} has other records there"
-    return finding_of(look.pair, kind, data, record.offset, side="replica", what=what)
+    return finding_of(plan.pair, kind, data, record.offset, side="replica", what=what)
 
 
-def _damaged(look: PairLook, log: LocalLog, task: RangeTask, side: str) -> Iterator[Finding]:
+def _damaged(plan: PairPlan, log: LocalLog, task: RangeTask, side: str) -> Iterator[Finding]:
     for found in log.records_over(task.begin, task.end, check_crc=True):
         if found.reason and task.begin <= found.offset < task.end:
             data = log.bytes_at(found.offset, found.size)
-            yield finding_of(look.pair, "corrupt", data or b"", found.offset, side=side, what=found.reason)
+            yield finding_of(plan.pair, "corrupt", data or b"", found.offset, side=side, what=found.reason)
 
 
-def _split(found: Iterator[Found]) -> tuple[dict[int, Found], list[Found]]:
-    records: dict[int, Found] = {}
+def _split(found: Iterator[LogSpan]) -> tuple[dict[int, LogSpan], list[LogSpan]]:
+    records: dict[int, LogSpan] = {}
     holes = []
     for one in found:
         if one.reason:
@@ -179,14 +181,14 @@ def _split(found: Iterator[Found]) -> tuple[dict[int, Found], list[Found]]:
 
 
 def _against_broker(
-    look: PairLook, local: LocalLog, broker: LiveBroker, local_is_master: bool, runs: list[Run]
+    plan: PairPlan, local: LocalLog, broker: LiveBroker, local_is_master: bool, runs: list[OffsetRun]
 ) -> Iterator[Finding]:
     """Every record of the store in these runs, against what the broker has at the same place."""
     here, there = ("master", "replica") if local_is_master else ("replica", "master")
     for begin, end in runs:
         for low in range(begin, end, _WINDOW_BYTES):
             records, holes = _split(local.records_over(low, min(end, low + _WINDOW_BYTES)))
-            wanted = [one for one in records.values() if look.begin <= one.offset and one.offset + one.size <= look.end]
+            wanted = [one for one in records.values() if plan.begin <= one.offset and one.offset + one.size <= plan.end]
             answers = broker.records_at([one.offset for one in wanted])
             for one, theirs in zip(wanted, answers, strict=True):
                 view = local.bytes_at(one.offset, one.size)
@@ -194,23 +196,23 @@ def _against_broker(
                 ours = bytes(view)
                 if theirs is None or is_blank(theirs):
                     what = f"{broker.address} gives no record there"
-                    yield finding_of(look.pair, "corrupt", ours, one.offset, side=there, what=what)
+                    yield finding_of(plan.pair, "corrupt", ours, one.offset, side=there, what=what)
                     continue
                 pair = (ours, theirs) if local_is_master else (theirs, ours)
-                finding = compare_records(look.pair, one.offset, *pair)
+                finding = compare_records(plan.pair, one.offset, *pair)
                 if finding is not None:
                     yield finding
             for hole in holes:
-                for offset, record in _chain(broker, hole.offset, min(hole.offset + hole.size, look.end)):
+                for offset, record in _chain(broker, hole.offset, min(hole.offset + hole.size, plan.end)):
                     what = f"no valid record on the {here} ({hole.reason})"
-                    yield finding_of(look.pair, "corrupt", record, offset, side=here, what=what)
+                    yield finding_of(plan.pair, "corrupt", record, offset, side=here, what=what)
 
 
-def _by_chain(look: PairLook, begin: int, end: int) -> Iterator[Finding]:
-    """Both brokers' records from the beginning of the segment on, one after the other; reported from `begin` on."""
-    master, replica = look.master.side.broker, look.replica.side.broker
-    segment = look.master.segment_bytes
-    at = max(begin - begin % segment, look.begin)
+def _by_chain(plan: PairPlan, begin: int, end: int) -> Iterator[Finding]:
+    """Compare the records of both brokers one by one, from the start of the segment; report those from `begin` on."""
+    master, replica = plan.master.endpoint.broker, plan.replica.endpoint.broker
+    segment = plan.master.segment_bytes
+    at = max(begin - begin % segment, plan.begin)
     while at < end:
         (ours,) = master.records_at([at])
         theirs = replica.records_at([at])[0] if at + len(ours or b"x") > begin else ours
@@ -219,34 +221,34 @@ def _by_chain(look: PairLook, begin: int, end: int) -> Iterator[Finding]:
             blank = segment - at % segment
             if blank > _BLANK_BYTES_MAX and at + blank < end:
                 what = f"neither {master.address} nor {replica.address} gives a record there"
-                yield Finding(look.pair, "error", f"{what}; audit their store directories", physical_offset=at)
+                yield Finding(plan.pair, "error", f"{what}; audit their store directories", physical_offset=at)
                 return
             at += blank
             continue
-        if at + len(guide) > look.end:
+        if at + len(guide) > plan.end:
             return
         if ours is None or theirs is None:
             side = "master" if ours is None else "replica"
             address = (master if ours is None else replica).address
             what = f"{address} gives no record there"
-            yield finding_of(look.pair, "corrupt", guide, at, side=side, what=what)
+            yield finding_of(plan.pair, "corrupt", guide, at, side=side, what=what)
         else:
-            finding = compare_records(look.pair, at, ours, theirs)
+            finding = compare_records(plan.pair, at, ours, theirs)
             if finding is not None:
                 yield finding
         at += len(guide)
 
 
-def _only_one_side(look: PairLook, task: RangeTask) -> Iterator[Finding]:
-    view = look.replica if task.only == "extra" else look.master
-    what = "behind the master's end" if task.only == "extra" else "behind the replica's end"
+def _only_one_side(plan: PairPlan, task: RangeTask) -> Iterator[Finding]:
+    view = plan.replica if task.only == "extra" else plan.master
+    what = "after the master's end" if task.only == "extra" else "after the replica's end"
     for offset, record in _all_records(view, task.begin, task.end):
-        yield finding_of(look.pair, task.only, record, offset, side="replica", what=what)
+        yield finding_of(plan.pair, task.only, record, offset, side="replica", what=what)
 
 
-def _all_records(view: LogView, begin: int, end: int) -> Iterator[tuple[int, bytes]]:
+def _all_records(view: AuditedLog, begin: int, end: int) -> Iterator[tuple[int, bytes]]:
     if view.listed is None:
-        yield from _chain(view.side.broker, begin, end)
+        yield from _chain(view.endpoint.broker, begin, end)
         return
     with LocalLog(view.listed) as log:
         for found in log.records_over(begin, end):
@@ -272,14 +274,14 @@ def _is_valid(record: bytes, offset: int) -> bool:
         return False
 
 
-def _vanished(look: PairLook, task: RangeTask, error: FileNotFoundError) -> Finding:
-    """A file that is gone since the first look: deleted by its broker if it was the oldest, else an error."""
+def _vanished(plan: PairPlan, task: RangeTask, error: FileNotFoundError) -> Finding:
+    """A file that is gone since the pair was inspected: deleted by its broker if it was the oldest, else an error."""
     place = f"{task.begin} to {task.end}"
-    for view in (look.master, look.replica):
+    for view in (plan.master, plan.replica):
         if view.listed is not None:
-            assert view.side.store is not None
-            now = list_log(view.side.store, view.side.commit_log_dirs)
+            assert view.endpoint.store is not None
+            now = list_log(view.endpoint.store, view.endpoint.commit_log_dirs)
             if now.start >= task.end:
-                what = f"{view.side} deleted its files of {place} while they were to be compared"
-                return Finding(look.pair, "note", what, physical_offset=task.begin, size=task.end - task.begin)
-    return Finding(look.pair, "error", f"{place}: {error}; is the store being moved?", physical_offset=task.begin)
+                what = f"{view.endpoint} deleted its files of {place} while they were to be compared"
+                return Finding(plan.pair, "note", what, physical_offset=task.begin, size=task.end - task.begin)
+    return Finding(plan.pair, "error", f"{place}: {error}; is the store being moved?", physical_offset=task.begin)

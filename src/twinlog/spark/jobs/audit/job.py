@@ -1,4 +1,4 @@
-"""The audit as a job: a look at every pair, then all ranges of all pairs as tasks, then the result as a table."""
+"""The audit as a job: inspect all pairs, compare all their ranges as tasks, then write the result as a table."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from twinlog.replication.errors import ReplicationError
 from twinlog.spark.errors import BadOption, SparkSourceError
 from twinlog.spark.jobs.audit.compare import RangeTask, run_task
 from twinlog.spark.jobs.audit.findings import COLUMNS, DIFFERENCES, SCHEMA, Finding, as_batch
-from twinlog.spark.jobs.audit.pair_plan import PairLook, compare_metadata, look_at_log, look_at_metadata, plan_pair
+from twinlog.spark.jobs.audit.metadata import compare_metadata, metadata_reader
+from twinlog.spark.jobs.audit.pair_plan import AuditedLog, PairPlan, inspect_log, plan_pair
 from twinlog.spark.jobs.audit.queues import compare_queues
-from twinlog.spark.jobs.endpoint import Side
+from twinlog.spark.jobs.endpoint import Endpoint, error_text
 from twinlog.spark.jobs.metadata_diff.snapshot import is_java
-from twinlog.spark.jobs.progress import Progress, Report, quiet, task_progress
+from twinlog.spark.jobs.progress import JobProgress, ReportProgress, quiet, task_progress
 from twinlog.spark.paths import table_location
 from twinlog.store.errors import StoreError
 from twinlog.wire.errors import WireError
@@ -53,7 +54,7 @@ _ROWS_PER_BATCH = 4096
 class AuditJob:
     """Which pairs to compare, how, and where the result goes."""
 
-    pairs: tuple[tuple[Side, Side], ...]  # (master, replica)
+    pairs: tuple[tuple[Endpoint, Endpoint], ...]  # (master, replica)
     to: str | None = None
     strict: bool = False
     metadata: bool = True
@@ -97,7 +98,7 @@ class AuditSummary:
         return sum(one.compared_bytes for one in self.pairs)
 
 
-def audit(spark: SparkSession, job: AuditJob, report: Report = quiet) -> AuditSummary:
+def audit(spark: SparkSession, job: AuditJob, report: ReportProgress = quiet) -> AuditSummary:
     """Compare every pair; differences are findings, not errors."""
     if not job.pairs:
         raise BadOption("there is nothing to audit: give a master and its replica")
@@ -105,10 +106,10 @@ def audit(spark: SparkSession, job: AuditJob, report: Report = quiet) -> AuditSu
         table_location(job.to, "--to")
     began, now = time.monotonic(), datetime.now(UTC)
     audit_id = f"{now:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
-    report(Progress("looking at both sides"))
-    looks = _look_at_all(spark, job)
-    tasks = [task for number, look in enumerate(looks) for task in plan_tasks(look, number, job)]
-    found = _on_workers(spark, partial(_run_ranges, tuple(looks), tuple(tasks), job), len(tasks), SCHEMA)
+    report(JobProgress("reading where both logs end"))
+    plans = _inspect_all(spark, job)
+    tasks = [task for number, plan in enumerate(plans) for task in plan_tasks(plan, number, job)]
+    found = _on_workers(spark, partial(_run_ranges, tuple(plans), tuple(tasks), job), len(tasks), SCHEMA)
     # A record over two ranges is found twice. One partition, as findings are few: all that follows needs no shuffle.
     found = found.repartition(1).distinct().persist()
     try:
@@ -116,34 +117,34 @@ def audit(spark: SparkSession, job: AuditJob, report: Report = quiet) -> AuditSu
             counted = found.groupBy("pair", "kind").agg({"kind": "count", "bytes": "sum"}).collect()
         from pyspark.sql import functions as F
 
-        told = found.filter(F.col("kind") != "compared")
-        shown = told.orderBy("pair", "commitLogOffset", "item", "kind").limit(job.shown_max).collect()
-        findings = [finding for look in looks for finding in look.findings] + [_finding(row) for row in shown]
+        reported = found.filter(F.col("kind") != "compared")
+        shown = reported.orderBy("pair", "commitLogOffset", "item", "kind").limit(job.shown_max).collect()
+        findings = [finding for plan in plans for finding in plan.findings] + [_finding(row) for row in shown]
         results = tuple(
-            _result(look, job, [row.asDict() for row in counted if row["pair"] == look.pair]) for look in looks
+            _result(plan, job, [row.asDict() for row in counted if row["pair"] == plan.pair]) for plan in plans
         )
         if job.to is not None:
-            report(Progress(f"writing {job.to}"))
-            _write(spark, job.to, told, looks, results, audit_id, now)
+            report(JobProgress(f"writing {job.to}"))
+            _write(spark, job.to, reported, plans, results, audit_id, now)
     finally:
         found.unpersist()
     return AuditSummary(audit_id, now, results, tuple(findings[: job.shown_max]), time.monotonic() - began)
 
 
-def plan_tasks(look: PairLook, number: int, job: AuditJob) -> list[RangeTask]:
-    """The ranges of a pair, cut at the master's segments; whole segments where records must be asked for in turn."""
-    size = max(job.range_bytes, -(-(look.end - look.begin) // _TASKS_MAX))
-    segment = look.master.segment_bytes
-    in_turn = look.master.listed is look.replica.listed is None and not (
-        look.master.gives_digests and look.replica.gives_digests
+def plan_tasks(plan: PairPlan, number: int, job: AuditJob) -> list[RangeTask]:
+    """The ranges of a pair, cut at the master's segments; whole segments where records are asked for one by one."""
+    size = max(job.range_bytes, -(-(plan.end - plan.begin) // _TASKS_MAX))
+    segment = plan.master.segment_bytes
+    one_by_one = plan.master.listed is plan.replica.listed is None and not (
+        plan.master.gives_digests and plan.replica.gives_digests
     )
-    size = segment if in_turn else min(size, segment)
-    tasks, at = [], look.begin
-    while at < look.end:
-        end = min(at + size, at - at % segment + segment, look.end)
+    size = segment if one_by_one else min(size, segment)
+    tasks, at = [], plan.begin
+    while at < plan.end:
+        end = min(at + size, at - at % segment + segment, plan.end)
         tasks.append(RangeTask(number, at, end))
         at = end
-    for only, part in (("extra", look.extra), ("missing", look.missing)):
+    for only, part in (("extra", plan.extra), ("missing", plan.missing)):
         if part is not None:
             tasks.append(RangeTask(number, *part, only))
     return tasks
@@ -152,26 +153,26 @@ def plan_tasks(look: PairLook, number: int, job: AuditJob) -> list[RangeTask]:
 # -- on the workers ------------------------------------------------------------------------------------
 
 
-def look_at_pair(pair: str, master: Side, replica: Side, job: AuditJob) -> PairLook:
-    """What is to be compared, and everything that is not the log itself; problems become findings."""
+def inspect_pair(pair: str, master: Endpoint, replica: Endpoint, job: AuditJob) -> PairPlan:
+    """What to compare of the log, and the comparison of everything else; problems become findings."""
     try:
-        theirs = look_at_log(replica)
-        ours = look_at_log(master)
-        look = plan_pair(pair, ours, theirs, strict=job.strict)
+        theirs = inspect_log(replica)
+        ours = inspect_log(master)
+        plan = plan_pair(pair, ours, theirs, strict=job.strict)
     except _EXPECTED as error:
-        nothing = look_of_nothing(pair, master, replica)
-        return replace(nothing, findings=(Finding(pair, "error", _says(error)),))
-    if any(one.kind == "error" for one in look.findings):
-        return look
+        nothing = empty_plan(pair, master, replica)
+        return replace(nothing, findings=(Finding(pair, "error", error_text(error)),))
+    if any(one.kind == "error" for one in plan.findings):
+        return plan
     more: list[Finding] = []
     live = ours.is_live or theirs.is_live
     try:
         if job.metadata:
-            snapshots = look_at_metadata(master, replica)
+            read_pair = metadata_reader(master, replica)
             settle_s = job.settle_s if live else 0.0
             more += compare_metadata(
                 pair,
-                snapshots,
+                read_pair,
                 settle_s=settle_s,
                 replica_is_java=is_java(replica),
                 replica_is_live=replica.store is None,
@@ -180,55 +181,54 @@ def look_at_pair(pair: str, master: Side, replica: Side, job: AuditJob) -> PairL
             if master.store is None or replica.store is None:
                 more.append(Finding(pair, "error", "consume queues are compared between store directories only"))
             else:
-                log = (look.begin, look.end)
+                log = (plan.begin, plan.end)
                 more += compare_queues(pair, master, replica, log, unfinished=live)
     except _EXPECTED as error:
-        more.append(Finding(pair, "error", _says(error)))
-    return replace(look, findings=(*look.findings, *more))
+        more.append(Finding(pair, "error", error_text(error)))
+    return replace(plan, findings=(*plan.findings, *more))
 
 
-def look_of_nothing(pair: str, master: Side, replica: Side) -> PairLook:
-    from twinlog.spark.jobs.audit.pair_plan import LogView
-
-    return PairLook(pair, LogView(master, 0, 0, 1, False), LogView(replica, 0, 0, 1, False), 0, 0, None, None, ())
-
-
-def _look_at_all(spark: SparkSession, job: AuditJob) -> list[PairLook]:
-    rows = _on_workers(spark, partial(_run_looks, job), len(job.pairs), "look binary").collect()
-    looks = {one.pair: one for one in (pickle.loads(row["look"]) for row in rows)}
-    return [looks[name] for name in pair_names(job.pairs)]
+def empty_plan(pair: str, master: Endpoint, replica: Endpoint) -> PairPlan:
+    """The plan of a pair that could not be read."""
+    return PairPlan(pair, AuditedLog(master, 0, 0, 1, False), AuditedLog(replica, 0, 0, 1, False), 0, 0, None, None, ())
 
 
-def pair_names(pairs: Sequence[tuple[Side, Side]]) -> list[str]:
+def _inspect_all(spark: SparkSession, job: AuditJob) -> list[PairPlan]:
+    rows = _on_workers(spark, partial(_run_inspections, job), len(job.pairs), "plan binary").collect()
+    plans = {one.pair: one for one in (pickle.loads(row["plan"]) for row in rows)}
+    return [plans[name] for name in pair_names(job.pairs)]
+
+
+def pair_names(pairs: Sequence[tuple[Endpoint, Endpoint]]) -> list[str]:
     """A name for each pair, unique within the audit."""
     names = [f"{master} | {replica}" for master, replica in pairs]
     seen = Counter(names)
     return [f"{number + 1}: {name}" if seen[name] > 1 else name for number, name in enumerate(names)]
 
 
-def _run_looks(job: AuditJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _run_inspections(job: AuditJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     names = pair_names(job.pairs)
     for number in _numbers(batches):
-        look = look_at_pair(names[number], *job.pairs[number], job)
-        yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(look)], pa.binary())], names=["look"])
+        plan = inspect_pair(names[number], *job.pairs[number], job)
+        yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(plan)], pa.binary())], names=["plan"])
 
 
 def _run_ranges(
-    looks: Sequence[PairLook], tasks: Sequence[RangeTask], job: AuditJob, batches: Iterable[pa.RecordBatch]
+    plans: Sequence[PairPlan], tasks: Sequence[RangeTask], job: AuditJob, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     for number in _numbers(batches):
         task = tasks[number]
-        look = looks[task.pair_number]
+        plan = plans[task.pair_number]
         findings: list[Finding] = []
         try:
-            for one in run_task(look, task, check_crc=job.check_crc):
+            for one in run_task(plan, task, check_crc=job.check_crc):
                 findings.append(one)
                 if len(findings) >= _ROWS_PER_BATCH:
                     yield as_batch(findings)
                     findings = []
         except _EXPECTED as error:
             place = f"{task.begin} to {task.end}"
-            findings.append(Finding(look.pair, "error", f"{place}: {_says(error)}", physical_offset=task.begin))
+            findings.append(Finding(plan.pair, "error", f"{place}: {error_text(error)}", physical_offset=task.begin))
         yield as_batch(findings)
 
 
@@ -247,8 +247,8 @@ def _on_workers(
 # -- in the driver -------------------------------------------------------------------------------------
 
 
-def _result(look: PairLook, job: AuditJob, counted: list[dict[str, Any]]) -> PairResult:
-    counts = Counter(one.kind for one in look.findings)
+def _result(plan: PairPlan, job: AuditJob, counted: list[dict[str, Any]]) -> PairResult:
+    counts = Counter(one.kind for one in plan.findings)
     compared = 0
     for row in counted:
         if row["kind"] == "compared":
@@ -260,16 +260,16 @@ def _result(look: PairLook, job: AuditJob, counted: list[dict[str, Any]]) -> Pai
         status = DIFFERENT
     if counts["error"]:
         status = NOT_COMPARABLE
-    lag = sum(one.size or 0 for one in look.findings if one.kind == "lag")
-    master, replica = str(look.master.side), str(look.replica.side)
-    return PairResult(look.pair, master, replica, status, compared, lag, dict(sorted(counts.items())))
+    lag = sum(one.size or 0 for one in plan.findings if one.kind == "lag")
+    master, replica = str(plan.master.endpoint), str(plan.replica.endpoint)
+    return PairResult(plan.pair, master, replica, status, compared, lag, dict(sorted(counts.items())))
 
 
 def _write(
     spark: SparkSession,
     to: str,
-    told: DataFrame,
-    looks: Sequence[PairLook],
+    reported: DataFrame,
+    plans: Sequence[PairPlan],
     results: Sequence[PairResult],
     audit_id: str,
     now: datetime,
@@ -277,13 +277,13 @@ def _write(
     """Append this audit to the table, in one commit."""
     from pyspark.sql import functions as F
 
-    rows = [finding for look in looks for finding in look.findings]
+    rows = [finding for plan in plans for finding in plan.findings]
     rows += [Finding(one.pair, "result", one.result, size=one.compared_bytes) for one in results]
     more = spark.createDataFrame([tuple(as_batch([one]).to_pylist()[0].values()) for one in rows], SCHEMA)
     sides = spark.createDataFrame(
         [(one.pair, one.master, one.replica) for one in results], "pair string, master string, replica string"
     )
-    table = told.unionByName(more).join(F.broadcast(sides), "pair")
+    table = reported.unionByName(more).join(F.broadcast(sides), "pair")
     stamped = table.select(
         F.lit(audit_id).alias("auditId"),
         F.lit(now).alias("auditedAt"),
@@ -297,8 +297,3 @@ def _write(
 
 def _finding(row: Any) -> Finding:
     return Finding(*(row[name] for name in COLUMNS))
-
-
-def _says(error: Exception) -> str:
-    text = str(error) if not isinstance(error, KeyError) else f"an answer lacks {error}"
-    return text or type(error).__name__

@@ -42,7 +42,7 @@ class LogFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LogSpan:
     """A record, or with `reason` a place where none is."""
 
     offset: int
@@ -109,7 +109,7 @@ class LocalLog:
         if segment is not None:
             segment.release_pages(position, position + length)
 
-    def records_over(self, begin: int, end: int, *, check_crc: bool = False) -> Iterator[Found]:
+    def records_over(self, begin: int, end: int, *, check_crc: bool = False) -> Iterator[LogSpan]:
         """The records of which a byte lies in [begin, end), and the places in between that are none."""
         at = begin
         while at < end:
@@ -129,7 +129,7 @@ class LocalLog:
         return self._open[file.base]
 
 
-def _records_over(segment: Segment, low: int, high: int, records_end: int, check_crc: bool) -> Iterator[Found]:
+def _records_over(segment: Segment, low: int, high: int, records_end: int, check_crc: bool) -> Iterator[LogSpan]:
     position: int | None = _record_before(segment, low, records_end)
     base = segment.base
     while position is not None and position < min(high, records_end):
@@ -137,7 +137,7 @@ def _records_over(segment: Segment, low: int, high: int, records_end: int, check
         for batch in scan(segment.map, position, records_end, base, check_crc=check_crc):
             over = (batch.position + batch.size > low) & (batch.position < high)
             for row in np.flatnonzero(over).tolist():
-                yield Found(int(batch.physical_offset[row]), int(batch.size[row]))
+                yield LogSpan(int(batch.physical_offset[row]), int(batch.size[row]))
             stop = batch.stop
             if len(batch) and batch.position[-1] >= high:
                 return
@@ -147,7 +147,7 @@ def _records_over(segment: Segment, low: int, high: int, records_end: int, check
         position = first_record(segment.map, stop.position + 1, high, records_end, base)
         hole_end = min(high, records_end) if position is None else position
         if hole_end > low:
-            yield Found(base + stop.position, hole_end - stop.position, str(stop))
+            yield LogSpan(base + stop.position, hole_end - stop.position, str(stop))
 
 
 def _record_before(segment: Segment, low: int, records_end: int) -> int:

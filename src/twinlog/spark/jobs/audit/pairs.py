@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from twinlog.spark.cluster import MASTER_ID, Cluster
 from twinlog.spark.cluster_options import ClusterOptions
 from twinlog.spark.errors import BadOption
-from twinlog.spark.jobs.endpoint import Side, parse_side
+from twinlog.spark.jobs.endpoint import Endpoint, parse_endpoint
 from twinlog.wire.bodies import ClusterInfo
 
-Pairs = tuple[tuple[Side, Side], ...]
+Pairs = tuple[tuple[Endpoint, Endpoint], ...]
 
 
 def pairs_of(texts: Sequence[str], options: ClusterOptions | None = None) -> Pairs:
     """Master and replica by turns."""
     if len(texts) % 2:
         raise BadOption(f"{texts[-1]!r} has no replica to compare with: give master, replica, master, replica, ...")
-    sides = [parse_side(text, options) for text in texts]
+    sides = [parse_endpoint(text, options) for text in texts]
     pairs = tuple(zip(sides[::2], sides[1::2], strict=True))
     for master, replica in pairs:
         if master.text == replica.text:
@@ -41,7 +41,7 @@ def pairs_in(info: ClusterInfo, options: ClusterOptions) -> Pairs:
             raise BadOption(
                 f"broker {name} has replicas ({', '.join(replicas)}) and no master: give the pairs yourself"
             )
-        pairs += [(Side(str(master), options=options), Side(address, options=options)) for address in replicas]
+        pairs += [(Endpoint(str(master), options=options), Endpoint(address, options=options)) for address in replicas]
     if not pairs:
         raise BadOption(f"the name server {';'.join(options.name_servers)} knows no replicas: give the pairs yourself")
     return tuple(pairs)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from twinlog.spark.jobs.audit.findings import Finding
-from twinlog.spark.jobs.endpoint import Side
+from twinlog.spark.jobs.endpoint import Endpoint
 from twinlog.store.offline.store_files import StoredQueue, StoreFiles
 from twinlog.store.queues.consume_queue import FILL_SIZE
 
@@ -19,7 +19,7 @@ _NAMES = ("physical_offset", "size", "tags_code")
 
 
 def compare_queues(
-    pair: str, master: Side, replica: Side, log: tuple[int, int], *, unfinished: bool
+    pair: str, master: Endpoint, replica: Endpoint, log: tuple[int, int], *, unfinished: bool
 ) -> Iterator[Finding]:
     """Every unit that differs, of records within `log`; a queue that a running broker has not written yet is lag."""
     with _open(master) as one, _open(replica) as other:
@@ -34,7 +34,7 @@ def compare_queues(
                 yield Finding(pair, kind, what, side, topic, None, "consume queue", queue_id, number, offset)
 
 
-def _open(side: Side) -> StoreFiles:
+def _open(side: Endpoint) -> StoreFiles:
     assert side.store is not None, side
     return StoreFiles(side.store, commit_log_dirs=side.commit_log_dirs)
 

@@ -24,7 +24,7 @@ from twinlog.spark.cluster import Cluster
 from twinlog.spark.cluster_options import ClusterOptions
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.lag.sample import BrokerGroup, LagRow, sample_brokers
-from twinlog.spark.jobs.progress import Progress, Report, quiet
+from twinlog.spark.jobs.progress import JobProgress, ReportProgress, quiet
 from twinlog.spark.paths import table_location
 from twinlog.wire.bodies import ClusterInfo
 
@@ -82,7 +82,7 @@ class LagSummary:
 def lag(
     spark: SparkSession,
     job: LagJob,
-    report: Report = quiet,
+    report: ReportProgress = quiet,
     *,
     clock: Callable[[], float] = lambda: wall_clock_ms() / 1000,
     sleep: Callable[[float], None] = time.sleep,
@@ -100,7 +100,7 @@ def lag(
     slot = slot_of(clock(), job.every_s)
     try:
         while True:
-            report(Progress(f"sampling {datetime.fromtimestamp(slot, UTC):%H:%M:%S}", samples, total, "samples"))
+            report(JobProgress(f"sampling {datetime.fromtimestamp(slot, UTC):%H:%M:%S}", samples, total, "samples"))
             latest = take_sample(spark, job, slot, is_first=not samples)
             samples, rows = samples + 1, rows + len(latest)
             errors += sum(one.kind == "error" for one in latest)
@@ -113,7 +113,7 @@ def lag(
             if until is not None and slot > until:
                 break
             behind = sum(one.messages or 0 for one in latest if one.kind == "group")
-            report(Progress(f"{behind} messages behind, {errors} errors so far", samples, total, "samples"))
+            report(JobProgress(f"{behind} messages behind, {errors} errors so far", samples, total, "samples"))
             sleep(max(0.0, slot - clock()))
     except KeyboardInterrupt:
         if not samples:

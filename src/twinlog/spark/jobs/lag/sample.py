@@ -16,7 +16,7 @@ from twinlog.client.consuming.pulling import PULL_CODES, pull_header, subscripti
 from twinlog.client.errors import ClientError
 from twinlog.net.errors import NetError
 from twinlog.spark.cluster_options import ClusterOptions
-from twinlog.spark.jobs.endpoint import LiveBroker
+from twinlog.spark.jobs.endpoint import LiveBroker, error_text
 from twinlog.wire.bodies import ConsumerOffsetTable, MessageQueue, TopicOffset, TopicStats, decode_body
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.command import Command
@@ -73,7 +73,7 @@ def sample_brokers(
     try:
         yield from _groups(asked, blank, groups, now_ms)
     except _TROUBLE as error:
-        yield replace(blank, error=f"{master}: {_says(error)}")
+        yield replace(blank, error=f"{master}: {error_text(error)}")
         return
     for number, address in sorted(brokers.addresses.items()):
         if number:
@@ -81,7 +81,7 @@ def sample_brokers(
             try:
                 yield measure_replica(asked, LiveBroker(address, options, PATIENCE_MS), one, now_ms)
             except _TROUBLE as error:
-                yield replace(one, error=f"{address}: {_says(error)}")
+                yield replace(one, error=f"{address}: {error_text(error)}")
 
 
 # -- groups --------------------------------------------------------------------------------------------
@@ -211,7 +211,3 @@ def _count_records(master: LiveBroker, row: LagRow, begin: int, end: int, now_ms
 
 def age_s(now_ms: int, stored_ms: int | None) -> float | None:
     return None if stored_ms is None else max(0, now_ms - stored_ms) / 1000
-
-
-def _says(error: Exception) -> str:
-    return f"an answer lacks {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__

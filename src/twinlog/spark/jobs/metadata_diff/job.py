@@ -11,7 +11,7 @@ import msgspec
 
 from twinlog.metadata.errors import MetadataError
 from twinlog.spark.errors import BadOption
-from twinlog.spark.jobs.endpoint import Side
+from twinlog.spark.jobs.endpoint import Endpoint
 from twinlog.spark.jobs.metadata_diff.snapshot import (
     KINDS,
     DiffRow,
@@ -21,7 +21,7 @@ from twinlog.spark.jobs.metadata_diff.snapshot import (
     read_snapshot,
     row_fields,
 )
-from twinlog.spark.jobs.progress import Progress, Report, quiet
+from twinlog.spark.jobs.progress import JobProgress, ReportProgress, quiet
 from twinlog.spark.paths import local_path
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiffJob:
-    left: Side | Moment
-    right: Side | Moment
+    left: Endpoint | Moment
+    right: Endpoint | Moment
     kinds: tuple[str, ...] = KINDS  # in either spelling
     versions: bool = False  # two brokers never share them, a master and its replica do
 
@@ -62,12 +62,12 @@ class DiffSummary:
         return 1 if self.rows else 0
 
 
-def metadata_diff(spark: SparkSession | None, job: DiffJob, report: Report = quiet) -> DiffSummary:
+def metadata_diff(spark: SparkSession | None, job: DiffJob, report: ReportProgress = quiet) -> DiffSummary:
     """What differs; a session is needed only for moments of the past."""
     sides, kinds = [], compared_kinds(job.kinds)
     for one in (job.left, job.right):
-        report(Progress(f"reading {one}"))
-        if isinstance(one, Side):
+        report(JobProgress(f"reading {one}"))
+        if isinstance(one, Endpoint):
             sides.append(read_snapshot(one))
         else:
             if spark is None:

@@ -22,7 +22,7 @@ from twinlog.metadata.tables import open_tables
 from twinlog.replication.metadata.kinds import DELAY_OFFSETS, GROUPS, OFFSETS, TOPICS, Kind, find_kind
 from twinlog.replication.metadata.table_pages import TablePages, decode_answer
 from twinlog.spark.errors import BadOption, SparkSourceError, nearest
-from twinlog.spark.jobs.endpoint import LiveBroker, Side
+from twinlog.spark.jobs.endpoint import Endpoint, LiveBroker
 from twinlog.wire.bodies import DataVersion
 from twinlog.wire.errors import WireError
 
@@ -83,7 +83,7 @@ def diff(left: Snapshot, right: Snapshot, *, versions: bool = True) -> list[Diff
     return rows
 
 
-def read_snapshot(side: Side) -> Snapshot:
+def read_snapshot(side: Endpoint) -> Snapshot:
     """The metadata of a side as it is now."""
     try:
         return _of_store(side) if side.store is not None else _of_broker(side.broker)
@@ -91,7 +91,7 @@ def read_snapshot(side: Side) -> Snapshot:
         raise NoMetadata(f"{side}: {error}") from error
 
 
-def is_java(side: Side) -> bool:
+def is_java(side: Endpoint) -> bool:
     """Whether a Java broker runs there, or was the last to write the files: it breaks their lines, we do not."""
     if side.store is None:
         return side.broker.status() is None
@@ -139,7 +139,7 @@ def version_fields(version: DataVersion) -> Fields:
     }
 
 
-def _of_store(side: Side) -> Snapshot:
+def _of_store(side: Endpoint) -> Snapshot:
     assert side.store is not None
     directory = side.store / "config"
     if not directory.is_dir():

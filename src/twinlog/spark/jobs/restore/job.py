@@ -24,7 +24,7 @@ from twinlog.spark.cluster import MASTER_ID, Cluster
 from twinlog.spark.cluster_options import CLUSTER_OPTIONS, ClusterOptions, cluster_options
 from twinlog.spark.jobs.archive.files import exchange
 from twinlog.spark.jobs.archive.layout import BadArchive
-from twinlog.spark.jobs.progress import Progress, Report, quiet, task_progress
+from twinlog.spark.jobs.progress import JobProgress, ReportProgress, quiet, task_progress
 from twinlog.spark.jobs.restore.groups import Committed, GroupPlace, committed_offsets, make_groups, place_groups
 from twinlog.spark.jobs.restore.restore_plan import (
     ORIGIN,
@@ -96,12 +96,12 @@ class RestoreSummary:
         return sum(queue.gaps for queue in self.queues)
 
 
-def restore(spark: SparkSession, job: RestoreJob, report: Report = quiet) -> RestoreSummary:
+def restore(spark: SparkSession, job: RestoreJob, report: ReportProgress = quiet) -> RestoreSummary:
     """Send what is wanted and not there yet, then write the map and place the groups."""
     check_restore(job)
     cluster = target_cluster(job)
     source = open_source(spark, job)
-    report(Progress("counting what is to be restored"))
+    report(JobProgress("counting what is to be restored"))
     counts, wanted = count_wanted(source, job)
     targets = _make_topics(job, cluster, counts)
     stood: Committed = {}
@@ -120,7 +120,7 @@ def restore(spark: SparkSession, job: RestoreJob, report: Report = quiet) -> Res
     _check_complete(spark, job, source, queues)
     groups: tuple[GroupPlace, ...] = ()
     if job.groups:
-        report(Progress("placing groups"))
+        report(JobProgress("placing groups"))
         groups = place_groups(spark, job, Cluster(cluster), stood)
     return RestoreSummary(queues, str(job.map_root), rows, copies, groups)
 

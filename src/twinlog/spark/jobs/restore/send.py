@@ -34,9 +34,9 @@ from twinlog.spark.jobs.restore.restore_plan import (
     stamp_prefix,
 )
 from twinlog.spark.offsets import decode_offsets, queue_text, where
-from twinlog.spark.reading.brokers.fetch import read_queue
 from twinlog.spark.reading.brokers.options import read_options
 from twinlog.spark.reading.brokers.queue_ranges import QueueRange
+from twinlog.spark.reading.brokers.queue_rows import read_queue
 from twinlog.spark.remoting import connection_to, forget_connection
 from twinlog.spark.schema import arrow_schema
 from twinlog.telemetry.log import get_logger

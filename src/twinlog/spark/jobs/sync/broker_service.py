@@ -40,10 +40,10 @@ from twinlog.replication.segment_bytes import common_segment_bytes, shown_segmen
 from twinlog.settings.replication import ReplicationSettings
 from twinlog.spark.cluster_options import ClusterOptions
 from twinlog.spark.errors import SparkSourceError
-from twinlog.spark.jobs.sync.log_copy import Limits, copy_log
+from twinlog.spark.jobs.sync.log_copy import CopyLimits, copy_log
 from twinlog.spark.jobs.sync.metadata_changes import image_of
 from twinlog.spark.jobs.sync.replica import Replica, SparseFiles
-from twinlog.spark.jobs.sync.replica_state import Entry, MasterConf, RangeDigest
+from twinlog.spark.jobs.sync.replica_state import JournalEntry, MasterConf, RangeDigest
 from twinlog.spark.jobs.sync.sources import HaSource, StoreSource
 from twinlog.spark.jobs.sync.sync_plan import COPIES_AT_ONCE, BrokerTarget, check_folder, copy_share_ms
 from twinlog.store.errors import StoreError
@@ -91,7 +91,7 @@ class BrokerReport(msgspec.Struct):
     end: int = 0
     master_end: int = 0
     changes: int = 0
-    entries: list[Entry] = []
+    entries: list[JournalEntry] = []
     ranges: list[RangeDigest] = []
     error: str = ""
     seconds: float = 0.0
@@ -164,7 +164,7 @@ class _Group:
     async def copy(self, replica: Replica, opened: OpenSource, goal: int, first: bytes, begin: int) -> None:
         """Copy in a thread, when it is this broker's turn, for its share of the tick; only then a link is opened."""
 
-        def copy(limits: Limits) -> None:
+        def copy(limits: CopyLimits) -> None:
             with opened() as source:
                 try:
                     copy_log(replica, source, limits, first=first, begin=begin)
@@ -178,7 +178,7 @@ class _Group:
         try:
             async with self._copies:
                 share_s = copy_share_ms(self._work.box_ms, self._copying) / 1000
-                await asyncio.to_thread(copy, Limits(goal, time.monotonic() + share_s, self._work.range_bytes_max))
+                await asyncio.to_thread(copy, CopyLimits(goal, time.monotonic() + share_s, self._work.range_bytes_max))
         finally:
             self._copying -= 1
 

@@ -23,7 +23,7 @@ from twinlog.client.errors import BrokerRefused, ClientError
 from twinlog.net.errors import NetError
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.errors import BadOption
-from twinlog.spark.jobs.progress import Progress, Report, quiet
+from twinlog.spark.jobs.progress import JobProgress, ReportProgress, quiet
 from twinlog.spark.jobs.sync.broker_service import BrokerReport, TickWork, run_group
 from twinlog.spark.jobs.sync.history import HistoryTables, only_writer
 from twinlog.spark.jobs.sync.sync_plan import (
@@ -83,7 +83,7 @@ class SyncSummary:
 
 
 def sync(
-    spark: SparkSession, job: SyncJob, report: Report = quiet, *, stop: threading.Event | None = None
+    spark: SparkSession, job: SyncJob, report: ReportProgress = quiet, *, stop: threading.Event | None = None
 ) -> SyncSummary:
     """Synchronise until `stop` is set or the query is interrupted; with `job.once`, until all are caught up."""
     job = check_job(job)
@@ -91,7 +91,7 @@ def sync(
         return _sync(spark, job, report, stop)
 
 
-def _sync(spark: SparkSession, job: SyncJob, report: Report, stop: threading.Event | None) -> SyncSummary:
+def _sync(spark: SparkSession, job: SyncJob, report: ReportProgress, stop: threading.Event | None) -> SyncSummary:
     run = SyncRun(job, job.cores or _cores(spark), report)
     run.discover()
     stop = stop or threading.Event()
@@ -122,7 +122,7 @@ def _sync(spark: SparkSession, job: SyncJob, report: Report, stop: threading.Eve
 class SyncRun:
     """What one run of the query knows from tick to tick; lives in the driver."""
 
-    def __init__(self, job: SyncJob, cores: int, report: Report) -> None:
+    def __init__(self, job: SyncJob, cores: int, report: ReportProgress) -> None:
         self._job = job
         self._cores = cores
         self._report = report
@@ -227,7 +227,7 @@ class SyncRun:
             error=one.error,
         )
 
-    def _progress(self) -> Progress:
+    def _progress(self) -> JobProgress:
         brokers = self._status.values()
         copied, lag = sum(one.bytes_copied for one in brokers), sum(one.lag_bytes for one in brokers)
         behind = sorted((one for one in brokers if one.lag_bytes), key=lambda one: -one.lag_bytes)
@@ -238,7 +238,7 @@ class SyncRun:
         if failed:
             words.append(f"{failed} failed")
         text = f"tick {self._ticks + 1}, {len(brokers)} brokers: {', '.join(words) or 'all in step'}"
-        return Progress(text, copied, copied + lag, "bytes")
+        return JobProgress(text, copied, copied + lag, "bytes")
 
     def _discover_again(self) -> None:
         """Follow brokers that moved or are new; without name servers, go on with those that are known."""

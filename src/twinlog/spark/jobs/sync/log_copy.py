@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from twinlog.base.clock import wall_clock_ms
 from twinlog.replication.errors import ReplicationError
 from twinlog.spark.jobs.sync.replica import Replica
-from twinlog.spark.jobs.sync.sources import Source
+from twinlog.spark.jobs.sync.sources import LogSource
 from twinlog.spark.jobs.sync.whole_records import WholeRecords
 from twinlog.store.errors import DamagedTransfer
 from twinlog.wire.checksum import crc32
@@ -25,7 +25,7 @@ _WAIT_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CopyLimits:
     """When copying stops: at `goal`, or when the time is up."""
 
     goal: int
@@ -34,7 +34,9 @@ class Limits:
     clock: Callable[[], float] = time.monotonic
 
 
-def copy_log(replica: Replica, source: Source, limits: Limits, *, first: bytes = b"", begin: int | None = None) -> int:
+def copy_log(
+    replica: Replica, source: LogSource, limits: CopyLimits, *, first: bytes = b"", begin: int | None = None
+) -> int:
     """Bring the replica closer to the goal; how many bytes it grew. `first` are bytes that were fetched another way."""
     start = replica.log_end if begin is None else begin
     records = WholeRecords(start, replica.segment_bytes, known_damage=replica.state.known_damage)
@@ -54,7 +56,7 @@ def copy_log(replica: Replica, source: Source, limits: Limits, *, first: bytes =
     return at - start
 
 
-def _copy_range(replica: Replica, source: Source, records: WholeRecords, begin: int, limits: Limits) -> int:
+def _copy_range(replica: Replica, source: LogSource, records: WholeRecords, begin: int, limits: CopyLimits) -> int:
     """One range; returns where it ends, durably."""
     clock = limits.clock
     began = clock()

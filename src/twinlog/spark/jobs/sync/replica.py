@@ -23,7 +23,14 @@ from twinlog.metadata.tables import MetadataTables, open_tables
 from twinlog.replication.metadata.kinds import KINDS
 from twinlog.replication.replica.join import LogRange
 from twinlog.spark.jobs.sync.metadata_changes import Image, adopt_again, differences, image_of, versions_of
-from twinlog.spark.jobs.sync.replica_state import Change, Entry, RangeDigest, ReplicaState, SyncFolder, new_identity
+from twinlog.spark.jobs.sync.replica_state import (
+    Change,
+    JournalEntry,
+    RangeDigest,
+    ReplicaState,
+    SyncFolder,
+    new_identity,
+)
 from twinlog.spark.jobs.sync.whole_records import Whole
 from twinlog.store.errors import OffsetGap, SegmentSizeMismatch, StoreError, StoreLocked
 from twinlog.store.file_ops import FileOps
@@ -121,7 +128,7 @@ class Replica:
         changes = differences(before, image_of(tables), versions_of(tables))
         if changes:
             sequence = max([self.state.adopted, *self._folder.sequences()]) + 1
-            self._folder.write(Entry(sequence, now_ms, changes))
+            self._folder.write(JournalEntry(sequence, now_ms, changes))
             tables.save()
             self.state.adopted = sequence
         else:
@@ -132,7 +139,7 @@ class Replica:
             self._folder.save(self.state)
         return changes
 
-    def entries(self, after: int) -> list[Entry]:
+    def entries(self, after: int) -> list[JournalEntry]:
         """The journal's entries behind number `after`; those up to it are in the history table and go."""
         self._folder.forget_entries(after)
         return [self._folder.entry(sequence) for sequence in self._folder.sequences() if sequence > after]

@@ -50,7 +50,7 @@ class Change(msgspec.Struct, frozen=True):
     version: DataVersion
 
 
-class Entry(msgspec.Struct, frozen=True):
+class JournalEntry(msgspec.Struct, frozen=True):
     """All differences of one tick."""
 
     sequence: int
@@ -106,14 +106,14 @@ class SyncFolder:
             return []
         return sorted(int(one.stem) for one in self.path.glob("*.json") if one.stem.isdigit())
 
-    def entry(self, sequence: int) -> Entry:
+    def entry(self, sequence: int) -> JournalEntry:
         path = self._entry_path(sequence)
         try:
-            return msgspec.json.decode(path.read_bytes(), type=Entry)
+            return msgspec.json.decode(path.read_bytes(), type=JournalEntry)
         except msgspec.DecodeError as error:
             raise MetadataError(f"{path} is no entry of a journal ({error}): restore it, or move it away") from error
 
-    def write(self, entry: Entry) -> None:
+    def write(self, entry: JournalEntry) -> None:
         FileWithBackup(self._entry_path(entry.sequence), self._modes).save([msgspec.json.encode(entry)])
 
     def forget_entries(self, up_to: int) -> None:

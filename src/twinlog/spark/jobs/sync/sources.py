@@ -26,7 +26,7 @@ _CONNECT_SECONDS = 5
 _SETTINGS = ReplicationSettings()
 
 
-class Source(Protocol):
+class LogSource(Protocol):
     name: str
 
     def receive(self, seconds_max: float) -> Sequence[Append]:

@@ -8,18 +8,19 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from twinlog.spark.cluster import Cluster
-from twinlog.spark.reading.brokers.fetch import read_queue, tell_loss
 from twinlog.spark.reading.brokers.options import ReadOptions
 from twinlog.spark.reading.brokers.positions import ending_offsets, find_queues, starting_offsets
-from twinlog.spark.reading.brokers.queue_ranges import plan_ranges, split_ranges
+from twinlog.spark.reading.brokers.queue_ranges import plan_queue_ranges, split_ranges
+from twinlog.spark.reading.brokers.queue_rows import read_queue
+from twinlog.spark.reading.data_loss import report_loss
 from twinlog.spark.schema import Columns
 
 
-class QueueReader(DataSourceReader):
+class QueueBatchReader(DataSourceReader):
     """Reads queues once, from start to end.
 
-    It has no `pushFilters`: Spark 4.2 keeps the plan of a filtered read with the DataFrame, and reads its other queries
-    by that plan, without the rows that the filter left out. Options choose what is read instead.
+    It has no `pushFilters`: Spark 4.2 keeps the plan of a filtered read with the DataFrame and uses it for the
+    DataFrame's other queries too, which then lack the rows that the filter removed. Options select rows instead.
     """
 
     def __init__(self, options: ReadOptions, columns: Columns) -> None:
@@ -33,10 +34,10 @@ class QueueReader(DataSourceReader):
         if not queues:
             return []
         start, end = starting_offsets(options, cluster, queues), ending_offsets(options, cluster, queues)
-        ranges = plan_ranges(start, end, lambda place, what: tell_loss(options.fail_on_data_loss, place, what))
+        ranges = plan_queue_ranges(start, end, lambda place, what: report_loss(options.fail_on_data_loss, place, what))
         parts = split_ranges(ranges, partitions_min=options.partitions_min, rows_max=options.partition_rows_max)
         return [InputPartition(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if partition.value is not None:  # Spark's stand-in for a plan without partitions
+        if partition.value is not None:  # Spark passes None for a plan without partitions
             yield from read_queue(self._options, self._columns, partition.value)

@@ -1,11 +1,11 @@
-"""The offsets a new stream started from, kept so that a replay of its first batch starts there again.
+"""The offsets that a new stream started from, saved so that a replay of its first batch starts there again.
 
-Spark writes down where a batch ends, and for the first batch of a Python source not where it began: it asks again.
-A source that starts at `latest` would then answer with a later place, and lose what lies between, silently.
+Spark saves where a batch ends. For the first batch of a Python source it does not save where it began: it asks again.
+A source that starts at `latest` would then answer with later offsets and silently lose the messages in between.
 
-`initialOffsetsLocation` names a file or directory for one query. Without it, Spark's default checkpoint location is
-used if `register` was told of one: there, the offsets count only while some query's first batch is planned and not
-done, since any other start is that of a new query.
+`initialOffsetsLocation` names a file or directory for one query. Without it, a file in Spark's default checkpoint
+location is used, if `register` found one. There, saved offsets count only while the first batch of some query is
+planned and not finished: any other start is that of a new query.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _DEFAULT_DIRECTORY = "_twinlog_initial_offsets"
 
 
 class InitialOffsets:
-    """A file that is written once; `replays_only` is for a place that many queries share."""
+    """A file that is written once; `checkpoints` is given if many queries share it."""
 
     def __init__(self, path: Path, checkpoints: Path | None = None) -> None:
         self.path = path
         self._checkpoints = checkpoints
 
     def load(self) -> dict[str, int] | None:
-        """What was saved; None for a query that starts anew."""
+        """What was saved; None for a new query."""
         if self._checkpoints is not None and not has_unfinished_first_batch(self._checkpoints):
             return None
         try:
@@ -43,11 +43,11 @@ class InitialOffsets:
             found = json.loads(data)
             return {str(queue): int(offset) for queue, offset in found.items()}
         except (ValueError, AttributeError, TypeError) as error:
-            hint = "remove it only if the query's checkpoint goes too"
+            hint = "remove it only together with the query's checkpoint"
             raise SparkSourceError(f"initial offsets in {self.path} cannot be read ({error}): {hint}") from error
 
     def save(self, offsets: dict[str, int]) -> None:
-        """Returns once the offsets would survive a crash."""
+        """Returns when the offsets would survive a crash."""
         try:
             temporary = sibling(self.path, str(os.getpid()))
             replace_file(self.path, [json.dumps(offsets).encode()], None, temporary=temporary)
@@ -56,8 +56,8 @@ class InitialOffsets:
             raise SparkSourceError(f"initial offsets cannot be kept in {self.path} ({error}): {hint}") from error
 
 
-def place_for(options: ReadOptions, default_checkpoints: str | None) -> InitialOffsets | None:
-    """Where this query's initial offsets belong; None when nobody said."""
+def initial_offsets_file(options: ReadOptions, default_checkpoints: str | None) -> InitialOffsets | None:
+    """The file for this query's initial offsets; None if no place is known for it."""
     given = options.initial_offsets_location
     if given is not None:
         path = Path(given)
@@ -65,9 +65,17 @@ def place_for(options: ReadOptions, default_checkpoints: str | None) -> InitialO
     if not default_checkpoints or not is_local(default_checkpoints):
         return None
     root = local_path(default_checkpoints, "spark.sql.streaming.checkpointLocation")
-    source = repr((options.cluster.name_servers, options.topics, options.pattern, options.assigned, options.starting))
-    name = hashlib.sha256(source.encode()).hexdigest()[:16]
+    name = hashlib.sha256(_source_text(options).encode()).hexdigest()[:16]
     return InitialOffsets(root / _DEFAULT_DIRECTORY / f"{name}.json", root)
+
+
+def _source_text(options: ReadOptions) -> str:
+    """What a query reads, as text. Files on disk are named after it, so it must stay the same in all versions."""
+    at = options.starting
+    kind = f"<Place.{at.kind.name}: {at.kind.value!r}>"
+    starting = f"Position(place={kind}, time_ms={at.time_ms!r}, numbers={at.numbers!r})"
+    read = f"{options.cluster.name_servers!r}, {options.topics!r}, {options.pattern!r}, {options.assigned!r}"
+    return f"({read}, {starting})"
 
 
 def has_unfinished_first_batch(checkpoints: Path) -> bool:

@@ -1,8 +1,8 @@
 """Offsets by time, exact with every broker.
 
-Brokers of 5.x find the first message stored at or after a time. Those of 4.x take any message of the very millisecond,
-or the nearest one, which may be too early. So the message found and the one before it are looked at, and where they do
-not fit, the queue is searched from here: store times never fall within a queue.
+Brokers of 5.x find the first message stored at or after a time. Those of 4.x return any message of that millisecond, or
+the nearest one, which may be too early. So the message found and the one before it are checked. If they do not fit, the
+queue is searched by bisection from here: store times never decrease within a queue.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from twinlog.spark.offsets import Offsets
 from twinlog.wire.bodies import MessageQueue
 
 
-class Times(Protocol):
-    """What has to be asked of a cluster."""
+class StoreTimes(Protocol):
+    """What is asked of a cluster."""
 
     def offsets_at(self, times_ms: Mapping[MessageQueue, int]) -> Offsets: ...
 
     def store_times(self, group: str, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        """When the messages at these offsets were stored; without those that are not there."""
+        """When the messages at these offsets were stored; without those that do not exist."""
         ...
 
 
 def exact_offsets(
-    cluster: Times, group: str, times_ms: Mapping[MessageQueue, int], low: Offsets, high: Offsets
+    cluster: StoreTimes, group: str, times_ms: Mapping[MessageQueue, int], low: Offsets, high: Offsets
 ) -> Offsets:
     """The first offset in [low, high) stored at or after each queue's time; its `high` when there is none."""
     found = {queue: min(max(at, low[queue]), high[queue]) for queue, at in cluster.offsets_at(times_ms).items()}
@@ -38,7 +38,7 @@ def exact_offsets(
     return found
 
 
-def _search(cluster: Times, group: str, queue: MessageQueue, time_ms: int, low: int, high: int) -> int:
+def _search(cluster: StoreTimes, group: str, queue: MessageQueue, time_ms: int, low: int, high: int) -> int:
     def time_at(offset: int) -> int:
         return cluster.store_times(group, {queue: offset}).get(queue, time_ms)
 

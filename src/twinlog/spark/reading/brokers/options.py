@@ -54,8 +54,8 @@ _STREAM = (
 _SUBSCRIPTIONS = ("topic", "subscribe", "subscribePattern", "assign")
 
 
-class Place(Enum):
-    """A kind of position in queues."""
+class PositionKind(Enum):
+    """How a position is given."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -67,23 +67,23 @@ class Place(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where reading starts or ends: a word, a moment, or a number for each queue."""
+    """Where reading starts or ends: a word, one time, or an offset or time for each queue."""
 
-    place: Place
+    kind: PositionKind
     time_ms: int = 0
     numbers: Offsets = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """A whole read: what, from where, to where, how fast."""
+    """One read: which queues, from where to where, and how."""
 
     cluster: ClusterOptions
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     assigned: tuple[MessageQueue, ...] = ()
     starting: Position
-    ending: Position = Position(Place.LATEST)
+    ending: Position = Position(PositionKind.LATEST)
     no_match_is_latest: bool = False
     consumer_group: str | None = None
     pull_group: str = "spark-rocketmq-source"
@@ -110,7 +110,7 @@ class ReadOptions:
 
 
 def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
-    """The options of a read; BadOption names the first that cannot be used, and what to write instead."""
+    """The options of a read; BadOption names the first invalid one, and what to write instead."""
     used, unused = (_STREAM, _BATCH) if streaming else (_BATCH, _STREAM)
     values = OptionValues(given, known=(*_BOTH, *used), ignored=unused)
     cluster = cluster_options(values)
@@ -132,7 +132,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         pattern=pattern,
         assigned=assigned,
         starting=starting,
-        ending=Position(Place.LATEST) if streaming else _ending(values),
+        ending=Position(PositionKind.LATEST) if streaming else _ending(values),
         no_match_is_latest=values.choice("startingOffsetsByTimestampStrategy", "error", ("error", "latest"))
         == "latest",
         consumer_group=group,
@@ -174,7 +174,7 @@ def _subscription(values: OptionValues) -> tuple[tuple[str, ...], str | None, tu
         try:
             re.compile(text)
         except re.error as error:
-            raise BadOption(f"subscribePattern {text!r} is no regular expression: {error}") from error
+            raise BadOption(f"subscribePattern {text!r} is not a regular expression: {error}") from error
         return (), text, ()
     return values.names(name), None, ()
 
@@ -187,15 +187,15 @@ def _starting(values: OptionValues, streaming: bool, group: str | None) -> Posit
     if text.lower() == "group":
         if group is None:
             raise BadOption("startingOffsets=group needs consumerGroup: name the group whose offsets to start from")
-        return Position(Place.GROUP)
+        return Position(PositionKind.GROUP)
     if text.lower() in ("earliest", "latest"):
         if text.lower() == "latest" and not streaming:
             raise BadOption("startingOffsets=latest reads nothing in a batch: give earliest, a time or offsets")
-        return Position(Place(text.lower()))
+        return Position(PositionKind(text.lower()))
     numbers = parse_queue_numbers("startingOffsets", text, low=EARLIEST)
     if not streaming and LATEST in numbers.values():
         raise BadOption("startingOffsets holds -1 (latest), which reads nothing in a batch: give -2 or an offset")
-    return Position(Place.OFFSETS, numbers=numbers)
+    return Position(PositionKind.OFFSETS, numbers=numbers)
 
 
 def _ending(values: OptionValues) -> Position:
@@ -204,20 +204,20 @@ def _ending(values: OptionValues) -> Position:
         return by_time
     text = values.text("endingOffsets") or "latest"
     if text.lower() == "latest":
-        return Position(Place.LATEST)
+        return Position(PositionKind.LATEST)
     if text.lower() in ("earliest", "group"):
-        raise BadOption(f"endingOffsets={text} is no end: give latest, a time or offsets")
+        raise BadOption(f"endingOffsets={text} cannot be an end: give latest, a time or offsets")
     numbers = parse_queue_numbers("endingOffsets", text, low=EARLIEST)
     if EARLIEST in numbers.values():
         raise BadOption("endingOffsets holds -2 (earliest), which reads nothing: give -1 or an offset")
-    return Position(Place.OFFSETS, numbers=numbers)
+    return Position(PositionKind.OFFSETS, numbers=numbers)
 
 
 def _by_time(values: OptionValues, one: str, each: str) -> Position | None:
     time_ms = values.optional_integer(one)
     if time_ms is not None:
-        return Position(Place.TIME, time_ms=time_ms)
+        return Position(PositionKind.TIME, time_ms=time_ms)
     text = values.text(each)
     if text is None:
         return None
-    return Position(Place.TIMES, numbers=parse_queue_numbers(each, text, low=0))
+    return Position(PositionKind.TIMES, numbers=parse_queue_numbers(each, text, low=0))

@@ -1,4 +1,4 @@
-"""From what the options say to numbers: which queues, and at which offsets reading starts and ends."""
+"""From options to numbers: which queues are read, and at which offsets reading starts and ends."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from twinlog.client.errors import NoRoute
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.errors import BadOption
 from twinlog.spark.offsets import EARLIEST, LATEST, Offsets, where
-from twinlog.spark.reading.brokers.fetch import tell_loss
 from twinlog.spark.reading.brokers.offsets_by_time import exact_offsets
-from twinlog.spark.reading.brokers.options import Place, Position, ReadOptions
+from twinlog.spark.reading.brokers.options import Position, PositionKind, ReadOptions
+from twinlog.spark.reading.data_loss import report_loss
 from twinlog.wire.bodies import MessageQueue
 
 
 def find_queues(options: ReadOptions, cluster: Cluster) -> list[MessageQueue]:
-    """The queues that are to be read, as they are now."""
+    """The queues to read, as they are now; an error for one that does not exist."""
     if options.assigned:
         known = set(cluster.queues({queue.topic for queue in options.assigned}))
         missing = [queue for queue in options.assigned if queue not in known]
@@ -29,7 +29,7 @@ def find_queues(options: ReadOptions, cluster: Cluster) -> list[MessageQueue]:
 
 
 def find_queues_present(options: ReadOptions, cluster: Cluster) -> list[MessageQueue]:
-    """The same without those that are not there: they may be gone, their brokers away, or the options wrong."""
+    """The queues to read that exist now; others may be deleted, their brokers away, or the options wrong."""
     topics = set(options.topics) | {queue.topic for queue in options.assigned}
     if options.pattern is not None:
         topics = set(cluster.topics_like(options.pattern))
@@ -41,14 +41,14 @@ def find_queues_present(options: ReadOptions, cluster: Cluster) -> list[MessageQ
 
 
 def find_queues_that_remain(
-    options: ReadOptions, cluster: Cluster, known: Mapping[MessageQueue, int], told: set[str] | None = None
+    options: ReadOptions, cluster: Cluster, known: Mapping[MessageQueue, int], reported: set[str] | None = None
 ) -> tuple[list[MessageQueue], set[MessageQueue]]:
-    """The same while a stream runs, and those of `known` whose broker is away.
+    """While a stream runs: the queues to read, and those of `known` whose broker is away.
 
-    What has vanished is a loss, which may be forgiven, and not a wrong option. `told` holds what was said in earlier
-    triggers: a loss that is forgiven is told once, until it is back.
+    A queue that has vanished is a loss, not a wrong option. `reported` holds the losses of earlier triggers: with
+    failOnDataLoss=false each is logged once, and again only if it comes back and vanishes again.
     """
-    told = set() if told is None else told
+    reported = set() if reported is None else reported
     topics = set(options.topics)
     if options.assigned:
         topics = {queue.topic for queue in options.assigned}
@@ -65,7 +65,9 @@ def find_queues_that_remain(
         found = [queue for queue in found if queue in options.assigned]
     missing = set(known) - set(found)
     wanted = {queue for queue in missing if _is_wanted(options, queue)}
-    gone = (missing - wanted) | cluster.lost(wanted, [queue for queue in wanted if where(queue, known[queue]) in told])
+    gone = (missing - wanted) | cluster.lost(
+        wanted, [queue for queue in wanted if where(queue, known[queue]) in reported]
+    )
     away = missing - gone
     lost = {
         f"topic {topic}": f"it is gone: {error}"
@@ -73,15 +75,15 @@ def find_queues_that_remain(
         if all(queue.topic != topic for queue in away)
     }
     lost |= {where(queue, known[queue]): "the queue is gone" for queue in sorted(gone)}
-    told.intersection_update(lost)
-    for place in [place for place in lost if place not in told]:
-        tell_loss(options.fail_on_data_loss, place, lost[place])
-        told.add(place)
+    reported.intersection_update(lost)
+    for place in [place for place in lost if place not in reported]:
+        report_loss(options.fail_on_data_loss, place, lost[place])
+        reported.add(place)
     return found, away
 
 
 def _is_wanted(options: ReadOptions, queue: MessageQueue) -> bool:
-    """Whether the options name this queue, which has a place in the checkpoint."""
+    """Whether the options name this queue of the checkpoint."""
     if options.assigned:
         return queue in options.assigned
     if options.pattern is not None:
@@ -90,18 +92,18 @@ def _is_wanted(options: ReadOptions, queue: MessageQueue) -> bool:
 
 
 def starting_offsets(options: ReadOptions, cluster: Cluster, queues: Sequence[MessageQueue]) -> Offsets:
-    """Where reading starts; an offset that is not there is a loss."""
+    """Where reading starts; an offset outside of its queue is a loss."""
     low, high = cluster.min_offsets(queues), cluster.max_offsets(queues)
     position = options.starting
-    if position.place is Place.EARLIEST:
+    if position.kind is PositionKind.EARLIEST:
         return low
-    if position.place is Place.LATEST:
+    if position.kind is PositionKind.LATEST:
         return high
-    if position.place in (Place.TIME, Place.TIMES):
+    if position.kind in (PositionKind.TIME, PositionKind.TIMES):
         times_ms = _times(position, queues, "startingOffsetsByTimestamp")
         found = exact_offsets(cluster, options.pull_group, times_ms, low, high)
         return {queue: _started(options, position, queue, found[queue], high[queue]) for queue in queues}
-    if position.place is Place.GROUP:
+    if position.kind is PositionKind.GROUP:
         assert options.consumer_group is not None
         master = Cluster(options.cluster, waits=True)
         given = master.committed(options.consumer_group, queues)
@@ -115,16 +117,16 @@ def ending_offsets(options: ReadOptions, cluster: Cluster, queues: Sequence[Mess
     """Where a batch ends."""
     high = cluster.max_offsets(queues)
     position = options.ending
-    if position.place is Place.LATEST:
+    if position.kind is PositionKind.LATEST:
         return high
-    if position.place in (Place.TIME, Place.TIMES):
+    if position.kind in (PositionKind.TIME, PositionKind.TIMES):
         times_ms = _times(position, queues, "endingOffsetsByTimestamp")
         return exact_offsets(cluster, options.pull_group, times_ms, cluster.min_offsets(queues), high)
     ends = {}
     for queue, number in _numbers(position, queues, "endingOffsets").items():
         if number > high[queue]:
             what = f"the queue ends at {high[queue]}, before the ending offset"
-            tell_loss(options.fail_on_data_loss, where(queue, number), what)
+            report_loss(options.fail_on_data_loss, where(queue, number), what)
         ends[queue] = high[queue] if number == LATEST else min(number, high[queue])
     return ends
 
@@ -142,25 +144,25 @@ def _inside(options: ReadOptions, queue: MessageQueue, number: int, low: int, hi
         return low if number == EARLIEST else high
     if low <= number <= high:
         return number
-    what = "the messages have expired" if number < low else "that is in the future"
-    tell_loss(options.fail_on_data_loss, where(queue, number), f"the queue holds offsets {low} to {high}, {what}")
+    what = "the messages have expired" if number < low else "this offset does not exist yet"
+    report_loss(options.fail_on_data_loss, where(queue, number), f"the queue holds offsets {low} to {high}, {what}")
     return min(max(number, low), high)
 
 
 def _times(position: Position, queues: Sequence[MessageQueue], option: str) -> dict[MessageQueue, int]:
-    if position.place is Place.TIME:
+    if position.kind is PositionKind.TIME:
         return dict.fromkeys(queues, position.time_ms)
     return _numbers(position, queues, option)
 
 
 def _numbers(position: Position, queues: Sequence[MessageQueue], option: str) -> Offsets:
-    """The given numbers, once it is certain that each queue has one and no other queue is named."""
+    """The given numbers; BadOption unless they name exactly the queues that are read."""
     unknown = sorted(set(position.numbers) - set(queues))
     if unknown:
         raise BadOption(f"{option}: {where(unknown[0])} is not read here; the queues are {_shown(queues)}")
     missing = sorted(set(queues) - set(position.numbers))
     if missing:
-        raise BadOption(f"{option} says nothing about {where(missing[0])}: name all queues, with -2 for earliest")
+        raise BadOption(f"{option} lacks {where(missing[0])}: name all queues, with -2 for earliest")
     return {queue: position.numbers[queue] for queue in queues}
 
 

@@ -1,7 +1,7 @@
-"""Pulls that run ahead of their answers, without I/O.
+"""Several pulls in flight at once, without I/O.
 
-A queue's offsets are dense, so the pull after the next can be sent before the next is answered. The range is cut into
-slots; some of them are asked for at once, and their answers are handed out in order, whatever order they come in:
+A queue's offsets are dense, so the next pull can be sent before the last one is answered. The range is split into
+slots. Several slots are asked for at once, and their answers are returned in order, in whatever order they arrive:
 
     | taken | slot: complete | slot: asked from 64 | slot: asked | not yet asked ...
              ^ take()                ^ a short answer is followed by a request for the rest of the slot
@@ -37,7 +37,7 @@ class Pull:
 
 
 class PullWindow:
-    """The slots of [start, end) that are under way."""
+    """The slots of [start, end) that are asked for and not taken."""
 
     def __init__(self, start: int, end: int, *, step: int, depth: int, count_max: int | None = None) -> None:
         """`count_max` is how many messages one request may ask for; by default a whole slot."""
@@ -54,7 +54,7 @@ class PullWindow:
 
     @property
     def at(self) -> int:
-        """The first offset that is not there yet."""
+        """The first offset that has not arrived."""
         return self._slots[0].at if self._slots else self._next
 
     def pulls(self) -> list[Pull]:
@@ -71,7 +71,7 @@ class PullWindow:
         return pulls
 
     def answer(self, pull: Pull, next_offset: int, body: memoryview | None = None) -> bool:
-        """Note an answer that goes on at `next_offset`; False when it brought the range no further."""
+        """Record an answer that continues at `next_offset`; False if it made no progress."""
         slot = pull.slot
         slot.asked = False
         if body:
@@ -79,17 +79,17 @@ class PullWindow:
         moved = next_offset > slot.at
         got = next_offset - pull.offset
         if moved and self._count_max is None and got < pull.count:
-            self._step = max(got, 1)  # the broker gives fewer at once: asking for more only makes two requests of one
+            self._step = max(got, 1)  # the broker returns fewer at once: a larger slot would need two requests
         slot.at = max(next_offset, slot.at)
         return moved
 
     def drop_asked(self) -> None:
-        """The connection is lost: whatever was asked for must be asked again."""
+        """The connection is lost: what was asked for must be asked for again."""
         for slot in self._slots:
             slot.asked = False
 
     def give_up(self) -> None:
-        """Nothing more will come: what has arrived is all there is."""
+        """Nothing more will come: complete every slot with what has arrived."""
         self._next = self.end
         for slot in self._slots:
             slot.at, slot.asked = slot.end, False

@@ -1,16 +1,14 @@
-"""Which offsets a batch reads and how they are cut into tasks; no I/O, equal arguments give equal plans."""
+"""Which offsets a batch reads, and how they are split into tasks; no I/O, equal arguments give equal plans."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from twinlog.spark.offsets import Offsets, where
+from twinlog.spark.reading.data_loss import OnLoss
 from twinlog.wire.bodies import MessageQueue
-
-OnLoss = Callable[[str, str], None]
-"""(where, what): raises or warns, as failOnDataLoss says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +23,12 @@ class QueueRange:
         return self.end - self.start
 
 
-def plan_ranges(
+def plan_queue_ranges(
     start: Mapping[MessageQueue, int], end: Mapping[MessageQueue, int], on_loss: OnLoss
 ) -> list[QueueRange]:
-    """What lies between two offsets of a stream.
+    """The ranges between two offsets of a stream.
 
-    A queue that only `end` knows was found when `end` was made, and starts there. One that only `start` knows is gone.
+    A queue that is only in `end` is new and starts there. One that is only in `start` was deleted.
     """
     ranges = []
     for queue in sorted(end):
@@ -47,7 +45,7 @@ def plan_ranges(
 def split_ranges(
     ranges: Iterable[QueueRange], *, partitions_min: int | None = None, rows_max: int | None = None
 ) -> list[QueueRange]:
-    """The ranges cut into at least `partitions_min` pieces of at most `rows_max` rows, in queue order.
+    """The ranges split into at least `partitions_min` pieces of at most `rows_max` rows, in queue order.
 
     Offsets of a queue are dense, so pieces of equal length hold equal numbers of messages.
     """
@@ -67,10 +65,10 @@ def split_ranges(
 
 
 def cap_offsets(start: Mapping[MessageQueue, int], latest: Mapping[MessageQueue, int], rows_max: int | None) -> Offsets:
-    """`latest`, drawn back so that about `rows_max` rows lie between it and `start`.
+    """`latest`, moved back so that about `rows_max` rows lie between `start` and it.
 
-    Each queue gets a share in proportion to its backlog, and at least one row so that none starves: the total is
-    above `rows_max` only when there are more queues with a backlog than that.
+    Each queue gets a share in proportion to its backlog, and at least one row so that none starves. The total is
+    above `rows_max` only if more queues than that have a backlog.
     """
     backlog = {queue: max(latest[queue] - start.get(queue, latest[queue]), 0) for queue in latest}
     total = sum(backlog.values())
@@ -85,7 +83,7 @@ def cap_offsets(start: Mapping[MessageQueue, int], latest: Mapping[MessageQueue,
         if shares[queue] < backlog[queue]:
             shares[queue] += 1
             left -= 1
-    for queue in sorted(busy, key=lambda q: (-shares[q], q)):  # small queues were rounded up, large ones give it back
+    for queue in sorted(busy, key=lambda q: (-shares[q], q)):  # small queues were rounded up
         if left >= 0:
             break
         give = min(shares[queue] - 1, -left)

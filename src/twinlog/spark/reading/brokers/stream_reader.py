@@ -1,7 +1,7 @@
-"""`spark.readStream.format("rocketmq")`: one long-lived object in the driver plans, many copies in workers read.
+"""`spark.readStream.format("rocketmq")`: one long-lived object in the driver plans, copies of it in the workers read.
 
-Spark pickles the reader into the read function, so it holds no socket; `commit` comes one batch late and `stop` not at
-all, so nothing depends on them. What a batch reads is fixed by its two offsets alone: a replay gives the same rows.
+Spark pickles the reader for its workers, so it holds no socket. Spark calls `commit` one batch late and may not call
+`stop`, so nothing depends on them. The two offsets of a batch decide what it reads: a replay gives the same rows.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from twinlog.net.errors import NetError
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.errors import BadOption, SparkSourceError
 from twinlog.spark.offsets import Offsets, decode_offsets, encode_offsets, where
-from twinlog.spark.reading.brokers.fetch import read_queue, tell_loss
-from twinlog.spark.reading.brokers.initial_offsets import place_for
-from twinlog.spark.reading.brokers.options import Place, ReadOptions
+from twinlog.spark.reading.brokers.initial_offsets import initial_offsets_file
+from twinlog.spark.reading.brokers.options import PositionKind, ReadOptions
 from twinlog.spark.reading.brokers.positions import find_queues, find_queues_present, starting_offsets
 from twinlog.spark.reading.brokers.queue_ends import QueueEnds
-from twinlog.spark.reading.brokers.queue_ranges import cap_offsets, plan_ranges, rows_between, split_ranges
+from twinlog.spark.reading.brokers.queue_ranges import cap_offsets, plan_queue_ranges, rows_between, split_ranges
+from twinlog.spark.reading.brokers.queue_rows import read_queue
+from twinlog.spark.reading.data_loss import report_loss
 from twinlog.spark.schema import Columns
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.codes import ResponseCode
@@ -46,7 +47,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._cluster = Cluster(options.cluster, options.read_from)
         self._waiting = Cluster(options.cluster, options.read_from, waits=True)
         self._ends = QueueEnds(options, self._cluster)
-        self._initial_place = place_for(options, default_checkpoints)
+        self._initial_file = initial_offsets_file(options, default_checkpoints)
         self._initial: dict[str, int] | None = None
         self._target: Offsets | None = None
         self._trigger_ms: float | None = None  # when the last batch with rows was planned
@@ -57,8 +58,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict:
         """Where a new query starts: the same answer however often Spark asks, in this run and in a replay."""
         if self._initial is None:
-            kept = None if self._initial_place is None else self._initial_place.load()
-            self._initial = kept if kept is not None else self._new_initial_offsets()
+            saved = None if self._initial_file is None else self._initial_file.load()
+            self._initial = saved if saved is not None else self._new_initial_offsets()
         return dict(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -84,15 +85,15 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             return encode_offsets(self._cluster.max_offsets(find_queues(self._options, self._cluster)))
         except (NetError, ClientError, SparkSourceError) as error:
-            log.warning("the newest offsets cannot be told", error=str(error))
+            log.warning("the newest offsets cannot be read", error=str(error))
             return None
 
     def prepareForTriggerAvailableNow(self) -> None:
-        # Here nobody says yet how far the query was: what is missing may be known to the checkpoint.
+        # The query's position is not known here. A queue that is missing now may stand in the checkpoint.
         self._target = self._waiting.max_offsets(find_queues_present(self._options, self._waiting))
 
     def partitions(self, start: dict, end: dict) -> Sequence[InputPartition]:
-        ranges = plan_ranges(decode_offsets(start), decode_offsets(end), self._on_loss)
+        ranges = plan_queue_ranges(decode_offsets(start), decode_offsets(end), self._on_loss)
         parts = split_ranges(
             ranges, partitions_min=self._options.partitions_min, rows_max=self._options.partition_rows_max
         )
@@ -115,38 +116,38 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _new_initial_offsets(self) -> dict[str, int]:
         queues = find_queues(self._options, self._waiting)
         initial = encode_offsets(starting_offsets(self._options, self._waiting, queues))
-        if self._initial_place is not None:
-            self._initial_place.save(initial)
-        elif self._options.starting.place is not Place.OFFSETS:
+        if self._initial_file is not None:
+            self._initial_file.save(initial)
+        elif self._options.starting.kind is not PositionKind.OFFSETS:
             log.warning(
-                "the starting offsets of this stream are kept nowhere: if its first batch fails and is replayed, "
+                "the starting offsets of this stream are not saved: if its first batch fails and is replayed, "
                 "messages that arrived in between may be lost; set initialOffsetsLocation",
-                starting=self._options.starting.place.value,
+                starting=self._options.starting.kind.value,
             )
         return initial
 
     def _latest(self, position: Offsets) -> Offsets:
-        """The newest offsets; a queue not seen before comes in at its oldest message, to be read by the next batch."""
+        """The newest offsets; a new queue is added at its oldest message, and read by the next batch."""
         if self._target is not None:
             self._check_target(self._target, position)
-            # A target before the position may be that of a replica which is behind.
+            # A target before the position may come from a replica that is behind.
             unsure = {queue: at for queue, at in position.items() if self._target.get(queue, -1) < at}
             self._target |= self._ends.wait_for(unsure)
             latest = {queue: self._target[queue] for queue in position}
             new = sorted(set(self._target) - set(position))
         else:
-            latest, new = self._ends.look(position)
+            latest, new = self._ends.read(position)
         back = [queue for queue, at in position.items() if latest[queue] < at]
         for queue in back:
             what = f"the stream was at {position[queue]}, the queue now ends at {latest[queue]}: is it a new topic?"
             self._on_loss(where(queue), what)
-        # In the end of this batch a new queue stands at its beginning: the batch after it finds it there, and a replay
-        # needs nothing but the two offsets.
+        # The end of this batch holds a new queue at its first offset. The next batch starts there, and a replay needs
+        # only the two offsets.
         begins = self._ends.begins([*new, *back])
         return {**latest, **{queue: position[queue] for queue in back}, **begins}
 
     def _check_target(self, target: Offsets, position: Offsets) -> None:
-        """An error for what the options name, and neither the cluster nor the checkpoint knows."""
+        """Raise for a queue that the options name and that is neither in the cluster nor in the checkpoint."""
         known = {*target, *position}
         has_all = set(self._options.topics) <= {queue.topic for queue in known} and known.issuperset(
             self._options.assigned
@@ -155,14 +156,14 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             find_queues(self._options, self._waiting)
 
     def _should_wait(self, position: Offsets, latest: Offsets) -> bool:
-        """Whether too little has arrived for a batch, and the wait for more is not over."""
+        """Whether fewer rows than minOffsetsPerTrigger have arrived, and maxTriggerDelay is not over."""
         rows_min = self._options.trigger_rows_min
         if rows_min is None or rows_between(position, latest) >= rows_min:
             return False
         return self._trigger_ms is not None and monotonic_ms() - self._trigger_ms < self._options.trigger_delay_ms_max
 
     def _publish(self, position: Offsets) -> None:
-        """Tell the brokers how far the query is: when Spark asks what comes next, all before `position` is done."""
+        """Commit the query's position to its group. All before `position` is done when Spark plans the next batch."""
         group = self._options.consumer_group
         if not self._options.commits_to_group or group is None:
             return
@@ -176,17 +177,17 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             except BrokerRefused as error:
                 if not _is_unknown_group(error) or self._published:
                     raise
-                cluster.store_times(group, changed)  # a pull makes a broker create the group, where it may
+                cluster.store_times(group, changed)  # a pull creates the group, if the broker allows that
                 cluster.commit(group, changed)
         except (NetError, ClientError, SparkSourceError) as error:
-            if _is_unknown_group(error) and not self._published:  # a wrong option, and nobody would see a warning
+            if _is_unknown_group(error) and not self._published:  # a wrong option: a warning would be overlooked
                 raise BadOption(f"commitOffsetsToGroup: {error}") from error
             log.warning("a group's offsets were not published", group=group, error=str(error))
         else:
             self._published.update(changed)
 
     def _on_loss(self, place: str, what: str) -> None:
-        tell_loss(self._options.fail_on_data_loss, place, what)
+        report_loss(self._options.fail_on_data_loss, place, what)
 
 
 def _is_unknown_group(error: Exception) -> bool:

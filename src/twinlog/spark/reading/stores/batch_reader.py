@@ -7,17 +7,17 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from twinlog.spark.reading.brokers.fetch import tell_loss
+from twinlog.spark.reading.data_loss import report_loss
 from twinlog.spark.reading.decode import Decoder
-from twinlog.spark.reading.stores.log_ranges import SegmentFile, StoreRange, list_segments, log_end, plan_ranges
+from twinlog.spark.reading.stores.log_ranges import SegmentFile, StoreRange, list_segments, log_end, plan_log_ranges
 from twinlog.spark.reading.stores.options import StoreOptions
 from twinlog.spark.reading.stores.range_read import read_range
 from twinlog.spark.reading.stores.tables import TablePart, plan_table, read_table
 from twinlog.spark.schema import Columns
 
 
-class StoreReader(DataSourceReader):
-    """Messages of stores, by byte ranges of their commit logs; without `pushFilters`, see QueueReader."""
+class StoreBatchReader(DataSourceReader):
+    """Messages of stores, by byte ranges of their commit logs; without `pushFilters`, see QueueBatchReader."""
 
     def __init__(self, options: StoreOptions, columns: Columns) -> None:
         self._options = options
@@ -32,7 +32,7 @@ class StoreReader(DataSourceReader):
                 continue
             segments = list_segments(store.commit_log_dirs, store.root)
             self._check_places(str(store.root), segments, wanted.begins.get(name, 0), wanted.ends.get(name, 0))
-            found += plan_ranges(
+            found += plan_log_ranges(
                 wanted.in_time(segments),
                 self._options.split_bytes,
                 store=str(store.root),
@@ -50,9 +50,9 @@ class StoreReader(DataSourceReader):
         """What was asked for and is not in the log is a loss; 0 asks for whatever there is."""
         fails, place = self._options.fail_on_data_loss, f"store {store}"
         if segments and 0 < begin < segments[0].base:
-            tell_loss(fails, place, f"the log begins at {segments[0].base}, startingOffsets says {begin}")
+            report_loss(fails, place, f"the log begins at {segments[0].base}, startingOffsets says {begin}")
         if end > log_end(segments):
-            tell_loss(fails, place, f"the log ends at {log_end(segments)}, endingOffsets says {end}")
+            report_loss(fails, place, f"the log ends at {log_end(segments)}, endingOffsets says {end}")
 
 
 class TableReader(DataSourceReader):

@@ -31,7 +31,7 @@ Owner = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Damage:
+class DamagedRange:
     """Bytes of a log that are no record, from one physical offset to another."""
 
     begin: int
@@ -49,7 +49,7 @@ class Damage:
         return f"of {known} and others: no consume queue tells whose" if known else "no consume queue tells whose it is"
 
 
-def damage_at(segment: Segment, stop: Stop, records_end: int, root: Path) -> Damage:
+def damage_at(segment: Segment, stop: Stop, records_end: int, root: Path) -> DamagedRange:
     """The stretch that begins where a walk stopped, up to the next record of the segment."""
     behind = first_record(segment.map, stop.position + 1, records_end, records_end, segment.base)
     begin = segment.base + stop.position
@@ -72,7 +72,7 @@ def damage_at(segment: Segment, stop: Stop, records_end: int, root: Path) -> Dam
         if place == known_to:
             known_to += size
     is_whole = known_to == end or (known_to > begin and _is_blank(segment.map, known_to - segment.base, records_end))
-    return Damage(begin, end, frozenset(owners), is_whole)
+    return DamagedRange(begin, end, frozenset(owners), is_whole)
 
 
 def _known_topics(root: Path) -> set[str]:

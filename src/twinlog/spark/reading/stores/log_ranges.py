@@ -123,7 +123,7 @@ def record_start(segments: Sequence[SegmentFile], place: int) -> int:
     return log_end(segments)
 
 
-def plan_ranges(
+def plan_log_ranges(
     segments: Sequence[SegmentFile],
     split_bytes: int,
     *,

@@ -24,7 +24,7 @@ def read_range(
 ) -> Iterator[ScannedRecords]:
     """The records that start in the range. Memory already read is given back, so a worker stays small.
 
-    Damage is an error unless it is to be skipped, or is known to be of queues that `selection` does not want.
+    DamagedRange is an error unless it is to be skipped, or is known to be of queues that `selection` does not want.
     """
     try:
         segment = wanted.segment.open()

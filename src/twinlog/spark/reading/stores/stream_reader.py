@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
-from twinlog.spark.reading.brokers.fetch import tell_loss
+from twinlog.spark.reading.data_loss import report_loss
 from twinlog.spark.reading.stores.batch_reader import read_messages
 from twinlog.spark.reading.stores.log_ranges import SegmentFile, StoreRange, list_segments, log_end, record_start
 from twinlog.spark.reading.stores.options import StoreDirectory, StoreOptions
@@ -108,7 +108,7 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return gone
 
     def _tell_loss(self, name: str, what: str) -> None:
-        tell_loss(self._options.fail_on_data_loss, f"store {name}", what)
+        report_loss(self._options.fail_on_data_loss, f"store {name}", what)
 
     def _first(self, log: list[SegmentFile]) -> int:
         """Where the stream begins in a log: at its oldest segment that may hold what is wanted."""
