@@ -60,7 +60,7 @@ def test_a_table_that_spark_alone_writes_may_be_wherever_spark_can_write():
 
 def test_a_table_whose_name_spark_would_take_for_a_scheme_is_refused_with_its_whole_path():
     for given in ("a:b", "a:b/c"):
-        with pytest.raises(BadOption, match=r"--to 'a:b.*Spark takes a for a scheme") as raised:
+        with pytest.raises(BadOption, match=r"--to 'a:b.*Spark reads a as a scheme") as raised:
             table_location(given, "--to")
         assert f"give {Path.cwd() / given}" in str(raised.value)
     assert table_location("/x/a:b", "--to") == "/x/a:b"

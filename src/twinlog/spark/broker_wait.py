@@ -1,6 +1,6 @@
-"""Brokers that are away: not registered, or not answering. That is a restart far more often than a loss.
+"""Brokers that are away: not registered, or not answering. Usually that is a restart.
 
-Those who read and write go on once a broker is back. How long they wait for it says the option `brokerWait`.
+Readers and writers continue when the broker is back. The option `brokerWait` limits how long they wait.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PAUSE_S_FIRST, PAUSE_S_MAX = 0.1, 2.0
 
 
 def pause_s(failures: int) -> float:
-    """How long to wait after so many failures in a row."""
+    """The pause after so many failures in a row."""
     return min(PAUSE_S_FIRST * 2 ** min(failures - 1, 10), PAUSE_S_MAX)
 
 
@@ -31,28 +31,28 @@ def retry_while_away(
     wait_ms: int,
     is_over: Callable[[], bool] = lambda: False,
 ) -> T:
-    """What `ask` returns; while it raises `away` it is asked again, until the wait, or the need for it, is over."""
-    absences = AwayBrokers(wait_ms)
+    """What `ask` returns; called again while it raises `away`, until the wait ends or `is_over()`."""
+    brokers = AwayBrokers(wait_ms)
     for failures in itertools.count(1):
         try:
             return ask()
         except away as error:
             if is_over():
                 raise
-            absences.note({name: str(error)}, monotonic_ms())
+            brokers.note({name: str(error)}, monotonic_ms())
         time.sleep(pause_s(failures))
     raise AssertionError("the wait ends")
 
 
 class AwayBrokers:
-    """Since when which brokers are away; times are arguments."""
+    """The brokers that are away, and since when; times are arguments."""
 
     def __init__(self, wait_ms: int) -> None:
         self._wait_ms = wait_ms
         self._since: dict[str, float] = {}
 
     def note(self, away: Mapping[str, str], now_ms: float) -> None:
-        """Take note of who is away now, and why; BrokerAway for one that is away for longer than the wait."""
+        """Record which brokers are away now, and why; BrokerAway for one that is away for longer than the wait."""
         for name in [name for name in self._since if name not in away]:
             log.info("a broker is back", broker=name, away_ms=round(now_ms - self._since.pop(name)))
         for name, why in sorted(away.items()):

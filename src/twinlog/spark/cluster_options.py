@@ -42,13 +42,13 @@ class ClusterOptions:
     tls_cert_file: str | None = None
     tls_key_file: str | None = None
     tls_verify: bool = True
-    tries: int = 4  # of a driver's question, the first included
+    tries: int = 4  # of a request of the driver, the first included
     retry_interval_ms: int = 10
     broker_wait_ms: int = 300_000  # for a broker that is away
 
 
 def cluster_options(values: OptionValues) -> ClusterOptions:
-    """The part that reads and writes share."""
+    """The part of the options that reads and writes share."""
     text = values.required("nameServer", "127.0.0.1:9876")
     try:
         name_servers = tuple(parse_name_servers(text))
@@ -56,7 +56,7 @@ def cluster_options(values: OptionValues) -> ClusterOptions:
         raise BadOption(f"option nameServer: {error}") from error
     access, secret = values.text("accessKey"), values.text("secretKey")
     if (access is None) != (secret is None):
-        raise BadOption("accessKey and secretKey belong together: give both or none")
+        raise BadOption("accessKey and secretKey belong together: give both or neither")
     credentials = None
     if access is not None and secret is not None:
         credentials = Credentials(access, secret, values.text("rocketmq.securityToken"))

@@ -1,8 +1,8 @@
-"""A JAVA_HOME over the bundled Java, in a directory that nobody else can change: Spark runs what lies there.
+"""A JAVA_HOME for the bundled Java, in a directory that no other user can change: Spark runs what is there.
 
 <temporary directory>/twinlog-java-<uid>/<the runtime's path>/bin/java
-~/.cache/twinlog/java/...        when another user was there first, or may write along that path
-<a new temporary directory>/...  when there is no such home either; it goes when this process ends
+~/.cache/twinlog/java/...        if another user owns that path, or may write to it
+<a new temporary directory>/...  if the home directory is not usable either; removed when this process ends
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from twinlog.base.file_modes import Modes
 from twinlog.base.trusted_path import why_foreign, why_untrusted
 from twinlog.spark.errors import SparkSourceError
 
-# Spark's launcher always asks for this module, which the small runtime does not have; without it all goes well.
+# Spark's launcher always asks for this module. The bundled runtime does not have it and does not need it.
 _LAUNCHER = """#!/bin/sh
-# Runs the bundled Java without the one argument it cannot take.
+# Runs the bundled Java without the one argument it does not accept.
 for word do
     shift
     case "$word" in
@@ -40,16 +40,16 @@ class NoJava(SparkSourceError):
 
 
 def write_launcher(java_home: Path, directory: Path | None = None) -> Path:
-    """A directory that Spark takes for a JAVA_HOME, whose `java` starts that of `java_home`."""
+    """A directory for Spark's JAVA_HOME, whose `java` starts the one in `java_home`."""
     problems = []
-    for base in [directory] if directory is not None else _places():
+    for base in [directory] if directory is not None else _directories():
         home = base / re.sub(r"\W+", "-", str(java_home)).strip("-")
         problem = _prepare(home / "bin")
         if problem is None:
             _write(home / "bin" / "java", _LAUNCHER.format(java=java_home / "bin" / "java"))
             return home
         problems.append(problem)
-    # A new directory below one that others may write to is not used: they could rename it, and put theirs in its place.
+    # Not even a new directory is safe where others may write: they could rename it and replace it by their own.
     hint = (
         "give a directory that all may write to the sticky bit (chmod +t), set TMPDIR to a private directory that is "
         "not below any of these, or set JAVA_HOME to an installed Java"
@@ -57,7 +57,7 @@ def write_launcher(java_home: Path, directory: Path | None = None) -> Path:
     raise NoJava(f"no safe directory for a Java launcher ({'; '.join(dict.fromkeys(problems))}): {hint}")
 
 
-def _places() -> Iterator[Path]:
+def _directories() -> Iterator[Path]:
     yield Path(tempfile.gettempdir()) / f"twinlog-java-{os.geteuid()}"
     with contextlib.suppress(RuntimeError):  # a user without a home
         yield Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "twinlog" / "java"
@@ -66,13 +66,13 @@ def _places() -> Iterator[Path]:
     yield fresh
 
 
-def _prepare(place: Path) -> str | None:
+def _prepare(directory: Path) -> str | None:
     """Make the directory; returns why it cannot be used, or None."""
     try:
-        for part in reversed([place, *place.parents]):
+        for part in reversed([directory, *directory.parents]):
             with contextlib.suppress(FileExistsError):
                 part.mkdir(mode=0o700)
-        return why_untrusted(place)
+        return why_untrusted(directory)
     except OSError as error:
         return str(error)
 

@@ -1,4 +1,4 @@
-"""Options as Spark hands them over, all text, and how each kind of value is read from it."""
+"""Options as Spark passes them, all text, and how each kind of value is parsed."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from twinlog.telemetry.log import get_logger
 log = get_logger(__name__)
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE)
 _DURATION = re.compile(r"(\d+)\s*(ms|s|m|min|h|d)?", re.IGNORECASE)
-_OF_TABLES = {"owner", "provider"}  # what Spark adds to the options of a persistent table when it asks for the schema
+_OF_TABLES = {"owner", "provider"}  # Spark adds them for a persistent table
 _SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _DURATIONS_MS = {None: 1, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 class OptionValues:
-    """The options of one source or sink; names are compared without regard to case, as everywhere in Spark."""
+    """The options of one source or sink; names are not case-sensitive, as everywhere in Spark."""
 
     def __init__(self, given: Mapping[str, str], *, known: Iterable[str], ignored: Iterable[str] = ()) -> None:
-        """BadOption for a name outside `known`; those in `ignored` count for other uses, and are warned about."""
+        """BadOption for an unknown name; a warning for one in `ignored`, which has no effect on this read or write."""
         refuse_persistent_table(given)
         names = {name.lower(): name for name in (*known, *ignored)}
         self._values = {}
@@ -47,7 +47,7 @@ class OptionValues:
         return value
 
     def names(self, name: str) -> tuple[str, ...]:
-        """Names with commas between them, sorted; BadOption when there is none."""
+        """Comma-separated names, sorted; BadOption if there are none."""
         text = self.text(name) or ""
         found = tuple(sorted({part.strip() for part in text.split(",") if part.strip()}))
         if not found:
@@ -103,15 +103,13 @@ class OptionValues:
 
 
 def refuse_persistent_table(given: Mapping[str, str]) -> None:
-    """BadOption for CREATE TABLE, and for a query of such a table: Spark does not hand its options to a source."""
+    """BadOption for a persistent table: Spark does not pass its options to a source."""
     if not given or _OF_TABLES & {name.lower() for name in given}:
         hint = "in SQL use CREATE TEMPORARY VIEW name USING rocketmq OPTIONS (...), elsewhere .option(name, value)"
-        raise BadOption(
-            f"there are no options, or a persistent table holds them, and Spark does not hand those on: {hint}"
-        )
+        raise BadOption(f"there are no options: Spark does not pass on those of a persistent table; {hint}")
 
 
 def option_includes_properties(given: Mapping[str, str]) -> bool:
-    """The one option that the schema depends on; it is asked for before Spark says whether it reads or writes."""
+    """The one option that the schema depends on; Spark asks for the schema before it reads or writes."""
     text = {name.lower(): value for name, value in given.items()}.get("includeproperties", "true")
     return text.strip().lower() != "false"

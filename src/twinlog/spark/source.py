@@ -2,7 +2,7 @@
 
     spark.read.format("rocketmq").option("nameServer", "127.0.0.1:9876").option("topic", "Orders").load()
 
-The package's `pyspark_rocketmq` lets Spark find it without being told.
+Spark finds this source by the name of the module `pyspark_rocketmq`, without registration.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class RocketmqSource(DataSource):
-    """Reads and writes topics; `register` makes a variant that knows the default checkpoints."""
+    """Reads and writes topics; `register` makes a subclass that has the default checkpoint location."""
 
     default_checkpoints: str | None = None
 

@@ -1,4 +1,4 @@
-"""What Java and Spark always print when they start, kept away from the terminal; everything else passes."""
+"""Hides the lines that Java and Spark always print when they start; all other lines are printed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STDERR = 2
 
 @contextlib.contextmanager
 def without_start_noise() -> Iterator[None]:
-    """A process that is started in the block writes its standard error through a filter, for as long as it lives."""
+    """A process started in this block writes its standard error through a filter until it ends."""
     kept = os.dup(_STDERR)
     reading, writing = os.pipe()
     os.dup2(writing, _STDERR)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class RocketmqStoreSource(DataSource):
-    """Reads stores."""
+    """Reads store directories."""
 
     @classmethod
     def name(cls) -> str:
@@ -58,7 +58,7 @@ class RocketmqStoreSource(DataSource):
         return StoreStreamReader(options, chosen_columns(schema, _known(options)))
 
     def _plain_options(self) -> dict[str, str]:
-        # The schema is asked for before Spark says whether this is a batch or a stream.
+        # Spark asks for the schema before it is known whether this is a batch or a stream.
         return {
             name: value for name, value in self.options.items() if name not in ("startingoffsets", "maxbytespertrigger")
         }

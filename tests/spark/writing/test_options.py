@@ -33,7 +33,7 @@ def test_names_are_compared_without_regard_to_case():
         ({"compression": "gzip"}, "compression is 'gzip'.*zlib"),
         ({"unsafeAcks": "ignore"}, "unsafeAcks is 'ignore'.*warn"),
         ({"idempotent": "true"}, "needs writeId"),
-        ({"writeId": "load-7"}, "counts with idempotent=true only"),
+        ({"writeId": "load-7"}, "has an effect only with idempotent=true"),
         ({"accessKey": "me"}, "belong together"),
     ],
 )

@@ -154,7 +154,7 @@ def test_a_look_up_that_fails_is_asked_again(make_topic, monkeypatch):
 
 
 def test_a_broker_without_an_index_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(stamped_write, "_indexed", set())
+    monkeypatch.setattr(stamped_write, "_brokers_with_index", set())
     with EmbeddedBroker(tmp_path, {"messageIndexEnable": "false"}) as broker:
         with Admin(broker.namesrv_address) as admin:
             admin.create_topic("T", queues=1)

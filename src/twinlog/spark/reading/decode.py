@@ -1,8 +1,8 @@
-"""Record bytes to Arrow columns, thousands of records at a time and no Python per record.
+"""Record bytes to Arrow columns, thousands of records at a time, without Python code per record.
 
 What it trades: `wire.message.decode_message` is the definition of a record, and `store.scan` finds the records. This
 module lays numpy and Arrow arrays over the same bytes; a property test holds the rows equal to decoded messages. Only
-what is rare runs per record: compressed bodies, inner batches, IPv6 hosts, ids of messages without a unique key.
+rare cases run per record: compressed bodies, inner batches, IPv6 hosts, ids of messages without a unique key.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _HEX = np.frombuffer("".join(f"{n:02X}" for n in range(256)).encode(), np.uint8)
 
 
 class Decoder:
-    """Makes batches of `columns` from scanned records; one for each partition."""
+    """Makes Arrow batches with `columns` from scanned records; one decoder per partition."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Decoder:
         inflates: bool = True,
         tags: Iterable[str] | None = None,
     ) -> None:
-        """With `tags`, only messages with one of them: a broker's filter compares hashes, which may collide."""
+        """With `tags`, keeps only messages with one of them: a broker's filter compares hashes, which may collide."""
         self.schema = arrow_schema(columns)
         self._columns = columns
         self._constants = {"brokerName": broker_name, "segment": segment}
@@ -65,14 +65,14 @@ class Decoder:
         self._tags = None if tags is None else pa.array(sorted(tags), pa.string())
 
     def decode(self, records: ScannedRecords) -> Iterator[pa.RecordBatch]:
-        """The records as batches that are not too large; messages of an inner batch become rows of their own."""
+        """The records as batches of limited size; each message of an inner batch becomes a row."""
         for part in _parts(self.unwrap(records)):
             batch = self._decode_part(part)
             if len(batch):
                 yield batch
 
     def unwrap(self, records: ScannedRecords) -> ScannedRecords:
-        """`records` with each message a record of its own, as almost all of them are; not when read as stored."""
+        """`records` with inner batches split into one record per message, unless they are read as stored."""
         if self._inflates and len(records) and bool((records.sys_flag & _INNER == _INNER).any()):
             return self._unwrapped(records)
         return records
@@ -123,7 +123,7 @@ class Decoder:
             return decompress(stored[row].as_py(), int(records.sys_flag[row]))
         except WireError as error:
             hint = "read with decompress=false to get the bytes as they are stored"
-            raise BadRecord(f"{self._where(records, row)}: the body does not inflate: {error}; {hint}") from error
+            raise BadRecord(f"{self._where(records, row)}: the body cannot be decompressed: {error}; {hint}") from error
 
     def _where(self, records: ScannedRecords, row: int) -> str:
         topic = records.topics[int(records.topic_number[row])]
@@ -131,7 +131,7 @@ class Decoder:
         return f"{place} offset {records.queue_offset[row]}"
 
     def _unwrapped(self, records: ScannedRecords) -> ScannedRecords:
-        """The same messages with every inner batch taken apart, encoded anew as records of one message each."""
+        """The same messages, each encoded as a record of its own."""
         pieces: list[bytes] = []
         for row, (at, size) in enumerate(zip(records.position.tolist(), records.size.tolist(), strict=True)):
             data = bytes(records.buffer[at : at + size])
@@ -155,7 +155,7 @@ class Decoder:
 
 
 class _Part:
-    """A few megabytes of records, with what several columns share."""
+    """A few megabytes of records, with values that several columns share."""
 
     def __init__(self, records: ScannedRecords) -> None:
         self.records = records
@@ -208,7 +208,7 @@ class _Part:
         return spans(self._data, at - self._begin, at - self._begin + length, kind)
 
     def _gather(self, at: np.ndarray, kind: str) -> np.ndarray:
-        """What stands at each of these bytes; every byte may be the beginning of a value."""
+        """The values of type `kind` at these positions, which need not be aligned."""
         if not len(at):
             return np.zeros(0, kind)
         starts = len(self._view) - np.dtype(kind).itemsize + 1
@@ -218,7 +218,7 @@ class _Part:
         return self._gather(self._position + FIELD_AT["physical_offset"], ">i8").astype(np.int64)
 
     def _hosts(self, at: np.ndarray, is_v6: np.ndarray) -> pa.Array:
-        """`host:port` of each row; there are few different ones."""
+        """`host:port` of each row; few of them differ."""
         hosts = self._gather(at, ">u8").astype(np.uint64)
         if len(hosts) and not is_v6.any() and (hosts == hosts[0]).all():
             return pa.repeat(pa.scalar(_host_v4(int(hosts[0])), pa.string()), len(hosts))
@@ -258,7 +258,7 @@ class _Part:
 
 
 def _parts(records: ScannedRecords) -> Iterator[ScannedRecords]:
-    """`records` in pieces of a size that Spark likes; a single large record is a piece of its own."""
+    """`records` in pieces of limited size; a single large record is a piece of its own."""
     begin = 0
     ends = np.cumsum(records.size)
     while begin < len(records):
@@ -270,7 +270,7 @@ def _parts(records: ScannedRecords) -> Iterator[ScannedRecords]:
 
 
 def _timestamps(milliseconds: np.ndarray) -> pa.Array:
-    # A client may send any number as its time; what Spark cannot hold becomes its first or last moment.
+    # A client may send any number as its time; one out of Spark's range becomes Spark's first or last time.
     micros = np.clip(milliseconds.astype(np.int64, copy=False), -_MICROS_MAX, _MICROS_MAX) * 1000
     return pa.array(micros).view(pa.timestamp("us", tz="UTC"))
 

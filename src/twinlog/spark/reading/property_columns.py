@@ -1,9 +1,9 @@
-"""Properties of many records at once: text to map column, and single properties as columns.
+"""Properties of many records at once: as a map column, and single properties as columns.
 
 What it trades: `wire.properties.decode_properties` is the definition. Here the separators of all records are found
 with one pass of numpy, and names and values become Arrow arrays over the same bytes. A property test holds both equal.
 
-    name 01 value 02 name 01 value 02 | name 01 value ...    one row ends, the next begins: no byte between them
+    name 01 value 02 name 01 value 02 | name 01 value ...    rows follow each other without a byte between them
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class PropertyColumns:
         return pa.MapArray.from_arrays(pa.array(offsets), self._name_column, values)
 
     def _split_regular(self, offsets: np.ndarray, text: np.ndarray) -> bool:
-        """Find the pairs where each has a name, a value and both separators, as clients of today write them."""
+        """Find the pairs if each has a name, a value and both separators, as current clients write them."""
         marks = np.flatnonzero(text <= _PAIR_END)
         kinds = text[marks]
         name_end, pair_end = marks[0::2], marks[1::2]
@@ -68,13 +68,13 @@ class PropertyColumns:
         return True
 
     def _split(self, offsets: np.ndarray, text: np.ndarray) -> None:
-        """Find the pairs; as in Java, one without name or without value is none."""
+        """Find the pairs. Java: a pair without a name or without a value is ignored."""
         pair_ends = np.flatnonzero(text == _PAIR_END)
         name_ends = np.flatnonzero(text == _NAME_END)
         begins = np.concatenate((offsets[:-1], pair_ends + 1))
         order = np.argsort(begins, kind="stable")
         begins = begins[order]
-        # A row ends its last piece; the piece behind a closing separator is empty and vanishes below.
+        # The last piece of a row ends with the row. The piece after a closing separator is empty and is dropped below.
         row = np.searchsorted(offsets, begins, side="right") - 1
         row = np.minimum(row, self.rows - 1)
         ends = np.empty(len(begins), np.int64)
@@ -95,7 +95,7 @@ class PropertyColumns:
         self._value_at, self._value_end = name_end[good] + 1, ends[good]
 
     def _drop_repeated(self) -> None:
-        """Of pairs with one name in one row the last counts."""
+        """If a row has a name twice, the last pair counts."""
         keys = self._row.astype(np.int64) * len(self._names.dictionary) + self._codes
         _, from_end = np.unique(keys[::-1], return_index=True)
         keep = np.sort(len(keys) - 1 - from_end)
@@ -105,7 +105,7 @@ class PropertyColumns:
         self._name_column = self._name_column.take(pa.array(keep))
 
     def _has_repeated(self) -> bool:
-        """Whether some row has a name twice: rare, so the usual shapes are looked at before anything is sorted."""
+        """Whether a row has a name twice. Rare, so the usual forms are checked first, without sorting."""
         if not len(self._row):
             return False
         names = len(self._names.dictionary)
@@ -123,7 +123,7 @@ class PropertyColumns:
 
 
 def spans(data: pa.Buffer, begin: np.ndarray, end: np.ndarray, kind: pa.DataType) -> pa.Array:
-    """The pieces of `data` between `begin` and `end`, which ascend, copied into an array of their own."""
+    """The pieces of `data` from `begin` to `end`, which ascend, copied into an array."""
     bounds = np.empty(2 * len(begin) + 1, np.int32)
     bounds[0:-1:2], bounds[1::2] = begin, end
     bounds[-1] = bounds[-2] if len(begin) else 0
@@ -132,7 +132,7 @@ def spans(data: pa.Buffer, begin: np.ndarray, end: np.ndarray, kind: pa.DataType
 
 
 def _valid_utf8(texts: pa.Array) -> pa.Array:
-    """The texts as strings; bytes that are none become U+FFFD, as when Java decodes them."""
+    """The texts as strings; invalid UTF-8 becomes U+FFFD, as in Java."""
     try:
         return texts.cast(pa.string())
     except pa.ArrowInvalid:

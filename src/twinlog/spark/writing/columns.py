@@ -1,4 +1,4 @@
-"""The columns a frame may have when it is written, and their types."""
+"""The columns that a frame may have when it is written, and their types."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WRITE_COLUMNS: dict[str, tuple[str, ...]] = {
 
 
 def check_columns(schema: StructType, *, topic_given: bool) -> None:
-    """BadSchema for a frame that cannot be written, with what to change."""
+    """BadSchema for a frame that cannot be written; it says what to change."""
     seen: set[str] = set()
     for field in schema.fields:
         kinds = WRITE_COLUMNS.get(field.name)
@@ -36,7 +36,7 @@ def check_columns(schema: StructType, *, topic_given: bool) -> None:
         if found not in kinds and not (found.startswith(("varchar(", "char(")) and "string" in kinds):
             raise BadSchema(f"column {field.name!r} is {found}, a message has {_wanted(field.name, kinds, found)}")
         if field.name in seen:
-            raise BadSchema(f"column {field.name!r} is there twice: name each column once")
+            raise BadSchema(f"column {field.name!r} appears twice: name each column once")
         seen.add(field.name)
     if "body" not in seen:
         hint = f"rename one of {', '.join(sorted(seen))}" if seen else "the frame has no columns"
@@ -47,7 +47,7 @@ def check_columns(schema: StructType, *, topic_given: bool) -> None:
 
 def _wanted(name: str, kinds: tuple[str, ...], found: str) -> str:
     if name == "body":
-        # Spark refuses cast(bigint as binary) in its ANSI mode, so naming binary would lead nowhere.
+        # Spark refuses cast(bigint as binary) in its ANSI mode, so binary is not suggested.
         how = "to_json" if found.startswith(("struct", "map", "array")) else "cast(body as string)"
         return f"string or binary there: make text of it with {how}"
     how = "a map from string to string" if name == "properties" else f"cast({name} as {kinds[0]})"
@@ -55,7 +55,7 @@ def _wanted(name: str, kinds: tuple[str, ...], found: str) -> str:
 
 
 def plain_column(batch: pa.RecordBatch, name: str) -> pa.Array | None:
-    """A column in the one Arrow type the encoder knows; None when the frame lacks it or has nothing in it."""
+    """A column in the Arrow type that the encoder needs; None if the frame lacks it or it has only nulls."""
     import pyarrow as pa
 
     at = batch.schema.get_field_index(name)

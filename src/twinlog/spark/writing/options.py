@@ -11,7 +11,7 @@ from twinlog.spark.cluster_options import CLUSTER_OPTIONS, ClusterOptions, clust
 from twinlog.spark.errors import BadOption
 from twinlog.spark.option_values import OptionValues
 
-MESSAGE_BYTES_MAX = 4 * 1024 * 1024  # what brokers take unless they are told otherwise
+MESSAGE_BYTES_MAX = 4 * 1024 * 1024  # the default limit of brokers
 
 _BOTH = (
     *CLUSTER_OPTIONS,
@@ -33,18 +33,18 @@ _BOTH = (
 )
 _BATCH = ("writeId",)
 _PAUSE_S_MAX = 2.0
-_SPARKS_OWN = ("checkpointLocation", "queryName", "path")  # Spark hands them to every sink
+_SPARKS_OWN = ("checkpointLocation", "queryName", "path")  # Spark passes them to every sink
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """A whole write: where to, how, and what to promise."""
+    """One write: where to, how, and how safely."""
 
     cluster: ClusterOptions
     topic: str | None = None
     group: str = "spark-rocketmq-sink"
     send_timeout_ms: int = 3_000
-    retries: int = 6  # of one request, one after the other
+    retries: int = 6  # of one request
     retry_pause_ms: int = 100  # doubles with each retry, up to 2 s
     in_flight_max: int = 8  # requests per broker
     batch_bytes: int = 128 * 1024
@@ -57,12 +57,12 @@ class WriteOptions:
     write_id: str | None = None
 
     def pause_s(self, failures: int) -> float:
-        """How long to wait after so many failures in a row."""
+        """The pause after so many failures in a row."""
         return min(_PAUSE_S_MAX, self.retry_pause_ms / 1000 * 2 ** (failures - 1))
 
 
 def write_options(given: Mapping[str, str], *, streaming: bool) -> WriteOptions:
-    """The options of a write; BadOption names the first that cannot be used, and what to write instead."""
+    """The options of a write; BadOption names the first invalid one, and what to write instead."""
     known = (*_BOTH, *_SPARKS_OWN) if streaming else (*_BOTH, *_BATCH, *_SPARKS_OWN)
     values = OptionValues(given, known=known, ignored=_BATCH if streaming else ())
     topic = values.text("topic")
@@ -73,17 +73,17 @@ def write_options(given: Mapping[str, str], *, streaming: bool) -> WriteOptions:
     assert message_bytes_max is not None and batch_bytes is not None
     if batch_bytes > message_bytes_max:
         raise BadOption(
-            f"batchBytes {batch_bytes} is above maxMessageBytes {message_bytes_max}: a broker takes a batch"
+            f"batchBytes {batch_bytes} is above maxMessageBytes {message_bytes_max}: a broker accepts a batch"
             " only up to the size of one message; give less"
         )
     idempotent = values.flag("idempotent", False)
     write_id = None if streaming else values.text("writeId")
     if idempotent and not streaming and write_id is None:
         raise BadOption(
-            "idempotent=true needs writeId in a batch: a name for these rows, the same whenever they are written again"
+            "idempotent=true needs writeId in a batch: a name for these rows, the same each time they are written"
         )
     if write_id is not None and not idempotent:
-        raise BadOption(f"writeId {write_id!r} counts with idempotent=true only: give that too, or leave it out")
+        raise BadOption(f"writeId {write_id!r} has an effect only with idempotent=true: give both, or leave it out")
     return WriteOptions(
         cluster=cluster_options(values),
         topic=topic,

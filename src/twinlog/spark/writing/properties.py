@@ -30,7 +30,7 @@ _EMPTY = pa.scalar(b"", pa.binary())
 
 
 class RowNames:
-    """How the rows of a piece are called in errors: by their number in the partition."""
+    """The names of the rows of a piece in errors: their numbers in the partition."""
 
     def __init__(self, partition_id: int, numbers: np.ndarray) -> None:
         self.partition_id = partition_id
@@ -41,7 +41,7 @@ class RowNames:
 
 
 def pair(name: str, values: pa.Array) -> pa.Array:
-    """`name 01 value 02` for each row; nothing where the value is null or empty, since brokers keep no such pair."""
+    """`name 01 value 02` for each row; empty if the value is null or empty, since brokers do not keep such a pair."""
     values = values if values.type == pa.binary() else values.cast(pa.binary())
     text = join(pa.scalar(f"{name}\x01".encode(), pa.binary()), values, pa.scalar(b"\x02", pa.binary()))
     filled = pc.greater(pc.binary_length(values), 0)
@@ -51,7 +51,7 @@ def pair(name: str, values: pa.Array) -> pa.Array:
 
 
 def column_pairs(columns: dict[str, pa.Array], rows: RowNames) -> list[pa.Array]:
-    """The pairs that have a column of their own."""
+    """The pairs of the properties that have a column of their own."""
     parts = []
     for column, name in _COLUMNS.items():
         values = columns.get(column)
@@ -70,7 +70,7 @@ def column_pairs(columns: dict[str, pa.Array], rows: RowNames) -> list[pa.Array]
 
 
 def map_pairs(maps: pa.Array, rows: RowNames, *, drops_reserved: bool) -> pa.Array:
-    """The pairs of each row's map; a null value means that the row does not have the property."""
+    """The pairs of each row's map; a null value means that the row lacks the property."""
     offsets = maps.offsets.to_numpy().astype(np.int64)
     low, high = int(offsets[0]), int(offsets[-1])
     offsets -= low
@@ -83,10 +83,10 @@ def map_pairs(maps: pa.Array, rows: RowNames, *, drops_reserved: bool) -> pa.Arr
     elif (reserved & keep).any():
         item = int(np.argmax(reserved & keep))
         name = keys[item].as_py()
-        hint = f"use {_HINTS[name]}" if name in _HINTS else "it is not yours to set"
+        hint = f"use {_HINTS[name]}" if name in _HINTS else "only brokers and clients set it"
         raise BadRow(
             f"{rows[_row(offsets, item)]}: property {name!r} is reserved: {hint},"
-            " or let such be left out with reservedProperties=drop"
+            " or set reservedProperties=drop to leave out such properties"
         )
     if not keep.all():
         chosen = pa.array(keep)
@@ -96,8 +96,8 @@ def map_pairs(maps: pa.Array, rows: RowNames, *, drops_reserved: bool) -> pa.Arr
         empty = pc.equal(pc.binary_length(texts), 0)
         if pc.any(empty).as_py():
             item = pc.index(empty, True).as_py()
-            told = f"property '{keys[item]}={values[item]}' has an empty {what}"
-            raise BadRow(f"{rows[_row(offsets, item)]}: {told}, and RocketMQ keeps none such: leave it out")
+            problem = f"property '{keys[item]}={values[item]}' has an empty {what}"
+            raise BadRow(f"{rows[_row(offsets, item)]}: {problem}, which RocketMQ does not keep: leave it out")
         _check_separators(texts, lambda item, what=what: f"{rows[_row(offsets, item)]}: property {what}")
     texts = pc.binary_join_element_wise(pc.binary_join_element_wise(keys, values, "\x01"), "", "\x02")
     return pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), texts), "").cast(pa.binary())
@@ -108,11 +108,11 @@ def _row(offsets: np.ndarray, item: int) -> int:
     return int(np.searchsorted(offsets, item, "right")) - 1
 
 
-def _check_separators(texts: pa.Array, told: Callable[[int], str]) -> None:
+def _check_separators(texts: pa.Array, name_of: Callable[[int], str]) -> None:
     for mark in ("\x01", "\x02"):
         found = pc.fill_null(pc.match_substring(texts, mark), False)
         if pc.any(found).as_py():
             at = pc.index(found, True).as_py()
             raise BadRow(
-                f"{told(at)} {texts[at].as_py()!r} holds the separator U+{ord(mark):04X}, which no message can carry"
+                f"{name_of(at)} {texts[at].as_py()!r} holds the separator U+{ord(mark):04X}, which is not allowed"
             )

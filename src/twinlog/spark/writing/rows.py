@@ -4,8 +4,8 @@ What it trades: `wire.batch.encode_batch` is the definition of a batch's element
 properties of all rows are columns, joined by Arrow in one call; the bytes of its result are the elements back to back,
 and a request is a slice of them. A property test holds both equal.
 
-Batches hold neither delayed messages nor one that is larger than a batch, and retry topics take none; those messages go
-alone. Compressed and plain bodies do not share a batch, since it has one system flag for all.
+A delayed message, one larger than a batch, and one to a retry topic is sent alone: brokers do not accept it in a batch.
+Compressed and plain bodies do not share a batch, since a batch has one system flag for all.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from twinlog.spark.writing.properties import RowNames, column_pairs, map_pairs
 from twinlog.wire.compression import compress
 from twinlog.wire.properties import PROPERTIES_BYTES_MAX
 
-PIECE_BYTES = 4 * 1024 * 1024  # rows are taken in pieces of about so much body
+PIECE_BYTES = 4 * 1024 * 1024  # rows are encoded in pieces with about so many bytes of bodies
 _HEAD = np.dtype([("size", ">i4"), ("magic", ">i4"), ("crc", ">i4"), ("flag", ">i4"), ("body", ">i4")])
-_AROUND_BYTES = _HEAD.itemsize + 2
+_FRAME_BYTES = _HEAD.itemsize + 2
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some rows of one topic, their columns in plain types, and what they are called in errors."""
+    """Some rows of one topic, their columns in plain types, and their names in errors."""
 
     topic: str
     columns: dict[str, pa.Array]
@@ -67,10 +67,12 @@ def pieces_of(batch: pa.RecordBatch, options: WriteOptions, first_row: int, part
 def _body_sizes(bodies: pa.Array | None, options: WriteOptions, rows: RowNames) -> np.ndarray:
     if bodies is None or bodies.null_count:
         row = 0 if bodies is None else pc.index(bodies.is_null(), True).as_py()
-        raise BadRow(f"{rows[row]}: body is null; a message needs one, filter such rows out")
+        raise BadRow(f"{rows[row]}: body is null; a message needs one, filter out such rows")
     sizes = pc.binary_length(bodies).to_numpy()
     if not sizes.all():
-        raise BadRow(f"{rows[int(np.argmin(sizes))]}: body is empty; RocketMQ stores no message without one byte")
+        raise BadRow(
+            f"{rows[int(np.argmin(sizes))]}: body is empty; RocketMQ does not store a message with an empty body"
+        )
     if int(sizes.max()) > options.message_bytes_max:
         row = int(np.argmax(sizes))
         limit = f"the limit is {options.message_bytes_max}"
@@ -80,7 +82,7 @@ def _body_sizes(bodies: pa.Array | None, options: WriteOptions, rows: RowNames) 
 
 def _by_topic(columns: dict[str, pa.Array], topic: str | None, rows: RowNames) -> Iterator[Piece]:
     topics = columns.pop("topic", None)
-    if topic is not None:  # the option wins
+    if topic is not None:  # the option overrides the column
         yield Piece(topic, columns, rows)
         return
     if topics is None or topics.null_count:
@@ -100,10 +102,10 @@ def _by_topic(columns: dict[str, pa.Array], topic: str | None, rows: RowNames) -
 
 
 class EncodedRows:
-    """The rows of a piece as they will be sent, in the order of the piece."""
+    """The rows of a piece as they are sent, in the order of the piece."""
 
     def __init__(self, piece: Piece, sequences: np.ndarray, pairs: list[pa.Array], options: WriteOptions) -> None:
-        """`sequences` are the rows' numbers in their stamps; `pairs` further properties, a column of texts each."""
+        """`sequences` are the rows' numbers in their stamps; `pairs` are further properties, each a column of texts."""
         columns, count = piece.columns, len(piece)
         self.piece, self.sequences = piece, sequences
         self.plain_bodies = columns["body"]
@@ -115,8 +117,8 @@ class EncodedRows:
         lengths = pc.binary_length(self.properties).to_numpy()
         if int(lengths.max()) > PROPERTIES_BYTES_MAX:
             row = int(np.argmax(lengths))
-            told = f"{int(lengths[row])} bytes of properties, the limit is {PROPERTIES_BYTES_MAX}"
-            raise BadRow(f"{piece.rows[row]}: {told}, with tags, keys and those that are added")
+            size = f"{int(lengths[row])} bytes of properties, the limit is {PROPERTIES_BYTES_MAX}"
+            raise BadRow(f"{piece.rows[row]}: {size}; tags, keys and the properties that Spark adds count too")
         self.flags = _integers(columns.get("flag"), count)
         self.delays = _integers(columns.get("delayLevel"), count) > 0
         self._join_elements(pc.binary_length(self.bodies).to_numpy(), lengths)
@@ -125,7 +127,7 @@ class EncodedRows:
 
     def _join_elements(self, body_lengths: np.ndarray, lengths: np.ndarray) -> None:
         heads = np.zeros(len(lengths), _HEAD)
-        heads["size"] = _AROUND_BYTES + body_lengths + lengths
+        heads["size"] = _FRAME_BYTES + body_lengths + lengths
         heads["flag"], heads["body"] = self.flags, body_lengths
         shorts = lengths.astype(">i2").view(np.uint8).reshape(-1, 2)
         packed = fixed_binary(heads.view(np.uint8).reshape(-1, _HEAD.itemsize))
@@ -139,7 +141,7 @@ class EncodedRows:
         return self._data[int(self.offsets[begin]) : int(self.offsets[end])]
 
     def requests(self, begin: int, end: int) -> Iterator[tuple[int, int, bool]]:
-        """How rows `begin` to `end`, of one queue, are cut into requests: (begin, end, whether it is a batch)."""
+        """Rows `begin` to `end`, all of one queue, split into requests: (begin, end, whether it is a batch)."""
         kinds = np.where(self.alone[begin:end], -1, self.sys_flags[begin:end])
         cuts = [begin, *(begin + 1 + np.flatnonzero(np.diff(kinds))).tolist(), end]
         for low, high in pairwise(cuts):

@@ -1,7 +1,7 @@
-"""What brokers already hold of a stamped write, asked for by unique key (QUERY_MESSAGE) over connections of its own.
+"""Finds messages of a stamped write on brokers by their unique keys (QUERY_MESSAGE), over its own connections.
 
-Brokers enter messages into their index after they have acknowledged them. So before the first question a broker is
-given time to enter all that its log held when it was first asked.
+Brokers index messages after they have acknowledged them. So before the first query, the lookup waits until a broker has
+indexed all that its log held at the first request.
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ from twinlog.wire.headers import QueryMessageHeader
 from twinlog.wire.message import Message, decode_messages
 
 log = get_logger(__name__)
-_TOGETHER = 64
+_KEYS_AT_ONCE = 64
 _LONG_MAX = (1 << 63) - 1
-_ENTER_S_MAX = 10.0
-_ENTER_PAUSE_S = 0.02
+_INDEX_S_MAX = 10.0
+_INDEX_PAUSE_S = 0.02
 
 
 class StampLookup:
-    """Questions to brokers; close it."""
+    """Queries to brokers; must be closed."""
 
     def __init__(self, options: ClusterOptions) -> None:
         self._options = options
         self._connections: dict[str, BlockingConnection] = {}
 
     def find(self, address: str, topic: str, keys: Sequence[str]) -> list[Message | None]:
-        """For each unique key the message that the broker at `address` holds under it."""
+        """For each unique key the message that the broker at `address` holds, or None."""
         found: list[Message | None] = []
-        for begin in range(0, len(keys), _TOGETHER):
-            part = keys[begin : begin + _TOGETHER]
+        for begin in range(0, len(keys), _KEYS_AT_ONCE):
+            part = keys[begin : begin + _KEYS_AT_ONCE]
             answers = self._ask(address, [_query(topic, key) for key in part])
             found += [_message(address, key, answer) for key, answer in zip(part, answers, strict=True)]
         return found
 
-    def wait_until_entered(self, address: str) -> None:
+    def wait_until_indexed(self, address: str) -> None:
         """Return when the index of a broker covers what its log holds now."""
-        deadline = time.monotonic() + _ENTER_S_MAX
+        deadline = time.monotonic() + _INDEX_S_MAX
         goal = None
         while True:
             (answer,) = self._ask(address, [Command(RequestCode.GET_BROKER_RUNTIME_INFO)])
             if answer.code != ResponseCode.SUCCESS:
-                log.warning("a broker does not tell how far its index is", broker=address, remark=answer.remark)
+                log.warning("a broker does not report how far its index is", broker=address, remark=answer.remark)
                 return
             table = decode_body(KVTable, bytes(answer.body)).table
             end, behind = int(table.get("commitLogMaxOffset", 0)), int(table.get("dispatchBehindBytes", 0))
@@ -63,10 +63,10 @@ class StampLookup:
                 return
             if time.monotonic() > deadline:
                 raise CannotWrite(
-                    f"{address} is {goal - end + behind} bytes behind with its index for {_ENTER_S_MAX:.0f} s, so it"
-                    " cannot tell what it holds of this write: look at its disk, and try again"
+                    f"{address} is {goal - end + behind} bytes behind with its index after {_INDEX_S_MAX:.0f} s, so"
+                    " what it holds of this write is unknown: check its disk, and try again"
                 )
-            time.sleep(_ENTER_PAUSE_S)
+            time.sleep(_INDEX_PAUSE_S)
 
     def close(self) -> None:
         for connection in self._connections.values():
@@ -95,7 +95,7 @@ def _message(address: str, key: str, answer: Response) -> Message | None:
         return None
     if answer.code != ResponseCode.SUCCESS:
         raise BrokerRefused(RequestCode.QUERY_MESSAGE, answer.code, answer.remark, address)
-    # The index knows hashes only: messages with other keys may be among them.
+    # The index holds hashes: messages with other keys may be among the answers.
     for message in unwrap(decode_messages(answer.body)):
         if message.properties.get(names.UNIQ_KEY) == key:
             return message
@@ -103,7 +103,7 @@ def _message(address: str, key: str, answer: Response) -> Message | None:
 
 
 def stored_prefix(count: int, is_stored: Callable[[int], bool]) -> int:
-    """How many rows at the front of `count` are stored, where stored ones stand before all others."""
+    """How many of `count` rows are stored; stored rows come before all others."""
     low, high = 0, count
     while low < high:
         middle = (low + high) // 2

@@ -1,15 +1,15 @@
-"""What was written before: the part of an `idempotent` write that asks brokers.
+"""Which rows an earlier attempt has stored: the part of an `idempotent` write that asks brokers.
 
-A task cannot know whether its rows were written before, by an attempt that failed or a batch that is replayed, so it
-asks. Three properties keep that cheap and right:
+A task does not know whether its rows were written before, by an attempt that failed or a batch that is replayed. So it
+asks. Three properties keep that cheap and correct:
 
-* A row's queue follows from its place in the partition, from the row itself, and from the topic's list of queues. The
-  first row of each block carries that list, and the first blocks' stamps are looked up first. A task that finds an
-  older list keeps to it, so each row has the queue it had before; if queues of that list are gone, it fails.
-* A queue has one request on its way at a time, so the rows it holds are the first ones of those meant for it. One
-  look-up tells that it holds none, two that it holds all of some rows, and a few more how many.
-* A message that is found must be the row it is taken for. If it differs, the rows came in another order than before,
-  and leaving some out would lose others.
+* A row's queue follows from its place in the partition, the row itself, and the topic's list of queues. The first row
+  of each block carries that list, and the stamps of the first blocks are looked up first. A task that finds an older
+  list uses it, so each row has the same queue as before. If queues of that list no longer exist, the task fails.
+* A queue has one request in flight at a time, so the rows it holds are the first of those meant for it. One lookup
+  shows that it holds none of some rows, two that it holds all of them, and a few more how many.
+* A message that is found must equal its row. If it differs, the rows came in another order than before, and leaving
+  out some of them would lose others.
 """
 
 from __future__ import annotations
@@ -36,30 +36,30 @@ from twinlog.wire.bodies import MessageQueue
 from twinlog.wire.message import Message
 
 log = get_logger(__name__)
-_BLOCKS_ASKED_MIN = 64
-_indexed: set[str] = set()  # addresses of brokers that were seen to find a message by its key
+_BLOCKS_CHECKED_MIN = 64
+_brokers_with_index: set[str] = set()  # addresses of brokers that have found a message by its key
 
 
 class StampedWrite:
-    """Looks up what brokers hold of one task's rows; close it."""
+    """Looks up which rows of one task brokers hold; must be closed."""
 
     def __init__(self, stamps: Stamps, cluster: Cluster, options: WriteOptions) -> None:
         self._stamps = stamps
         self._cluster = cluster
         self._options = options
         self._lookup = StampLookup(options.cluster)
-        self._entered: set[str] = set()
+        self._up_to_date: set[str] = set()
 
     def close(self) -> None:
         self._lookup.close()
 
     def queues_of(self, topic: str, route: TopicRoute) -> tuple[MessageQueue, ...]:
-        """The list of queues that this write keeps to."""
-        count = max(_BLOCKS_ASKED_MIN, len(route.writable))
+        """The list of queues that this write uses: that of an earlier attempt, if there was one."""
+        count = max(_BLOCKS_CHECKED_MIN, len(route.writable))
         keys = [self._stamps.key(topic, block * BLOCK_ROWS) for block in range(count)]
         for broker_name in sorted({queue.broker_name for queue in route.writable}):
-            for kept_in in (topic, SCHEDULE_TOPIC):
-                for message in self._find(topic, broker_name, kept_in, keys):
+            for stored_in in (topic, SCHEDULE_TOPIC):
+                for message in self._find(topic, broker_name, stored_in, keys):
                     if message is not None:
                         return self._adopted(topic, route, message)
         return route.writable
@@ -72,7 +72,7 @@ class StampedWrite:
         if not before or not set(before) <= set(route.writable):
             raise CannotWrite(
                 f"topic {topic}: this batch was begun with the queues {text or 'of another list'}, now there are"
-                f" {layout_text(route.writable)}; what the others hold of it cannot be asked for. Bring them back, or"
+                f" {layout_text(route.writable)}; what the missing queues hold of it is unknown. Bring them back, or"
                 " write this batch with idempotent=false, which may store rows twice"
             )
         return before
@@ -87,22 +87,22 @@ class StampedWrite:
         return stored_prefix(end - begin, lambda row: self._is_stored(send_queue, rows, [begin + row], tries)[0])
 
     def count_stored(self, send_queue: SendQueue, request: SendRequest) -> int:
-        """The same for a request that may or may not have arrived; whoever sent it tries again if this fails."""
-        self._entered.discard(self._address(send_queue.queue))
+        """How many rows at the front of a request in doubt are stored; the sender retries if this fails."""
+        self._up_to_date.discard(self._address(send_queue.queue))
         return self.stored(send_queue, request.rows, request.begin, request.end, tries=1)
 
     def check_index(self, send_queue: SendQueue, rows: EncodedRows, row: int) -> None:
-        """CannotWrite unless the broker finds a message that it has acknowledged: not every broker keeps an index."""
+        """CannotWrite unless the broker finds a message that it has acknowledged: its index may be switched off."""
         address = self._address(send_queue.queue)
-        if address in _indexed:
+        if address in _brokers_with_index:
             return
-        self._entered.discard(address)
+        self._up_to_date.discard(address)
         if not self._is_stored(send_queue, rows, [row])[0]:
             raise CannotWrite(
                 f"{where(send_queue.queue)}: {address} does not find a message that it has just stored; idempotent=true"
                 " needs messageIndexEnable=true in its broker.conf"
             )
-        _indexed.add(address)
+        _brokers_with_index.add(address)
 
     def _is_stored(
         self, send_queue: SendQueue, rows: EncodedRows, wanted: list[int], tries: int | None = None
@@ -112,21 +112,21 @@ class StampedWrite:
         found: list[Message | None] = [None] * len(wanted)
         for delayed in {bool(rows.delays[row]) for row in wanted}:
             some = [n for n, row in enumerate(wanted) if bool(rows.delays[row]) == delayed]
-            kept_in = SCHEDULE_TOPIC if delayed else topic
-            answers = self._find(topic, broker_name, kept_in, [keys[n] for n in some], tries)
+            stored_in = SCHEDULE_TOPIC if delayed else topic
+            answers = self._find(topic, broker_name, stored_in, [keys[n] for n in some], tries)
             for n, message in zip(some, answers, strict=True):
                 found[n] = message
         for row, message in zip(wanted, found, strict=True):
             if message is not None and message.body != rows.plain_bodies[row].as_py():
                 raise CannotWrite(
                     f"{where(send_queue.queue, message.queue_offset)} holds another body under the stamp of"
-                    f" {rows.piece.rows[row]}: the rows are not those of the attempt before, or in another order."
+                    f" {rows.piece.rows[row]}: the rows differ from the earlier attempt, or are in another order."
                     " Sort within partitions, or write to a table first and from there to the topic"
                 )
         return [message is not None for message in found]
 
     def _find(
-        self, topic: str, broker_name: str, kept_in: str, keys: list[str], tries: int | None = None
+        self, topic: str, broker_name: str, stored_in: str, keys: list[str], tries: int | None = None
     ) -> list[Message | None]:
         wait_s = self._options.cluster.broker_wait_ms / 1000 if tries is None else 0
         limit = time.monotonic() + wait_s
@@ -134,16 +134,16 @@ class StampedWrite:
         for failures in itertools.count(1):
             try:
                 address = self._address(MessageQueue(topic, broker_name, 0))
-                if address not in self._entered:
-                    self._lookup.wait_until_entered(address)
-                    self._entered.add(address)
-                return self._lookup.find(address, kept_in, keys)
+                if address not in self._up_to_date:
+                    self._lookup.wait_until_indexed(address)
+                    self._up_to_date.add(address)
+                return self._lookup.find(address, stored_in, keys)
             except (NetError, ClientError) as error:
                 if failures >= tries and (
                     isinstance(error, BrokerRefused | RequestTimeout) or time.monotonic() >= limit
                 ):
                     raise
-                log.warning("a look-up failed, trying again with a fresh route", broker=broker_name, error=str(error))
+                log.warning("a lookup failed, trying again with a fresh route", broker=broker_name, error=str(error))
             time.sleep(self._options.pause_s(failures))
             with contextlib.suppress(NetError, ClientError):
                 self._cluster.route(topic, fresh=True)
@@ -152,5 +152,5 @@ class StampedWrite:
     def _address(self, queue: MessageQueue) -> str:
         address = self._cluster.route(queue.topic).master_of(queue.broker_name)
         if address is None:
-            raise ClientError(f"{where(queue)}: no master is registered that could tell what it holds; start it again")
+            raise ClientError(f"{where(queue)}: no master is registered, so what it holds is unknown; start it again")
         return address

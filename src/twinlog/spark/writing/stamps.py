@@ -1,12 +1,12 @@
 """Stamps: the same row of the same write gets the same unique key, however often it is written.
 
-A row is known by (write, batch, partition, sequence): the write is a streaming query's id or the user's `writeId`, and
-the sequence counts the rows of one topic in one partition. Its stamp is used as the message's unique key, by which
-brokers index messages, in the form of RocketMQ's own unique keys, 32 hexadecimal digits:
+A row is identified by (write, batch, partition, sequence): the write is a streaming query's id or the user's `writeId`,
+and the sequence counts the rows of one topic in one partition. Its stamp is the message's unique key, by which brokers
+index messages. It has the form of RocketMQ's own unique keys, 32 hexadecimal digits:
 
     | hash of all but the low 16 bits of the sequence: 20 | milliseconds of the month: 8 | low bits of the sequence: 4 |
 
-Tools take the middle part for the time of sending. A stamp that must come out the same again has no time there, 0.
+Tools read the middle part as the time of sending. It is 0 in a stamp that must be the same in each attempt.
 """
 
 from __future__ import annotations
@@ -56,5 +56,5 @@ class Stamps:
         return join(prefix, digits)
 
     def _head(self, topic: str, page: int) -> bytes:
-        told = "\n".join((self.write_id, str(self.batch_id), str(self.partition_id), topic, str(page)))
-        return hashlib.blake2b(told.encode(), digest_size=10).hexdigest().upper().encode()
+        identity = "\n".join((self.write_id, str(self.batch_id), str(self.partition_id), topic, str(page)))
+        return hashlib.blake2b(identity.encode(), digest_size=10).hexdigest().upper().encode()

@@ -25,12 +25,12 @@ from twinlog.wire.bodies import MessageQueue
 from twinlog.wire.message_id import month_ms
 from twinlog.wire.properties import UNIQ_KEY
 
-_WAITING_BYTES_MAX = 2 * 1024 * 1024  # rows are encoded while so many bytes are on their way or wait for it
+_WAITING_BYTES_MAX = 2 * 1024 * 1024  # rows are encoded while at most so many bytes are not acknowledged
 
 
 @dataclass(frozen=True, slots=True)
 class TaskPlace:
-    """Where in a write a task is: Spark gives a retried task or a replayed batch the same numbers again."""
+    """Which part of a write a task is. Spark gives a retried task or a replayed batch the same numbers."""
 
     write_id: str
     batch_id: int = 0
@@ -39,7 +39,7 @@ class TaskPlace:
 
 @dataclass(slots=True)
 class TaskResult:
-    """What a task did; `rows` were stored by it, `skipped` by an attempt before."""
+    """What a task did: it stored `rows`; `skipped` rows were stored by an earlier attempt."""
 
     rows: int = 0
     skipped: int = 0
@@ -69,15 +69,15 @@ class TaskWrite:
         self._cluster = Cluster(options.cluster, waits=True)
         self._topics: dict[str, _Topic] = {}
         self._next_row = self._skipped = 0
-        self._before: StampedWrite | None = None
+        self._stamped: StampedWrite | None = None
         if options.idempotent:
             self._stamps = Stamps(place.write_id, place.batch_id, place.partition_id)
-            self._before = StampedWrite(self._stamps, self._cluster, options)
+            self._stamped = StampedWrite(self._stamps, self._cluster, options)
             self._start = place.partition_id + place.batch_id
         else:
             self._stamps = Stamps(uuid.uuid4().hex, place.batch_id, place.partition_id)
             self._start = uuid.uuid4().int >> 96
-        self._sender = Sender(options, self._cluster, self._before)
+        self._sender = Sender(options, self._cluster, self._stamped)
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> TaskResult:
         """Write all rows and wait for every acknowledgement."""
@@ -90,8 +90,8 @@ class TaskWrite:
             self._sender.drain()
         finally:
             self._sender.close()
-            if self._before is not None:
-                self._before.close()
+            if self._stamped is not None:
+                self._stamped.close()
         totals = self._sender.totals
         return TaskResult(
             totals.rows,
@@ -124,8 +124,8 @@ class TaskWrite:
             topic.send_queues[number] = send_queue
             topic.unsure.add(number)
         first = begin
-        if self._before is not None and number in topic.unsure:
-            begin += self._before.stored(send_queue, rows, begin, end)
+        if self._stamped is not None and number in topic.unsure:
+            begin += self._stamped.stored(send_queue, rows, begin, end)
             self._skipped += begin - first
             if begin < end:
                 topic.unsure.discard(number)
@@ -136,13 +136,13 @@ class TaskWrite:
         route = self._cluster.existing(name, fresh=False)
         if not route.writable:
             raise NoRoute(name, ";".join(self._options.cluster.name_servers), "queue to write to")
-        queues = route.writable if self._before is None else self._before.queues_of(name, route)
+        queues = route.writable if self._stamped is None else self._stamped.queues_of(name, route)
         topic = self._topics[name] = _Topic(name, queues, layout_text(queues))
         return topic
 
     def _pairs(self, topic: _Topic, sequences: np.ndarray) -> list[pa.Array]:
-        """The properties that tell rows apart."""
-        if self._before is None:
+        """The properties that identify each row."""
+        if self._stamped is None:
             sent_ms = month_ms(wall_clock_ms())
             return [pair(UNIQ_KEY, self._stamps.keys(topic.name, sequences, sent_ms))]
         layouts = pa.array(np.where(sequences % BLOCK_ROWS == 0, topic.layout, ""), pa.string())

@@ -1,8 +1,8 @@
 """`df.write.format("rocketmq")` and `df.writeStream.format("rocketmq")`.
 
-Spark makes a writer in the driver, sends it to the tasks, and hands what their `write` returned to the `commit` of
-another copy in the driver. Rows are in the topic as soon as a broker has acknowledged them: `commit` and `abort` can
-only tell.
+Spark makes a writer in the driver, sends it to the tasks, and passes what their `write` returned to the `commit` of
+another copy in the driver. Rows are in the topic as soon as a broker has acknowledged them: `commit` and `abort` only
+log.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class QueueWriter(DataSourceArrowWriter):
         return Written(TaskWrite(self._options, place).run(iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        _tell("a frame was written", messages)
+        _log_totals("a frame was written", messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        _tell("a write failed; what had been sent stays in the topics", messages)
+        _log_totals("a write failed; rows already sent stay in the topics", messages)
 
 
 class QueueStreamWriter(DataSourceStreamArrowWriter):
@@ -61,20 +61,20 @@ class QueueStreamWriter(DataSourceStreamArrowWriter):
         return Written(TaskWrite(self._options, stream_place(TaskContext.get(), self._options)).run(iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        _tell("a batch was written", messages, batch=batchId)
+        _log_totals("a batch was written", messages, batch=batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        _tell("a batch failed; what had been sent stays in the topics", messages, batch=batchId)
+        _log_totals("a batch failed; rows already sent stay in the topics", messages, batch=batchId)
 
 
 def stream_place(context: TaskContext | None, options: WriteOptions) -> TaskPlace:
-    """Which rows a task of a stream writes: its query, batch and partition."""
+    """Which part of a stream a task writes: its query, batch and partition."""
     query_id = context.getLocalProperty(QUERY_ID) if context is not None else None
     batch_id = context.getLocalProperty(BATCH_ID) if context is not None else None
     if query_id is None or batch_id is None:
         if options.idempotent:
             raise CannotWrite(
-                f"Spark tells a task neither {QUERY_ID} nor {BATCH_ID}, so its rows cannot be known again:"
+                f"Spark gives a task neither {QUERY_ID} nor {BATCH_ID}, so its rows cannot be identified:"
                 " write without idempotent, or from foreachBatch with a writeId of your own"
             )
         return TaskPlace("", 0, context.partitionId() if context is not None else 0)
@@ -82,7 +82,7 @@ def stream_place(context: TaskContext | None, options: WriteOptions) -> TaskPlac
     return TaskPlace(query_id, int(batch_id), context.partitionId())
 
 
-def _tell(what: str, messages: Sequence[WriterCommitMessage | None], **more: object) -> None:
+def _log_totals(what: str, messages: Sequence[WriterCommitMessage | None], **more: object) -> None:
     results = [message.result for message in messages if isinstance(message, Written)]
     unsafe: Counter[str] = Counter()
     last: dict = {}

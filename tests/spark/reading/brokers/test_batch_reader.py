@@ -211,7 +211,7 @@ def test_a_server_of_another_kind_does_not_hang_the_query(make_topic):
         thread = threading.Thread(target=answer)
         thread.start()
         options = {"nameServer": f"127.0.0.1:{server.getsockname()[1]}", "fetchOffset__numRetries": 0}
-        with pytest.raises(NoNameServer, match="RocketMQ's protocol"):
+        with pytest.raises(NoNameServer, match="the RocketMQ protocol"):
             make_topic().reader(**options).partitions()
         thread.join()
 

@@ -318,9 +318,9 @@ def test_a_first_file_that_is_being_made_is_an_empty_store_and_several_empty_one
         ({"brokerName": "a,b"}, "2 brokers for 1 stores"),
         ({"topic": " , "}, "give topics with commas"),
         ({"topic": "A", "assign": '{"A":{"b":[0]}}'}, "give one of topic, subscribe, assign"),
-        ({"brokerName": "a", "assign": '{"A":{"b":[0]}}'}, "no store is of broker 'b'; the stores are of a"),
+        ({"brokerName": "a", "assign": '{"A":{"b":[0]}}'}, "no store of broker 'b'; there are stores of a"),
         ({"startingOffsets": "latest"}, "give earliest, or physical offsets by broker"),
-        ({"brokerName": "a", "startingOffsets": '{"b":0}'}, "no store is of broker 'b'"),
+        ({"brokerName": "a", "startingOffsets": '{"b":0}'}, "no store of broker 'b'"),
         ({"brokerName": "a", "endingOffsets": '{"a":-1}'}, "broker a is set to -1"),
         ({"kind": "topic_configs", "topic": "A"}, "filter its rows with where"),
     ],
@@ -337,7 +337,7 @@ def test_a_directory_without_segments_is_no_store(tmp_path):
 
 @pytest.mark.parametrize("kind", ["consumer_offsets", "topic_configs"])
 def test_a_directory_without_config_has_no_metadata_to_read(tmp_path, kind):
-    with pytest.raises(BadRecord, match=f"{tmp_path / 'config'} is not there"):
+    with pytest.raises(BadRecord, match=f"{tmp_path / 'config'} does not exist"):
         table(tmp_path, kind)
 
 
@@ -441,9 +441,9 @@ def test_a_store_that_is_new_is_read_from_its_beginning_and_one_that_is_gone_is_
     assert known == {a: start[a], b: SEGMENT} and streamed(both, start, known) == []
     end = both.latestOffset(dict(known), ReadAllAvailable())
     assert streamed(both, known, end) == [place for place in places if place >= SEGMENT]
-    with pytest.raises(DataLoss, match=f"store {b}: it is not among the stores any more"):
+    with pytest.raises(DataLoss, match=f"store {b}: it is no longer among the stores"):
         only_a.latestOffset(dict(end), ReadAllAvailable())
-    with pytest.raises(DataLoss, match=f"store {b}: it is not among the stores any more"):
+    with pytest.raises(DataLoss, match=f"store {b}: it is no longer among the stores"):
         only_a.partitions(known, end)
     forgiving = stream(tmp_path / "broker-a" / "store", failOnDataLoss="false")
     assert forgiving.latestOffset(dict(end), ReadAllAvailable()) == end

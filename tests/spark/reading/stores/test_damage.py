@@ -4,7 +4,7 @@ import json
 import shutil
 
 import pytest
-from tests.spark.reading.test_store_reader import reader, rows
+from tests.spark.reading.stores.test_batch_reader import reader, rows
 from tests.store.store_at import SEGMENT, draft, open_store, write_log
 
 from twinlog.spark.errors import BadRecord, DataLoss
@@ -94,7 +94,7 @@ def test_damage_that_no_queue_knows_is_an_error_that_says_how_to_go_on(stored):
     write_log(path, place + 88, b"\xff")  # only the body: the record still tells its topic
     assert numbers(path, topic="A") == of("A")
     write_log(path, place + 4, b"\xff")
-    told = rf"offset {place} to {place + size}: .*no consume queue tells whose.*--option failOnDataLoss=false"
+    told = rf"offset {place} to {place + size}: .*no consume queue refers to it.*--option failOnDataLoss=false"
     with pytest.raises(BadRecord, match=told):
         numbers(path, topic="A")
     assert numbers(path, topic="A", failOnDataLoss="false") == of("A")
@@ -110,7 +110,7 @@ def test_a_topic_that_the_store_does_not_know_is_not_believed(stored, known):
         numbers(path, topic="C")
     assert numbers(path, topic="A") == of("A")
     shutil.rmtree(path / "store" / "consumequeue")
-    told = rf"offset {place} to {place + size}: .*no consume queue tells whose"
+    told = rf"offset {place} to {place + size}: .*no consume queue refers to it"
     for topic in TOPICS:
         with pytest.raises(BadRecord, match=told):
             numbers(path, topic=topic)
@@ -129,7 +129,7 @@ def test_a_queue_that_ends_before_the_damage_is_not_believed(stored):
     write_log(path, places[86][1] + 4, b"\xff")
     for queue in (path / "store" / "consumequeue" / "C").glob("*/*"):
         queue.write_bytes(queue.read_bytes()[:20].ljust(2000, b"\0"))
-    with pytest.raises(BadRecord, match="no consume queue tells whose"):
+    with pytest.raises(BadRecord, match="no consume queue refers to it"):
         numbers(path, topic="A")
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from twinlog.spark.cluster import MASTER_ID, Cluster
+from twinlog.client.routing.routes import MASTER_ID
+from twinlog.spark.cluster import Cluster
 from twinlog.spark.cluster_options import ClusterOptions
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.endpoint import Endpoint, parse_endpoint
@@ -14,14 +15,14 @@ Pairs = tuple[tuple[Endpoint, Endpoint], ...]
 
 
 def pairs_of(texts: Sequence[str], options: ClusterOptions | None = None) -> Pairs:
-    """Master and replica by turns."""
+    """The pairs of a list: master, replica, master, replica, ..."""
     if len(texts) % 2:
         raise BadOption(f"{texts[-1]!r} has no replica to compare with: give master, replica, master, replica, ...")
-    sides = [parse_endpoint(text, options) for text in texts]
-    pairs = tuple(zip(sides[::2], sides[1::2], strict=True))
+    endpoints = [parse_endpoint(text, options) for text in texts]
+    pairs = tuple(zip(endpoints[::2], endpoints[1::2], strict=True))
     for master, replica in pairs:
         if master.text == replica.text:
-            raise BadOption(f"{master} cannot be compared with itself: give the replica's place as well")
+            raise BadOption(f"{master} cannot be compared with itself: give the replica's directory or address as well")
     return pairs
 
 
@@ -39,9 +40,11 @@ def pairs_in(info: ClusterInfo, options: ClusterOptions) -> Pairs:
         replicas = [address for number, address in sorted(broker.broker_addrs.items()) if number != MASTER_ID]
         if replicas and master is None:
             raise BadOption(
-                f"broker {name} has replicas ({', '.join(replicas)}) and no master: give the pairs yourself"
+                f"broker {name} has replicas ({', '.join(replicas)}) and no master: give the pairs as arguments"
             )
         pairs += [(Endpoint(str(master), options=options), Endpoint(address, options=options)) for address in replicas]
     if not pairs:
-        raise BadOption(f"the name server {';'.join(options.name_servers)} knows no replicas: give the pairs yourself")
+        raise BadOption(
+            f"the name server {';'.join(options.name_servers)} knows no replicas: give the pairs as arguments"
+        )
     return tuple(pairs)

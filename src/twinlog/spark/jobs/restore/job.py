@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING
 
 from twinlog.client.errors import NoRoute
 from twinlog.client.options import ClientOptions, tls_context
+from twinlog.client.routing.routes import MASTER_ID
 from twinlog.client.sync import Admin
-from twinlog.spark.cluster import MASTER_ID, Cluster
+from twinlog.spark.cluster import Cluster
 from twinlog.spark.cluster_options import CLUSTER_OPTIONS, ClusterOptions, cluster_options
 from twinlog.spark.jobs.archive.files import exchange
 from twinlog.spark.jobs.archive.layout import BadArchive

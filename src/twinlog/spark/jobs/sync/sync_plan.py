@@ -1,4 +1,4 @@
-"""What a synchronisation is about, and how its work is shared out; nothing here touches a broker or a file."""
+"""What a synchronisation copies, and how the work is shared among tasks; nothing here touches a broker or a file."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from twinlog.base.file_modes import PRIVATE, Modes
+from twinlog.client.routing.routes import MASTER_ID
 from twinlog.spark.cluster_options import ClusterOptions
 from twinlog.spark.errors import BadOption
 from twinlog.spark.paths import local_path
 from twinlog.wire.bodies import ClusterInfo
 
-MASTER_ID = "0"
-COPIES_AT_ONCE = 4  # of one task: more only make each other's disk and network wait
+COPIES_AT_ONCE = 4  # of one task: more would only wait for the disk and the network
 _SHARE_MS_MIN = 500
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 _DURATION = re.compile(r"(\d+)\s*(ms|s|m|h)?")
@@ -23,7 +23,7 @@ _FOLDER = re.compile(r"[^/\0]+")
 
 @dataclass(frozen=True, slots=True)
 class BrokerTarget:
-    """A master by its name and remoting address; `store` is its directory, where workers can read it."""
+    """A master by its name and remoting address; `store` is its directory, if workers can read it."""
 
     name: str
     address: str
@@ -32,7 +32,7 @@ class BrokerTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncJob:
-    """Which masters are copied where; without brokers and addresses, all masters that the name servers know."""
+    """Which masters are copied, and where to; without brokers and addresses, all masters that are registered."""
 
     to: str
     cluster: ClusterOptions = field(default_factory=lambda: ClusterOptions(name_servers=()), repr=False)
@@ -44,7 +44,7 @@ class SyncJob:
     once: bool = False
     history: str | None = None
     checkpoint: str | None = None
-    cores: int = 0  # 0: as many as Spark says it has
+    cores: int = 0  # 0: as many as Spark has
     range_bytes_max: int = 256 * 1024 * 1024
     modes: Modes = PRIVATE  # of the replicas' files and directories
 
@@ -56,12 +56,9 @@ class SyncJob:
     def checkpoint_path(self) -> Path:
         return Path(self.checkpoint) if self.checkpoint else Path(self.to) / "_checkpoint"
 
-    def folder_of(self, broker: str) -> Path:
-        return Path(self.to) / check_folder(broker)
-
 
 def check_job(job: SyncJob) -> SyncJob:
-    """`job` with plain local paths; BadOption when it cannot be done."""
+    """`job` with absolute local paths; BadOption if it is invalid."""
     if not job.to:
         raise BadOption("a synchronisation needs a directory for its replicas: --to DIR")
     job = replace(
@@ -72,9 +69,7 @@ def check_job(job: SyncJob) -> SyncJob:
         stores={name: str(local_path(store, "--store")) for name, store in job.stores.items()},
     )
     if not job.addresses and not job.cluster.name_servers:
-        raise BadOption(
-            "nobody said which masters are copied: give a name server (-n host:port) or --address host:port"
-        )
+        raise BadOption("no masters are given: give a name server (-n host:port) or --address host:port")
     if job.addresses and (job.brokers or job.cluster_name):
         raise BadOption("--address names brokers directly; --broker and --cluster choose among those of a name server")
     if job.every_ms < 100:
@@ -83,7 +78,7 @@ def check_job(job: SyncJob) -> SyncJob:
 
 
 def check_stores(job: SyncJob, copied: Iterable[str]) -> None:
-    """BadOption when --store names a broker that is not copied: its log would quietly come from the HA port."""
+    """BadOption if --store names a broker that is not copied; the store would silently not be used."""
     unknown = sorted(set(job.stores) - set(copied))
     if unknown:
         raise BadOption(f"--store names {unknown[0]!r}, which is not copied; copied are {', '.join(sorted(copied))}")
@@ -93,7 +88,7 @@ def parse_duration_ms(text: str) -> int:
     """Milliseconds of `10s`, `500ms`, `2m`; a bare number counts seconds."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
-        raise BadOption(f"{text!r} is no duration: write for example 10s, 500ms or 2m")
+        raise BadOption(f"{text!r} is not a duration: write for example 10s, 500ms or 2m")
     return int(match[1]) * _UNITS_MS[match[2] or "s"]
 
 
@@ -109,7 +104,7 @@ def parse_stores(words: Sequence[str]) -> dict[str, str]:
 
 
 def choose_masters(info: ClusterInfo, job: SyncJob) -> list[BrokerTarget]:
-    """The masters that a name server knows and the job wants, by name; BadOption names one that does not exist."""
+    """The registered masters that the job wants, by name; BadOption names one that does not exist."""
     names = set(info.broker_addr_table)
     if job.cluster_name is not None:
         if job.cluster_name not in info.cluster_addr_table:
@@ -129,24 +124,23 @@ def choose_masters(info: ClusterInfo, job: SyncJob) -> list[BrokerTarget]:
 
 
 def master_address(info: ClusterInfo, name: str) -> str | None:
-    addresses = {str(number): address for number, address in info.broker_addr_table[name].broker_addrs.items()}
-    return addresses.get(MASTER_ID)
+    return info.broker_addr_table[name].broker_addrs.get(MASTER_ID)
 
 
 def check_folder(broker: str) -> str:
     """A broker's name as the name of its folder."""
     if not _FOLDER.fullmatch(broker) or broker in (".", "..") or broker.startswith("_"):
-        raise BadOption(f"the broker name {broker!r} cannot be a folder's name: copy this broker by other means")
+        raise BadOption(f"the broker name {broker!r} cannot be the name of a folder: rename the broker")
     return broker
 
 
 def share_out(targets: Sequence[BrokerTarget], cores: int) -> list[tuple[BrokerTarget, ...]]:
-    """Groups of brokers, one for each task: at most two tasks a core, since a task costs more than a broker."""
+    """Groups of brokers, one for each task; at most two tasks per core, since a task costs more than a broker."""
     count = min(len(targets), 2 * max(cores, 1))
     return [tuple(targets[number::count]) for number in range(count)]
 
 
-def copy_share_ms(box_ms: int, copying: int) -> int:
-    """How long each of `copying` brokers of a task may copy, so that all have their turn within `box_ms`."""
+def copy_share_ms(tick_ms: int, copying: int) -> int:
+    """How long each of `copying` brokers of a task may copy, so that all can copy within `tick_ms`."""
     rounds = -(-copying // COPIES_AT_ONCE) or 1
-    return max(box_ms // rounds, min(_SHARE_MS_MIN, box_ms))
+    return max(tick_ms // rounds, min(_SHARE_MS_MIN, tick_ms))

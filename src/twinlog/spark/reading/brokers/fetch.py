@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from twinlog.base.clock import monotonic_ms
 from twinlog.client.consuming.pulling import PULL_CODES
 from twinlog.client.errors import ClientError, name_of
+from twinlog.client.routing.routes import MASTER_ID
 from twinlog.net.errors import NetError
 from twinlog.spark.broker_wait import AwayBrokers, pause_s
-from twinlog.spark.cluster import MASTER_ID, Cluster
+from twinlog.spark.cluster import Cluster
 from twinlog.spark.errors import CannotRead
 from twinlog.spark.offsets import where
 from twinlog.spark.reading.brokers.options import ReadOptions

@@ -1,4 +1,4 @@
-"""Readers of stores: messages by byte ranges of the log, and the small tables."""
+"""`spark.read.format("rocketmq_store")`: messages by byte ranges of the log, and the small tables."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class StoreBatchReader(DataSourceReader):
             yield from read_messages(self._options, self._columns, partition.value)
 
     def _check_places(self, store: str, segments: list[SegmentFile], begin: int, end: int) -> None:
-        """What was asked for and is not in the log is a loss; 0 asks for whatever there is."""
+        """Report offsets that are asked for and not in the log; 0 means no limit."""
         fails, place = self._options.fail_on_data_loss, f"store {store}"
         if segments and 0 < begin < segments[0].base:
-            report_loss(fails, place, f"the log begins at {segments[0].base}, startingOffsets says {begin}")
+            report_loss(fails, place, f"the log begins at {segments[0].base}, startingOffsets is {begin}")
         if end > log_end(segments):
-            report_loss(fails, place, f"the log ends at {log_end(segments)}, endingOffsets says {end}")
+            report_loss(fails, place, f"the log ends at {log_end(segments)}, endingOffsets is {end}")
 
 
 class TableReader(DataSourceReader):
@@ -72,7 +72,7 @@ class TableReader(DataSourceReader):
 
 
 def read_messages(options: StoreOptions, columns: Columns, wanted: StoreRange) -> Iterator[pa.RecordBatch]:
-    """The rows of one range that the options want."""
+    """The rows of one range that the options select."""
     decoder = Decoder(
         columns, broker_name=wanted.broker_name, segment=wanted.segment.path.name, inflates=options.inflates
     )

@@ -1,9 +1,9 @@
-"""Whose records a damaged stretch of a log held, as far as the store itself can tell.
+"""Which topics and queues own the records in a damaged range of a log, as far as the store shows it.
 
-The consume queue of a topic names the place and size of each of its records. If the records that queues name fill a
-damaged stretch without a gap, all its owners are known. A gap may be a record of any topic: a queue that its broker
-still holds in memory, that was deleted with its topic, or that was not copied. A record whose body is damaged names its
-topic itself; the damage may go on there, so only a name that the store knows is believed.
+The consume queue of a topic holds the offset and size of each of its records. If the records of the queues fill a
+damaged range without a gap, all its owners are known. A gap may be a record of any topic: its queue may be only in the
+broker's memory, deleted with its topic, or not copied. A record with a damaged body names its topic itself. The damage
+may include that name, so it counts only if the store knows such a topic.
 """
 
 from __future__ import annotations
@@ -25,35 +25,34 @@ from twinlog.store.scan.record_columns import columns_at
 from twinlog.store.scan.stop import Stop, StopReason
 from twinlog.wire.record_layout import BLANK_BYTES, is_blank
 
-_NAMED_MAX = 3
-Owner = tuple[str, int]
-"""Topic and queue id."""
+_OWNERS_SHOWN_MAX = 3
+Owner = tuple[str, int]  # topic, queue id
 
 
 @dataclass(frozen=True, slots=True)
 class DamagedRange:
-    """Bytes of a log that are no record, from one physical offset to another."""
+    """Bytes of a log that are not valid records: physical offsets [begin, end)."""
 
     begin: int
     end: int
     owners: frozenset[Owner]
-    is_whole: bool  # every byte has a known owner
+    all_owners_known: bool
 
     @property
     def whose(self) -> str:
         named = [f"topic {topic} queue {queue_id}" for topic, queue_id in sorted(self.owners)]
-        more = [f"{len(named) - _NAMED_MAX} more queues"] if len(named) > _NAMED_MAX else []
-        known = ", ".join((*named[:_NAMED_MAX], *more))
-        if self.is_whole:
+        more = [f"{len(named) - _OWNERS_SHOWN_MAX} more queues"] if len(named) > _OWNERS_SHOWN_MAX else []
+        known = ", ".join((*named[:_OWNERS_SHOWN_MAX], *more))
+        if self.all_owners_known:
             return f"of {known}"
-        return f"of {known} and others: no consume queue tells whose" if known else "no consume queue tells whose it is"
+        return f"of {known} and unknown others" if known else "of unknown owners (no consume queue refers to it)"
 
 
 def damage_at(segment: Segment, stop: Stop, records_end: int, root: Path) -> DamagedRange:
-    """The stretch that begins where a walk stopped, up to the next record of the segment."""
-    behind = first_record(segment.map, stop.position + 1, records_end, records_end, segment.base)
+    """The range from where a scan stopped up to the next record of the segment."""
+    after = first_record(segment.map, stop.position + 1, records_end, records_end, segment.base)
     begin = segment.base + stop.position
-    end = segment.base + (records_end if behind is None else behind)
+    end = segment.base + (records_end if after is None else after)
     owners: set[Owner] = set()
     pieces: set[tuple[int, int]] = set()
     for queue in stored_queues(root):
@@ -71,12 +70,14 @@ def damage_at(segment: Segment, stop: Stop, records_end: int, root: Path) -> Dam
     for place, size in sorted(pieces):
         if place == known_to:
             known_to += size
-    is_whole = known_to == end or (known_to > begin and _is_blank(segment.map, known_to - segment.base, records_end))
-    return DamagedRange(begin, end, frozenset(owners), is_whole)
+    all_owners_known = known_to == end or (
+        known_to > begin and _is_blank(segment.map, known_to - segment.base, records_end)
+    )
+    return DamagedRange(begin, end, frozenset(owners), all_owners_known)
 
 
 def _known_topics(root: Path) -> set[str]:
-    """The topics that have a queue on disk, or stand in the store's table."""
+    """The topics that have a queue on disk or are in the store's topic table."""
     found = {queue.topic for queue in stored_queues(root)}
     with contextlib.suppress(OSError, MetadataError):
         found.update(decode_json((root / "config" / FILE_NAME).read_bytes(), TopicsFile).topic_config_table or {})

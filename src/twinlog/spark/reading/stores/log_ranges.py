@@ -1,12 +1,12 @@
-"""A store's commit log as byte ranges, for readers that know nothing of each other.
+"""A store's commit log as byte ranges, for readers that are independent of each other.
 
     segment 0                        segment 1                        segment 2
     | range | range | range   BLANK| range | range | range   BLANK| range | .. log end | zeros ...
 
-A record belongs to the range in which it starts, and its reader goes past the range's end to finish it. A range that
-does not begin its segment looks for the first record whose magic, lengths and physical offset agree. The log's end is
-found before anything is read, by walking the last segment: what a live broker appends later is left for the next read,
-and bytes that a truncation left behind the end are never taken for records.
+A record belongs to the range in which it starts, and its reader reads past the range's end to finish it. A range that
+does not start with its segment searches for the first record whose magic, lengths and physical offset agree. The log's
+end is found before anything is read, by scanning the last segment: what a live broker appends later is left for the
+next read, and bytes that a truncation left after the end are never read as records.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class StoreRange:
     segment: SegmentFile
     begin: int
     end: int
-    begins_record: bool = False  # known to begin where a record does: anything else there is damage
-    wanted_end: int | None = None  # nothing from here on is asked for, in this range or another one
+    begins_record: bool = False  # a record starts at `begin`: anything else there is damage
+    wanted_end: int | None = None  # nothing from here on is wanted, in this range or another one
 
 
 def segment_files(directories: Sequence[Path], root: Path) -> list[SegmentFile]:
-    """All files of a log, oldest first and of one size; whether they follow each other is not looked at."""
+    """All files of a log, oldest first and of one size; gaps between them are not checked."""
     found = sorted(
         (path for place in directories if place.is_dir() for path in place.iterdir() if SEGMENT_NAME.match(path.name)),
         key=lambda path: path.name,
@@ -80,7 +80,7 @@ def segment_files(directories: Sequence[Path], root: Path) -> list[SegmentFile]:
 
 
 def _holds_a_record(path: Path) -> bool:
-    """Whether something was written to a file; records stand from its first byte on."""
+    """Whether something was written to a file; records begin at its first byte."""
     with path.open("rb") as file:
         return any(file.read(8))
 
@@ -90,8 +90,10 @@ def list_segments(directories: Sequence[Path], root: Path) -> list[SegmentFile]:
     files = segment_files(directories, root)
     if not files[0].size:
         if len(files) > 1:
-            raise BadRecord(f"segment {files[0].path} has 0 bytes, as others: copy the store again, or repair it")
-        return []  # a broker is just making its first file
+            raise BadRecord(
+                f"segment {files[0].path} has 0 bytes, and so have others: copy the store again, or repair it"
+            )
+        return []  # a broker is creating its first file
     for before, after in itertools.pairwise(files):
         if before.base + before.size != after.base:
             raise BadRecord(f"segment {after.path} does not begin where {before.path.name} ends: a file is missing")
@@ -109,7 +111,7 @@ def log_end(segments: Sequence[SegmentFile]) -> int:
 
 
 def record_start(segments: Sequence[SegmentFile], place: int) -> int:
-    """The first place from physical offset `place` on where a record or a segment begins; else the log's end."""
+    """The first physical offset from `place` on where a record or a segment begins; else the log's end."""
     for file in segments:
         if file.base <= place < file.base + file.size:
             if place == file.base:
@@ -145,7 +147,7 @@ def plan_log_ranges(
 
 
 def first_record(buffer: mmap.mmap | bytes, begin: int, search_end: int, end: int, base: int) -> int | None:
-    """The first position in [begin, search_end) where a record stands by its fields; its body is not looked at."""
+    """The first position in [begin, search_end) of a record with valid fields; its body is not checked."""
     at = buffer.find(MAGIC_PREFIX, begin + 4, min(search_end + 4 + len(MAGIC_PREFIX), end))
     while at >= 0:
         position = at - 4
@@ -166,7 +168,7 @@ def _is_record(buffer: mmap.mmap | bytes, position: int, end: int, base: int) ->
 
 
 def records_end(file: SegmentFile) -> int:
-    """Where the records of a segment end; places inside that are no record are left for the reader to name."""
+    """Where the records of a segment end; damage before that is skipped, its reader reports it."""
     segment = file.open()
     try:
         position, timestamp, retried = 0, 0, -1
@@ -187,7 +189,7 @@ def records_end(file: SegmentFile) -> int:
             later = record_in_ranges(segment, position + 1, _written_ranges(segment, position + 1), timestamp)
             if later is None:
                 return position
-            if retried == position:  # not a record that a broker was just writing, but a damaged one
+            if retried == position:  # not a record that a broker is writing, but a damaged one
                 position = later
             else:
                 retried = position
@@ -196,7 +198,7 @@ def records_end(file: SegmentFile) -> int:
 
 
 def _written_ranges(segment: Segment, begin: int) -> Iterator[tuple[int, int]]:
-    """The parts from `begin` on that are not all zeros; zeros are skipped ten times faster than a search would."""
+    """The parts from `begin` on that are not all zeros. Skipping zeros first is ten times faster than a search."""
     for first, last in segment.data_ranges(begin):
         for at in range(first, last, _SKIP_BYTES):
             end = min(at + _SKIP_BYTES, last)

@@ -30,12 +30,12 @@ _KNOWN = (
     *SELECTING,
 )
 _STREAM = ("startingOffsets", "maxBytesPerTrigger")
-_PARENTS_WITHOUT_NAME = ("store", "data", "")
+_NAMELESS_DIRECTORIES = ("store", "data", "")
 
 
 @dataclass(frozen=True, slots=True)
 class StoreDirectory:
-    """A store on disk, and the name under which its rows appear."""
+    """A store on disk, and the broker name of its rows."""
 
     root: Path
     broker_name: str
@@ -44,6 +44,8 @@ class StoreDirectory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
+    """One read: which stores and records, and how."""
+
     stores: tuple[StoreDirectory, ...]
     selection: Selection = field(default_factory=Selection)
     kind: str = "messages"
@@ -59,6 +61,7 @@ class StoreOptions:
 
 
 def store_options(given: Mapping[str, str], *, streaming: bool = False) -> StoreOptions:
+    """The options of a read; BadOption names the first invalid one, and what to write instead."""
     used, unused = (_STREAM, SELECTING_IN_BATCH) if streaming else (SELECTING_IN_BATCH, _STREAM)
     values = OptionValues(given, known=(*_KNOWN, *used), ignored=[name for name in unused if name not in used])
     kind = values.choice("kind", "messages", KINDS)
@@ -119,10 +122,10 @@ def _paths(values: OptionValues) -> list[str]:
 
 
 def _directories(text: str) -> list[Path]:
-    """The directories that `text`, which may hold * and ?, stands for."""
+    """The directories that match `text`, which may hold * and ?."""
     path = local_text(text, "store")
     found = [path]
-    if any(letter in path for letter in "*?["):  # as Spark does, without what is not data: _history beside replicas
+    if any(letter in path for letter in "*?["):  # as in Spark, names with _ are not data: _history beside replicas
         found = [one for one in sorted(glob.glob(path)) if not Path(one).name.startswith("_")]
     roots = [Path(one).absolute() for one in found if Path(one).is_dir()]
     if not roots:
@@ -131,8 +134,8 @@ def _directories(text: str) -> list[Path]:
 
 
 def _name_of(root: Path) -> str:
-    """A store does not know its broker's name; the directory above one called `store` usually tells."""
+    """A store does not hold its broker's name; the directory above one called `store` usually has it."""
     for part in reversed(root.parts):
-        if part not in _PARENTS_WITHOUT_NAME:
+        if part not in _NAMELESS_DIRECTORIES:
             return part
     return str(root)

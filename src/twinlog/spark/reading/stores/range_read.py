@@ -1,4 +1,4 @@
-"""The records of one range of a store, as scanned columns; everything that is no record is an error or a warning."""
+"""The records of one range of a store, as scanned columns; anything else in it is an error or a warning."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ log = get_logger(__name__)
 def read_range(
     wanted: StoreRange, selection: Selection, *, check_crc: bool = True, skips_damage: bool = False
 ) -> Iterator[ScannedRecords]:
-    """The records that start in the range. Memory already read is given back, so a worker stays small.
+    """The records that start in the range. Pages already read are released, so a worker's memory stays small.
 
-    DamagedRange is an error unless it is to be skipped, or is known to be of queues that `selection` does not want.
+    Damage is an error unless `skips_damage`, or unless all its owners are known and `selection` does not want them.
     """
     try:
         segment = wanted.segment.open()
@@ -64,26 +64,26 @@ def _read(
             return
         if wanted.wanted_end is not None and stop.position >= wanted.wanted_end:
             return
-        # The place behind the range's end belongs to the next range, which looks for a record, not for damage.
+        # What is after the range's end belongs to the next range, which searches for its first record.
         if stop.position >= wanted.end and stop.reason is StopReason.CRC:
             return
         if skips_damage:
             log.warning("a damaged place is left out", **_place(wanted, stop))
         else:
-            _judge(segment, wanted, selection, stop)
+            _check_damage(segment, wanted, selection, stop)
         position = first_record(segment.map, stop.position + 1, wanted.end, records_end, base)
 
 
-def _judge(segment: Segment, wanted: StoreRange, selection: Selection, stop: Stop) -> None:
-    """BadRecord for damage, unless it is known to be of others than those that are wanted."""
+def _check_damage(segment: Segment, wanted: StoreRange, selection: Selection, stop: Stop) -> None:
+    """BadRecord for damage, unless all its owners are known and none is wanted."""
     damage = damage_at(segment, stop, wanted.segment.end, Path(wanted.store))
-    if damage.is_whole and not selection.wants_any(damage.owners, wanted.broker_name):
+    if damage.all_owners_known and not selection.wants_any(damage.owners, wanted.broker_name):
         owners = sorted({topic for topic, _ in damage.owners})
         log.warning("a damaged place of another topic is left out", topics=owners, **_place(wanted, stop))
         return
     raise BadRecord(
         f"store {wanted.store} segment {wanted.segment.path.name} physical offset {damage.begin} to {damage.end}: "
-        f"no valid record ({stop}), {damage.whose}; look at it with `twinlog store verify`, or leave it out "
+        f"no valid record ({stop}), {damage.whose}; check it with `twinlog store verify`, or leave it out "
         "with failOnDataLoss=false (for a command: --option failOnDataLoss=false)"
     )
 

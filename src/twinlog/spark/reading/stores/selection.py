@@ -1,4 +1,4 @@
-"""Which records of a store are wanted, as options say: topics or queues, a range of the log, a range of time.
+"""Which records of a store are wanted, by the options: topics or queues, a range of the log, a range of time.
 
 Segments that cannot hold a wanted record are not opened, and records of other topics never become columns.
 """
@@ -20,18 +20,18 @@ from twinlog.store.scan.scan import scan
 from twinlog.wire.bodies import MessageQueue
 
 _TIME_MAX = 1 << 62
-# Store times grow along a log, but for a clock that was set back: segments are skipped only this far from the range.
+# Store times grow along a log unless a clock was set back: only segments this far from the range are skipped.
 _CLOCK_MARGIN_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """The records that are wanted; an empty one wants all."""
+    """The wanted records; an empty selection wants all."""
 
     topics: frozenset[str] = frozenset()
     queues: frozenset[MessageQueue] = frozenset()
     begins: Mapping[str, int] = field(default_factory=dict)  # broker name -> first physical offset
-    ends: Mapping[str, int] = field(default_factory=dict)  # broker name -> the one behind the last
+    ends: Mapping[str, int] = field(default_factory=dict)  # broker name -> end of the range
     from_ms: int = 0
     to_ms: int = _TIME_MAX
 
@@ -39,7 +39,7 @@ class Selection:
         return not self.queues or any(queue.broker_name == broker_name for queue in self.queues)
 
     def wants_any(self, owners: Iterable[tuple[str, int]], broker_name: str) -> bool:
-        """Whether records of one of these topics and queues may be wanted."""
+        """Whether one of these topics and queues is wanted."""
         if self.queues:
             return any(MessageQueue(topic, broker_name, queue_id) in self.queues for topic, queue_id in owners)
         return not self.topics or any(topic in self.topics for topic, _ in owners)
@@ -49,7 +49,7 @@ class Selection:
         if not self.from_ms and self.to_ms == _TIME_MAX:
             return list(segments)
         begins = [_begin_ms(one) for one in segments]
-        ends = [*begins[1:], None]  # the first record of a segment tells when the one before ended
+        ends = [*begins[1:], None]  # a segment ends before the first record of the next
         low, high = self.from_ms - _CLOCK_MARGIN_MS, self.to_ms + _CLOCK_MARGIN_MS
         return [
             one
@@ -58,7 +58,7 @@ class Selection:
         ]
 
     def select(self, records: ScannedRecords, broker_name: str) -> ScannedRecords:
-        """Those of `records` that are wanted; the range of the log is up to the plan."""
+        """Those of `records` that are wanted; the plan has applied the range of the log already."""
         keep = np.ones(len(records), bool)
         if self.topics or self.queues:
             wanted = {queue.topic for queue in self.queues} or self.topics
@@ -83,7 +83,7 @@ SELECTING_IN_BATCH = ("startingOffsets", "endingOffsets", "endingTimestamp")
 
 
 def selection(values: OptionValues, broker_names: Iterable[str], *, streaming: bool) -> Selection:
-    """What the options want; BadOption for a broker that none of the stores is of."""
+    """The selection of the options; BadOption for a broker that has no store here."""
     given = [name for name in ("topic", "subscribe", "assign") if name in values]
     if len(given) > 1:
         raise BadOption(f"give one of topic, subscribe, assign: there are {', '.join(given)}")
@@ -96,15 +96,15 @@ def selection(values: OptionValues, broker_names: Iterable[str], *, streaming: b
     return Selection(
         topics=topics,
         queues=queues,
-        begins={} if streaming else _places(values, "startingOffsets", "earliest", known),
-        ends={} if streaming else _places(values, "endingOffsets", "latest", known),
+        begins={} if streaming else _offsets_by_broker(values, "startingOffsets", "earliest", known),
+        ends={} if streaming else _offsets_by_broker(values, "endingOffsets", "latest", known),
         from_ms=values.integer("startingTimestamp", 0),
         to_ms=_TIME_MAX if to_ms is None else to_ms,
     )
 
 
-def _places(values: OptionValues, option: str, word: str, known: Sequence[str]) -> dict[str, int]:
-    """A physical offset for some stores; those that are not named are not limited."""
+def _offsets_by_broker(values: OptionValues, option: str, word: str, known: Sequence[str]) -> dict[str, int]:
+    """A physical offset for each named store; the others are not limited."""
     text = values.text(option) or word
     if text.lower() == word:
         return {}
@@ -124,11 +124,13 @@ def _places(values: OptionValues, option: str, word: str, known: Sequence[str]) 
 
 def _check_broker(option: str, broker_name: str, known: Sequence[str]) -> None:
     if broker_name not in known:
-        raise BadOption(f"{option}: no store is of broker {broker_name!r}; the stores are of {', '.join(known)}")
+        raise BadOption(
+            f"{option}: there is no store of broker {broker_name!r}; there are stores of {', '.join(known)}"
+        )
 
 
 def _begin_ms(file: SegmentFile) -> int | None:
-    """The time of a segment's first record; None when that is damaged, or its broker has just deleted the file."""
+    """The time of a segment's first record; None if it is damaged or the broker has just deleted the file."""
     try:
         segment = file.open()
     except FileNotFoundError:

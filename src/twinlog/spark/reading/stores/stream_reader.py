@@ -1,4 +1,4 @@
-"""A store as a stream: the log of a live or growing directory, from one look at its end to the next.
+"""`spark.readStream.format("rocketmq_store")`: the growing logs of store directories.
 
 The offset of a stream is the log end of each store, `{"/data/broker-a/store": 1073741824}`.
 """
@@ -22,7 +22,7 @@ log = get_logger(__name__)
 
 
 class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows the logs of some stores."""
+    """Follows logs; each batch reads from the last end to the current one."""
 
     def __init__(self, options: StoreOptions, columns: Columns) -> None:
         self._options = options
@@ -31,7 +31,9 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict:
         if self._options.starts_at_end:
-            log.warning("a store stream from latest keeps no starting point: a replayed first batch may lose records")
+            log.warning(
+                "a store stream from latest does not save where it starts: a replayed first batch may lose records"
+            )
             return self._ends()
         return {name: self._first(log) for name, log in self._logs().items()}
 
@@ -40,17 +42,17 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if limit is None else ReadMaxBytes(limit)
 
     def latestOffset(self, start: dict, limit: ReadLimit) -> dict:
-        """Where the next batch ends: at a record of each log, so that whatever else is found there is damage."""
+        """Where the next batch ends: at the start of a record in each log, so that anything else there is damage."""
         logs = self._logs()
         ends = {name: log_end(log) for name, log in logs.items()} if self._target is None else dict(self._target)
         known = {name: end for name, end in ends.items() if name in start}
         for name in [name for name, end in known.items() if end < start[name]]:
-            self._tell_loss(name, f"the stream was at {start[name]}, the log now ends at {known[name]}")
+            self._report_loss(name, f"the stream was at {start[name]}, the log now ends at {known[name]}")
             start = {**start, name: known[name]}
         if isinstance(limit, ReadMaxBytes):
             capped = cap_bytes(start, known, limit.max_bytes)
             known = {name: end if end == known[name] else record_start(logs[name], end) for name, end in capped.items()}
-        # A new store stands at its beginning in this batch's end: the next batch finds it there, as does a replay.
+        # The end of this batch holds a new store at its start: the next batch begins there, also in a replay.
         new = {name: log[0].base if log else 0 for name, log in logs.items() if name not in start}
         return dict(sorted({**known, **new, **self._gone(start)}.items()))
 
@@ -74,7 +76,7 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield from read_messages(self._options, self._columns, partition.value)
 
     def commit(self, end: dict) -> None:
-        """Nothing to do: the checkpoint holds all there is to know."""
+        """Nothing to do: the checkpoint holds everything."""
 
     def stop(self) -> None:
         """Nothing to do: Spark does not call it reliably."""
@@ -84,14 +86,14 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if begin == end:
             return []
         if begin > end:
-            self._tell_loss(name, f"the stream was at {begin}, its log now ends at {end}")
+            self._report_loss(name, f"the stream was at {begin}, its log now ends at {end}")
             return []
         parts = []
         segments = list_segments(store.commit_log_dirs, store.root)
         if segments and begin < segments[0].base:
-            self._tell_loss(name, f"the log begins at {segments[0].base}, the stream was at {begin}")
+            self._report_loss(name, f"the log begins at {segments[0].base}, the stream was at {begin}")
         if log_end(segments) < end:
-            self._tell_loss(name, f"the batch ends at {end}, the log now at {log_end(segments)}")
+            self._report_loss(name, f"the batch ends at {end}, the log now at {log_end(segments)}")
         for segment in segments:
             first, last = max(begin - segment.base, 0), min(end - segment.base, segment.end)
             for at in range(first, last, self._options.split_bytes):
@@ -100,18 +102,18 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return parts
 
     def _gone(self, places: dict[str, int]) -> dict[str, int]:
-        """Those of `places` whose store nobody names any more; their places are kept, since they may come back."""
+        """Those of `places` whose store is no longer among the options; they are kept, since it may come back."""
         stores = {str(store.root) for store in self._options.stores}
         gone = {name: at for name, at in places.items() if name not in stores}
         for name in sorted(gone):
-            self._tell_loss(name, f"it is not among the stores any more, the stream was at {gone[name]}")
+            self._report_loss(name, f"it is no longer among the stores, the stream was at {gone[name]}")
         return gone
 
-    def _tell_loss(self, name: str, what: str) -> None:
+    def _report_loss(self, name: str, what: str) -> None:
         report_loss(self._options.fail_on_data_loss, f"store {name}", what)
 
     def _first(self, log: list[SegmentFile]) -> int:
-        """Where the stream begins in a log: at its oldest segment that may hold what is wanted."""
+        """Where the stream begins in a log: at the oldest segment that may hold wanted records."""
         wanted = self._options.selection.in_time(log)
         return wanted[0].base if wanted else log_end(log)
 
@@ -126,7 +128,7 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def cap_bytes(start: dict[str, int], ends: dict[str, int], bytes_max: int) -> dict[str, int]:
-    """`ends`, drawn back so that about `bytes_max` bytes lie between them and `start`."""
+    """`ends`, moved back so that about `bytes_max` bytes lie between `start` and them."""
     backlog = {name: max(end - start[name], 0) for name, end in ends.items()}
     total = sum(backlog.values())
     if total <= bytes_max:

@@ -20,7 +20,7 @@ _PARTITIONS_PER_STORE = 16
 
 @dataclass(frozen=True, slots=True)
 class TablePart:
-    """One share of a small table: every `step`-th file of a store, from `number` on."""
+    """One part of a small table: every `step`-th file of a store, beginning with `number`."""
 
     store: StoreDirectory
     number: int = 0
@@ -40,7 +40,7 @@ def plan_table(options: StoreOptions) -> list[TablePart]:
 
 
 def read_table(options: StoreOptions, part: TablePart, columns: Columns) -> Iterator[pa.RecordBatch]:
-    """The rows of one part, with the columns that are wanted."""
+    """The rows of one part, with the wanted columns."""
     known = TABLE_COLUMNS[options.kind]
     schema = arrow_schema(columns)
     for values in _READERS[options.kind](options, part):
@@ -120,7 +120,9 @@ def _consumer_offsets(options: StoreOptions, part: TablePart) -> Iterator[dict]:
 def _tables(store: StoreDirectory) -> MetadataTables:
     directory = store.root / "config"
     if not directory.is_dir():
-        raise BadRecord(f"{directory} is not there: give a broker's storePathRootDir, copied with its directory config")
+        raise BadRecord(
+            f"{directory} does not exist: give a broker's storePathRootDir, copied with its directory config"
+        )
     return open_tables(directory, 0)
 
 
