@@ -134,6 +134,7 @@ class KnownHeader:
     """The template of one producer's headers to one queue, and what their constant members mean."""
 
     __slots__ = (
+        "after_length",
         "born_skip",
         "flag",
         "key_skip",
@@ -145,6 +146,7 @@ class KnownHeader:
         "sys_flag",
         "template",
         "topic",
+        "trailer_length",
     )
 
     def __init__(
@@ -153,6 +155,7 @@ class KnownHeader:
         self.template = template
         self.born_skip = len(template.prefix)  # from the header's begin to the born timestamp
         self.key_skip = self.born_skip + BORN_DIGITS + len(template.before)  # and to the unique key
+        self.after_length, self.trailer_length = len(template.after), len(template.trailer)
         self.queue = queue
         self.properties = properties
         self.topic = fields.topic
@@ -266,7 +269,8 @@ class FastSend:
     ) -> int:
         """Read frames as long as their headers fit the template; returns where the first begins that does not."""
         prefix, before, key_length, after, trailer = known.template
-        born_skip, key_skip, after_length, trailer_length = known.born_skip, known.key_skip, len(after), len(trailer)
+        born_skip, key_skip = known.born_skip, known.key_skip
+        after_length, trailer_length = known.after_length, known.trailer_length
         queue, (encoded, tags_code, keys) = known.queue, known.properties
         topic, queue_id, flag, sys_flag = known.topic, known.queue_id, known.flag, known.sys_flag
         reconsume_times = known.reconsume_times
