@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from twinlog.broker.sends.send import check_put
+from twinlog.broker.sends.put_errors import check_put
 from twinlog.broker.sends.timer_rules import delete_key, parse_recall_handle
 from twinlog.net.errors import RequestRefused
 from twinlog.store.log.append import Draft

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from twinlog.broker.sends.send import check_put
-from twinlog.broker.sends.send_checks import check_send, choose_queue, read_header
+from twinlog.broker.sends.put_errors import check_put
+from twinlog.broker.sends.send import count_puts, new_draft
+from twinlog.broker.sends.send_checks import check_send, choose_queue, read_header, region_and_trace
 from twinlog.net.connection import Connection
 from twinlog.net.errors import NetError, RequestRefused
-from twinlog.store.log.append import Draft
 from twinlog.wire import properties as names
 from twinlog.wire.codes import BUSY_REMARK, RequestCode, ResponseCode
 from twinlog.wire.message_id import offset_message_id
@@ -38,7 +38,7 @@ class ReplyHandler:
         ctx, settings = self._ctx, self._ctx.settings
         if not ctx.is_master:
             return request.reply(ResponseCode.SYSTEM_BUSY, BUSY_REMARK)
-        marks = {names.MSG_REGION: settings.region_id, names.TRACE_ON: "true" if settings.trace_on else "false"}
+        marks = region_and_trace(settings)
         try:
             header = read_header(request)
             config = check_send(ctx, request, header)
@@ -96,21 +96,10 @@ class ReplyHandler:
         self, request: Request, header: SendHeader | SendHeaderV2, queue_id: int, pairs: dict[str, str]
     ) -> dict[str, str]:
         settings = self._ctx.settings
-        draft = Draft(
-            header.topic or "",
-            queue_id,
-            request.body or b"",
-            encode_properties(pairs),
-            request.connection.peer,
-            header.born_timestamp or 0,
-            header.flag or 0,
-            header.sys_flag or 0,
-            header.reconsume_times or 0,
-        )
+        draft = new_draft(request, header, header.topic or "", queue_id)
+        draft.properties = encode_properties(pairs)
         stored = self._ctx.put(draft)
         check_put(self._ctx, stored)
-        tally = self._ctx.stats.puts(draft.topic)
-        tally.count += 1
-        tally.bytes += stored.size
+        count_puts(self._ctx, draft.topic, 1, stored.size)
         message_id = offset_message_id(settings.broker_ip1, settings.listen_port, stored.physical_offset)
         return {"msgId": message_id, "queueOffset": str(stored.queue_offset)}

@@ -5,23 +5,22 @@ This is the definition; `send_fast` repeats its usual case and leaves all other 
 
 from __future__ import annotations
 
-from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from twinlog.base.system_names import RETRY_PREFIX, TIMER_TOPIC, dlq_topic
-from twinlog.broker.sends.send_checks import check_send, choose_queue, read_header
+from twinlog.broker.sends.put_errors import check_put
+from twinlog.broker.sends.send_checks import check_send, choose_queue, read_header, region_and_trace, retries_max
 from twinlog.broker.sends.timer_rules import recall_handle
 from twinlog.broker.topics.ensure import ensure_group, ensure_topic
 from twinlog.net.errors import RequestRefused
 from twinlog.store.log.append import Appended, Draft, PutStatus
-from twinlog.store.log.commit_log import disk_used_ratio
 from twinlog.store.message_store import MessageStore
 from twinlog.wire import properties as names
 from twinlog.wire.batch import BatchElement, decode_batch
-from twinlog.wire.codes import BUSY_REMARK, FAQ_REMARK, VERSION_MAX_RECONSUME, RequestCode, ResponseCode
+from twinlog.wire.codes import BUSY_REMARK, FAQ_REMARK, RequestCode, ResponseCode
 from twinlog.wire.errors import WireError
 from twinlog.wire.message_id import offset_message_id
 from twinlog.wire.properties import decode_properties, encode_properties
@@ -57,7 +56,7 @@ class SendHandler:
         ctx = self._ctx
         if not ctx.is_master:
             return request.reply(ResponseCode.SYSTEM_BUSY, BUSY_REMARK)
-        marks = self.marks()
+        marks = region_and_trace(ctx.settings)
         edition = ctx.topics.edition
         try:
             answer = self._send(request, marks)
@@ -76,11 +75,6 @@ class SendHandler:
         await announced()
         return answer
 
-    def marks(self) -> dict[str, str]:
-        """The two members that every send answer carries: Java's client does not check whether they are there."""
-        settings = self._ctx.settings
-        return {names.MSG_REGION: settings.region_id, names.TRACE_ON: "true" if settings.trace_on else "false"}
-
     def _send(self, request: Request, marks: dict[str, str]) -> Command | None:
         header = read_header(request)
         config = check_send(self._ctx, request, header)
@@ -97,7 +91,7 @@ class SendHandler:
         ctx, started = self._ctx, perf_counter()
         assert header.queue_id is not None and header.topic is not None
         queue_id = choose_queue(header.queue_id, config)
-        draft = self._draft(request, header, header.topic, queue_id)
+        draft = new_draft(request, header, header.topic, queue_id)
         pairs = decode_properties(header.properties or "")
         if draft.topic.startswith(RETRY_PREFIX):
             config = self._retry_or_bury(request, header, config, draft, pairs)
@@ -127,7 +121,7 @@ class SendHandler:
         }
         if draft.topic == TIMER_TOPIC and (handle := recall_handle(ctx.settings.broker_name, pairs)):
             fields["recallHandle"] = handle
-        self._count(header.topic, 1, appended.size)
+        count_puts(ctx, header.topic, 1, appended.size)
         return self._answer(request, request.reply(fields=fields), appended, pairs, 1, started)
 
     def _retry_or_bury(
@@ -140,9 +134,7 @@ class SendHandler:
         if settings is None:
             remark = f"subscription group not exist, {group} {FAQ_REMARK}"
             raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
-        limit = settings.retry_max_times
-        if request.version >= VERSION_MAX_RECONSUME and header.max_reconsume_times is not None:
-            limit = header.max_reconsume_times
+        limit = retries_max(request.version, header.max_reconsume_times, settings)
         if (header.reconsume_times or 0) <= limit and not ctx.locks.holds_any(group, ctx.clock_ms()):
             return config
         pairs[names.DELAY] = "-1"
@@ -175,7 +167,7 @@ class SendHandler:
             remark = f"batch request does not support retry group {topic}"
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, remark)
         queue_id = choose_queue(header.queue_id, config)
-        draft = self._draft(request, header, topic, queue_id)
+        draft = new_draft(request, header, topic, queue_id)
         if config.topic_filter_type == "MULTI_TAG":
             draft.sys_flag |= MULTI_TAGS
         pairs = {**decode_properties(header.properties or ""), **marks, names.CLUSTER: ctx.settings.cluster_name}
@@ -201,7 +193,7 @@ class SendHandler:
         fields["queueOffset"] = str(appended.queue_offset)
         if uniq_key:
             fields["transactionId"] = uniq_key
-        self._count(topic, count, appended.size)
+        count_puts(ctx, topic, count, appended.size)
         return self._answer(request, request.reply(fields=fields), appended, pairs, count, started)
 
     def _append_ordinary(self, draft: Draft, batch: bytes) -> Appended | None:
@@ -234,18 +226,6 @@ class SendHandler:
 
     # -- shared --------------------------------------------------------------------------------
 
-    def _draft(self, request: Request, header: Header, topic: str, queue_id: int) -> Draft:
-        return Draft(
-            topic,
-            queue_id,
-            request.body or b"",
-            born_host=request.connection.peer,
-            born_timestamp=header.born_timestamp or 0,
-            flag=header.flag or 0,
-            sys_flag=header.sys_flag or 0,
-            reconsume_times=header.reconsume_times or 0,
-        )
-
     def _message_id(self, physical_offset: int) -> str:
         settings = self._ctx.settings
         return offset_message_id(settings.broker_ip1, settings.listen_port, physical_offset)
@@ -267,54 +247,26 @@ class SendHandler:
 
         return self._ctx.pending_sends.answer(request, response, appended.end, wait=wait, on_answer=took)
 
-    def _count(self, topic: str, count: int, size: int) -> None:
-        tally = self._ctx.stats.puts(topic)
-        tally.count += count
-        tally.bytes += size
 
-
-def check_put(ctx: BrokerContext, appended: Appended) -> None:
-    """Raise the refusal that Java answers for a message that was not stored."""
-    status = appended.status
-    if status is PutStatus.PUT_OK:
-        return
-    limit = ctx.conf.store.message_bytes_max
-    code, remark = {
-        PutStatus.MESSAGE_ILLEGAL: (ResponseCode.MESSAGE_ILLEGAL, illegal_remark(limit)),
-        PutStatus.PROPERTIES_SIZE_EXCEEDED: (ResponseCode.MESSAGE_ILLEGAL, illegal_remark(limit)),
-        PutStatus.SERVICE_NOT_AVAILABLE: (ResponseCode.SERVICE_NOT_AVAILABLE, unavailable_remark(ctx)),
-        PutStatus.CREATE_SEGMENT_FAILED: (
-            ResponseCode.SYSTEM_ERROR,
-            "create mapped file failed, server is busy or broken.",
-        ),
-        PutStatus.PAGE_CACHE_BUSY: (
-            ResponseCode.SYSTEM_BUSY,
-            "[PC_SYNCHRONIZED]broker busy, start flow control for a while",
-        ),
-    }.get(status, (ResponseCode.SYSTEM_ERROR, "UNKNOWN_ERROR"))
-    raise RequestRefused(code, remark)
-
-
-def illegal_remark(body_bytes_max: int) -> str:
-    return (
-        "the message is illegal, maybe msg body or properties length not matched. "
-        f"msg body length limit {body_bytes_max}B, msg properties length limit 32KB."
+def new_draft(request: Request, header: Header, topic: str, queue_id: int) -> Draft:
+    """The message of a send, without its properties."""
+    return Draft(
+        topic,
+        queue_id,
+        request.body or b"",
+        born_host=request.connection.peer,
+        born_timestamp=header.born_timestamp or 0,
+        flag=header.flag or 0,
+        sys_flag=header.sys_flag or 0,
+        reconsume_times=header.reconsume_times or 0,
     )
 
 
-def unavailable_remark(ctx: BrokerContext) -> str:
-    settings = ctx.conf.store
-    directories = (
-        settings.commit_log_dirs[0],
-        f"{settings.root_dir}/consumequeue",
-        f"{settings.root_dir}/index",
-    )
-    log_ratio, queue_ratio, index_ratio = (disk_used_ratio(Path(directory)) for directory in directories)
-    disks = f"CL: {log_ratio:5.2f} CQ: {queue_ratio:5.2f} INDEX: {index_ratio:5.2f}"
-    return (
-        "service not available now. It may be caused by one of the following reasons: the broker's disk is full "
-        f"[{disks}], messages are put to the slave, message store has been shut down, etc."
-    )
+def count_puts(ctx: BrokerContext, topic: str, count: int, size: int) -> None:
+    """Add stored messages to the statistics of a topic."""
+    tally = ctx.stats.puts(topic)
+    tally.count += count
+    tally.bytes += size
 
 
 def _positive(text: str | None) -> bool:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from twinlog.base.system_names import dlq_topic, retry_topic
 from twinlog.broker.sends.copy_budget import check_copy
 from twinlog.broker.sends.parking import redelivery
+from twinlog.broker.sends.send_checks import retries_max
 from twinlog.broker.topics.ensure import ensure_group, ensure_topic
 from twinlog.net.errors import RequestRefused
 from twinlog.wire import properties as names
-from twinlog.wire.codes import BUSY_REMARK, FAQ_REMARK, VERSION_MAX_RECONSUME, RequestCode, ResponseCode
+from twinlog.wire.codes import BUSY_REMARK, FAQ_REMARK, RequestCode, ResponseCode
 from twinlog.wire.fields import decode_fields
 from twinlog.wire.headers import SendBackHeader
 from twinlog.wire.topic_bits import UNIT_SUBSCRIPTION, WRITE
@@ -64,9 +65,7 @@ class SendBackHandler:
         message = ctx.store.message_at(offset) if offset is not None and offset >= 0 else None
         if message is None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {offset}")
-        limit = group.retry_max_times
-        if request.version >= VERSION_MAX_RECONSUME and header.max_reconsume_times is not None:
-            limit = header.max_reconsume_times
+        limit = retries_max(request.version, header.max_reconsume_times, group)
         level = header.delay_level or 0
         source = message.properties.get(names.RETRY_TOPIC) or message.topic
         if message.reconsume_times >= limit or level < 0:

@@ -13,7 +13,8 @@ from twinlog.base.system_names import SEND_FORBIDDEN_TOPICS
 from twinlog.broker.topics.name_rules import topic_name_problem
 from twinlog.broker.topics.topic_creation import create_for_send
 from twinlog.net.errors import RequestRefused
-from twinlog.wire.codes import FAQ_REMARK, RequestCode, ResponseCode
+from twinlog.wire import properties as names
+from twinlog.wire.codes import FAQ_REMARK, VERSION_MAX_RECONSUME, RequestCode, ResponseCode
 from twinlog.wire.fields import camel, decode_fields
 from twinlog.wire.headers import SendHeader, SendHeaderV2
 from twinlog.wire.topic_bits import WRITE, permission_text
@@ -21,7 +22,8 @@ from twinlog.wire.topic_bits import WRITE, permission_text
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
     from twinlog.net.connection import Request
-    from twinlog.wire.bodies import TopicConfig
+    from twinlog.settings.broker import BrokerSettings
+    from twinlog.wire.bodies import SubscriptionGroupConfig, TopicConfig
 
 _SHORT_NAMES = dict(zip(SendHeader.__dataclass_fields__, "abcdefghijklmn", strict=True))
 _REQUIRED = ("producer_group", "topic", "default_topic", "default_topic_queue_nums", "queue_id", "sys_flag")
@@ -79,6 +81,18 @@ def choose_queue(queue_id: int, config: TopicConfig) -> int:
         remark = f"topic[{config.topic_name}] has {config.write_queue_nums} write queues; raise writeQueueNums"
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
     return random.randrange(config.write_queue_nums)
+
+
+def retries_max(version: int, requested: int | None, group: SubscriptionGroupConfig) -> int:
+    """How many retries a message gets: what a consumer of this version asks for, or the group's setting."""
+    if version >= VERSION_MAX_RECONSUME and requested is not None:
+        return requested
+    return group.retry_max_times
+
+
+def region_and_trace(settings: BrokerSettings) -> dict[str, str]:
+    """What every send adds to its message and to its answer; Java's client needs both members in each answer."""
+    return {names.MSG_REGION: settings.region_id, names.TRACE_ON: "true" if settings.trace_on else "false"}
 
 
 def describe(config: TopicConfig) -> str:

@@ -23,6 +23,7 @@ import msgspec
 
 from twinlog.base.system_names import RETRY_PREFIX, SEND_FORBIDDEN_TOPICS
 from twinlog.broker.sends.pending_sends import CODES
+from twinlog.broker.sends.send_checks import region_and_trace
 from twinlog.broker.sends.send_template import BORN, BORN_DIGITS, Template, learn
 from twinlog.broker.topics.name_rules import topic_name_problem
 from twinlog.store.log.append import Draft, PutStatus
@@ -432,7 +433,7 @@ class FastSend:
         if len(self._queues) >= _QUEUES_MAX:
             self._queues.clear()
         settings = ctx.settings
-        marks = dumps(self._marks())[1:-1].decode()
+        marks = dumps(region_and_trace(settings))[1:-1].decode()
         host = offset_message_id(settings.broker_ip1, settings.listen_port, 0)[:-16]
         queue = CheckedQueue(
             f'{marks},"msgId":"{host}',
@@ -452,14 +453,11 @@ class FastSend:
         if self._waits and pairs.get(names.WAIT, "true").lower() != "true":
             unusual = True  # it does not wait with the others
         if not unusual:
-            encoded = encode_properties({**pairs, **self._marks(), names.CLUSTER: self._ctx.settings.cluster_name})
+            settings = self._ctx.settings
+            encoded = encode_properties({**pairs, **region_and_trace(settings), names.CLUSTER: settings.cluster_name})
             tags, keys = pairs.get(names.TAGS, ""), pairs.get(names.KEYS, "")
             stored = StoredProperties(encoded + _UNIQ_KEY_BYTES, tags_code(tags), keys)
         if len(self._properties) >= _PROPERTIES_MAX:
             self._properties.clear()
         self._properties[text] = stored
         return stored
-
-    def _marks(self) -> dict[str, str]:
-        settings = self._ctx.settings
-        return {names.MSG_REGION: settings.region_id, names.TRACE_ON: "true" if settings.trace_on else "false"}

@@ -110,31 +110,27 @@ def negative(node: Node) -> Node:
 
 
 def all_true(parts: list[Evaluate]) -> Evaluate:
-    def conjunction(properties: Properties) -> bool | None:
-        result: bool | None = True
-        for evaluate in parts:
-            value = evaluate(properties)
-            if value is False:
-                return False
-            if value is None:
-                result = None
-        return result
-
-    return conjunction
+    return _first_decides(parts, decisive=False)
 
 
 def any_true(parts: list[Evaluate]) -> Evaluate:
-    def disjunction(properties: Properties) -> bool | None:
-        result: bool | None = False
-        for evaluate in parts:
-            value = evaluate(properties)
-            if value is True:
-                return True
+    return _first_decides(parts, decisive=True)
+
+
+def _first_decides(parts: list[Evaluate], *, decisive: bool) -> Evaluate:
+    """The `decisive` value of one part is the result; without it, one unknown part makes the result unknown."""
+
+    def evaluate(properties: Properties) -> bool | None:
+        result: bool | None = not decisive
+        for part in parts:
+            value = part(properties)
+            if value is decisive:
+                return decisive
             if value is None:
                 result = None
         return result
 
-    return disjunction
+    return evaluate
 
 
 def is_null(node: Node) -> Node:
