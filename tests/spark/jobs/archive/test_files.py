@@ -22,7 +22,6 @@ from twinlog.spark.jobs.archive.compact import CompactJob, compact_files, plan_c
 from twinlog.spark.jobs.archive.files import (
     Ops,
     commit_batch,
-    exchange,
     finish_last_batch,
     held,
     partition_files,
@@ -521,16 +520,6 @@ def test_what_is_worth_compacting():
     assert [(one.partition, one.count) for one in plan_compaction(found, job)] == [("topic=A/day=2026-01-01", 2)]
     only_b = CompactJob(target="", before="2026-01-04", file_bytes=100, topics=("B",))
     assert [one.partition for one in plan_compaction(found, only_b)] == ["topic=B/day=2026-01-03"]
-
-
-def test_two_directories_are_exchanged_in_one_step(tmp_path):
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / name).write_text("")
-    exchange(tmp_path / "one", tmp_path / "two")
-    assert [path.name for path in (tmp_path / "one").iterdir()] == ["two"]
-    with pytest.raises(FileNotFoundError):
-        exchange(tmp_path / "one", tmp_path / "three")
 
 
 def test_days_in_directories_are_dates():

@@ -10,12 +10,11 @@ import pyarrow.dataset as ds
 import pytest
 from tests.spark.jobs.sync.test_ticks import SETTINGS, Master
 
+from twinlog.base.atomic_directory import CannotExchange, exchange_directories
 from twinlog.broker.embedded import EmbeddedBroker
 from twinlog.client.sync import Producer
 from twinlog.net.errors import NetError
 from twinlog.spark.errors import BadOption
-from twinlog.spark.jobs.archive.files import exchange
-from twinlog.spark.jobs.archive.layout import BadArchive
 from twinlog.spark.jobs.progress import quiet
 from twinlog.spark.jobs.sync import history
 from twinlog.spark.jobs.sync.broker_service import BrokerReport
@@ -110,11 +109,11 @@ def test_many_files_become_one_and_readers_see_every_row_whenever_that_is_killed
         def dies(one, other):
             assert numbers(tmp_path) == expected
             if killed == "behind the exchange":
-                exchange(one, other)
+                exchange_directories(one, other)
             raise KeyboardInterrupt
 
         with monkeypatch.context() as dying, pytest.raises(KeyboardInterrupt):
-            dying.setattr(history, "exchange", dies)
+            dying.setattr(history, "exchange_directories", dies)
             HistoryTables(tmp_path)
         assert numbers(tmp_path) == expected, "also while nobody goes on"
     HistoryTables(tmp_path)
@@ -130,10 +129,10 @@ def test_a_file_system_that_cannot_exchange_directories_keeps_its_files(tmp_path
     expected = numbers(tmp_path)
 
     def cannot(one, other):
-        raise BadArchive("the file system cannot exchange two directories")
+        raise CannotExchange(one, "not supported")
 
     monkeypatch.setattr(history, "_FILES_MAX", 3)
-    monkeypatch.setattr(history, "exchange", cannot)
+    monkeypatch.setattr(history, "exchange_directories", cannot)
     HistoryTables(tmp_path)
     assert numbers(tmp_path) == expected and "are not joined" in caplog.text
     assert len(list((tmp_path / "changes").iterdir())) == 5

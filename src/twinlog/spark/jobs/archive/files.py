@@ -6,8 +6,6 @@ Every change of what readers see is one rename, made under a lock that archive a
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import errno
 import fcntl
 import os
 import shutil
@@ -15,6 +13,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from twinlog.base.atomic_directory import CannotExchange, exchange_directories
 from twinlog.base.safe_files import open_file
 from twinlog.spark.jobs.archive.layout import (
     COMPACTING,
@@ -28,8 +27,6 @@ from twinlog.spark.jobs.archive.layout import (
 )
 
 COMPACT_LOCK = "_compact.lock"
-_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
-_WITHOUT_EXCHANGE = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
 
 
 class Ops:
@@ -43,7 +40,11 @@ class Ops:
         os.rename(old, new)
 
     def exchange(self, one: Path, other: Path) -> None:
-        exchange(one, other)
+        try:
+            exchange_directories(one, other)
+        except CannotExchange as error:
+            hint = "compact where ext4, xfs, btrfs or tmpfs holds the archive, or archive with --format delta"
+            raise BadArchive(f"{error}: {hint}") from error
 
     def remove(self, directory: Path) -> None:
         shutil.rmtree(directory, ignore_errors=True)
@@ -153,20 +154,3 @@ def held(lock: Path, busy: str | None = None) -> Iterator[None]:
         except BlockingIOError:
             raise BadArchive(str(busy)) from None
         yield
-
-
-def exchange(one: Path, other: Path) -> None:
-    """Swap two directories in one step, so that nobody ever sees neither or both."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if not hasattr(libc, "renameat2"):
-        raise BadArchive(_cannot_exchange(one, "this system has no renameat2"))
-    if libc.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE):
-        code = ctypes.get_errno()
-        if code in _WITHOUT_EXCHANGE:
-            raise BadArchive(_cannot_exchange(one, os.strerror(code)))
-        raise OSError(code, os.strerror(code), str(one), None, str(other))
-
-
-def _cannot_exchange(path: Path, why: str) -> str:
-    hint = "compact where ext4, xfs, btrfs or tmpfs holds the archive, or archive with --format delta"
-    return f"the file system of {path} cannot exchange two directories ({why}): {hint}"

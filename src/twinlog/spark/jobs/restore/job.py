@@ -8,23 +8,19 @@ are not sent twice. In the end the target is read back. That gives the map, and 
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from twinlog.base.atomic_directory import replace_directory
 from twinlog.client.errors import NoRoute
 from twinlog.client.options import ClientOptions, tls_context
 from twinlog.client.routing.routes import MASTER_ID
 from twinlog.client.sync import Admin
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.cluster_options import CLUSTER_OPTIONS, ClusterOptions, cluster_options
-from twinlog.spark.jobs.archive.files import exchange
-from twinlog.spark.jobs.archive.layout import BadArchive
 from twinlog.spark.jobs.progress import JobProgress, ReportProgress, quiet, task_progress
 from twinlog.spark.jobs.restore.groups import Committed, GroupPlace, committed_offsets, make_groups, place_groups
 from twinlog.spark.jobs.restore.restore_plan import (
@@ -240,21 +236,8 @@ def _write_map(spark: SparkSession, job: RestoreJob) -> tuple[int, int]:
     table.sortWithinPartitions(*QUEUE, "oldOffset").write.mode("overwrite").parquet(str(aside))
     told = spark.read.parquet(str(aside)).agg(expr_of("count(*) as n"), expr_of("sum(copies - 1) as more")).first()
     assert told is not None
-    _replace(path, aside)
+    replace_directory(path, aside)
     return told.n, told.more or 0
-
-
-def _replace(path: Path, aside: Path) -> None:
-    if path.exists():
-        try:
-            exchange(aside, path)
-        except BadArchive:  # a file system without an exchange: for a moment there is no map
-            shutil.rmtree(path)
-            os.rename(aside, path)
-        with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(aside)
-    else:
-        os.rename(aside, path)
 
 
 def _check_complete(spark: SparkSession, job: RestoreJob, source: DataFrame, queues: Iterable[RestoredQueue]) -> None:

@@ -24,13 +24,12 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from twinlog.base.atomic_directory import CannotExchange, exchange_directories
 from twinlog.base.atomic_file import replacing, sync_directory
 from twinlog.base.clock import wall_clock_ms
 from twinlog.base.safe_files import open_file
 from twinlog.replication.metadata.kinds import find_kind
 from twinlog.spark.errors import SparkSourceError
-from twinlog.spark.jobs.archive.files import exchange
-from twinlog.spark.jobs.archive.layout import BadArchive
 from twinlog.spark.jobs.sync.broker_service import BrokerReport, Drained
 from twinlog.spark.paths import local_path
 from twinlog.telemetry.log import get_logger
@@ -239,9 +238,9 @@ class AppendedTable:
         whole = whole.sort_by([("replica", "ascending"), ("sequence", "ascending")])
         AppendedTable(aside, self._schema)._write(whole, _new_name())
         try:
-            exchange(aside, self.path)
+            exchange_directories(aside, self.path)
             sync_directory(self.path.parent)
-        except BadArchive as error:
+        except CannotExchange as error:
             log.warning(
                 "the files of a history table are not joined", table=str(self.path), files=len(files), why=error
             )
