@@ -10,7 +10,7 @@ from twinlog.broker.replication.replication_status import ReplicationReport
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
     from twinlog.broker.replication.replication_service import ReplicationService
-    from twinlog.replication.master.master_service import ReplicaView
+    from twinlog.replication.master.replica_connection import ReplicaView
     from twinlog.replication.replica.metadata_status import KindStatus
     from twinlog.telemetry.metrics import Metrics
 

@@ -18,7 +18,7 @@ from twinlog.wire.errors import WireError
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
     from twinlog.broker.replication.replication_service import ReplicationService
-    from twinlog.replication.master.master_service import ReplicaView
+    from twinlog.replication.master.replica_connection import ReplicaView
 
 _FOLLOWING = (
     "state",
