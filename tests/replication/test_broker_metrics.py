@@ -35,7 +35,7 @@ async def test_a_master_shows_each_replicas_lag_and_a_replica_its_synchronisatio
         await twins(master, replica)
         lags = {("7",): 0}
         await until(lambda: of_master.samples()["rocketmq_ha_replica_lag_bytes"] == lags, "the replica is known")
-        link = replica.replication.replica._session
+        link = replica.replication.replica._receiver
         link._loop.remove_reader(link._socket.fileno())  # the replica stops listening
         await send_all(master, [b"one", b"two", b"three"])
         seen = of_master.samples()

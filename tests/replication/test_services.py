@@ -197,7 +197,7 @@ async def test_a_replica_whose_log_nobody_compared_says_so(pair):
     pair.send(10)
     await pair.caught_up()
     asked = pair.master_service.port - 1
-    reason = f"nobody could be asked whether the logs fit: 127.0.0.1:{asked} does not answer"
+    reason = f"the logs were not compared: 127.0.0.1:{asked} does not answer"
     assert pair.replica_service.status.state == "following" and reason in pair.replica_service.status.reason
 
 
@@ -284,9 +284,9 @@ async def test_a_replica_that_cannot_be_accepted_is_told_once_and_the_next_one_g
     assert sum("cannot be accepted" in record.message for record in caplog.records) == 1
 
 
-def test_whoever_greets_without_end_fills_no_memory():
-    book, hello = Passes(), HelloHeader(cluster_name="C", broker_name="b", broker_id=1, instance="i")
-    first, *_, last = [book.greet(hello, "b", "C", 0) for _ in range(PASSES_MAX + 1)]
-    assert book.redeem(last, 1).identity == "i" and len(book._guests) == PASSES_MAX - 1
+def test_passes_that_are_not_used_are_dropped_at_a_limit():
+    passes, hello = Passes(), HelloHeader(cluster_name="C", broker_name="b", broker_id=1, instance="i")
+    first, *_, last = [passes.issue(hello, "b", "C", 0) for _ in range(PASSES_MAX + 1)]
+    assert passes.redeem(last, 1).identity == "i" and len(passes._holders) == PASSES_MAX - 1
     with pytest.raises(JoinRefused, match=f"pass {first} is unknown or too old"):
-        book.redeem(first, 1)
+        passes.redeem(first, 1)

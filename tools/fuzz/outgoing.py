@@ -144,7 +144,7 @@ async def _ask_everything(target: Target, seed: int) -> None:
         _question(target.admin.runtime_info(target.master.address), _CLIENT_ERRORS),
     )
     replication.replica._changed.set()  # a replica that was refused would look again after ten seconds
-    if (feed := replication.replica._session) is not None:
+    if (feed := replication.replica._receiver) is not None:
         feed.end(ReplicationError("the fuzz wants another link"))
 
 

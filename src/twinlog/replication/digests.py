@@ -27,7 +27,7 @@ class ByteRange:
 
 
 class Log(Protocol):
-    """What a digest needs of a commit log."""
+    """The part of a commit log that a digest reads."""
 
     def chunk(self, physical_offset: int, bytes_max: int) -> memoryview | None: ...
 
@@ -45,11 +45,11 @@ def range_digest(log: Log, wanted: ByteRange) -> str | None:
 
 
 def parse_ranges(text: str | None) -> list[ByteRange]:
-    """Ranges as they travel, "0-1000,1000-2000"; ValueError names what is no range or too much at once."""
+    """The ranges of a request, "0-1000,1000-2000"; ValueError for an invalid range, or too many bytes at once."""
     parts = (text or "").split(",", RANGES_MAX)
     if len(parts) > RANGES_MAX:
         raise ValueError(f"more than {RANGES_MAX} ranges in one request; ask for them in several")
-    ranges = []
+    ranges: list[ByteRange] = []
     for part in parts:
         begin, separator, end = part.partition("-")
         if not separator or not is_natural(begin) or not is_natural(end) or int(begin) >= int(end):
@@ -62,11 +62,11 @@ def parse_ranges(text: str | None) -> list[ByteRange]:
 
 
 def tail_search(begin: int, end: int) -> Generator[ByteRange, bool, int | None]:
-    """Find where two logs part, asking for as few bytes as possible.
+    """Find where two logs begin to differ, with as few bytes as possible.
 
     Yields ranges and is sent whether both logs are equal there; returns the first offset from which they
-    differ, rounded down to a small block, or None when their common end is equal. Logs part at their tails:
-    once different, a replica gets no further bytes, so an equal tail means an equal log.
+    differ, rounded down to a small block, or None when their common end is equal. Logs differ at their tails
+    only: once different, a replica gets no further bytes, so an equal tail means an equal log.
     """
     low, high = max(begin, end - _TAIL_BYTES), end
     if low >= end or (yield ByteRange(low, end)):
@@ -106,7 +106,7 @@ def first_difference(begin: int, end: int, block_bytes: int) -> Generator[ByteRa
 
 
 def blocks(begin: int, end: int, size: int = RANGE_BYTES_MAX) -> Iterator[ByteRange]:
-    """The range cut into pieces that one request may ask for."""
+    """The range in pieces of at most `size` bytes; by default what one request may ask for."""
     while begin < end:
         yield ByteRange(begin, min(end, begin + size))
         begin += size

@@ -1,8 +1,8 @@
-"""Why a link between master and replica ends."""
+"""Why a link between master and replica ends, or is not begun."""
 
 
 class ReplicationError(Exception):
-    """A link that cannot go on; the replica reconnects, or waits for its operator."""
+    """A link that cannot continue; the replica reconnects, or waits for its operator."""
 
 
 class OffsetMismatch(ReplicationError):
@@ -20,12 +20,12 @@ class TransferError(ReplicationError):
 
 
 class ReportError(ReplicationError):
-    """A report that the master must not believe; nothing is acknowledged by it."""
+    """A report that cannot be true; nothing is acknowledged by it."""
 
 
 class PeerSilent(ReplicationError):
     def __init__(self, peer: str, silence_ms: int) -> None:
-        super().__init__(f"nothing heard from {peer} for {silence_ms} ms; the connection is dropped")
+        super().__init__(f"nothing received from {peer} for {silence_ms} ms; the connection is closed")
 
 
 class JoinRefused(ReplicationError):
@@ -33,7 +33,7 @@ class JoinRefused(ReplicationError):
 
 
 class IdentityTaken(ReplicationError):
-    """Another broker that answers is registered under this one's name and id."""
+    """Another broker is registered with this one's name and id, and it answers."""
 
     def __init__(self, broker_name: str, broker_id: int, rival: str) -> None:
         what = "two masters would acknowledge messages into different logs" if broker_id == 0 else "ids are unique"

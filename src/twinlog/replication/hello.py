@@ -16,7 +16,7 @@ class HelloHeader:
     cluster_name: str | None = None
     broker_name: str | None = None
     broker_id: int | None = None
-    instance: str | None = None  # survives restarts, differs between store directories
+    instance: str | None = None  # the same after a restart, different for each store directory
     log_start: int | None = None
     log_end: int | None = None
     segment_bytes: int | None = None
@@ -32,4 +32,4 @@ class HelloAnswer:
     log_start: int | None = None
     log_end: int | None = None
     segment_bytes: int | None = None
-    awaits_replicas: bool = False  # its sends are answered when replicas have reported them
+    awaits_replicas: bool = False  # its sends are answered after replicas have reported them

@@ -16,7 +16,7 @@ from enum import Enum
 
 
 class Step(Enum):
-    STOP_METADATA_SYNC = "take over the master's metadata a last time, stop, and forget its address"
+    STOP_METADATA_SYNC = "synchronise the master's metadata a last time, stop, and forget its address"
     STOP_FOLLOWING = "close the link to the master"
     LEARN_TOPICS = "configure topics whose messages came after the last round of metadata"
     LEAD_OFFSETS = "make this broker's consumer offsets the truth"
@@ -30,7 +30,7 @@ class Step(Enum):
     STORE_AS_REPLICA = "let the store take a master's bytes, and append nothing itself"
     FOLLOW_OFFSETS = "let consumer offsets follow the master's"
     START_FOLLOWING = "look for the master, and follow its log and metadata"
-    REGISTER = "tell the name servers"
+    REGISTER = "register with the name servers"
 
 
 _TO_MASTER = (

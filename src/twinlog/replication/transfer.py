@@ -5,8 +5,8 @@
 
 A transfer of size 0 is a heartbeat. Data is any slice of the commit log that stays within one segment.
 
-A Twinlog replica that has greeted a Twinlog master on its remoting port sends one word before its first
-report: the pass it was given. Passes are negative, which no report ever is, and are sent to no Java master.
+A Twinlog replica that has introduced itself on the remoting port of a Twinlog master sends one word before its first
+report: the pass that the master returned. A pass is negative; a report never is. Java masters get no pass.
 """
 
 import struct
@@ -47,10 +47,10 @@ def decode_head(data: bytes | bytearray | memoryview, at: int = 0) -> TransferHe
 
 
 def encode_pass(number: int) -> bytes:
-    """The word by which a greeted replica makes itself known; `number` comes from the master."""
+    """The word that tells the HA port which replica has connected; `number` comes from the master."""
     return REPORT.pack(_PASS_MARK | number & (1 << _PASS_BITS) - 1)
 
 
 def pass_number(word: int) -> int | None:
-    """The number in a pass, or None when `word` is not one."""
+    """The number in a pass; None when `word` is a report."""
     return word & (1 << _PASS_BITS) - 1 if word < -(1 << _PASS_BITS) else None

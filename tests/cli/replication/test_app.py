@@ -47,7 +47,7 @@ async def test_lag_is_told_in_bytes_messages_and_seconds(cluster):
     replica = await cluster.start("replica", "SLAVE", 1)
     await twins(master, replica)
     held = end_of(master)
-    replica.replication.replica._session._loop.remove_reader(replica.replication.replica._session._socket.fileno())
+    replica.replication.replica._receiver._loop.remove_reader(replica.replication.replica._receiver._socket.fileno())
     await send_all(master, BODIES)
     (view,) = (await status(master))["replicas"]
     assert view["lagBytes"] == end_of(master) - held > 0

@@ -47,17 +47,17 @@ def ends(begin: int, end: int) -> dict[str, str]:
     ],
 )
 async def test_the_size_of_a_java_masters_files_is_in_its_configuration(tmp_path, conf, segment_bytes):
-    async with java_master(tmp_path, ends(0, 500), conf) as contact:
-        assert await contact.facts(HelloHeader()) == MasterFacts(LogRange(0, 500), segment_bytes=segment_bytes)
+    async with java_master(tmp_path, ends(0, 500), conf) as handshake:
+        assert await handshake.facts(HelloHeader()) == MasterFacts(LogRange(0, 500), segment_bytes=segment_bytes)
 
 
 async def test_a_java_masters_empty_log_is_empty_although_it_begins_at_minus_one(tmp_path):
-    async with java_master(tmp_path, ends(-1, 0), None) as contact:
-        assert (await contact.facts(HelloHeader())).log.is_empty
+    async with java_master(tmp_path, ends(-1, 0), None) as handshake:
+        assert (await handshake.facts(HelloHeader())).log.is_empty
 
 
 @pytest.mark.parametrize("table", [{}, {"commitLogMinOffset": "0", "commitLogMaxOffset": "x"}])
-async def test_a_master_that_does_not_tell_its_ends_is_not_joined(tmp_path, table):
-    async with java_master(tmp_path, table, None) as contact:
-        with pytest.raises(ReplicationError, match="tells its log's ends in an unknown form"):
-            await contact.facts(HelloHeader())
+async def test_a_master_that_does_not_return_the_bounds_of_its_log_is_not_joined(tmp_path, table):
+    async with java_master(tmp_path, table, None) as handshake:
+        with pytest.raises(ReplicationError, match="returns invalid bounds of its log"):
+            await handshake.facts(HelloHeader())

@@ -82,11 +82,11 @@ HEAD = {"epoch": "e", "revision": 7, "dataVersion": VERSION}
     ("kind", "delta", "says"),
     [
         ("topics", 5, "not readable"),
-        ("topics", {**HEAD, "changed": {"A": {"topicName": "B"}}}, "is one of 'B'"),
+        ("topics", {**HEAD, "changed": {"A": {"topicName": "B"}}}, "has the name 'B'"),
         ("groups", {**HEAD, "changed": {"G": []}}, "not readable"),
         ("offsets", {**HEAD, "changed": {"T@G": {"x": 1}}}, "not readable"),
-        ("delayOffsets", {**HEAD, "changed": {"one": 1}}, "no number"),
-        ("delayOffsets", {**HEAD, "whole": True, "changed": {"one": 1}}, "no number"),
+        ("delayOffsets", {**HEAD, "changed": {"one": 1}}, "not a number"),
+        ("delayOffsets", {**HEAD, "whole": True, "changed": {"one": 1}}, "not a number"),
         ("offsets", {**HEAD, "more": True}, "none of it came"),
     ],
 )

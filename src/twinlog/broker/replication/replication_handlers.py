@@ -58,7 +58,7 @@ class ReplicationHandlers:
         hello = decode_fields(HelloHeader, request.fields)
         settings = ctx.settings
         try:
-            number = self._replication.master.greet(hello, settings.broker_name, settings.cluster_name)
+            number = self._replication.master.issue_pass(hello, settings.broker_name, settings.cluster_name)
         except ReplicationError as error:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from error
         answer = HelloAnswer(

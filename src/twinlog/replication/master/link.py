@@ -24,7 +24,7 @@ class LinkState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogBounds:
-    """What the master's log holds at this moment."""
+    """The bytes that the master's log holds at this moment, and the size of its files."""
 
     start: int
     end: int

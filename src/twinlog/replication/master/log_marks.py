@@ -1,8 +1,8 @@
 """How many records lie between two bytes of the log, and how old they are, without reading it.
 
-The dispatch of each batch leaves a mark: end of the log, records so far, when the batch began. Marks
-are kept some bytes or milliseconds apart, and that distance doubles whenever they become too many: the memory is
-bounded, and the answer is as precise as the part of the log it is about is short.
+The dispatch of each batch adds a mark: end of the log, records so far, time of its first record. Marks are kept
+some bytes or milliseconds apart, and that distance doubles when there are too many of them. So the memory is
+bounded, and a short lag is computed more precisely than a long one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _GAP_MS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How far behind something is; `exact` is False where records had to be estimated from their mean size."""
+    """How far behind a replica is; `exact` is False when records were estimated from their mean size."""
 
     bytes: int
     messages: int
@@ -35,7 +35,7 @@ class LogMarks:
         self._restart(log_end)
 
     def dispatched(self, log_end: int, records: int, oldest_ms: int) -> None:
-        """So many more records; the first was stored at `oldest_ms`, the last ends at `log_end`."""
+        """Add `records` records; the first was stored at `oldest_ms`, the last ends at `log_end`."""
         ends = self._ends
         if log_end <= ends[-1]:
             self._restart(log_end)  # the log was cut
@@ -58,7 +58,7 @@ class LogMarks:
         if behind <= 0:
             return Lag(0, 0, 0)
         if at < ends[0]:
-            # Before the first record of this life nothing is known but the bytes.
+            # Before the first mark (the start of this process) only the bytes are known.
             records = counts[-1] or 1
             mean = (ends[-1] - ends[0]) / records or behind
             oldest_ms = self._oldest_ms[1] if len(ends) > 1 else now_ms
@@ -69,7 +69,7 @@ class LogMarks:
         return Lag(behind, max(1, round(counts[-1] - there)), max(0, now_ms - self._oldest_ms[after]))
 
     def _restart(self, log_end: int) -> None:
-        self._ends, self._counts, self._oldest_ms = [log_end], [0], [0]  # the first mark begins no interval
+        self._ends, self._counts, self._oldest_ms = [log_end], [0], [0]  # before the first mark there is no interval
 
     def _thin_out(self) -> None:
         """Join intervals in pairs; the first and the last mark stay."""

@@ -84,7 +84,7 @@ class MasterService:
         while True:
             try:
                 accepted, address = await loop.sock_accept(listener)
-            except OSError as error:  # out of descriptors, or the peer gave up: others must still get in
+            except OSError as error:  # out of descriptors, or the peer gave up: go on accepting
                 if not failed:
                     log.warning("replicas cannot be accepted; trying again", port=self.port, error=str(error))
                 failed = True
@@ -97,9 +97,9 @@ class MasterService:
                 accepted.close()
                 log.info("a replica has gone", peer=address_text(*address[:2]), reason=str(error))
 
-    def greet(self, hello: HelloHeader, broker_name: str, cluster_name: str) -> int:
+    def issue_pass(self, hello: HelloHeader, broker_name: str, cluster_name: str) -> int:
         """A pass for a Twinlog replica; JoinRefused names what does not fit."""
-        return self.passes.greet(hello, broker_name, cluster_name, self._clock_ms())
+        return self.passes.issue(hello, broker_name, cluster_name, self._clock_ms())
 
     def wake(self) -> None:
         """The log has grown: send what is new. Called after each batch of appends."""

@@ -47,7 +47,7 @@ def _delta(table: PersistedTable, held: Held, rows_max: int) -> Delta | None:
         whole=whole,
         more=reached < revisions.current,
         changed=rows,
-        removed=removed if not whole or resumed else [],  # a page before this one may have brought the row
+        removed=removed if not whole or resumed else [],  # an earlier page may have brought the row
         forbidden=forbidden,
     )
 

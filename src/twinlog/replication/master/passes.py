@@ -1,7 +1,6 @@
-"""How a Twinlog replica makes itself known to a Twinlog master, before it opens the HA port.
+"""Passes: how the HA port recognises a Twinlog replica that introduced itself on the remoting port before.
 
-On the remoting port the replica says who it is and what its log holds; the master answers with its own
-log's ends and a pass, which the replica shows as the first word on the HA port. Java peers see none of it.
+A pass is valid once and for a short time. Java replicas have none.
 """
 
 from __future__ import annotations
@@ -12,30 +11,62 @@ from dataclasses import dataclass
 from twinlog.replication.errors import JoinRefused
 from twinlog.replication.hello import HelloHeader
 
-PASS_LIFE_MS = 60_000
-PASSES_MAX = 1000  # given out and not shown yet
+PASS_VALID_MS = 60_000
+PASSES_MAX = 1000  # issued and not yet redeemed
 
 
 @dataclass(frozen=True, slots=True)
 class PassHolder:
-    """Who holds a pass."""
+    """The replica that a pass was issued to."""
 
     identity: str
     broker_id: int
     observer: bool
     whole_history: bool
-    greeted_ms: int
+    issued_ms: int
 
 
 class Passes:
-    """Passes that were given out. Invariant: one broker id belongs to one instance while that is connected."""
+    """Passes that were issued. Invariant: one broker id belongs to one instance while that is connected."""
 
     def __init__(self) -> None:
-        self._guests: dict[int, PassHolder] = {}
+        self._holders: dict[int, PassHolder] = {}
         self._connected: dict[int, tuple[str, int]] = {}  # broker id -> identity, connections
 
-    def greet(self, hello: HelloHeader, broker_name: str, cluster_name: str, now_ms: int) -> int:
+    def issue(self, hello: HelloHeader, broker_name: str, cluster_name: str, now_ms: int) -> int:
         """A pass for this replica; JoinRefused names what does not fit."""
+        instance, broker_id = self._check(hello, broker_name, cluster_name)
+        self._holders = {n: holder for n, holder in self._holders.items() if now_ms - holder.issued_ms < PASS_VALID_MS}
+        while len(self._holders) >= PASSES_MAX:  # a replica that asks so often does not use its passes
+            del self._holders[next(iter(self._holders))]
+        number = secrets.randbits(61) + 1
+        self._holders[number] = PassHolder(instance, broker_id, hello.observer, hello.whole_history, now_ms)
+        return number
+
+    def redeem(self, number: int, now_ms: int) -> PassHolder:
+        """The holder of a pass that was sent to the HA port; the pass is used up by this."""
+        holder = self._holders.pop(number, None)
+        if holder is None or now_ms - holder.issued_ms >= PASS_VALID_MS:
+            raise JoinRefused(f"the pass {number} is unknown or too old; the replica gets a new one when it reconnects")
+        if not holder.observer:
+            identity, count = self._connected.get(holder.broker_id, (holder.identity, 0))
+            if identity != holder.identity:
+                raise JoinRefused(f"another broker with brokerId={holder.broker_id} connected first")
+            self._connected[holder.broker_id] = (identity, count + 1)
+        return holder
+
+    def release(self, holder: PassHolder) -> None:
+        """A connection of this holder has closed."""
+        identity, count = self._connected.get(holder.broker_id, ("", 0))
+        if holder.observer or identity != holder.identity:
+            return
+        if count > 1:
+            self._connected[holder.broker_id] = (identity, count - 1)
+        else:
+            del self._connected[holder.broker_id]
+
+    def _check(self, hello: HelloHeader, broker_name: str, cluster_name: str) -> tuple[str, int]:
+        """(instance, broker id) of a replica that may connect."""
         if hello.broker_name != broker_name or hello.cluster_name != cluster_name:
             raise JoinRefused(
                 f"replica of {hello.cluster_name}/{hello.broker_name} asked {cluster_name}/{broker_name} for its log; "
@@ -43,43 +74,18 @@ class Passes:
             )
         if not hello.instance or hello.broker_id is None or (hello.broker_id <= 0 and not hello.observer):
             raise JoinRefused(f"a replica has a brokerId above 0 and an instance id, not {hello.broker_id}")
+        if hello.observer:
+            return hello.instance, hello.broker_id
         identity, _ = self._connected.get(hello.broker_id, (hello.instance, 0))
-        if identity != hello.instance and not hello.observer:
+        if identity != hello.instance:
             raise JoinRefused(
                 f"another broker with brokerId={hello.broker_id} is already connected; give each replica of "
                 f"{broker_name} an id of its own"
             )
-        namesake = next((n for n, (one, _) in self._connected.items() if one == hello.instance), hello.broker_id)
-        if namesake != hello.broker_id and not hello.observer:
+        same = next((n for n, (one, _) in self._connected.items() if one == hello.instance), hello.broker_id)
+        if same != hello.broker_id:
             raise JoinRefused(
-                f"the store of brokerId={hello.broker_id} is a copy of the one of brokerId={namesake}, which is "
+                f"the store of brokerId={hello.broker_id} is a copy of the one of brokerId={same}, which is "
                 "connected; delete config/twinlogInstance in the copy, so that both count as replicas"
             )
-        self._guests = {n: guest for n, guest in self._guests.items() if now_ms - guest.greeted_ms < PASS_LIFE_MS}
-        while len(self._guests) >= PASSES_MAX:  # whoever greets so often shows none of them
-            del self._guests[next(iter(self._guests))]
-        number = secrets.randbits(61) + 1
-        self._guests[number] = PassHolder(hello.instance, hello.broker_id, hello.observer, hello.whole_history, now_ms)
-        return number
-
-    def redeem(self, number: int, now_ms: int) -> PassHolder:
-        """Who shows this pass; a pass is good once, and not for long."""
-        guest = self._guests.pop(number, None)
-        if guest is None or now_ms - guest.greeted_ms >= PASS_LIFE_MS:
-            raise JoinRefused(f"the pass {number} is unknown or too old; the replica greets its master again")
-        if not guest.observer:
-            identity, count = self._connected.get(guest.broker_id, (guest.identity, 0))
-            if identity != guest.identity:
-                raise JoinRefused(f"another broker with brokerId={guest.broker_id} connected first")
-            self._connected[guest.broker_id] = (identity, count + 1)
-        return guest
-
-    def left(self, guest: PassHolder) -> None:
-        """A connection of this guest has closed."""
-        identity, count = self._connected.get(guest.broker_id, ("", 0))
-        if guest.observer or identity != guest.identity:
-            return
-        if count > 1:
-            self._connected[guest.broker_id] = (identity, count - 1)
-        else:
-            del self._connected[guest.broker_id]
+        return hello.instance, hello.broker_id

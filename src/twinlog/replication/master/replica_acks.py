@@ -1,12 +1,13 @@
-"""Which replicas hold which bytes, and therefore what a SYNC master may call safe.
+"""Which replicas hold which bytes, and therefore up to where a SYNC master may acknowledge sends.
 
-A Twinlog replica has an identity and counts once however often it connects. A Java replica has none:
-each of its connections counts as one, but never more of them than replicas are registered for this
-broker that have not made themselves known. Observers are listed and never count.
+A Twinlog replica has an identity and counts once however often it connects. A Java replica has none: each of its
+connections counts as one replica, but not more of them than the name server has replicas without an identity
+registered for this broker. Observers are listed and never count.
 
-A replica that let a send wait until its time was over is late: it may be connected and silent. What it reported before
-still counts, but it is not in sync, so that new sends do not wait for it one after the other. It is in sync again with
-the first report of something new. Nothing is acknowledged as replicated that no report covers.
+A replica is late when a send timed out while it waited for this replica: it may be connected and silent. What it
+reported before still counts, but it is not in sync, so that new sends do not wait for it one after the other. It is
+in sync again with the first report of something new. A send is never acknowledged as replicated without a report
+that covers it.
 """
 
 from dataclasses import dataclass
@@ -14,17 +15,17 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class LinkAck:
-    """One connection's standing."""
+    """What one connection's replica has acknowledged."""
 
     peer: str
     identity: str | None = None  # None: a Java replica
     observer: bool = False
     acked: int = 0
     usable: bool = False  # it has reported, and the bytes it needs are here
-    late: bool = False  # a send waited for it in vain, and it has acknowledged nothing since
+    late: bool = False  # a send timed out waiting for it, and it has acknowledged nothing new since
 
     def report(self, acked: int, *, usable: bool) -> None:
-        """Take in what the connection's replica holds now."""
+        """Note what the connection's replica holds now."""
         if acked > self.acked:
             self.late = False
         self.acked, self.usable = acked, usable
@@ -35,7 +36,7 @@ class ReplicaAcks:
 
     def __init__(self) -> None:
         self._rows: dict[int, LinkAck] = {}
-        self.registered_replicas: int | None = None  # from the name server; None while nobody knows
+        self.registered_replicas: int | None = None  # from the name server; None while it is unknown
 
     def join(self, link: int, row: LinkAck) -> None:
         self._rows[link] = row
@@ -47,7 +48,7 @@ class ReplicaAcks:
         return list(self._rows.values())
 
     def missed(self, end: int) -> list[LinkAck]:
-        """A send that needed the log before `end` waited too long; the replicas that are late because of it."""
+        """Mark the replicas that are late because a send waited too long for `end`; returns those."""
         late = [row for row in self._rows.values() if row.usable and not row.late and row.acked < end]
         for row in late:
             row.late = True
@@ -80,15 +81,15 @@ class ReplicaAcks:
         return min(acks[replicas - 1], log_end) if len(acks) >= replicas else 0
 
     def in_sync(self, log_end: int, gap_bytes_max: int) -> int:
-        """How many replicas are close enough behind `log_end`, and not late, to be called in sync."""
+        """How many replicas are not late and fewer than `gap_bytes_max` bytes behind `log_end`."""
         return sum(0 <= log_end - acked < gap_bytes_max for acked in self._counted(late_too=False))
 
 
 def replicas_needed(role: str, in_sync_replicas: int | None) -> int:
     """How many replicas must hold a message before a SYNC master acknowledges it.
 
-    `inSyncReplicas` counts the master itself. Java's default of 1 therefore waits for nobody; here a
-    SYNC_MASTER without that setting waits for one replica.
+    `inSyncReplicas` counts the master itself. Java's default of 1 therefore waits for no replica; here a
+    SYNC_MASTER without that setting waits for one.
     """
     if role != "SYNC_MASTER":
         return 0

@@ -109,7 +109,7 @@ class ReplicaConnection:
             os.close(self._file)
         self._acks.leave(self.number)
         if self._holder is not None:
-            self._passes.left(self._holder)
+            self._passes.release(self._holder)
         is_refused = isinstance(reason, ReplicationError)
         self._on_close(self, is_refused)
         if is_refused:
@@ -182,7 +182,7 @@ class ReplicaConnection:
         return sent
 
     def _open_segment(self, physical_offset: int) -> None:
-        """Hold a descriptor of our own: retention may drop the segment while it is being sent."""
+        """Keep a descriptor of our own: retention may delete the segment while it is being sent."""
         segment = self._log.segment_at(physical_offset)
         if segment is None:
             raise ReplicationError(f"offset {physical_offset} was deleted while the replica needed it")

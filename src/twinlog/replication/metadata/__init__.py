@@ -1,5 +1,4 @@
-"""Topics, groups and offsets of a master, taken over by its replica: which kinds, what changed, and the timed task.
+"""What master and replica agree on about metadata: which kinds there are, and the forms in which they travel.
 
-In: a master's tables or changes. Out: adopted tables.
-Must not touch the commit log.
+In: tables, JSON. Out: tables, JSON. Must not do I/O: `replica/` asks, `master/` and the broker answer.
 """

@@ -1,11 +1,11 @@
-"""Only what changed: how a Twinlog replica asks its Twinlog master for metadata.
+"""How a Twinlog replica asks its Twinlog master for changed metadata, and how the answer looks.
 
-The replica says for each kind which revision of which epoch (life of the master's process) it holds. The
-master answers with the rows that changed since, in pages, and with nothing at all for a kind that did not
-change. A replica from another epoch is given every row, and adopts them together when the last page is in.
+The replica sends, for each kind, which revision it holds and in which epoch. An epoch begins when the master's
+process starts. The master answers with the rows that changed since, in pages; a kind that did not change is left
+out. A replica from another epoch gets every row, and adopts them together after the last page.
 
-    request fields:  topics="epoch:revision", groups="...", ...     ("epoch:revision:whole" amid a whole table)
-    answer body:     {"topics": {epoch, revision, whole, more, dataVersion, changed, removed}, ...} or none
+    request fields:  topics="epoch:revision", groups="...", ...  ("epoch:revision:whole" between pages of a whole table)
+    answer body:     {"topics": {epoch, revision, whole, more, dataVersion, changed, removed}, ...}, or empty
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Delta(msgspec.Struct, rename="camel", omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a replica holds of one kind."""
+    """The revision of one kind that a replica holds."""
 
     epoch: str = ""
     revision: int = 0
-    whole: bool = False  # amid taking over the whole table
+    whole: bool = False  # some pages of the whole table have arrived, not all
 
     def __str__(self) -> str:
         return f"{self.epoch}:{self.revision}" + (":whole" if self.whole else "")
@@ -50,12 +50,12 @@ def parse_held(text: str) -> Held:
     epoch, _, rest = text.partition(":")
     revision, _, whole = rest.partition(":")
     if not is_natural(revision):
-        raise BodyError(f"{text!r} does not say which revision is held; write epoch:revision")
+        raise BodyError(f"{text!r} is not a revision that a replica holds; write epoch:revision")
     return Held(epoch, int(revision), whole == "whole")
 
 
 def decode_changes(body: bytes | None) -> dict[str, msgspec.Raw]:
-    """The deltas in an answer by kind, each for `decode_delta`; an empty body says that nothing changed."""
+    """The deltas in an answer by kind, each for `decode_delta`; an empty body means that nothing changed."""
     if not body:
         return {}
     try:
@@ -65,12 +65,12 @@ def decode_changes(body: bytes | None) -> dict[str, msgspec.Raw]:
 
 
 def decode_delta(kind: str, raw: msgspec.Raw) -> Delta:
-    """One page; BodyError also for a revision that the master would not take back, or nothing could follow it."""
+    """One page; BodyError also for an epoch or revision with which the next page could not be requested."""
     try:
         delta = msgspec.json.decode(raw, type=Delta)
     except (ValueError, RecursionError) as error:
         raise BodyError(f"the master's changes of {kind} are not readable: {error}") from error
     held = Held(delta.epoch, delta.revision)
     if len(delta.epoch) > _EPOCH_LENGTH_MAX or parse_held(str(held)) != held:
-        raise BodyError(f"the master's changes of {kind} are of epoch {delta.epoch[:_EPOCH_LENGTH_MAX]!r}: not one")
+        raise BodyError(f"the master's changes of {kind} have an invalid epoch: {delta.epoch[:_EPOCH_LENGTH_MAX]!r}")
     return delta

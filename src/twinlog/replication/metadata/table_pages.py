@@ -1,4 +1,4 @@
-"""Gathers a whole table from the pages in which a broker answers Java's request for it. No I/O.
+"""Gathers a whole table from the pages of a broker's answers to Java's request for it. No I/O.
 
 A broker without pages sends the whole table and no total. When the version changes between two pages, the
 first page is asked for again: rows may have moved from one page to another.

@@ -1,5 +1,5 @@
-"""The replica's side: greet the master, decide where to join, receive its log, report how far it is.
+"""What runs on a replica: it introduces itself, decides where to join, receives the log, synchronises metadata.
 
-In: the master's bytes. Out: appends to the log, reports, a status for operators.
-Must not acknowledge what is not in the log.
+In: the master's bytes and tables. Out: appends to the log, reports, adopted tables, a status for operators.
+Must not report what is not in the log.
 """

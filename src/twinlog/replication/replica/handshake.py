@@ -1,7 +1,7 @@
 """What a replica asks its master on the remoting port before it follows it.
 
-A Twinlog master is greeted and compares checksums; a Java master is asked for its log's ends (its runtime
-information) and for the record that should be the replica's last one.
+The replica introduces itself to a Twinlog master and compares checksums with it. It asks a Java master for the bounds
+of its log (runtime information) and for the record that should be the replica's last one.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _DIGEST_TIMEOUT_MS = 30_000
 
 @dataclass(frozen=True, slots=True)
 class MasterFacts:
-    """What the master said of itself."""
+    """What the replica knows of its master."""
 
     log: LogRange
     pass_number: int | None = None  # a Twinlog master's
     segment_bytes: int | None = None
-    differs_at: int | None = None
+    differs_at: int | None = None  # the first offset at which both logs are known to differ
     awaits_replicas: bool = False
 
     @property
@@ -47,7 +47,7 @@ class MasterFacts:
 
 
 class OwnLog(Protocol):
-    """What is compared with the master's log: a replica's store, or a directory that is no broker's."""
+    """What is compared with the master's log: a replica's store, or a directory that `pipeline sync` writes."""
 
     @property
     def log_start(self) -> int: ...
@@ -61,7 +61,7 @@ class OwnLog(Protocol):
 
 
 class Handshake:
-    """Questions to one master."""
+    """Requests to one master."""
 
     def __init__(self, pool: ConnectionPool, address: str, store: OwnLog) -> None:
         self._pool = pool
@@ -69,11 +69,11 @@ class Handshake:
         self._store = store
 
     async def facts(self, hello: HelloHeader) -> MasterFacts:
-        """Greet the master; compare logs with it. JoinRefused when it does not want this replica."""
-        return await self.compared(await self.greet(hello))
+        """Introduce this replica and compare logs. JoinRefused when the master refuses it."""
+        return await self.compare(await self.introduce(hello))
 
-    async def greet(self, hello: HelloHeader) -> MasterFacts:
-        """Ask for the ends of the master's log, and a Twinlog master for a pass; nothing is compared."""
+    async def introduce(self, hello: HelloHeader) -> MasterFacts:
+        """Ask for the bounds of the master's log, and a Twinlog master for a pass; nothing is compared."""
         answer = await self._pool.request(
             self._address, TwinlogCode.REPLICA_HELLO, encode_fields(hello), timeout_ms=_TIMEOUT_MS
         )
@@ -81,14 +81,14 @@ class Handshake:
             return await self._java_facts()
         if answer.code != ResponseCode.SUCCESS:
             raise JoinRefused(f"{self._address} refuses this replica: {answer.remark}")
-        said = decode_fields(HelloAnswer, answer.fields)
-        if said.pass_number is None or said.log_start is None or said.log_end is None:
-            raise ReplicationError(f"{self._address} greeted back without pass or log ends: {answer.fields}")
-        log = LogRange(said.log_start, said.log_end)
-        return MasterFacts(log, said.pass_number, said.segment_bytes, awaits_replicas=said.awaits_replicas)
+        theirs = decode_fields(HelloAnswer, answer.fields)
+        if theirs.pass_number is None or theirs.log_start is None or theirs.log_end is None:
+            raise ReplicationError(f"{self._address} answered without a pass or the bounds of its log: {answer.fields}")
+        log = LogRange(theirs.log_start, theirs.log_end)
+        return MasterFacts(log, theirs.pass_number, theirs.segment_bytes, awaits_replicas=theirs.awaits_replicas)
 
-    async def compared(self, facts: MasterFacts) -> MasterFacts:
-        """The facts with the first offset at which both logs are known to differ."""
+    async def compare(self, facts: MasterFacts) -> MasterFacts:
+        """The facts with `differs_at`."""
         difference = self._first_difference if facts.is_twinlog else self._java_difference
         return replace(facts, differs_at=await difference(facts.log))
 
@@ -105,17 +105,17 @@ class Handshake:
     async def _java_facts(self) -> MasterFacts:
         answer = await self._pool.request(self._address, RequestCode.GET_BROKER_RUNTIME_INFO, timeout_ms=_TIMEOUT_MS)
         if answer.code != ResponseCode.SUCCESS:
-            raise ReplicationError(f"{self._address} does not tell its log's ends: {answer.remark}")
+            raise ReplicationError(f"{self._address} does not return the bounds of its log: {answer.remark}")
         try:
             table = decode_body(KVTable, answer.body).table
             ends = int(table["commitLogMinOffset"]), int(table["commitLogMaxOffset"])
         except (WireError, KeyError, ValueError) as error:
-            raise ReplicationError(f"{self._address} tells its log's ends in an unknown form: {error}") from error
+            raise ReplicationError(f"{self._address} returns invalid bounds of its log: {error}") from error
         log = LogRange(*(max(0, end) for end in ends))  # Java: an empty log begins at -1
         return MasterFacts(log, segment_bytes=await self._java_segment_bytes())
 
     async def _java_segment_bytes(self) -> int | None:
-        """The size of a Java master's files, from its configuration; None when it does not show that."""
+        """The size of a Java master's files, from its configuration; None when it does not show it."""
         answer = await self._pool.request(self._address, RequestCode.GET_BROKER_CONFIG, timeout_ms=_TIMEOUT_MS)
         try:
             entries = parse_properties((answer.body or b"").decode(), source=self._address)
@@ -124,7 +124,7 @@ class Handshake:
         return shown_segment_bytes({entry.key: entry.value for entry in entries})
 
     async def _java_difference(self, master: LogRange) -> int | None:
-        """Compare the replica's last whole record with the master's: Java keeps no checksums to ask for."""
+        """Compare the replica's last whole record with the master's: Java answers no request for checksums."""
         last = self._store.last_record_offset
         if last is None or not master.start <= last < master.end:
             return None
@@ -143,7 +143,7 @@ class Handshake:
             differs_at: int | None = found.value
         if differs_at is None:
             return None
-        # A log is cut before a record, so that is the offset the operator is told.
+        # A log is cut before a record, so operators are shown where the record begins.
         place = await asyncio.to_thread(part_at, self._store.commit_log, differs_at)
         return differs_at if place is None else place.begin
 
@@ -153,6 +153,6 @@ class Handshake:
             self._address, TwinlogCode.LOG_DIGESTS, {"ranges": str(wanted)}, timeout_ms=_DIGEST_TIMEOUT_MS
         )
         if answer.code != ResponseCode.SUCCESS:
-            raise ReplicationError(f"{self._address} gives no checksum of {wanted}: {answer.remark}")
+            raise ReplicationError(f"{self._address} returns no checksum of {wanted}: {answer.remark}")
         theirs = loads(answer.body or b"[]")
         return ours is not None and theirs == [ours]

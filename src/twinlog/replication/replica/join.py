@@ -17,7 +17,7 @@ class LogRange:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Go on where the replica ends."""
+    """Continue where the replica ends."""
 
     at: int
 
@@ -86,6 +86,6 @@ def decide_join(
             return Reseed(master.start if whole_history else master.end - master.end % segment_bytes, missing)
         return Refuse(
             f"the master has deleted the bytes {missing.start} to {missing.end} that this replica needs next; set "
-            "haReseedAllowed=true to let it set its log aside and begin anew"
+            "haReseedAllowed=true to let it set its log aside and start again"
         )
     return Resume(replica.end)

@@ -18,8 +18,8 @@ class Append:
 class ReplicaLink:
     """Feed it the master's bytes; append what it returns; then send `appended(...)` back.
 
-    Invariant: each Append starts where the previous one ended, so the log has no holes. Data is handed
-    on as it arrives, without waiting for the end of its transfer: only a cut header is kept here.
+    Invariant: each Append starts where the previous one ended, so the log has no holes. Data is returned as it
+    arrives, without waiting for the end of its transfer: only an incomplete header is kept here.
     """
 
     def __init__(self, settings: ReplicationSettings, log_end: int, now_ms: int) -> None:
@@ -27,7 +27,7 @@ class ReplicaLink:
         self._cut_head = b""
         self._data_left = 0
         self._next_offset = log_end
-        self._starts_anywhere = log_end == 0  # an empty replica starts wherever the master chooses to
+        self._starts_anywhere = log_end == 0  # an empty replica starts where the master begins to send
         self._heard_ms = now_ms
         self._reported = -1
         self._reported_ms = now_ms
@@ -38,15 +38,16 @@ class ReplicaLink:
         """Where the next byte of data belongs."""
         return self._next_offset
 
-    def goes_on_at(self, log_end: int) -> bool:
-        """Whether the next byte of data surely belongs at `log_end`: an empty replica does not know before it comes."""
+    def continues_at(self, log_end: int) -> bool:
+        """Whether the next byte of data belongs at `log_end`; an empty replica knows it only after the first header."""
         return self._next_offset == log_end and not self._starts_anywhere
 
     def receive(self, data: memoryview, now_ms: int) -> list[Append]:
         """What to append now. Checks every header, heartbeats too, before any of its bytes."""
         self._heard_ms = now_ms
         self.bytes_received += len(data)
-        appends, at, end = [], 0, len(data)
+        appends: list[Append] = []
+        at, end = 0, len(data)
         while at < end:
             if self._data_left:
                 size = min(self._data_left, end - at)
@@ -61,7 +62,7 @@ class ReplicaLink:
     def appended(self, log_end: int, now_ms: int) -> bytes | None:
         """The report that acknowledges all bytes before `log_end`: they are in the log by now.
 
-        None when it says nothing new and the heartbeat is not due.
+        None when nothing is new and the heartbeat is not due.
         """
         if log_end == self._reported and now_ms - self._reported_ms < self._settings.heartbeat_ms:
             return None
@@ -72,7 +73,7 @@ class ReplicaLink:
         return now_ms - self._heard_ms > self._settings.silence_ms_max
 
     def _take_head(self, data: memoryview, at: int, end: int) -> int:
-        """Read the header at `at`, or keep its beginning; returns where reading goes on."""
+        """Read the header at `at`, or keep the part that is there; returns where to continue."""
         need = HEAD_BYTES - len(self._cut_head)
         if end - at < need:
             self._cut_head += bytes(data[at:end])

@@ -16,29 +16,29 @@ from twinlog.wire.errors import BodyError
 
 @dataclass(slots=True)
 class Follower:
-    """Applies one kind's pages. Invariant: readers see the table before or after a page, a whole table at once.
+    """Applies the pages of one kind. Invariant: readers see the table before or after a page, a whole table at once.
 
-    Where only the master may write (topics, groups, modes), a row that was changed here by somebody else is a stray. A
-    round usually brings the master's row for it, as clients tell both brokers of a new group. If one does not, the
-    whole table is asked for, and the stray goes.
+    Where only the master may write (topics, groups, modes), a row that was changed here otherwise is a stray. Usually
+    the next round brings the master's row for it: clients create a group on both brokers. If a stray is still there
+    after a round, the whole table is requested, and the stray goes.
     """
 
     kind: str
     held: Held = field(default_factory=Held)
-    _gathered: dict[str, Any] = field(default_factory=dict)
-    _strays: set[str] = field(default_factory=set)
+    _gathered: dict[str, Any] = field(default_factory=dict[str, Any])
+    _strays: set[str] = field(default_factory=set[str])
     _own_revision: int | None = None  # of the table here, after the last page
 
     def begin_round(self, table: PersistedTable) -> None:
-        """Look for rows that were changed here since the last page; those that outlived a round are one too many."""
+        """Find rows that were changed here since the last page; request the whole table if old ones are left."""
         if self._strays and not self.held.whole:
             self.forget()
-        self._look_for_strays(table)
+        self._find_strays(table)
 
     def take(self, delta: Delta, table: PersistedTable) -> bool:
         """Follow the master by one page; whether this replica's table changed. An error leaves everything as it was."""
         rows = {key: _decode_row(self.kind, key, raw) for key, raw in delta.changed.items()}
-        self._look_for_strays(table)
+        self._find_strays(table)
         changed = self._take_whole(rows, delta, table) if delta.whole else self._take_part(rows, delta, table)
         self.held = Held(delta.epoch, delta.revision, whole=delta.whole and delta.more)
         self._own_revision = table.revision
@@ -65,7 +65,7 @@ class Follower:
         self._strays -= rows.keys() | set(delta.removed)
         return changed
 
-    def _look_for_strays(self, table: PersistedTable) -> None:
+    def _find_strays(self, table: PersistedTable) -> None:
         before, self._own_revision = self._own_revision, table.revision
         if not KIND_BY_NAME[self.kind].only_master_writes or before is None or before == table.revision:
             return
@@ -73,7 +73,7 @@ class Follower:
         changed, removed = since or ([], [])
         self._strays.update(changed, removed)
         if not changed and not removed:
-            self._strays.add("")  # something that belongs to no row, or too much to tell
+            self._strays.add("")  # a change that belongs to no row, or the list of changes is no longer complete
 
     def _adopt(self, table: Any, rows: dict[str, Any], delta: Delta) -> bool:
         if self.kind == DELAY_OFFSETS.name:
@@ -99,7 +99,7 @@ def _decode_row(kind: str, key: str, raw: msgspec.Raw) -> Any:
         raise BodyError(f"{kind} row {key!r} from the master is not readable: {error}") from error
     name = KIND_BY_NAME[kind].name_member
     if name is not None and getattr(row, name) != key:
-        raise BodyError(f"{kind} row {key!r} from the master is one of {getattr(row, name)!r}")
+        raise BodyError(f"{kind} row {key!r} from the master has the name {getattr(row, name)!r}")
     return row
 
 
@@ -107,4 +107,4 @@ def _by_level(rows: dict[str, Any]) -> dict[int, int]:
     try:
         return {int(level): offset for level, offset in rows.items()}
     except ValueError as error:
-        raise BodyError(f"the master's delay offsets have a level that is no number: {error}") from error
+        raise BodyError(f"the master's delay offsets have a level that is not a number: {error}") from error

@@ -12,13 +12,13 @@ class MasterRefused(MetadataError):
     """The master answered a metadata request with an error."""
 
     def __init__(self, kind: str, code: int, remark: str | None) -> None:
-        super().__init__(f"the master does not give its {kind}: code {code}, {remark}")
+        super().__init__(f"the master refused a request for {kind}: code {code}, {remark}")
         self.code = code
 
 
 @dataclass(slots=True)
 class KindStatus:
-    """How the last synchronisations of one kind went."""
+    """Successes and failures of one kind."""
 
     synced_ms: int = 0  # last success
     failed_ms: int = 0
@@ -42,7 +42,7 @@ class KindStatus:
 class SyncStatus:
     """What an operator sees of metadata synchronisation."""
 
-    kinds: dict[str, KindStatus] = field(default_factory=dict)
+    kinds: dict[str, KindStatus] = field(default_factory=dict[str, KindStatus])
     rounds: int = 0
     skipped: str = "no master is known yet"
 
@@ -51,7 +51,7 @@ class SyncStatus:
 
 
 def reason_to_skip(master_address: str | None, own_address: str) -> str | None:
-    """Why this round asks nobody; None when the master is to be asked."""
+    """Why no master is asked in this round; None when one is."""
     if master_address is None:
         return "no master is known yet"
     if master_address == own_address:

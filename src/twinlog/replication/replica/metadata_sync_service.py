@@ -1,8 +1,8 @@
-"""The replica's timed task: every ten seconds its metadata becomes the master's.
+"""The replica's timed task: every ten seconds it makes its metadata equal to the master's.
 
-A Twinlog master is asked in one request for what changed; an idle round moves a few hundred bytes whatever
-the size of the tables. A Java master is asked for its tables as a Java replica asks. A round that finds
-nothing new writes nothing.
+One request asks a Twinlog master for what changed; a round without changes moves a few hundred bytes whatever the
+size of the tables. A Java master is asked for its tables as a Java replica asks, one request for each kind, in
+Java's order. A kind that fails does not keep the others from being asked. A round without changes writes nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from twinlog.wire.twinlog_codes import TwinlogCode
 
 log = get_logger(__name__)
 _TIMEOUT_MS = 3000
-_RETRY_MS = 1000  # a master that comes back is asked soon, not at the next tick
+_RETRY_MS = 1000  # while the master does not answer
 _CARRIED_ROWS = 2000
 _VIP_PORT_BELOW = 2
 _SyncErrors = (NetError, OSError, MetadataError, WireError)
@@ -47,7 +47,7 @@ _SyncErrors = (NetError, OSError, MetadataError, WireError)
 
 @dataclass(frozen=True, slots=True)
 class ExtraKind:
-    """A kind of metadata that is no table, such as the timer's: what comes is given to `adopt`."""
+    """A kind of metadata that is not a table, such as the timer's: `adopt` gets the body of the answer."""
 
     name: str
     code: int
@@ -79,7 +79,7 @@ class MetadataSyncService:
         self._master: str | None = None
         self._wake = asyncio.Event()
         self._followers = {kind: Follower(kind) for kind in KIND_BY_NAME}
-        self._settled: set[str] = set()  # kinds whose success or failure in this round is known
+        self._finished: set[str] = set()  # kinds that succeeded or failed in this round
         self._changed: set[str] = set()  # kinds that this round changed
         self._unexpected: Exception | None = None  # the first error of this round that is not one of _SyncErrors
         self.status = SyncStatus()
@@ -104,7 +104,7 @@ class MetadataSyncService:
                 self._followers[kind].held = parse_held(text)
 
     def wake(self) -> None:
-        """Do not wait for the next tick: the master says that something changed."""
+        """Begin a round now: the master has sent that something changed."""
         self._wake.set()
 
     async def run(self) -> None:
@@ -127,16 +127,16 @@ class MetadataSyncService:
                     await self._wake.wait()
 
     async def sync(self) -> bool:
-        """One round over all kinds; whether the master was reached. Failures are noted and logged.
+        """One round over all kinds; whether the master was reached. Failures are counted and logged.
 
-        An error that nobody expects is raised when every kind had its turn: one kind does not keep the others away.
+        An unexpected error is raised after every kind had its turn, so that one kind does not stop the others.
         """
         master = self._master
         if reason_to_skip(master, self._own_address) is not None or master is None:
             return True
         self.status.rounds += 1
         self.status.skipped = ""
-        self._settled, self._changed = set(), set()
+        self._finished, self._changed = set(), set()
         before = {kind: table_of(self._tables, kind).version for kind in KIND_BY_NAME}
         self._unexpected = None
         try:
@@ -146,7 +146,7 @@ class MetadataSyncService:
             for extra in self._extra_kinds:
                 await self._extra(extra, master)
         except _SyncErrors as error:
-            missed = [self.status.kind(kind.name) for kind in KINDS if kind.name not in self._settled]
+            missed = [self.status.kind(kind.name) for kind in KINDS if kind.name not in self._finished]
             if any(status.error != str(error) for status in missed):
                 log.warning("metadata was not synchronised", master=master, error=str(error))
             for status in missed:
@@ -159,7 +159,7 @@ class MetadataSyncService:
         return True
 
     def _log_changes(self, master: str, before: Mapping[str, DataVersion]) -> None:
-        """One line for each kind that a round changed, however many pages it came in; an idle round logs nothing."""
+        """One line for each kind that the round changed, however many pages it came in."""
         for kind, version in before.items():
             if kind in self._changed:
                 now = table_of(self._tables, kind).version
@@ -174,7 +174,7 @@ class MetadataSyncService:
     # -- a Twinlog master --------------------------------------------------------------------------
 
     async def _sync_with_twinlog(self, connection: Connection) -> bool:
-        """Take over what changed; False when the master is Java."""
+        """Apply what changed; False when the master is Java."""
         if connection.attributes.get("is_java"):
             return False
         for kind, follower in self._followers.items():
@@ -191,12 +191,12 @@ class MetadataSyncService:
             if answer.code != ResponseCode.SUCCESS:
                 raise MasterRefused("changes", answer.code, answer.remark)
             deltas = decode_changes(answer.body)
-            asked = [kind for kind in asked if await self._take(kind, deltas.get(kind))]
+            asked = [kind for kind in asked if await self._apply(kind, deltas.get(kind))]
         await self._carry_back(connection)
         return True
 
-    async def _take(self, kind: str, raw: msgspec.Raw | None) -> bool:
-        """Follow the master in one kind, with its own success or failure; whether there is more of it to ask for."""
+    async def _apply(self, kind: str, raw: msgspec.Raw | None) -> bool:
+        """Apply a page of one kind, with its own success or failure; whether there is another page."""
         follower, changed, size, more = self._followers[kind], False, 0, False
         try:
             if raw is not None:
@@ -204,10 +204,10 @@ class MetadataSyncService:
                 size = sum(memoryview(row).nbytes for row in delta.changed.values())
                 changed, more = follower.take(delta, table_of(self._tables, kind)), delta.more
                 if more and follower.held == before:
-                    raise BrokenSnapshot(kind, f"there is more after revision {before.revision}, and none of it came")
-            await self._taken(kind, changed, size)
+                    raise BrokenSnapshot(kind, f"more was promised after revision {before.revision}, none of it came")
+            await self._succeeded(kind, changed, size)
         except _SyncErrors as error:
-            if not isinstance(error, OSError):  # a full disk: the table is right, and saved as soon as it can be
+            if not isinstance(error, OSError):  # OSError: the disk is full; the table is right, and saved later
                 follower.forget()
             self._failed(kind, error)
             return False
@@ -218,13 +218,13 @@ class MetadataSyncService:
         return more
 
     async def _carry_back(self, connection: Connection) -> None:
-        """Tell a master that was away how far its consumers have come meanwhile."""
+        """Send the master the offsets that consumers committed here while it was away."""
         rows, raised = list(self._tables.offsets.ahead().items()), 0
         for first in range(0, len(rows), _CARRIED_ROWS):
             body = msgspec.json.encode(dict(rows[first : first + _CARRIED_ROWS]))
             answer = await connection.request(TwinlogCode.OFFSETS_CARRIED_BACK, body=body, timeout_ms=_TIMEOUT_MS)
             if answer.code != ResponseCode.SUCCESS:
-                self._failed(OFFSETS.name, MasterRefused("acceptance of carried offsets", answer.code, answer.remark))
+                self._failed(OFFSETS.name, MasterRefused("offsets to be carried back", answer.code, answer.remark))
                 return
             raised += int(text) if is_natural(text := (answer.fields or {}).get("raised") or "") else 0
         if raised:  # rows of groups that the master does not have are offered again in every round
@@ -234,7 +234,7 @@ class MetadataSyncService:
 
     async def _sync_with_java(self, master: str) -> None:
         for kind in KINDS:
-            # An answer that breaks the protocol ends its connection: each kind takes one that is open.
+            # An answer that breaks the protocol closes its connection: each kind gets an open one.
             connection = await self._pool.get(master)
             await self._kind_from_java(kind, master, connection)
 
@@ -244,10 +244,10 @@ class MetadataSyncService:
         try:
             asked = await self._pool.get(below(master, _VIP_PORT_BELOW)) if kind.on_vip_port else connection
             loaded, size = await self._table_from_java(kind, asked, table)
-            await self._taken(kind.name, table.adopt_loaded(loaded), size)
+            await self._succeeded(kind.name, table.adopt_loaded(loaded), size)
         except _SyncErrors as error:
             if isinstance(error, MasterRefused) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-                return  # a 4.9 master has no such kind
+                return  # a 4.9 master does not have this kind
             self._failed(kind.name, error)
         except Exception as error:
             self._failed_unexpectedly(kind.name, error)
@@ -278,25 +278,25 @@ class MetadataSyncService:
         except Exception as error:
             self._failed_unexpectedly(extra.name, error)
 
-    async def _taken(self, kind: str, changed: bool, size: int) -> None:
+    async def _succeeded(self, kind: str, changed: bool, size: int) -> None:
         table = table_of(self._tables, kind)
         if changed:
             self._changed.add(kind)
             await table.saved()
             self._on_changed(kind)
-        self._settled.add(kind)
+        self._finished.add(kind)
         self.status.kind(kind).succeeded(self._clock_ms(), table.version, changed=changed, received=size)
 
     def _failed_unexpectedly(self, kind: str, error: Exception) -> None:
-        """Count the failure and keep it for the end of the round; it is logged there, with its traceback."""
-        self._settled.add(kind)
+        """Count the failure and keep it: it is raised at the end of the round, and logged with its traceback."""
+        self._finished.add(kind)
         self.status.kind(kind).failed(self._clock_ms(), error_text(error))
         self._unexpected = self._unexpected or error
 
     def _failed(self, kind: str, error: Exception) -> None:
-        """Count the failure; say so when it is not the same as before."""
+        """Count the failure; log it when it is not the same as the last one."""
         status = self.status.kind(kind)
         if str(error) != status.error:
             log.warning("metadata was not synchronised", kind=kind, master=self._master, error=str(error))
-        self._settled.add(kind)
+        self._finished.add(kind)
         status.failed(self._clock_ms(), error)

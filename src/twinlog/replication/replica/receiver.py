@@ -4,7 +4,7 @@ Bytes are appended, their records checked, and only then reported: a report neve
 length or place in the log is wrong. Queues and index follow while the report is on its way.
 
 A replica that keeps up takes what has arrived in a callback of the loop, so that its report leaves in the same
-turn. One that is far behind receives in a thread, while the loop dispatches what the thread brought before:
+turn. One that is far behind receives in a thread, while the loop dispatches what the thread received before:
 
     thread   | receive and write n+1 | receive and write n+2 | ...
     loop     | dispatch, report n    | dispatch, report n+1  | ...
@@ -30,15 +30,15 @@ _RECEIVE_BYTES = 1024 * 1024
 _TURN_BYTES_MAX = 4 * 1024 * 1024  # appended per turn of the loop, before pulls get their turn
 _BULK_RECEIVE_BYTES = 4 * 1024 * 1024  # at once: the thread needs the interpreter's lock after each call
 _BULK_BYTES = 8 * 1024 * 1024  # received by the thread for each turn of the loop
-_FAR_BEHIND_BYTES = 2 * _BULK_BYTES  # with so much to come the thread is worth its while
+_FAR_BEHIND_BYTES = 2 * _BULK_BYTES  # from here on the thread pays off
 _BULK_PATIENCE = (0).to_bytes(8, "little") + (20_000).to_bytes(8, "little")  # a timeval: 20 ms
 
 
 class Receiver:
     """Runs from its creation to `stop`; `over` ends with the reason why the link was lost.
 
-    A replica is `awaited` when its master's sends are answered by its reports: then it does not sleep between transfers
-    that follow one another closely.
+    A replica is `awaited` when sends to its master wait for its reports: then it does not sleep between transfers that
+    follow one another closely.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Receiver:
         status: ReplicaStatus,
         clock_ms: Callable[[], int],
         ticks_ms: Callable[[], int],
-        greeting: bytes,
+        first_word: bytes,
         awaited: bool,
     ) -> None:
         self._socket = connected
@@ -61,7 +61,7 @@ class Receiver:
         self._loop = asyncio.get_running_loop()
         self._buffer = bytearray(_RECEIVE_BYTES)
         self._link = ReplicaLink(settings(), store.log_end, ticks_ms())
-        self._unsent = greeting
+        self._unsent = first_word  # a pass, or nothing
         busy_wait = (lambda: settings().busy_wait_seconds) if awaited else (lambda: 0.0)
         self._busy_wait = BusyWait(busy_wait)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="replica-receive")
@@ -77,7 +77,7 @@ class Receiver:
             self.over.set_exception(reason)
 
     def stop(self) -> None:
-        """Let go of the socket and of the log; afterwards nobody writes here."""
+        """Stop using the socket and the log; after this returns, nothing writes to the log."""
         self._ticking.cancel()
         self._loop.remove_reader(self._socket.fileno())
         if self._catching_up is not None:
@@ -115,14 +115,14 @@ class Receiver:
             self.end(error)
             return
         far_behind = taken >= _TURN_BYTES_MAX or self._backlog() >= _FAR_BEHIND_BYTES
-        if far_behind and self._link.goes_on_at(self._store.log_end):  # else: Java sends a header alone
+        if far_behind and self._link.continues_at(self._store.log_end):  # Java sends a header alone
             self._loop.remove_reader(self._socket.fileno())
             self._catching_up = self._loop.create_task(self._catch_up())
         else:
             self._busy_wait.expect()
 
     def _backlog(self) -> int:
-        """Bytes that the master surely has for us: it may have grown since it told where its log ends."""
+        """Bytes that the master has for us, at least: its log may have grown since it reported its end."""
         return (self._status.master_end or 0) - self._store.log_end
 
     def _take(self) -> int:
@@ -147,7 +147,7 @@ class Receiver:
         self._status.bytes_received += received
         self._status.last_read_ms = self._clock_ms()
         self._store.dispatch_pending(self._report)
-        self._report()  # the unused end of a file moves the end on, too, and is no record
+        self._report()  # the blank end of a segment moves the end too, without a record
 
     async def _catch_up(self) -> None:
         """Receive in the thread until the master has nothing more to send at once."""
@@ -173,9 +173,9 @@ class Receiver:
             self._catching_up = None
 
     def _drop_leftovers(self) -> None:
-        """Zero what was written behind the log's end and not taken in.
+        """Write zeros over bytes that were written after the log's end and not yet counted as part of it.
 
-        Left there, it could be taken for records after a crash, behind those of another master.
+        After a crash, recovery could take them for records that follow those of another master.
         """
         commit_log = self._store.commit_log
         self._store.end_raw()
@@ -183,12 +183,12 @@ class Receiver:
             commit_log.truncate(commit_log.log_end)
 
     def _receive(self, room: RawRoom, buffer: memoryview) -> int:
-        """Fill `room`, which nobody else writes to; returns the bytes received, fewer when no more came in time.
+        """Fill `room`, which only this thread writes to; returns the bytes received, fewer when no more came in time.
 
-        Runs in the thread. Of the link, the loop meanwhile touches only what concerns reports.
+        Meanwhile the loop uses only the part of the link that concerns reports.
         """
         at, left = room.position, room.size
-        # Waiting for a full buffer is safe only if the master need not hear from us before it sends that much.
+        # Waiting for a full buffer is safe only if the master sends that much without a report from us.
         flags = socket.MSG_WAITALL if self._backlog() >= room.size else socket.MSG_DONTWAIT
         while left:
             wanted = min(left, len(buffer))

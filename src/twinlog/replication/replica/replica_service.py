@@ -1,10 +1,10 @@
 """A replica that follows its master: finds it, joins it safely, copies its log, reports how far it is.
 
-    waiting --address known--> connecting --joined--> following --lost--> connecting ...
+    WAITING --address known--> CONNECTING --joined--> FOLLOWING --lost--> CONNECTING ...
                                    |
-                                   +-- must not join --> refused (looked at again now and then)
+                                   +-- must not join --> REFUSED (tried again now and then)
 
-`master_feed_service.py` has the connection over which the bytes come.
+`handshake.py` asks the master, `join.py` decides, `receiver.py` has the connection over which the bytes come.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from twinlog.wire.errors import WireError
 log = get_logger(__name__)
 _RETRY_MS_MIN, _RETRY_MS_MAX, _REFUSED_RETRY_MS = 100, 5_000, 10_000
 _CONNECT_SECONDS = 5
-_LOST = (OSError, NetError, ReplicationError, StoreError, WireError)  # what a master, its network or a disk may do
+_LOST = (OSError, NetError, ReplicationError, StoreError, WireError)  # expected of a master, a network or a disk
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +75,21 @@ class ReplicaService:
         self._clock_ms = clock_ms
         self._ticks_ms = ticks_ms
         self._addresses = MasterAddresses()
-        self._configured: str | None = None  # the haMasterAddress that counted last
+        self._configured: str | None = None  # the haMasterAddress that was used last
         self._changed = asyncio.Event()
-        self._session: Receiver | None = None
-        self._is_stranger = False  # joined without a word on the remoting port
+        self._receiver: Receiver | None = None
+        self._is_unchecked = False  # joined without asking on the remoting port whether the logs fit
         self.broker_id = identity.broker_id  # a change of role may give another
         self.status = ReplicaStatus()
 
     def master_is_at(self, addresses: MasterAddresses) -> None:
-        """Take the name server's word; a link to another master is given up, an unknown HA address keeps the old."""
+        """Use these addresses from the name server; a link to another master is closed.
+
+        A configured haMasterAddress has precedence. If neither is known, the last HA address stays in use.
+        """
         before, self._configured = self._configured, self._settings().master_address
-        kept = self._addresses.ha if before is None or self._configured is not None else None  # not one taken away
+        is_removed = before is not None and self._configured is None
+        kept = None if is_removed else self._addresses.ha
         ha = self._configured or addresses.ha or kept
         addresses = MasterAddresses(ha, addresses.remoting)
         if addresses == self._addresses:
@@ -93,14 +97,14 @@ class ReplicaService:
         moved = addresses.ha != self._addresses.ha
         self._addresses = addresses
         self._changed.set()
-        if self._session is not None:
+        if self._receiver is not None:
             if moved:
-                self._session.end(ReplicationError(f"the master is now at {addresses.ha or 'no known address'}"))
-            elif self._is_stranger and addresses.remoting is not None:
-                self._session.end(ReplicationError(f"{addresses.remoting} can be asked now whether the logs fit"))
+                self._receiver.end(ReplicationError(f"the master is now at {addresses.ha or 'no known address'}"))
+            elif self._is_unchecked and addresses.remoting is not None:
+                self._receiver.end(ReplicationError(f"{addresses.remoting} is known now and can compare the logs"))
 
     def forget_master(self) -> None:
-        """Know no master any more; a configured haMasterAddress counts again with the next `run`."""
+        """Forget the master's addresses; a configured haMasterAddress counts again with the next `run`."""
         self._addresses = MasterAddresses()
 
     async def run(self) -> None:
@@ -138,9 +142,9 @@ class ReplicaService:
                     await self._changed.wait()
 
     def _went_well(self, began_ms: int, whole_end: int) -> bool:
-        """Whether a link that is lost now brought something, or lasted: then the next one is tried at once.
+        """Whether a link that is lost now brought bytes, or lasted: then the next attempt follows at once.
 
-        A master that closes every link again, or a disk that is full here, is not asked ten times a second.
+        Otherwise pauses grow: a master that closes every link, or a full disk here, is not tried ten times a second.
         """
         return self._store.whole_end > whole_end or self._ticks_ms() - began_ms >= _RETRY_MS_MAX
 
@@ -151,7 +155,7 @@ class ReplicaService:
         status.connect(f"to {addresses.ha}")
         store.drop_partial_record()
         facts = await self._join(addresses)
-        self._is_stranger = facts is None
+        self._is_unchecked = facts is None
         status.master_is_twinlog = facts.is_twinlog if facts else None
         status.master_end = facts.log.end if facts else None
         target = target_of(addresses.ha)
@@ -162,10 +166,10 @@ class ReplicaService:
                 async with asyncio.timeout(_CONNECT_SECONDS):
                     await asyncio.get_running_loop().sock_connect(connected, (target.host, target.port))
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            greeting = encode_pass(facts.pass_number) if facts and facts.pass_number is not None else b""
+            first_word = encode_pass(facts.pass_number) if facts and facts.pass_number is not None else b""
             awaited = facts is not None and facts.awaits_replicas
-            self._session = Receiver(
-                connected, store, self._settings, status, self._clock_ms, self._ticks_ms, greeting, awaited
+            self._receiver = Receiver(
+                connected, store, self._settings, status, self._clock_ms, self._ticks_ms, first_word, awaited
             )
             status.follow(_unchecked(addresses.ha) if facts is None and store.log_end else "")
             log.info(
@@ -175,17 +179,17 @@ class ReplicaService:
                 twinlog=status.master_is_twinlog,
                 **({"warning": status.reason} if status.reason else {}),
             )
-            await self._session.over
+            await self._receiver.over
         finally:
-            session, self._session = self._session, None
+            receiver, self._receiver = self._receiver, None
             with contextlib.closing(connected):
-                if session is not None:
-                    session.stop()
+                if receiver is not None:
+                    receiver.stop()
 
     async def _join(self, addresses: MasterAddresses) -> MasterFacts | None:
-        """Make sure that joining is safe, and prepare the log for it; None when the master cannot be asked.
+        """Check that joining is safe, and prepare the log for it; None when the master cannot be asked.
 
-        With haMasterAddress alone, a broker's usual place is tried: one port below its HA port.
+        With haMasterAddress alone, the usual port of a broker is tried: one below its HA port.
         """
         store, settings = self._store, self._settings()
         address = addresses.remoting
@@ -197,9 +201,9 @@ class ReplicaService:
             except NetError:
                 return None
         ours = LogRange(store.log_start, store.log_end)
-        contact = Handshake(self._pool, address, store)
+        handshake = Handshake(self._pool, address, store)
         identity = self._identity
-        facts = await contact.facts(
+        facts = await handshake.facts(
             HelloHeader(
                 cluster_name=identity.cluster_name,
                 broker_name=identity.broker_name,
@@ -224,26 +228,28 @@ class ReplicaService:
             raise JoinRefused(plan.reason)
         if isinstance(plan, Reseed):
             log.warning(
-                "the log is set aside and begun anew", missing_from=plan.missing.start, missing_to=plan.missing.end
+                "the log is set aside and begun anew",
+                missing_from=plan.missing.start,
+                missing_to=plan.missing.end,
             )
             store.set_log_aside(self._clock_ms())
         if isinstance(plan, Begin | Reseed) and settings.copy_whole_history and not facts.is_twinlog:
-            await self._begin_java_history(contact, facts.log)
+            await self._begin_java_history(handshake, facts.log)
         return facts
 
-    async def _begin_java_history(self, contact: Handshake, master: LogRange) -> None:
-        """Give an empty log a beginning, since a Java master that is asked for offset 0 starts at its last file."""
+    async def _begin_java_history(self, handshake: Handshake, master: LogRange) -> None:
+        """Store the master's first record: a Java master that is asked for offset 0 starts at its last file."""
         if master.is_empty:
             return
-        first = await contact.record(master.start)
+        first = await handshake.record(master.start)
         if first is None:
-            raise ReplicationError(f"the master does not give the record at its log's beginning, {master.start}")
+            raise ReplicationError(f"the master does not return the first record of its log, at {master.start}")
         self._store.append_raw(master.start, first)
         self._store.dispatch_pending()
 
 
 def _unchecked(ha_address: str) -> str:
     return (
-        f"nobody could be asked whether the logs fit: {below(ha_address, 1)} does not answer; open the master's "
-        "listenPort to this replica, or give it the namesrvAddr that knows the master"
+        f"the logs were not compared: {below(ha_address, 1)} does not answer; open the master's listenPort to this "
+        "replica, or give it the namesrvAddr that knows the master"
     )

@@ -1,6 +1,6 @@
 """One tick: what a task does for its brokers, all of them at the same time.
 
-    lock and open the replica -> metadata, as a slave asks for it -> greet, compare, decide -> copy the log -> report
+    lock and open the replica -> metadata, as a replica asks -> introduce, compare, decide -> copy the log -> report
 
 Metadata comes first: offsets that are older than the log repeat a message at worst, younger ones would skip some.
 What one broker's tick meets is told in its report, and no other broker hears of it.
@@ -262,8 +262,8 @@ class _BrokerTick:
 
     async def _sync_log(self, conf: MasterConf) -> None:
         replica, state, report = self._replica, self._replica.state, self._report
-        contact = Handshake(self._pool, self._target.address, replica)
-        facts = await contact.greet(
+        handshake = Handshake(self._pool, self._target.address, replica)
+        facts = await handshake.introduce(
             HelloHeader(
                 cluster_name=conf.cluster,
                 broker_name=conf.broker,
@@ -280,7 +280,7 @@ class _BrokerTick:
         report.master_end = master.end
         life = state.held.get("topics", "").partition(":")[0]
         if replica.log_end != master.end or state.end != replica.log_end or not life or life != state.verified:
-            facts = await contact.compared(facts)
+            facts = await handshake.compare(facts)
         shown = facts.segment_bytes or conf.segment_bytes
         segment_bytes = common_segment_bytes(replica.segment_bytes, shown)
         plan = decide_join(
@@ -298,7 +298,7 @@ class _BrokerTick:
             if replica.log.is_empty:
                 report.begin = begin  # what the master deleted before is not copied
             if begin < master.end:
-                await self._copy(contact, facts, conf, begin, master)
+                await self._copy(handshake, facts, conf, begin, master)
         if life and state.verified != life:
             state.verified = life
             await asyncio.to_thread(replica.save_state)
@@ -309,7 +309,7 @@ class _BrokerTick:
         return plan.at if isinstance(plan, Begin) else wanted
 
     async def _copy(
-        self, contact: Handshake, facts: MasterFacts, conf: MasterConf, begin: int, master: LogRange
+        self, handshake: Handshake, facts: MasterFacts, conf: MasterConf, begin: int, master: LogRange
     ) -> None:
         replica, store, first, asked = self._replica, self._target.store, b"", begin
         if store is not None and StoreSource.is_reachable(store):
@@ -319,7 +319,7 @@ class _BrokerTick:
             asked = 0
             if not facts.is_twinlog:
                 # Java: a replica at 0 gets the newest segment only, so the first record is fetched by its offset.
-                first = await contact.record(begin) or b""
+                first = await handshake.record(begin) or b""
                 asked = begin + len(first)
                 if not first:
                     raise ReplicationError(f"{self._target.address} does not give the first record of its log, {begin}")
