@@ -1,4 +1,4 @@
-"""Whatever a peer sends, the broker answers or hangs up, lives on, and stores nothing broken."""
+"""Whatever a peer sends, the broker answers it or closes the connection, keeps running, and stores nothing broken."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _drop(context, connection) -> None:
         b"\x00" * 64,
     ],
 )
-async def test_bytes_that_are_no_frames_cost_their_sender_the_connection(tmp_path, data):
+async def test_bytes_that_are_not_frames_close_the_connection(tmp_path, data):
     async with running_broker(broker_conf(tmp_path)) as broker:
         async with connected(broker) as hostile:
             hostile.send(data)
@@ -126,7 +126,7 @@ async def test_hostile_topic_names_never_reach_the_file_system(tmp_path):
     assert not (tmp_path / "escape").exists()
 
 
-async def test_text_that_is_no_unicode_costs_the_connection_and_is_not_stored(tmp_path):
+async def test_text_that_is_not_unicode_closes_the_connection_and_is_not_stored(tmp_path):
     async with running_broker(broker_conf(tmp_path)) as broker, connected(broker) as client:
         await send(client)
         end = broker.context.store.log_end

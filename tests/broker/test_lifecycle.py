@@ -83,13 +83,13 @@ async def test_ports_open_only_after_recovery(tmp_path, monkeypatch):
     port = free_port()
     refused = []
 
-    def look_at_the_port(self, *arguments):
+    def probe_the_port(self, *arguments):
         with contextlib.closing(socket.socket()) as probe:
             refused.append(probe.connect_ex(("127.0.0.1", port)) != 0)
         return open_store(self, *arguments)
 
     open_store = Broker._open_store
-    monkeypatch.setattr(Broker, "_open_store", look_at_the_port)
+    monkeypatch.setattr(Broker, "_open_store", probe_the_port)
     async with running_broker(broker_conf(tmp_path, listenPort=port)):
         assert refused == [True]
 
@@ -139,7 +139,7 @@ async def test_a_plug_in_has_the_brokers_settings_of_now_its_statistics_and_its_
         await client.request(25, {}, b"maxMessageSize=2048\n")
         await send(client, b="T", e="1")  # makes the topic
         assert given.store_settings.message_bytes_max == 2048
-        # A message that nobody was told of, as of a plug-in that keeps messages elsewhere: only the plug-in reports it.
+        # A message that no listener got, as of a plug-in that keeps messages elsewhere: only the plug-in reports it.
         waiting = asyncio.create_task(pull(client, sysFlag="6"))
         while not len(ctx.holds) and not waiting.done():
             await asyncio.sleep(0)
@@ -175,7 +175,7 @@ def test_an_embedded_broker_serves_from_a_thread_and_cleans_up(tmp_path):
     assert (tmp_path / "store" / "config" / "topics.json").exists()
 
 
-def test_an_embedded_broker_that_cannot_start_says_why(tmp_path):
+def test_an_embedded_broker_that_cannot_start_raises_the_reason(tmp_path):
     with EmbeddedBroker(tmp_path), pytest.raises(StoreLocked):
         EmbeddedBroker(tmp_path).start()
 
@@ -199,7 +199,7 @@ async def test_a_broker_can_be_stopped_while_it_recovers(tmp_path, monkeypatch):
             await task
 
 
-def test_settings_that_nothing_reads_are_told_by_an_embedded_broker_too(tmp_path, caplog):
+def test_settings_that_nothing_reads_are_logged_by_an_embedded_broker_too(tmp_path, caplog):
     with EmbeddedBroker(tmp_path, {"flushDisktype": "SYNC_FLUSH"}):
         assert "flushDisktype is unknown, ignored; did you mean flushDiskType?" in caplog.text
 

@@ -1,4 +1,4 @@
-"""Heavy answers are made beside the loop, one after the other, and equal questions share them."""
+"""Expensive answers are computed beside the loop, one after the other, and equal questions share them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def work():
     made.close()
 
 
-async def test_a_crowd_of_equal_questions_costs_two_answers_beside_the_loop(work):
+async def test_many_equal_questions_cost_two_answers_beside_the_loop(work):
     gate, threads = threading.Event(), []
 
     def begin():
@@ -78,7 +78,7 @@ async def test_others_have_a_turn_between_two_computations_in_the_loop(work):
     assert max(after - before for before, after in itertools.pairwise(seen)) == 1
 
 
-async def test_an_error_reaches_all_who_asked_and_the_next_question_is_asked_anew(work):
+async def test_an_error_reaches_every_waiting_request_and_the_next_one_computes_anew(work):
     def begin():
         raise ValueError("broken")
 

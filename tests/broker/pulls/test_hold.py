@@ -1,4 +1,4 @@
-"""Held pulls: who is woken by what, and when time is up."""
+"""Held pulls: which messages wake which pulls, and when their time is up."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_message_before_the_wanted_one_does_not_wake():
     assert woken_by(table, [message(4, batch_size=3)]) != []
 
 
-def test_a_filter_decides_who_is_woken():
+def test_a_filter_decides_which_pull_is_woken():
     red, blue = hold(wakes=lambda m: m.tags_code == 1), hold(wakes=lambda m: m.tags_code == 2)
     table = table_of(red, blue)
     assert woken_by(table, [message(0, tags_code=3)]) == []
@@ -93,7 +93,7 @@ def test_a_deleted_topic_gives_its_pulls_back():
     assert list(table) == [kept]
 
 
-async def test_a_pull_that_may_not_wait_is_answered_at_once_and_told_why(tmp_path):
+async def test_a_pull_that_may_not_wait_is_answered_at_once_with_the_reason(tmp_path):
     key, count = "maxHeldPullsPerConnection", "2 pulls of this peer"
     async with running_broker(broker_conf(tmp_path, **{key: 2})) as broker, connected(broker) as client:
         await send(client)
@@ -108,7 +108,7 @@ async def test_a_pull_that_may_not_wait_is_answered_at_once_and_told_why(tmp_pat
         assert {(await one).code for one in waiting} == {0}
 
 
-async def test_who_holds_most_makes_room_for_others_when_too_many_wait(tmp_path):
+async def test_the_peer_with_the_most_pulls_loses_one_when_too_many_wait(tmp_path):
     conf = broker_conf(tmp_path, maxHeldPulls=3)
     async with running_broker(conf) as broker, connected(broker) as greedy, connected(broker) as other:
         await send(greedy)
@@ -126,22 +126,22 @@ async def test_who_holds_most_makes_room_for_others_when_too_many_wait(tmp_path)
         assert {(await one).code for one in [*waiting, late]} == {0}
 
 
-async def test_nobody_waits_where_no_pull_may(tmp_path):
+async def test_with_a_limit_of_zero_no_pull_waits(tmp_path):
     async with running_broker(broker_conf(tmp_path, maxHeldPulls=0)) as broker, connected(broker) as client:
         await send(client)
         answer = await pull(client, queueOffset="1", sysFlag="6")
         assert answer.remark == "0 pulls wait already: maxHeldPulls is 0; raise it"
 
 
-def test_a_send_looks_at_no_pull_and_each_slice_at_a_bounded_number():
-    looked = []
-    holds = [hold(wakes=lambda m, n=n: looked.append(n) is not None) for n in range(10)]
+def test_a_send_compares_no_pull_and_each_slice_a_bounded_number():
+    compared = []
+    holds = [hold(wakes=lambda m, n=n: compared.append(n) is not None) for n in range(10)]
     table = table_of(*holds)
     assert table.arrived([message(0)])
-    assert looked == []
+    assert compared == []
     for _ in range(3):
         assert table.take_woken(100, 4) == []
-    assert (looked, table.has_arrivals) == (list(range(10)), False)
+    assert (compared, table.has_arrivals) == (list(range(10)), False)
 
 
 def test_a_slice_ends_when_enough_pulls_are_woken():
@@ -171,16 +171,16 @@ def test_pulls_that_came_or_went_during_a_round_are_left_alone():
     assert table.take_woken(100, 1000) == []
 
 
-def test_a_filter_is_shown_a_bounded_number_of_messages_and_then_looks_for_itself():
-    looked = []
-    waiting = hold(wakes=lambda m: looked.append(m) is not None)
+def test_a_filter_sees_a_bounded_number_of_messages_and_then_the_pull_is_woken():
+    compared = []
+    waiting = hold(wakes=lambda m: compared.append(m) is not None)
     table = table_of(waiting)
     assert woken_by(table, [message(n) for n in range(MESSAGES_PER_ROUND)]) == []
-    assert len(looked) == MESSAGES_PER_ROUND
+    assert len(compared) == MESSAGES_PER_ROUND
     for begin in range(0, 10_000, 100):
         table.arrived([message(begin + n) for n in range(100)])
     assert table.take_woken(100, 1000) == [waiting]
-    assert len(looked) == MESSAGES_PER_ROUND
+    assert len(compared) == MESSAGES_PER_ROUND
 
 
 async def test_five_hundred_pulls_are_answered_over_many_turns_of_the_loop(tmp_path, monkeypatch):
@@ -245,20 +245,20 @@ async def test_a_pull_that_fails_does_not_take_the_others_along(tmp_path, monkey
             assert (refused.code, refused.remark) == (ResponseCode.SYSTEM_ERROR, "OSError: the disk is gone")
 
 
-def test_a_slice_counts_looks_at_messages_and_dear_filters_more():
-    looked = []
-    holds = [hold(wakes=lambda m: looked.append(m) is not None) for _ in range(100)]
-    dear = [hold(queue_id=1, wakes=lambda m: looked.append(m) is not None) for _ in range(10)]
-    for one in dear:
+def test_a_slice_counts_compared_messages_and_expensive_filters_more():
+    compared = []
+    holds = [hold(wakes=lambda m: compared.append(m) is not None) for _ in range(100)]
+    expensive = [hold(queue_id=1, wakes=lambda m: compared.append(m) is not None) for _ in range(10)]
+    for one in expensive:
         one.filter_cost = 50
-    table = table_of(*holds, *dear)
+    table = table_of(*holds, *expensive)
     table.arrived([message(n) for n in range(MESSAGES_PER_ROUND)])
     table.arrived([message(n, queue_id=1) for n in range(4)])
     counts = []
     while table.has_arrivals:
-        before = len(looked)
+        before = len(compared)
         assert table.take_woken(100, 1000) == []
-        counts.append(len(looked) - before)
+        counts.append(len(compared) - before)
     assert sum(counts) == 100 * MESSAGES_PER_ROUND + 10 * 4
     assert max(counts) < 1000 + MESSAGES_PER_ROUND
     assert max(counts[-2:]) <= 1000 // 50 + 4

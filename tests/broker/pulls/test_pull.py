@@ -92,7 +92,7 @@ async def test_a_count_below_one_still_returns_a_message(connection):
         ({"queueId": "x"}, 1, "the pull header does not parse"),
     ],
 )
-async def test_a_pull_that_cannot_be_served_says_why(connection, fields, code, remark):
+async def test_a_pull_that_cannot_be_served_is_answered_with_the_reason(connection, fields, code, remark):
     await send(connection)
     answer = await pull(connection, **fields)
     assert answer.code == code
@@ -108,7 +108,7 @@ async def test_tags_in_the_request_choose_messages_and_move_on(connection):
     assert (answer.code, answer.remark, answer.fields["nextBeginOffset"]) == (20, "NO_MATCHED_MESSAGE", "4")
 
 
-async def test_an_sql_filter_in_the_request_looks_at_properties(connection):
+async def test_an_sql_filter_in_the_request_selects_by_properties(connection):
     for number in range(4):
         await send(connection, b"%d" % number, i=f"size\x01{number}\x02")
     messages = await pull_messages(connection, subscription="size > 1", expressionType="SQL92")
@@ -225,7 +225,7 @@ async def test_a_held_pull_leaves_with_its_connection(broker, connection):
         await pulling
 
 
-async def test_a_held_pull_of_a_deleted_topic_is_told_so(broker, connection):
+async def test_a_held_pull_of_a_deleted_topic_is_answered_with_an_error(broker, connection):
     await send(connection)
     pulling = await held_pull(connection)
     async with connected(broker) as admin:
@@ -261,7 +261,7 @@ async def test_lite_pull_is_the_same_under_another_code(connection):
     assert (await pull(connection, code=361)).code == 0
 
 
-async def test_a_replica_serves_pulls_unless_told_not_to(tmp_path):
+async def test_a_replica_serves_pulls_unless_it_is_configured_not_to(tmp_path):
     for allowed, code in ((True, 17), (False, 2)):
         conf = broker_conf(tmp_path / str(code), brokerRole="SLAVE", brokerId=1, slaveReadEnable=allowed)
         async with running_broker(conf) as broker, connected(broker) as client:

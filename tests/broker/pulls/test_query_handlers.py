@@ -1,4 +1,4 @@
-"""Messages by key and by place on the wire, as Java 5.5.0 and 4.9.7 answered the same requests."""
+"""Messages by key and by physical offset, as Java 5.5.0 and 4.9.7 answered the same requests."""
 
 import pytest
 from tests.broker.offline import ask
@@ -56,7 +56,7 @@ def test_both_limits_change_while_the_broker_runs_and_the_lower_one_counts(ctx):
 
 
 @pytest.mark.parametrize(("key", "asked"), [("K", 0), ("K", -1), ("nobody", 64)])
-def test_a_query_that_finds_nothing_says_so_in_javas_words(ctx, key, asked):
+def test_a_query_that_finds_nothing_is_answered_in_javas_words(ctx, key, asked):
     fields = {"topic": "T", "key": key, "maxNum": str(asked), **FOREVER}
     answer = ask(query_handlers.handlers(ctx), 12, fields)
     assert (answer.code, answer.remark) == (22, "can not find message, maybe time range not correct")

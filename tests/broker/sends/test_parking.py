@@ -40,7 +40,7 @@ def test_other_messages_go_straight_to_their_queue(pairs):
     assert parked(dict(pairs)).topic == "T1"
 
 
-def test_a_level_that_is_no_number_is_refused_with_the_value():
+def test_a_level_that_is_not_a_number_is_refused_with_the_value():
     with pytest.raises(RequestRefused, match="DELAY=soon"):
         parked({"DELAY": "soon"})
 

@@ -60,7 +60,7 @@ def test_a_reply_is_not_stored_when_the_operator_does_not_want_it(tmp_path: Path
         assert bodies(ctx, TOPIC) == []
 
 
-def test_who_replies_hears_that_nobody_waits_any_more(tmp_path: Path):
+def test_a_reply_to_a_client_that_left_is_answered_with_an_error(tmp_path: Path):
     with stored_context(tmp_path) as ctx:
         wire = Requester(Command(0))
         answer = send_reply(ctx, wire)

@@ -38,5 +38,5 @@ def test_a_template_and_its_variable_parts_make_the_header_again():
         b"{}",
     ],
 )
-def test_a_header_of_another_shape_teaches_nothing(strange):
+def test_a_header_of_another_shape_gives_no_template(strange):
     assert learn(strange, KEY) is None

@@ -57,7 +57,7 @@ def test_an_impossible_time_is_refused_with_javas_words(pairs):
     assert "259200000ms" in refused.value.remark
 
 
-def test_timers_that_are_switched_off_say_so():
+def test_timers_that_are_switched_off_are_refused():
     with pytest.raises(RequestRefused) as refused:
         place_timer({"TIMER_DELAY_SEC": "1"}, TimerRules(enabled=False), NOW)
     assert refused.value.code == 1

@@ -1,4 +1,4 @@
-"""Answers wait for flush and replicas, each with its own patience."""
+"""Answers wait for flush and replicas, each with its own deadline."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_when_both_are_late_the_replica_is_named():
     assert queue.expire(20) == [Finished("a", REPLICA)]
 
 
-def test_a_replica_that_was_not_there_is_told_even_after_a_good_flush():
+def test_a_missing_replica_is_reported_even_after_a_good_flush():
     queue = WaitQueue()
     queue.add(100, "a", flush_deadline_ms=10, status=PutStatus.SLAVE_NOT_AVAILABLE)
     assert queue.flushed(100) == [Finished("a", PutStatus.SLAVE_NOT_AVAILABLE)]

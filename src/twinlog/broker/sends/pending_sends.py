@@ -40,7 +40,7 @@ class Demand(Enum):
 
 
 class Replicas(Protocol):
-    """The master's view of its replicas; it calls `PendingSends.replicated` as their reports come in."""
+    """The master's view of its replicas; it calls `PendingSends.replicated` when their reports arrive."""
 
     def demand(self, end: int) -> Demand: ...
 

@@ -38,18 +38,18 @@ class ReplyHandler:
         ctx, settings = self._ctx, self._ctx.settings
         if not ctx.is_master:
             return request.reply(ResponseCode.SYSTEM_BUSY, BUSY_REMARK)
-        marks = region_and_trace(settings)
+        fixed_fields = region_and_trace(settings)
         try:
             header = read_header(request)
             config = check_send(ctx, request, header)
             queue_id = choose_queue(header.queue_id or 0, config)
-            pairs = {**decode_properties(header.properties or ""), **marks, names.CLUSTER: settings.cluster_name}
+            pairs = {**decode_properties(header.properties or ""), **fixed_fields, names.CLUSTER: settings.cluster_name}
             problem = await self._push(request, header, queue_id, dict(pairs))
-            fields = {**marks, "msgId": "0", "queueId": str(queue_id), "queueOffset": "0"}
+            fields = {**fixed_fields, "msgId": "0", "queueId": str(queue_id), "queueOffset": "0"}
             if settings.reply_messages_stored:
                 fields |= self._store(request, header, queue_id, pairs)
         except RequestRefused as refused:
-            return request.reply(refused.code, refused.remark, {**marks, **(refused.fields or {})})
+            return request.reply(refused.code, refused.remark, {**fixed_fields, **(refused.fields or {})})
         if problem is not None:
             return request.reply(ResponseCode.SYSTEM_ERROR, problem, fields)
         return request.reply(fields=fields)

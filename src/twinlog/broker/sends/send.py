@@ -56,49 +56,51 @@ class SendHandler:
         ctx = self._ctx
         if not ctx.is_master:
             return request.reply(ResponseCode.SYSTEM_BUSY, BUSY_REMARK)
-        marks = region_and_trace(ctx.settings)
+        fixed_fields = region_and_trace(ctx.settings)
         edition = ctx.topics.edition
         try:
-            answer = self._send(request, marks)
+            answer = self._send(request, fixed_fields)
             if ctx.topics.edition != edition and answer is not None and ctx.announced is not None:
                 return self._once_announced(answer, ctx.announced)
             return answer
         except RequestRefused as refused:
             ctx.stats.failed_put()
-            return request.reply(refused.code, refused.remark, {**marks, **(refused.fields or {})})
+            return request.reply(refused.code, refused.remark, {**fixed_fields, **(refused.fields or {})})
         except WireError as error:
             ctx.stats.failed_put()
-            return request.reply(ResponseCode.MESSAGE_ILLEGAL, str(error), marks)
+            return request.reply(ResponseCode.MESSAGE_ILLEGAL, str(error), fixed_fields)
 
     async def _once_announced(self, answer: Command, announced: Callable[[], Awaitable[None]]) -> Command:
         """The answer to a send that created a topic. Java: it leaves after the name servers know the topic."""
         await announced()
         return answer
 
-    def _send(self, request: Request, marks: dict[str, str]) -> Command | None:
+    def _send(self, request: Request, fixed_fields: dict[str, str]) -> Command | None:
         header = read_header(request)
         config = check_send(self._ctx, request, header)
         if request.body is None:
             remark = "NullPointerException: a message has no body; send at least one byte"
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
         if header.batch:
-            return self._send_batch(request, header, config, marks)
-        return self._send_one(request, header, config, marks)
+            return self._send_batch(request, header, config, fixed_fields)
+        return self._send_one(request, header, config, fixed_fields)
 
     # -- one message ---------------------------------------------------------------------------
 
-    def _send_one(self, request: Request, header: Header, config: TopicConfig, marks: dict[str, str]) -> Command | None:
+    def _send_one(
+        self, request: Request, header: Header, config: TopicConfig, fixed_fields: dict[str, str]
+    ) -> Command | None:
         ctx, started = self._ctx, perf_counter()
         assert header.queue_id is not None and header.topic is not None
         queue_id = choose_queue(header.queue_id, config)
         draft = new_draft(request, header, header.topic, queue_id)
         pairs = decode_properties(header.properties or "")
         if draft.topic.startswith(RETRY_PREFIX):
-            config = self._retry_or_bury(request, header, config, draft, pairs)
+            config = self._retry_or_dead_letter(request, header, config, draft, pairs)
         if config.topic_filter_type == "MULTI_TAG":
             draft.sys_flag |= MULTI_TAGS
         pairs.pop(names.POP_CK, None)
-        pairs.update(marks)
+        pairs.update(fixed_fields)
         pairs[names.CLUSTER] = ctx.settings.cluster_name
         if not pairs.get(names.UNIQ_KEY):
             pairs[names.UNIQ_KEY] = ctx.unique_ids.next(ctx.clock_ms())
@@ -113,7 +115,7 @@ class SendHandler:
         appended = ctx.store.append(draft)
         check_put(ctx, appended)
         fields = {
-            **marks,
+            **fixed_fields,
             "msgId": self._message_id(appended.physical_offset),
             "queueId": str(queue_id),
             "queueOffset": str(appended.queue_offset),
@@ -124,7 +126,7 @@ class SendHandler:
         count_puts(ctx, header.topic, 1, appended.size)
         return self._answer(request, request.reply(fields=fields), appended, pairs, 1, started)
 
-    def _retry_or_bury(
+    def _retry_or_dead_letter(
         self, request: Request, header: Header, config: TopicConfig, draft: Draft, pairs: dict[str, str]
     ) -> TopicConfig:
         """A consumer's own retry. After too many retries, or while its group locks queues, it becomes a dead letter."""
@@ -156,7 +158,7 @@ class SendHandler:
     # -- batches -------------------------------------------------------------------------------
 
     def _send_batch(
-        self, request: Request, header: Header, config: TopicConfig, marks: dict[str, str]
+        self, request: Request, header: Header, config: TopicConfig, fixed_fields: dict[str, str]
     ) -> Command | None:
         ctx, started = self._ctx, perf_counter()
         topic = header.topic
@@ -170,11 +172,11 @@ class SendHandler:
         draft = new_draft(request, header, topic, queue_id)
         if config.topic_filter_type == "MULTI_TAG":
             draft.sys_flag |= MULTI_TAGS
-        pairs = {**decode_properties(header.properties or ""), **marks, names.CLUSTER: ctx.settings.cluster_name}
+        pairs = {**decode_properties(header.properties or ""), **fixed_fields, names.CLUSTER: ctx.settings.cluster_name}
         pairs.pop(names.POP_CK, None)
         if draft.sys_flag & TRANSACTION_MASK or _positive(pairs.get(names.DELAY)):
             check_put(ctx, Appended(PutStatus.MESSAGE_ILLEGAL))
-        fields = {**marks, "queueId": str(queue_id)}
+        fields = {**fixed_fields, "queueId": str(queue_id)}
         uniq_key = pairs.get(names.UNIQ_KEY)
         if config.attributes.get("queue.type") == "BatchCQ" and uniq_key:
             draft.sys_flag |= NEED_UNWRAP | INNER_BATCH

@@ -433,10 +433,10 @@ class FastSend:
         if len(self._queues) >= _QUEUES_MAX:
             self._queues.clear()
         settings = ctx.settings
-        marks = dumps(region_and_trace(settings))[1:-1].decode()
+        fixed_fields = dumps(region_and_trace(settings))[1:-1].decode()
         host = offset_message_id(settings.broker_ip1, settings.listen_port, 0)[:-16]
         queue = CheckedQueue(
-            f'{marks},"msgId":"{host}',
+            f'{fixed_fields},"msgId":"{host}',
             f'","queueId":"{queue_id}","queueOffset":"',
             ctx.stats.puts(topic),
         )

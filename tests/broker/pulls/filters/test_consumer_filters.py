@@ -71,14 +71,14 @@ def test_a_filter_dies_with_its_group_or_its_topic_and_revives(filters):
     assert filters.clean(now_ms=10_000, expiry_ms=9_599) == 1
 
 
-def test_after_a_restart_filters_are_there_and_nobody_is_online(filters):
+def test_after_a_restart_filters_are_there_and_no_consumer_is_online(filters):
     filters.register("G", [sql("a > 1")], 100)
     again = ConsumerFilters(filters.table, BloomFilter(20, 32), 50_000)
     assert again.table.get("T", "G").dead_time == 20_000
     assert again.of_group("G", "T").wakes(message(a="2"))
 
 
-def test_another_bloom_shape_makes_saved_filters_useless(filters):
+def test_a_bloom_filter_of_another_size_makes_saved_filters_useless(filters):
     filters.register("G", [sql("a > 1")], 100)
     assert not ConsumerFilters(filters.table, BloomFilter(20, 64), 200).table.rows
 
@@ -93,7 +93,7 @@ def test_a_message_carries_the_bits_of_the_filters_that_match_it(filters):
     assert not filters.of_group("H", "T").accept(None, unit)
 
 
-def test_a_bitmap_says_nothing_about_a_filter_that_came_later(filters):
+def test_a_bitmap_does_not_exclude_a_filter_that_is_newer(filters):
     filters.register("H", [sql("a > 9")], 100)
     wanted = filters.of_group("H", "T")
     assert wanted.accept(None, ExtUnit(0, 100, bytes(14)))

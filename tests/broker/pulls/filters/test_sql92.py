@@ -114,6 +114,6 @@ def test_a_quoted_text_is_equal_to_itself(text):
 
 
 @pytest.mark.parametrize("text", ["1_0", "1 0", "", "+", "--1", "infinity", "nan", "0x", "1e", "١٫٥"])
-def test_what_python_might_read_as_a_number_and_java_does_not_is_none(text):
+def test_text_that_only_python_reads_as_a_number_is_not_a_number(text):
     with pytest.raises(UnequalKinds):
         java_double(text)

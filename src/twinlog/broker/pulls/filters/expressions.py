@@ -84,7 +84,7 @@ def as_boolean(node: Node) -> Node:
         return node
     if node.name is not None:
         evaluate = node.evaluate
-        # Java: a property is text and never a boolean, whatever it says.
+        # Java: a property is text and never a boolean, even "true".
         return boolean(lambda properties: None if evaluate(properties) is None else False, node)
     raise FilterSyntaxError(f"Expression will not result in a boolean value: {node}")
 

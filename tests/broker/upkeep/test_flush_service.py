@@ -47,7 +47,7 @@ async def test_sends_that_wait_together_share_a_flush(tmp_path):
         assert len(flushes) <= 3
 
 
-async def test_a_flush_that_takes_too_long_is_told(tmp_path):
+async def test_a_flush_that_takes_too_long_is_reported(tmp_path):
     conf = broker_conf(tmp_path, flushDiskType="SYNC_FLUSH", syncFlushTimeout=1)
     async with running_broker(conf) as broker, connected(broker) as client:
         gate = threading.Event()
@@ -69,7 +69,7 @@ async def test_a_message_that_does_not_want_to_wait_is_answered_at_once(tmp_path
         gate.set()
 
 
-async def test_after_a_failed_flush_nothing_is_promised(tmp_path):
+async def test_after_a_failed_flush_no_send_is_acknowledged(tmp_path):
     conf = broker_conf(tmp_path, flushDiskType="SYNC_FLUSH", syncFlushTimeout=1)
     async with running_broker(conf) as broker, connected(broker) as client:
         store, flush = broker.context.store, broker.context.store.flush
@@ -83,7 +83,7 @@ async def test_after_a_failed_flush_nothing_is_promised(tmp_path):
         assert (await send(client)).code == 10
 
 
-async def test_a_synchronous_master_without_replicas_says_so(tmp_path):
+async def test_a_synchronous_master_without_replicas_reports_it(tmp_path):
     async with running_broker(broker_conf(tmp_path, brokerRole="SYNC_MASTER")) as broker, connected(broker) as client:
         answer = await send(client)
         assert answer.code == 11
@@ -108,7 +108,7 @@ async def test_a_synchronous_master_answers_when_its_replica_has_the_message(tmp
         assert broker.context.store.flushed_end == flushed  # ASYNC_FLUSH: nobody asked the disk
 
 
-async def test_a_replica_that_is_too_slow_is_told(tmp_path):
+async def test_a_replica_that_is_too_slow_is_reported(tmp_path):
     conf = broker_conf(tmp_path, brokerRole="SYNC_MASTER", slaveTimeout=1)
     async with running_broker(conf) as broker, connected(broker) as client:
 
@@ -147,7 +147,7 @@ async def test_queues_that_failed_are_tried_again_at_every_interval(tmp_path):
         assert (await send(client)).code == 0
 
 
-async def test_metadata_that_cannot_be_saved_at_the_end_is_told(tmp_path, monkeypatch):
+async def test_metadata_that_cannot_be_saved_at_the_end_is_an_error(tmp_path, monkeypatch):
     def full(*_: object) -> list[str]:
         raise OSError(28, "the disk is full")
 
