@@ -10,6 +10,7 @@ import socket
 from dataclasses import dataclass
 
 PORT_MAX = 65535
+VIP_PORT_BELOW = 2  # RocketMQ: a broker answers everything but pulls on listenPort - 2 too
 _TEXT_LENGTH_MAX = 300  # a host name has at most 253 characters
 _HOST_LENGTH_MAX = 253
 _NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?")

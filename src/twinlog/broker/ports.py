@@ -8,6 +8,7 @@ import socket
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING
 
+from twinlog.base.addresses import VIP_PORT_BELOW
 from twinlog.broker.clients import client_handlers
 from twinlog.broker.sends.send_fast import FastSend
 from twinlog.net.inbound import Inbound
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from twinlog.settings.broker_conf import BrokerConf
     from twinlog.telemetry.metrics import Metrics
 
-VIP_PORT_BELOW = 2  # the second port is listenPort - 2
 NOT_ON_VIP_PORT = frozenset(
     {RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE, RequestCode.PEEK_MESSAGE, RequestCode.POP_MESSAGE}
 )

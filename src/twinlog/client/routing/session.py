@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
 
+from twinlog.base.addresses import VIP_PORT_BELOW
 from twinlog.client.errors import BrokerRefused, ClientClosed, NoMaster, NoNameServer, NoRoute
 from twinlog.client.options import ClientOptions
 from twinlog.client.routing.client_id import make_client_id
@@ -30,7 +31,6 @@ from twinlog.wire.fields import encode_fields
 from twinlog.wire.headers import UnregisterClientHeader
 
 _NOT_ON_VIP_PORT = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
-_VIP_PORT_BELOW = 2
 
 
 class Session:
@@ -181,7 +181,7 @@ class Session:
     def _port(self, address: str, code: int) -> str:
         if not self.options.vip_channel or code in _NOT_ON_VIP_PORT or address in self.name_servers:
             return address
-        return below(address, _VIP_PORT_BELOW)
+        return below(address, VIP_PORT_BELOW)
 
     def _prepare(self, command: Command) -> None:
         command.language = "PYTHON"

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from twinlog.base.addresses import VIP_PORT_BELOW
 from twinlog.metadata.data_version import version_text
 from twinlog.metadata.errors import BrokenSnapshot, MetadataError
 from twinlog.metadata.persisted import PersistedTable
@@ -41,7 +42,6 @@ log = get_logger(__name__)
 _TIMEOUT_MS = 3000
 _RETRY_MS = 1000  # while the master does not answer
 _CARRIED_ROWS = 2000
-_VIP_PORT_BELOW = 2
 _SyncErrors = (NetError, OSError, MetadataError, WireError)
 
 
@@ -242,7 +242,7 @@ class MetadataSyncService:
         """One kind, with its own success or failure."""
         table = table_of(self._tables, kind.name)
         try:
-            asked = await self._pool.get(below(master, _VIP_PORT_BELOW)) if kind.on_vip_port else connection
+            asked = await self._pool.get(below(master, VIP_PORT_BELOW)) if kind.on_vip_port else connection
             loaded, size = await self._table_from_java(kind, asked, table)
             await self._succeeded(kind.name, table.adopt_loaded(loaded), size)
         except _SyncErrors as error:
@@ -267,7 +267,7 @@ class MetadataSyncService:
 
     async def _extra(self, extra: ExtraKind, master: str) -> None:
         try:
-            address = below(master, _VIP_PORT_BELOW) if extra.on_vip_port else master
+            address = below(master, VIP_PORT_BELOW) if extra.on_vip_port else master
             answer = await self._pool.request(address, extra.code, timeout_ms=_TIMEOUT_MS)
             if answer.code == ResponseCode.SUCCESS:
                 self.status.kind(extra.name).succeeded(
