@@ -12,7 +12,7 @@ from tests.broker.running import broker_conf
 from tests.wire import vectors
 
 from twinlog.broker.clients.client_table import ClientTable
-from twinlog.broker.clients.locks import QueueLocks
+from twinlog.broker.clients.lock_table import LockTable
 from twinlog.broker.context import BrokerContext
 from twinlog.broker.pulls.filters.bloom import BloomFilter
 from twinlog.broker.pulls.filters.consumer_filters import ConsumerFilters
@@ -59,7 +59,7 @@ def context(root, *, store: object = None, **settings: object) -> BrokerContext:
         store=cast(Any, store or SimpleNamespace(delete_topic=lambda topic: None, keeps_delay_offsets=True)),
         tables=tables,
         clients=ClientTable(),
-        locks=QueueLocks(),
+        locks=LockTable(),
         holds=nothing,
         pending_sends=nothing,
         stats=nothing,

@@ -11,7 +11,7 @@ from tests.broker.offline import Clock
 from tests.broker.running import broker_conf
 
 from twinlog.broker.clients.client_table import ClientTable
-from twinlog.broker.clients.locks import QueueLocks
+from twinlog.broker.clients.lock_table import LockTable
 from twinlog.broker.context import BrokerContext
 from twinlog.broker.pulls.filters.bloom import BloomFilter
 from twinlog.broker.pulls.filters.consumer_filters import ConsumerFilters
@@ -55,7 +55,7 @@ def stored_context(
             store=store,
             tables=tables,
             clients=ClientTable(),
-            locks=QueueLocks(),
+            locks=LockTable(),
             holds=HoldTable(),
             pending_sends=PendingSends(lambda: ctx.conf, clock),
             stats=BrokerStats(clock(), conf.broker.cluster_name),

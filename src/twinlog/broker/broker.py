@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from twinlog.base.clock import SteadyClock, monotonic_ms, ticks_ns, wall_clock_ms
 from twinlog.broker.clients.client_table import ClientTable
-from twinlog.broker.clients.locks import QueueLocks
+from twinlog.broker.clients.lock_table import LockTable
 from twinlog.broker.context import BrokerContext
 from twinlog.broker.opening import load_tables, open_broker_store, open_filters, open_in_thread, saved_at_end
 from twinlog.broker.ports import listening, with_port
@@ -148,7 +148,7 @@ class Broker:
             store=store,
             tables=tables,
             clients=ClientTable(),
-            locks=QueueLocks(),
+            locks=LockTable(),
             holds=HoldTable(),
             pending_sends=PendingSends(lambda: ctx.conf, monotonic_ms),
             stats=self.stats,

@@ -22,7 +22,7 @@ from twinlog.wire.properties import decode_properties, encode_properties
 
 if TYPE_CHECKING:
     from twinlog.broker.clients.client_table import ClientTable
-    from twinlog.broker.clients.locks import QueueLocks
+    from twinlog.broker.clients.lock_table import LockTable
     from twinlog.broker.pulls.filters.consumer_filters import ConsumerFilters
     from twinlog.broker.pulls.hold import HoldTable
     from twinlog.broker.sends.copy_budget import CopyBudget
@@ -61,7 +61,7 @@ class BrokerContext:
     store: MessageStore
     tables: MetadataTables
     clients: ClientTable
-    locks: QueueLocks
+    locks: LockTable
     holds: HoldTable
     pending_sends: PendingSends
     stats: BrokerStats

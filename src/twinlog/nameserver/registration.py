@@ -65,7 +65,7 @@ class Registered:
 
 
 @dataclass(slots=True)
-class LiveBroker:
+class RegisteredBroker:
     """A registered broker: when it was last heard, and what its last registration brought."""
 
     broker_name: str

@@ -18,10 +18,10 @@ from typing import Any
 from twinlog.nameserver.errors import RegistrationRefused
 from twinlog.nameserver.registration import (
     Identity,
-    LiveBroker,
     LiveKey,
     MinBrokerIdNotice,
     Registered,
+    RegisteredBroker,
     Registration,
 )
 from twinlog.wire.bodies import BrokerData, DataVersion, QueueData
@@ -38,7 +38,7 @@ class RouteTable:
         self.topics: dict[str, dict[str, QueueData]] = {}
         self.brokers: dict[str, BrokerData] = {}
         self.clusters: dict[str, dict[str, None]] = {}
-        self.live: dict[LiveKey, LiveBroker] = {}
+        self.live: dict[LiveKey, RegisteredBroker] = {}
         self.filter_servers: dict[LiveKey, list[str]] = {}
         self.mappings: dict[str, dict[str, Any]] = {}
         self._removals = 0  # topics removed by an operator so far; they come back with the next registration
@@ -87,7 +87,7 @@ class RouteTable:
                 new, changed=changed, read_only=read_only, complete=complete, topics_max=topics_max
             )
         silence = SILENCE_MS_MAX if new.silence_ms_max is None else new.silence_ms_max
-        self.live[key] = LiveBroker(
+        self.live[key] = RegisteredBroker(
             new.broker_name,
             new.broker_id,
             now_ms,
@@ -209,7 +209,7 @@ class RouteTable:
             if one.heard_ms + one.silence_ms_max < now_ms
         ]
 
-    def _identity(self, key: LiveKey, live: LiveBroker) -> Identity:
+    def _identity(self, key: LiveKey, live: RegisteredBroker) -> Identity:
         return Identity(key[0], live.broker_name, key[1], live.broker_id)
 
     def _remove_broker(self, broker: BrokerData) -> None:

@@ -7,7 +7,7 @@ import pytest
 from twinlog.base.system_names import HALF_TOPIC
 from twinlog.broker.deferred import transaction_rules
 from twinlog.broker.deferred.op_records import OpTracker
-from twinlog.broker.deferred.transaction_rules import CheckRules, Decision
+from twinlog.broker.deferred.transaction_rules import CheckDecision, CheckRules
 from twinlog.wire.headers import EndTransactionHeader
 from twinlog.wire.message import Message
 
@@ -76,16 +76,16 @@ def test_a_message_written_again_ends_with_whichever_copy_its_producer_names():
 @pytest.mark.parametrize(
     ("message", "decision"),
     [
-        (prepared_message(), Decision.ASK),
-        (prepared_message(born_timestamp=NOW - 5_999), Decision.WAIT),
-        (prepared_message(born_timestamp=NOW + 5_000), Decision.ASK),  # a sender whose clock runs ahead
-        (prepared_message(physical_offset=LOG_END), Decision.WAIT),
-        (prepared_message(properties={"CHECK_IMMUNITY_TIME_IN_SECONDS": "60"}), Decision.KEEP),
-        (prepared_message(properties={"CHECK_IMMUNITY_TIME_IN_SECONDS": "5"}), Decision.ASK),
-        (prepared_message(properties={"CHECK_IMMUNITY_TIME_IN_SECONDS": "soon"}), Decision.ASK),
-        (prepared_message(properties={"TRANSACTION_CHECK_TIMES": "14"}), Decision.ASK),
-        (prepared_message(properties={"TRANSACTION_CHECK_TIMES": "15"}), Decision.GIVE_UP),
-        (prepared_message(born_timestamp=NOW - 73 * 3_600_000), Decision.GIVE_UP),
+        (prepared_message(), CheckDecision.ASK),
+        (prepared_message(born_timestamp=NOW - 5_999), CheckDecision.WAIT),
+        (prepared_message(born_timestamp=NOW + 5_000), CheckDecision.ASK),  # a sender whose clock runs ahead
+        (prepared_message(physical_offset=LOG_END), CheckDecision.WAIT),
+        (prepared_message(properties={"CHECK_IMMUNITY_TIME_IN_SECONDS": "60"}), CheckDecision.KEEP),
+        (prepared_message(properties={"CHECK_IMMUNITY_TIME_IN_SECONDS": "5"}), CheckDecision.ASK),
+        (prepared_message(properties={"CHECK_IMMUNITY_TIME_IN_SECONDS": "soon"}), CheckDecision.ASK),
+        (prepared_message(properties={"TRANSACTION_CHECK_TIMES": "14"}), CheckDecision.ASK),
+        (prepared_message(properties={"TRANSACTION_CHECK_TIMES": "15"}), CheckDecision.GIVE_UP),
+        (prepared_message(born_timestamp=NOW - 73 * 3_600_000), CheckDecision.GIVE_UP),
     ],
 )
 def test_an_open_half_message_waits_is_asked_about_or_given_up(message, decision):
@@ -93,10 +93,12 @@ def test_an_open_half_message_waits_is_asked_about_or_given_up(message, decision
 
 
 def test_writing_again_counts_checks_and_remembers_the_first_offset():
-    asked = transaction_rules.rewritten(prepared_message(), Decision.ASK)
+    asked = transaction_rules.rewritten(prepared_message(), CheckDecision.ASK)
     assert asked.topic == HALF_TOPIC
     assert b"TRANSACTION_CHECK_TIMES\x011\x02" in asked.properties
     assert b"TRAN_PREPARED_QUEUE_OFFSET\x017\x02" in asked.properties
-    kept = transaction_rules.rewritten(prepared_message(properties={"TRAN_PREPARED_QUEUE_OFFSET": "3"}), Decision.KEEP)
+    kept = transaction_rules.rewritten(
+        prepared_message(properties={"TRAN_PREPARED_QUEUE_OFFSET": "3"}), CheckDecision.KEEP
+    )
     assert b"TRANSACTION_CHECK_TIMES" not in kept.properties
     assert b"TRAN_PREPARED_QUEUE_OFFSET\x013\x02" in kept.properties

@@ -23,8 +23,8 @@ async def test_messages_lag_and_storage_are_shown(tmp_path: Path):
             put(ctx)
         put(ctx, topic="%DLQ%G")
         ensure_topic(ctx, "%DLQ%G", 1)
-        tally = ctx.stats.puts("T")
-        tally.count, tally.bytes = 3, 300
+        counter = ctx.stats.puts("T")
+        counter.count, counter.bytes = 3, 300
         ctx.stats.gets("T", "G").count = 1
         ctx.offsets.commit("G", "T", 0, 1, NOW)
         seen = metrics.samples()

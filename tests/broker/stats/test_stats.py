@@ -11,9 +11,9 @@ START = 1_800_000_000_000
 
 
 def sent(stats: BrokerStats, topic: str, count: int, size: int = 100) -> None:
-    tally = stats.puts(topic)
-    tally.count += count
-    tally.bytes += count * size
+    counter = stats.puts(topic)
+    counter.count += count
+    counter.bytes += count * size
 
 
 def run(stats: BrokerStats, seconds: int, per_second: int = 0, start_s: int = 0) -> int:

@@ -10,7 +10,7 @@ from twinlog.base.system_names import CHECK_MAX_TOPIC, HALF_TOPIC, OP_TOPIC, TRA
 from twinlog.broker.deferred import transaction_rules
 from twinlog.broker.deferred.durable import until_flushed
 from twinlog.broker.deferred.transaction_queues import SLICE_MESSAGES
-from twinlog.broker.deferred.transaction_rules import CheckRules, Decision
+from twinlog.broker.deferred.transaction_rules import CheckDecision, CheckRules
 from twinlog.broker.sends.parking import real_place, redelivery
 from twinlog.broker.topics.ensure import ensure_topic
 from twinlog.net.connection import Connection
@@ -85,16 +85,16 @@ class TransactionCheck:
         if message is None or self._queues.is_ended(message):
             return True
         decision = self._rules().decide(message, round_log_end, self._ctx.wall_ms())
-        if decision is Decision.WAIT:
+        if decision is CheckDecision.WAIT:
             return False
-        if decision is Decision.GIVE_UP:
+        if decision is CheckDecision.GIVE_UP:
             return self._give_up(message)
         draft = transaction_rules.rewritten(message, decision)
         stored = self._ctx.store.append(draft)
         if not stored.ok:
             log.warning("a half message cannot be written again; trying next round", status=stored.status.name)
             return False
-        if decision is Decision.ASK:
+        if decision is CheckDecision.ASK:
             self._ask(self._as_stored(message, draft, stored))
         return True
 

@@ -78,7 +78,7 @@ def is_commit_of(record: Message, message: Message) -> bool:
 # -- checking back -----------------------------------------------------------------------------------
 
 
-class Decision(Enum):
+class CheckDecision(Enum):
     """What to do with a prepared message whose producer has not decided."""
 
     WAIT = "it is too young, and so is everything after it"
@@ -95,17 +95,17 @@ class CheckRules:
     checks_max: int = 15
     age_ms_max: int = 72 * 3_600_000
 
-    def decide(self, message: Message, round_log_end: int, now_ms: int) -> Decision:
+    def decide(self, message: Message, round_log_end: int, now_ms: int) -> CheckDecision:
         """What to do with an open message, in a round that began when the log ended at `round_log_end`."""
         age_ms = now_ms - message.born_timestamp
         if checks_so_far(message.properties) >= self.checks_max or age_ms > self.age_ms_max:
-            return Decision.GIVE_UP
+            return CheckDecision.GIVE_UP
         if message.physical_offset >= round_log_end:
-            return Decision.WAIT
+            return CheckDecision.WAIT
         immunity = message.properties.get(names.CHECK_IMMUNITY_TIME)
         if 0 <= age_ms < immunity_ms(immunity, self.timeout_ms):
-            return Decision.KEEP if immunity else Decision.WAIT
-        return Decision.ASK
+            return CheckDecision.KEEP if immunity else CheckDecision.WAIT
+        return CheckDecision.ASK
 
 
 def checks_so_far(properties: Mapping[str, str]) -> int:
@@ -115,7 +115,7 @@ def checks_so_far(properties: Mapping[str, str]) -> int:
         return 0
 
 
-def rewritten(message: Message, decision: Decision) -> Draft:
+def rewritten(message: Message, decision: CheckDecision) -> Draft:
     """The prepared message as it is written again at the end of its queue.
 
     It keeps the offset its producer knows: an answer that names the old one still ends it.
@@ -123,7 +123,7 @@ def rewritten(message: Message, decision: Decision) -> Draft:
     pairs = dict(message.properties)
     pairs.setdefault(names.TRAN_PREPARED_QUEUE_OFFSET, str(message.queue_offset))
     pairs[names.WAIT] = "false"
-    if decision is Decision.ASK:
+    if decision is CheckDecision.ASK:
         pairs[names.TRANSACTION_CHECK_TIMES] = str(checks_so_far(pairs) + 1)
     return redelivery(message, HALF_TOPIC, message.queue_id, pairs)
 

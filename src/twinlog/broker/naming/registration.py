@@ -32,7 +32,7 @@ _INT = struct.Struct(">i")
 
 
 @dataclass(frozen=True, slots=True)
-class Registration:
+class RegisterRequest:
     """One REGISTER_BROKER request."""
 
     fields: dict[str, str]
@@ -41,7 +41,7 @@ class Registration:
 
 def plan_registration(
     conf: BrokerConf, topics: Mapping[str, TopicConfig], version: DataVersion
-) -> Iterator[Registration]:
+) -> Iterator[RegisterRequest]:
     """The requests that register `topics`: one, or as many as it takes."""
     masked = _masked(topics.values(), conf.broker.permission)
     size = conf.broker.register_split_topics if conf.broker.register_split else max(len(masked), 1)
@@ -49,7 +49,7 @@ def plan_registration(
     yield from _plan_slices(conf, deque(slices), version)
 
 
-def _plan_slices(conf: BrokerConf, slices: deque[list[TopicConfig]], version: DataVersion) -> Iterator[Registration]:
+def _plan_slices(conf: BrokerConf, slices: deque[list[TopicConfig]], version: DataVersion) -> Iterator[RegisterRequest]:
     number = 0
     while slices:
         rows = slices.popleft()
@@ -63,7 +63,7 @@ def _plan_slices(conf: BrokerConf, slices: deque[list[TopicConfig]], version: Da
             slices.extendleft((rows[middle:], rows[:middle]))
 
 
-def _registration(conf: BrokerConf, rows: list[TopicConfig], version: DataVersion) -> Registration:
+def _registration(conf: BrokerConf, rows: list[TopicConfig], version: DataVersion) -> RegisterRequest:
     settings = conf.broker
     body = encode_compressed(rows, version) if settings.register_compressed else encode_plain(rows, version)
     header = RegisterBrokerHeader(
@@ -76,7 +76,7 @@ def _registration(conf: BrokerConf, rows: list[TopicConfig], version: DataVersio
         compressed=settings.register_compressed,
         body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
     )
-    return Registration(encode_fields(header), body)
+    return RegisterRequest(encode_fields(header), body)
 
 
 def encode_plain(rows: Iterable[TopicConfig], version: DataVersion) -> bytes:

@@ -191,9 +191,9 @@ class PullHandler:
             suggested = plan.group.which_broker_when_consume_slowly if found.far_behind else plan.group.broker_id
         if code == ResponseCode.SUCCESS:
             ctx.stats.pulls_found += 1
-            tally = ctx.stats.gets(pull.topic, pull.consumer_group)
-            tally.count += found.count
-            tally.bytes += found.size
+            counter = ctx.stats.gets(pull.topic, pull.consumer_group)
+            counter.count += found.count
+            counter.bytes += found.size
         else:
             ctx.stats.pulls_missed += 1
         remark, at = remark or found.status.value, found.next_offset

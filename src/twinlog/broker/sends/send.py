@@ -266,9 +266,9 @@ def new_draft(request: Request, header: Header, topic: str, queue_id: int) -> Dr
 
 def count_puts(ctx: BrokerContext, topic: str, count: int, size: int) -> None:
     """Add stored messages to the statistics of a topic."""
-    tally = ctx.stats.puts(topic)
-    tally.count += count
-    tally.bytes += size
+    counter = ctx.stats.puts(topic)
+    counter.count += count
+    counter.bytes += size
 
 
 def _positive(text: str | None) -> bool:

@@ -77,8 +77,8 @@ class SendBackHandler:
         if not stored.ok:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, stored.status.name)
         ctx.copy_budget.pay(request.connection.peer[0], message.store_size)
-        tally = ctx.stats.send_backs(source, name)
-        tally.count += 1
+        counter = ctx.stats.send_backs(source, name)
+        counter.count += 1
         return request.reply()
 
 

@@ -40,7 +40,7 @@ from twinlog.wire.topic_bits import WRITE
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
-    from twinlog.broker.stats.stats import Tally
+    from twinlog.broker.stats.stats import MessageCounter
     from twinlog.net.connection import Buffer, Connection
     from twinlog.settings.broker_conf import BrokerConf
     from twinlog.store.log.append_run import Row
@@ -115,12 +115,12 @@ _decode_header = msgspec.json.Decoder(_Header, strict=False).decode
 class CheckedQueue:
     """A queue that may be sent to, and the parts of its answers that never change."""
 
-    __slots__ = ("answer_middle", "answer_start", "tally")
+    __slots__ = ("answer_middle", "answer_start", "counter")
 
-    def __init__(self, answer_start: str, answer_middle: str, tally: Tally) -> None:
+    def __init__(self, answer_start: str, answer_middle: str, counter: MessageCounter) -> None:
         self.answer_start = answer_start  # the answer's members up to the physical offset in msgId
         self.answer_middle = answer_middle  # from there to the queue offset
-        self.tally = tally
+        self.counter = counter
 
 
 class StoredProperties(NamedTuple):
@@ -322,9 +322,9 @@ class FastSend:
     def _answer(sends: list[Unanswered], places: list[RecordPlace], start: str, out: list[Buffer]) -> None:
         """Answer the sends whose message was stored; `start` is the answer up to its members."""
         for (queue, opaque, uniq_key, _), (physical_offset, queue_offset, size) in zip(sends, places, strict=False):
-            tally = queue.tally
-            tally.count += 1
-            tally.bytes += size
+            counter = queue.counter
+            counter.count += 1
+            counter.bytes += size
             answer = (
                 f"{start}{queue.answer_start}{physical_offset:016X}{queue.answer_middle}{queue_offset}"
                 f'","transactionId":"{uniq_key}"}},"flag":1,"language":"JAVA","opaque":{opaque}{_ANSWER_END}'

@@ -50,14 +50,14 @@ def watch_broker(metrics: Metrics, ctx: BrokerContext, servers: list[Server]) ->
     metrics.watch(
         "twinlog_broker_topic_messages_in",
         "Messages stored, by topic",
-        lambda: {(topic,): tally.count for topic, tally in stats.put_rows() if tally.count},
+        lambda: {(topic,): counter.count for topic, counter in stats.put_rows() if counter.count},
         kind="counter",
         label_names=("topic",),
     )
     metrics.watch(
         "twinlog_broker_group_messages_out",
         "Messages given to consumers, by topic and group",
-        lambda: {key: tally.count for key, tally in stats.get_rows() if tally.count},
+        lambda: {key: counter.count for key, counter in stats.get_rows() if counter.count},
         kind="counter",
         label_names=("topic", "group"),
     )

@@ -91,16 +91,16 @@ class _View:
     def puts(self, member: str) -> Rows:
         node = self._node
         return {
-            (*node, topic, self._is_system(topic)): getattr(tally, member)
-            for topic, tally in self._ctx.stats.put_rows()
-            if tally.count
+            (*node, topic, self._is_system(topic)): getattr(counter, member)
+            for topic, counter in self._ctx.stats.put_rows()
+            if counter.count
         }
 
     def gets(self, member: str) -> Rows:
         return {
-            self._out(topic, group): getattr(tally, member)
-            for (topic, group), tally in self._ctx.stats.get_rows()
-            if tally.count
+            self._out(topic, group): getattr(counter, member)
+            for (topic, group), counter in self._ctx.stats.get_rows()
+            if counter.count
         }
 
     def dead_letters(self) -> Rows:

@@ -14,7 +14,7 @@ from twinlog.wire.codes import VERSION, VERSION_NAME, RequestCode
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
     from twinlog.broker.stats.deferred_numbers import TimerNumbers
-    from twinlog.broker.stats.stats import Totals
+    from twinlog.broker.stats.stats import BrokerTotals
     from twinlog.net.connection import Handler, Request
     from twinlog.wire.command import Command
 
@@ -66,7 +66,7 @@ def _rates(ctx: BrokerContext) -> dict[str, str]:
 
 
 def _totals(ctx: BrokerContext, now_ms: int) -> dict[str, str]:
-    now: Totals = ctx.stats.totals(now_ms)
+    now: BrokerTotals = ctx.stats.totals(now_ms)
     times = ctx.stats.put_times
     before, morning = ctx.stats.yesterday_morning, ctx.stats.today_morning
     return {

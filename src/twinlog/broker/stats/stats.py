@@ -1,6 +1,6 @@
 """How much was sent and consumed: totals that only grow, and how fast they grew in the last minute, hour and day.
 
-The hot paths add to the two members of a `Tally`, nothing else. A tally that counted anything has one ring of old
+The hot paths add to the two members of a `MessageCounter`, nothing else. A counter above zero has one ring of old
 readings per window. All rings of a window are read at the same times, so a reading is eight bytes.
 """
 
@@ -28,7 +28,7 @@ _KINDS = ((MINUTE_STEP_MS, MINUTE_READINGS), (HOUR_STEP_MS, HOUR_READINGS), (DAY
 _SECONDS_MAX = 600
 
 
-class Tally:
+class MessageCounter:
     """Running totals of one statistic."""
 
     __slots__ = ("bytes", "count", "rings")
@@ -56,8 +56,8 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
-    """Totals of the whole broker at one time."""
+class BrokerTotals:
+    """The totals of a whole broker at one time."""
 
     time_ms: int = 0
     puts: int = 0
@@ -96,34 +96,34 @@ class BrokerStats:
         self.pulls_missed = 0
         self.put_times = Latencies(now_ms)
         self.longest_get_s = 0.0
-        self._puts: dict[str, Tally] = {}
-        self._gets: dict[tuple[str, str], Tally] = {}
-        self._send_backs: dict[tuple[str, str], Tally] = {}
-        self._gone_puts, self._gone_gets = Tally(), Tally()  # counted for topics that were deleted since
-        self._all_puts, self._all_gets = Tally(), Tally()
+        self._puts: dict[str, MessageCounter] = {}
+        self._gets: dict[tuple[str, str], MessageCounter] = {}
+        self._send_backs: dict[tuple[str, str], MessageCounter] = {}
+        self._gone_puts, self._gone_gets = MessageCounter(), MessageCounter()  # of topics that were deleted since
+        self._all_puts, self._all_gets = MessageCounter(), MessageCounter()
         self._clocks = [_Clock(step_ms, readings, now_ms) for step_ms, readings in _KINDS]
-        self._seconds: deque[Totals] = deque([Totals(time_ms=now_ms)], maxlen=_SECONDS_MAX + 1)
-        self.yesterday_morning = self.today_morning = Totals(time_ms=now_ms)
+        self._seconds: deque[BrokerTotals] = deque([BrokerTotals(time_ms=now_ms)], maxlen=_SECONDS_MAX + 1)
+        self.yesterday_morning = self.today_morning = BrokerTotals(time_ms=now_ms)
 
     # -- counting ----------------------------------------------------------------------------------
 
-    def puts(self, topic: str) -> Tally:
-        tally = self._puts.get(topic)
-        if tally is None:
-            tally = self._puts[topic] = Tally()
-        return tally
+    def puts(self, topic: str) -> MessageCounter:
+        counter = self._puts.get(topic)
+        if counter is None:
+            counter = self._puts[topic] = MessageCounter()
+        return counter
 
-    def gets(self, topic: str, group: str) -> Tally:
-        tally = self._gets.get((topic, group))
-        if tally is None:
-            tally = self._gets[topic, group] = Tally()
-        return tally
+    def gets(self, topic: str, group: str) -> MessageCounter:
+        counter = self._gets.get((topic, group))
+        if counter is None:
+            counter = self._gets[topic, group] = MessageCounter()
+        return counter
 
-    def send_backs(self, topic: str, group: str) -> Tally:
-        tally = self._send_backs.get((topic, group))
-        if tally is None:
-            tally = self._send_backs[topic, group] = Tally()
-        return tally
+    def send_backs(self, topic: str, group: str) -> MessageCounter:
+        counter = self._send_backs.get((topic, group))
+        if counter is None:
+            counter = self._send_backs[topic, group] = MessageCounter()
+        return counter
 
     def failed_put(self) -> None:
         self.failed_puts += 1
@@ -150,11 +150,11 @@ class BrokerStats:
             if clock.is_due(now_ms):
                 self._sum_up()
                 index = clock.tick(now_ms)
-                for tally in self._active():
-                    if tally.rings is None:
-                        tally.rings = tuple(array("q", bytes(16 * readings)) for _, readings in _KINDS)
-                    ring = tally.rings[kind]
-                    ring[index], ring[index + clock.readings] = tally.count, tally.bytes
+                for counter in self._active():
+                    if counter.rings is None:
+                        counter.rings = tuple(array("q", bytes(16 * readings)) for _, readings in _KINDS)
+                    ring = counter.rings[kind]
+                    ring[index], ring[index + clock.readings] = counter.count, counter.bytes
 
     def new_day(self, now_ms: int) -> None:
         """It is midnight in the broker's time zone."""
@@ -162,45 +162,45 @@ class BrokerStats:
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def totals(self, now_ms: int) -> Totals:
+    def totals(self, now_ms: int) -> BrokerTotals:
         self._sum_up()
         puts, gets = self._all_puts, self._all_gets
-        return Totals(now_ms, puts.count, puts.bytes, gets.count, self.pulls_found, self.pulls_missed)
+        return BrokerTotals(now_ms, puts.count, puts.bytes, gets.count, self.pulls_found, self.pulls_missed)
 
-    def put_rows(self) -> Iterable[tuple[str, Tally]]:
+    def put_rows(self) -> Iterable[tuple[str, MessageCounter]]:
         return self._puts.items()
 
-    def get_rows(self) -> Iterable[tuple[tuple[str, str], Tally]]:
+    def get_rows(self) -> Iterable[tuple[tuple[str, str], MessageCounter]]:
         return self._gets.items()
 
     def per_second(self, member: str, seconds: int) -> float:
-        """How fast a member of `Totals` grew over the last so many seconds, or since the start."""
+        """How fast a member of `BrokerTotals` grew over the last so many seconds, or since the start."""
         newest = self._seconds[-1]
         oldest = self._seconds[max(len(self._seconds) - 1 - seconds, 0)]
         return _rate(getattr(newest, member) - getattr(oldest, member), newest.time_ms - oldest.time_ms)
 
     def view(self, name: str, key: str, now_ms: int) -> Snapshot | None:
         """A statistic by the name and key that mqadmin uses; None when nothing was counted for them."""
-        tally = self._find(name, key)
-        if tally is None:
+        counter = self._find(name, key)
+        if counter is None:
             return None
         wants_bytes = name in (TOPIC_PUT_SIZE, GROUP_GET_SIZE)
-        minute, hour, day = (self._growth(tally, kind, wants_bytes, now_ms) for kind in range(3))
+        minute, hour, day = (self._growth(counter, kind, wants_bytes, now_ms) for kind in range(3))
         return Snapshot(minute, hour, day)
 
     def put_tps(self, topic: str, now_ms: int) -> float:
         """Messages per second sent to a topic in the last minute."""
-        tally = self._puts.get(topic)
-        return 0.0 if tally is None else self._growth(tally, 0, False, now_ms).tps
+        counter = self._puts.get(topic)
+        return 0.0 if counter is None else self._growth(counter, 0, False, now_ms).tps
 
     def get_tps(self, topic: str, group: str, now_ms: int) -> float:
         """Messages per second that a group took from a topic in the last minute."""
-        tally = self._gets.get((topic, group))
-        return 0.0 if tally is None else self._growth(tally, 0, False, now_ms).tps
+        counter = self._gets.get((topic, group))
+        return 0.0 if counter is None else self._growth(counter, 0, False, now_ms).tps
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _find(self, name: str, key: str) -> Tally | None:
+    def _find(self, name: str, key: str) -> MessageCounter | None:
         if name in (TOPIC_PUT_NUMS, TOPIC_PUT_SIZE):
             return self._puts.get(key)
         topic, _, group = key.partition("@")
@@ -213,11 +213,11 @@ class BrokerStats:
         self._sum_up()
         return {BROKER_PUT_NUMS: self._all_puts, BROKER_GET_NUMS: self._all_gets}.get(name)
 
-    def _growth(self, tally: Tally, kind: int, wants_bytes: bool, now_ms: int) -> Growth:
+    def _growth(self, counter: MessageCounter, kind: int, wants_bytes: bool, now_ms: int) -> Growth:
         clock = self._clocks[kind]
-        counted, sized = tally.count, tally.bytes
-        if tally.rings is not None:
-            ring = tally.rings[kind]
+        counted, sized = counter.count, counter.bytes
+        if counter.rings is not None:
+            ring = counter.rings[kind]
             counted -= ring[clock.oldest]
             sized -= ring[clock.oldest + clock.readings]
         total = sized if wants_bytes else counted
@@ -226,15 +226,15 @@ class BrokerStats:
 
     def _sum_up(self) -> None:
         puts, gets = self._puts.values(), self._gets.values()
-        self._all_puts.count = self._gone_puts.count + sum([tally.count for tally in puts])
-        self._all_puts.bytes = self._gone_puts.bytes + sum([tally.bytes for tally in puts])
-        self._all_gets.count = self._gone_gets.count + sum([tally.count for tally in gets])
+        self._all_puts.count = self._gone_puts.count + sum([counter.count for counter in puts])
+        self._all_puts.bytes = self._gone_puts.bytes + sum([counter.bytes for counter in puts])
+        self._all_gets.count = self._gone_gets.count + sum([counter.count for counter in gets])
 
-    def _active(self) -> Iterable[Tally]:
+    def _active(self) -> Iterable[MessageCounter]:
         for table in (self._puts, self._gets, self._send_backs):
-            for tally in table.values():
-                if tally.count:
-                    yield tally
+            for counter in table.values():
+                if counter.count:
+                    yield counter
         yield self._all_puts
         yield self._all_gets
 

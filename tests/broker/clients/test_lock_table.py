@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.broker.offline import ask, context, golden
 
 from twinlog.broker.clients import lock_handlers
-from twinlog.broker.clients.locks import LOCK_MS_MAX, QueueLocks
+from twinlog.broker.clients.lock_table import LOCK_MS_MAX, LockTable
 from twinlog.wire.bodies import LockBatchRequest, MessageQueue, encode_body
 from twinlog.wire.java_json.fastjson import loads
 
@@ -14,14 +14,14 @@ QUEUES = [MessageQueue("T", "broker-a", queue_id) for queue_id in range(3)]
 
 
 def test_a_queue_has_one_holder_per_group():
-    locks = QueueLocks()
+    locks = LockTable()
     assert locks.lock("G", "one", QUEUES[:2], 0) == QUEUES[:2]
     assert locks.lock("G", "two", QUEUES, 1) == QUEUES[2:]
     assert locks.lock("H", "two", QUEUES, 1) == QUEUES
 
 
 def test_a_lock_that_is_not_renewed_falls_to_the_next_who_asks():
-    locks = QueueLocks()
+    locks = LockTable()
     locks.lock("G", "one", QUEUES[:1], 0)
     locks.lock("G", "one", QUEUES[:1], 30_000)
     assert locks.lock("G", "two", QUEUES[:1], 30_000 + LOCK_MS_MAX) == []
@@ -29,7 +29,7 @@ def test_a_lock_that_is_not_renewed_falls_to_the_next_who_asks():
 
 
 def test_only_the_holder_unlocks():
-    locks = QueueLocks()
+    locks = LockTable()
     locks.lock("G", "one", QUEUES, 0)
     locks.unlock("G", "two", QUEUES)
     assert locks.lock("G", "two", QUEUES, 1) == []
@@ -38,7 +38,7 @@ def test_only_the_holder_unlocks():
 
 
 def test_a_group_consumes_in_order_while_any_lock_lives():
-    locks = QueueLocks()
+    locks = LockTable()
     assert not locks.holds_any("G", 0)
     locks.lock("G", "one", QUEUES[:1], 0)
     assert locks.holds_any("G", LOCK_MS_MAX)
@@ -48,7 +48,7 @@ def test_a_group_consumes_in_order_while_any_lock_lives():
 
 
 def test_without_room_for_more_locks_a_free_queue_is_not_given():
-    locks = QueueLocks(locks_max=2)
+    locks = LockTable(locks_max=2)
     assert locks.lock("G", "one", QUEUES, 0) == QUEUES[:2]
     assert locks.lock("H", "two", QUEUES, 0) == [] and locks.lock("G", "one", QUEUES, 1) == QUEUES[:2]
     locks.unlock("G", "one", QUEUES[:1])
@@ -70,7 +70,7 @@ def test_a_request_locks_a_limited_number_of_queues(tmp_path):
 
 
 def test_one_group_does_not_take_the_room_of_others():
-    locks = QueueLocks(locks_max=4, group_locks_max=2)
+    locks = LockTable(locks_max=4, group_locks_max=2)
     assert locks.lock("G", "one", QUEUES, 0) == QUEUES[:2]
     assert locks.lock("H", "one", QUEUES, 0) == QUEUES[:2]
     locks.unlock("G", "one", QUEUES[:1])
@@ -107,7 +107,7 @@ def test_an_unknown_group_and_topic_of_the_longest_names_are_locked_as_in_java(t
     st.lists(st.tuples(st.booleans(), st.sampled_from("ab"), st.integers(0, 2), st.integers(0, 40_000)), max_size=30)
 )
 def test_two_clients_never_hold_the_same_queue(steps):
-    locks, holders, now_ms = QueueLocks(), {}, 0
+    locks, holders, now_ms = LockTable(), {}, 0
     for take, client_id, queue_id, passed_ms in steps:
         now_ms += passed_ms
         queue = QUEUES[queue_id]

@@ -18,7 +18,7 @@ class _Lock:
     renewed_ms: int
 
 
-class QueueLocks:
+class LockTable:
     """Which client holds which queue. In memory only: after a restart consumers lock again."""
 
     def __init__(
