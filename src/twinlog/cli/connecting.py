@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import NoReturn
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, NoReturn
 
 import typer
 
+from twinlog.cli.streams import leave_pipe
 from twinlog.client import BadArgument, ClientOptions, Credentials, tls_context
 from twinlog.client.errors import REQUEST_FAILURES
 
 DEFAULT_NAME_SERVER = "127.0.0.1:9876"
-EXPECTED_FAILURES = (*REQUEST_FAILURES, OSError)  # end a command with one line
+EXPECTED_FAILURES = (*REQUEST_FAILURES, OSError)
 
 
 def argparse_app(name: str, summary: str, run: Callable[[Sequence[str]], int]) -> typer.Typer:
@@ -28,6 +30,20 @@ def argparse_app(name: str, summary: str, run: Callable[[Sequence[str]], int]) -
     command.__doc__ = summary
     app.command(name, add_help_option=False, context_settings={**settings, "help_option_names": []})(command)
     return app
+
+
+def run_client(command: str, work: Coroutine[Any, Any, None]) -> int:
+    """Run a command's coroutine; its exit status. An expected failure is one line on standard error."""
+    try:
+        asyncio.run(work)
+    except BrokenPipeError:  # the reader has read enough
+        leave_pipe()
+    except KeyboardInterrupt:
+        return 130
+    except EXPECTED_FAILURES as error:
+        print(f"twinlog {command}: {error}", file=sys.stderr)
+        return 1
+    return 0
 
 
 class Parser(argparse.ArgumentParser):

@@ -14,10 +14,9 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from twinlog.cli.connecting import EXPECTED_FAILURES, Parser, add_connection_options, argparse_app, client_options
+from twinlog.cli.connecting import Parser, add_connection_options, argparse_app, client_options, run_client
 from twinlog.cli.message_text import message_data
 from twinlog.cli.option_values import moment_ms, natural
-from twinlog.cli.streams import leave_pipe
 from twinlog.client import SQL92, TAG, ConsumerOptions, Message, PullConsumer, PushConsumer, StartFrom
 from twinlog.client.admin.messages import TOOLS_GROUP
 from twinlog.telemetry.log import setup_logging
@@ -29,16 +28,7 @@ def run(arguments: Sequence[str]) -> int:
     args = parser().parse_args(arguments)
     setup_logging(args.log_level)
     printer = Printer(args.max, args.json)
-    try:
-        asyncio.run(consume(args, printer))
-    except BrokenPipeError:
-        leave_pipe()
-    except KeyboardInterrupt:
-        return 130
-    except EXPECTED_FAILURES as error:
-        print(f"twinlog consume: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return run_client("consume", consume(args, printer))
 
 
 consume_app = argparse_app("consume", "Print messages as lines.", run)

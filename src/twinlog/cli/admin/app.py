@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from twinlog.cli.admin.command import COMMANDS, AdminCommand
-from twinlog.cli.connecting import EXPECTED_FAILURES, Parser, add_connection_options, argparse_app, client_options
+from twinlog.cli.connecting import Parser, add_connection_options, argparse_app, client_options, run_client
 from twinlog.cli.report import show
-from twinlog.cli.streams import leave_pipe
 from twinlog.client import Admin
 from twinlog.telemetry.log import setup_logging
 
@@ -34,17 +33,7 @@ def run(arguments: Sequence[str]) -> int:
     for option in found.options:
         if option.unused and getattr(args, option.long) is not None:
             print(f"twinlog admin {found.name}: -{option.short} {option.help}", file=sys.stderr)
-    try:
-        asyncio.run(_run(found, args))
-    except BrokenPipeError:  # the reader has read enough
-        leave_pipe()
-        return 0
-    except KeyboardInterrupt:
-        return 130
-    except EXPECTED_FAILURES as error:
-        print(f"twinlog admin {found.name}: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return run_client(f"admin {found.name}", _run(found, args))
 
 
 admin_app = argparse_app("admin", "Administer a cluster, with mqadmin's commands and flags.", run)

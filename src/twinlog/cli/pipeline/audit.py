@@ -15,8 +15,7 @@ from rich.table import Table
 
 from twinlog.cli.pipeline.option_values import check_table, cluster_options, seconds
 from twinlog.cli.pipeline.options import AsJson, NameServer, SparkConf, SparkMaster, Tls, TlsInsecure
-from twinlog.cli.pipeline.running import spark_job
-from twinlog.cli.running import fail
+from twinlog.cli.pipeline.running import failures_exit_with, report_failures, spark_job
 
 if TYPE_CHECKING:
     from twinlog.spark.cluster_options import ClusterOptions
@@ -56,7 +55,7 @@ def audit(
 
     Without arguments every replica of the name server is compared with its master.
     """
-    try:
+    with failures_exit_with(_NOT_COMPARABLE):  # 1 would mean a difference
         settle_s = seconds(settle, "--settle")
         check_table(to)
         pairs = _pairs(endpoints, cluster_options(name_servers, tls=tls, tls_insecure=tls_insecure))
@@ -74,22 +73,16 @@ def audit(
                 settle_s=settle_s,
             )
             summary = run(spark, job, report)
-    except typer.Exit as problem:  # nothing was compared, and 1 would mean a difference
-        raise typer.Exit(_NOT_COMPARABLE) from problem
     print_summary(summary, as_json=as_json)
     raise typer.Exit(summary.status)
 
 
 def _pairs(endpoints: list[str] | None, options: ClusterOptions) -> Pairs:
     """The pairs to compare; a wrong one ends the command before Spark starts."""
-    from twinlog.client import ClientError, NetError
-    from twinlog.spark.errors import SparkSourceError
-    from twinlog.spark.jobs.audit.pairs import pairs_of, registered_pairs
+    with report_failures():
+        from twinlog.spark.jobs.audit.pairs import pairs_of, registered_pairs
 
-    try:
         return pairs_of(endpoints, options) if endpoints else registered_pairs(options)
-    except (SparkSourceError, ClientError, NetError) as problem:
-        fail(problem)
 
 
 def print_summary(summary: AuditSummary, *, as_json: bool) -> None:

@@ -16,11 +16,11 @@ from rich.text import Text
 
 from twinlog.cli.pipeline.option_values import check_table, cluster_options
 from twinlog.cli.pipeline.options import AsJson, SparkConf, SparkMaster, Tls, TlsInsecure
-from twinlog.cli.pipeline.running import spark_job
+from twinlog.cli.pipeline.running import failures_exit_with, report_failures, spark_job
 from twinlog.cli.running import fail
 
 if TYPE_CHECKING:
-    from twinlog.spark.jobs.metadata_diff.job import DiffSummary
+    from twinlog.spark.jobs.metadata_diff.job import DiffJob, DiffSummary
 
 _NOT_COMPARABLE = 2
 
@@ -44,56 +44,59 @@ def metadata_diff(
     master: SparkMaster = None,
     conf: SparkConf = None,
 ) -> None:
-    """What differs between two brokers or two moments."""
-    try:
-        summary = _run(left, right, history, broker, kind, versions, to, tls, tls_insecure, master, conf)
-    except typer.Exit as problem:  # nothing was compared, and 1 would mean a difference
-        raise typer.Exit(_NOT_COMPARABLE) from problem
+    """Show what differs between two brokers or two moments."""
+    with failures_exit_with(_NOT_COMPARABLE):  # 1 would mean a difference
+        check_table(to)
+        if broker is not None and history is None:
+            fail("--broker chooses from a history: give --history too")
+        job = _plan(left, right, history, broker, kind, versions, tls, tls_insecure)
+        if history is None and to is None:
+            summary = _compare_without_spark(job)
+        else:
+            summary = _compare(job, to, master, conf)
     print_summary(summary, as_json=as_json)
     raise typer.Exit(summary.status)
 
 
-def _run(
+def _plan(
     left: str,
     right: str,
     history: str | None,
     broker: str | None,
     kind: list[str] | None,
     versions: bool,
-    to: str | None,
     tls: bool,
     tls_insecure: bool,
-    master: str | None,
-    conf: list[str] | None,
-) -> DiffSummary:
-    try:
-        from twinlog.spark.errors import SparkSourceError
+) -> DiffJob:
+    with report_failures():
         from twinlog.spark.jobs.endpoint import parse_endpoint
-        from twinlog.spark.jobs.metadata_diff import job as jobs
+        from twinlog.spark.jobs.metadata_diff.job import DiffJob, parse_moment
         from twinlog.spark.jobs.metadata_diff.snapshot import KINDS, compared_kinds
-    except ImportError as problem:
-        fail(f"Spark is not installed ({problem}): pip install 'twinlog[spark]'")
-    from twinlog.client import ClientError, NetError
 
-    check_table(to)
-    if broker is not None and history is None:
-        fail("--broker chooses from a history: give --history too")
-    try:
         kinds = compared_kinds(kind or KINDS)
         if history is not None:
-            sides = [jobs.parse_moment(text, history, broker) for text in (left, right)]
+            endpoints = [parse_moment(text, history, broker) for text in (left, right)]
         else:
             options = cluster_options(None, tls=tls, tls_insecure=tls_insecure)
-            sides = [parse_endpoint(text, options) for text in (left, right)]
-        job = jobs.DiffJob(left=sides[0], right=sides[1], kinds=kinds, versions=versions)
-        if history is None and to is None:  # two requests need no Spark
-            return jobs.metadata_diff(None, job)
-    except (SparkSourceError, ClientError, NetError, OSError) as problem:
-        fail(problem)
+            endpoints = [parse_endpoint(text, options) for text in (left, right)]
+        return DiffJob(left=endpoints[0], right=endpoints[1], kinds=kinds, versions=versions)
+
+
+def _compare_without_spark(job: DiffJob) -> DiffSummary:
+    """Two brokers or stores are read with one request each."""
+    with report_failures():
+        from twinlog.spark.jobs.metadata_diff.job import metadata_diff
+
+        return metadata_diff(None, job)
+
+
+def _compare(job: DiffJob, to: str | None, master: str | None, conf: list[str] | None) -> DiffSummary:
     with spark_job("twinlog metadata diff", master, conf) as (spark, report):
-        summary = jobs.metadata_diff(spark, job, report)
+        from twinlog.spark.jobs.metadata_diff.job import as_table, metadata_diff
+
+        summary = metadata_diff(spark, job, report)
         if to is not None:
-            jobs.as_table(spark, summary).coalesce(1).write.mode("append").parquet(to)
+            as_table(spark, summary).coalesce(1).write.mode("append").parquet(to)
     return summary
 
 

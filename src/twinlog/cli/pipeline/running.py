@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
 
+import typer
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -75,6 +76,15 @@ def report_failures() -> Iterator[None]:
         fail(problem)
     except (PySparkException, Py4JError) as problem:
         fail(cause_of(problem))
+
+
+@contextlib.contextmanager
+def failures_exit_with(status: int) -> Iterator[None]:
+    """Let a failure end the command with this exit status instead of 1."""
+    try:
+        yield
+    except typer.Exit as problem:
+        raise typer.Exit(status) from problem
 
 
 def _bar(terminal: TextIO) -> Bar:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from collections.abc import Coroutine
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 
-from twinlog.cli.connecting import DEFAULT_NAME_SERVER, EXPECTED_FAILURES
+from twinlog.cli.connecting import DEFAULT_NAME_SERVER, run_client
 from twinlog.cli.replication.facts import gather_groups
 from twinlog.cli.replication.rejoin import rejoin
 from twinlog.cli.replication.report import report_of
 from twinlog.cli.replication.watch import watch_groups
 from twinlog.cli.report import show
-from twinlog.cli.streams import leave_pipe
 from twinlog.client import Admin, ClientError, ClientOptions, Credentials
 from twinlog.telemetry.log import setup_logging
 
-T = TypeVar("T")
 replication = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Show and control how replicas follow their masters."
 )
@@ -86,15 +83,6 @@ def _admin(name_servers: str) -> Admin:
     return Admin(name_servers, options=ClientOptions(credentials=credentials))
 
 
-def _run(name: str, work: Coroutine[Any, Any, T]) -> T:
+def _run(name: str, work: Coroutine[Any, Any, None]) -> None:
     setup_logging("error")
-    try:
-        return asyncio.run(work)
-    except BrokenPipeError:
-        leave_pipe()
-        raise typer.Exit(0) from None
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
-    except EXPECTED_FAILURES as error:
-        print(f"twinlog replication {name}: {error}", file=sys.stderr)
-        raise typer.Exit(1) from None
+    raise typer.Exit(run_client(f"replication {name}", work))
