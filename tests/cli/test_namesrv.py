@@ -35,7 +35,7 @@ def test_an_unknown_command_is_an_error():
     assert done.returncode == 2 and "nope" in done.stderr
 
 
-def test_a_name_server_says_when_it_is_ready_serves_metrics_and_stops_on_sigterm(tmp_path):
+def test_a_name_server_prints_that_it_is_ready_serves_metrics_and_stops_on_sigterm(tmp_path):
     (tmp_path / "n.conf").write_text(f"bindAddress=127.0.0.1\nkvConfigPath={tmp_path}/kv.json\nnoSuchKey=1\n")
     command = [sys.executable, "-m", "twinlog.cli.main", "namesrv", "-c", str(tmp_path / "n.conf")]
     command += ["--port", "0", "--metrics-port", "0"]
@@ -73,7 +73,7 @@ def test_bad_settings_refuse_to_start_with_file_and_line(tmp_path):
         (["--log-level", "loud"], "log level 'loud' is unknown"),
     ],
 )
-def test_bad_options_are_told_in_one_line(arguments, message):
+def test_bad_options_are_reported_in_one_line(arguments, message):
     done = run("namesrv", *arguments)
     assert done.returncode == 1
     assert done.stderr.startswith(f"twinlog: {message}") and done.stderr.count("\n") == 1

@@ -113,7 +113,7 @@ def test_a_line_without_end_is_not_gathered_for_ever(piped, monkeypatch):
     assert "a line has more than 100000 bytes" in piped("x" * 1_000_000, "-t", "Endless", code=1)
 
 
-def test_a_pattern_that_is_none_is_named(capsys):
+def test_an_invalid_pattern_is_named(capsys):
     with pytest.raises(SystemExit):
         send(["-t", "T", "--key-from", "regex:("])
     assert "'(' is not a regular expression" in capsys.readouterr().err

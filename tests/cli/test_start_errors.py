@@ -1,4 +1,4 @@
-"""What an operator is told when a server cannot start: the value, the next step, and never a traceback."""
+"""The error when a server cannot start: the value, the next step, and never a traceback."""
 
 import errno
 import os
@@ -26,9 +26,9 @@ def broker(tmp_path, text=""):
 
 @pytest.mark.parametrize("port", [1, 2, 65535])
 def test_a_port_needs_room_for_its_neighbours(tmp_path, port):
-    code, told = broker(tmp_path, f"listenPort={port}\n")
+    code, text = broker(tmp_path, f"listenPort={port}\n")
     assert code == 1
-    assert f"b.conf:4: listenPort={port} leaves no room for the ports beside it; choose 3 to 65534" in told
+    assert f"b.conf:4: listenPort={port} leaves no room for the ports beside it; choose 3 to 65534" in text
 
 
 def test_a_port_in_use_is_named_with_the_setting_that_moves_it(tmp_path):
@@ -36,9 +36,9 @@ def test_a_port_in_use_is_named_with_the_setting_that_moves_it(tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", port))
         taken.listen()
-        code, told = broker(tmp_path, f"listenPort={port}\n")
+        code, text = broker(tmp_path, f"listenPort={port}\n")
         assert code == 1
-        assert f"cannot listen on 127.0.0.1:{port}: Address already in use; stop what listens there, or choose" in told
+        assert f"cannot listen on 127.0.0.1:{port}: Address already in use; stop what listens there, or choose" in text
 
 
 @pytest.mark.parametrize(
@@ -57,18 +57,18 @@ def test_every_reason_not_to_get_a_port_has_its_own_next_step(number, hint):
 
 def test_a_certificate_that_is_not_there_is_named(tmp_path):
     tls = "tls.test.mode.enable=false\ntls.server.certPath=/nope.pem\ntls.server.keyPath=/nope.key\nlistenPort=0\n"
-    code, told = broker(tmp_path, tls)
-    assert code == 1 and "/nope.pem" in told
+    code, text = broker(tmp_path, tls)
+    assert code == 1 and "/nope.pem" in text
 
 
 def test_a_store_that_cannot_be_is_named_with_its_setting(tmp_path):
     (tmp_path / "store").write_text("a file")
-    code, told = broker(tmp_path)
+    code, text = broker(tmp_path)
     assert code == 1
-    assert f"the store in {tmp_path}/store cannot be opened" in told and "check storePathRootDir" in told
+    assert f"the store in {tmp_path}/store cannot be opened" in text and "check storePathRootDir" in text
 
 
 @pytest.mark.parametrize("port", ["99999", "-1", "many"])
-def test_a_port_that_is_none_is_named(port):
-    code, told = start("namesrv", f"--port={port}")
-    assert code == 2 and f"'{port}' is not a port; give a number from 0 to 65535" in told
+def test_an_invalid_port_is_named(port):
+    code, text = start("namesrv", f"--port={port}")
+    assert code == 2 and f"'{port}' is not a port; give a number from 0 to 65535" in text

@@ -40,7 +40,7 @@ def test_damage_gives_status_one_and_names_the_place(filled):
     assert run("dump", root).exit_code == 1
 
 
-def test_what_is_no_store_gives_status_two(tmp_path):
+def test_a_directory_that_is_not_a_store_gives_status_two(tmp_path):
     result = run("verify", tmp_path)
     assert result.exit_code == 2 and "holds no commit log" in result.output
     assert run("dump", tmp_path / "missing").exit_code == 2

@@ -40,6 +40,6 @@ def test_a_difference_gives_status_one_and_names_the_record(twins):
     assert f"different at byte {places[7].physical_offset + 90}: A has record TopicA/1/3" in result.output
 
 
-def test_what_is_no_store_gives_status_two(twins, tmp_path):
+def test_a_directory_that_is_not_a_store_gives_status_two(twins, tmp_path):
     result = run(twins[0], tmp_path / "missing")
     assert result.exit_code == 2 and "holds no commit log" in result.output

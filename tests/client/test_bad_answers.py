@@ -49,7 +49,7 @@ async def test_a_route_that_does_not_parse_is_an_error(cluster, body, monkeypatc
 
 
 @pytest.mark.parametrize("fields", [None, {}, {"offset": "x"}])
-async def test_an_offset_that_is_none_is_an_error(cluster, fields):
+async def test_an_offset_that_is_not_a_number_is_an_error(cluster, fields):
     cluster.create("T")
     cluster.broker.script(RequestCode.GET_MAX_OFFSET, answer(fields))
     async with PullConsumer(cluster.address, "g") as consumer:
@@ -108,7 +108,7 @@ async def test_requests_from_a_broker_that_make_no_sense_do_no_harm(cluster, cod
             assert isinstance(answered, Request)
 
 
-async def test_a_route_with_an_address_that_is_none_is_an_error_that_names_it(cluster):
+async def test_a_route_with_an_invalid_address_is_an_error_that_names_it(cluster):
     cluster.create("T")
     cluster._addresses = lambda broker: {0: "..:5"}
     async with Producer(cluster.address, "g") as producer:

@@ -25,7 +25,7 @@ from twinlog.wire.headers import CheckTransactionHeader, EndTransactionHeader, S
 from twinlog.wire.message import Message, encode_message
 
 
-async def test_a_message_is_stored_and_the_answer_says_where(cluster):
+async def test_a_message_is_stored_and_the_result_has_its_offset(cluster):
     async with Producer(cluster.address, "g") as producer:
         sent = await producer.send(Outgoing("T", b"tea", tags="hot", keys="k"))
     stored = cluster.broker.queues[sent.queue][sent.queue_offset]
@@ -170,7 +170,7 @@ async def test_requests_are_signed_when_there_are_credentials(cluster):
         assert request.language == "PYTHON"
 
 
-async def test_a_producer_introduces_itself_to_the_brokers_of_its_topics_and_says_goodbye(cluster):
+async def test_a_producer_sends_heartbeats_to_the_brokers_of_its_topics_and_unregisters(cluster):
     async with Producer(cluster.address, "g") as producer:
         await producer.send(Outgoing("T", "x"))
         await until(lambda: cluster.broker.heartbeats)
@@ -188,7 +188,7 @@ async def test_a_lost_connection_is_replaced_and_introduced_again(cluster):
 
 
 @pytest.mark.parametrize("outcome", [Outcome.COMMIT, Outcome.ROLLBACK])
-async def test_a_transaction_ends_as_its_local_part_says(cluster, outcome):
+async def test_a_transaction_ends_with_the_outcome_of_its_local_part(cluster, outcome):
     async with Producer(cluster.address, "g") as producer:
         result = await producer.send_in_transaction(Outgoing("T", "x"), lambda message: outcome)
         await until(lambda: cluster.broker.requests(RequestCode.END_TRANSACTION))
@@ -199,9 +199,9 @@ async def test_a_transaction_ends_as_its_local_part_says(cluster, outcome):
     assert (end.commit_log_offset, end.producer_group) == (half.physical_offset, "g")
 
 
-async def test_a_transaction_ends_at_once_even_while_no_name_server_knows_its_new_topic(cluster):
+async def test_a_transaction_ends_at_once_even_while_no_name_server_has_its_new_topic(cluster):
     async with Producer(cluster.address, "g") as producer:
-        cluster.create = lambda topic, queues=0: None  # the broker has told no name server yet
+        cluster.create = lambda topic, queues=0: None  # no name server has the topic yet
         await producer.send_in_transaction(Outgoing("Unheard", "x"), lambda message: Outcome.COMMIT)
         assert len(cluster.broker.requests(RequestCode.END_TRANSACTION)) == 1
 
@@ -235,7 +235,7 @@ async def test_a_broker_that_asks_about_a_transaction_is_answered(cluster):
     assert (end.commit_or_rollback, end.from_transaction_check, end.commit_log_offset) == (8, True, 99)
 
 
-async def test_a_closed_producer_says_how_to_use_it(cluster):
+async def test_the_error_of_a_closed_producer_names_the_way_to_use_it(cluster):
     producer = Producer(cluster.address, "g")
     with pytest.raises(ClientClosed, match="async with"):
         await producer.send(Outgoing("T", "x"))

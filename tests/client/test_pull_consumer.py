@@ -76,7 +76,7 @@ async def test_a_range_is_read_exactly_or_not_at_all(cluster, consumer):
         _ = [m async for m in consumer.messages(queue, 4, 9)]
 
 
-async def test_an_unknown_topic_says_how_to_create_it(consumer):
+async def test_the_error_for_an_unknown_topic_names_the_command_that_creates_it(consumer):
     with pytest.raises(NoRoute, match="updateTopic -t Nowhere"):
         await consumer.queues("Nowhere")
 

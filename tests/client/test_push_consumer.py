@@ -55,7 +55,7 @@ async def test_messages_before_and_after_the_start_are_delivered_and_committed(c
     assert cluster.broker.offsets["group", cluster.queue("T", 1)] == 1
 
 
-async def test_a_new_group_starts_at_the_end_unless_told_otherwise(cluster):
+async def test_a_new_group_starts_at_the_end_by_default(cluster):
     got = Got()
     cluster.broker.put(cluster.queue("T"), b"before")
     async with consumer(cluster, got, ConsumerOptions()):
@@ -189,7 +189,7 @@ async def test_an_orderly_member_reads_no_queue_that_another_has_locked(cluster)
 
 
 @pytest.mark.parametrize("code", [24, 25, 27, 28])
-async def test_a_broker_that_does_not_know_the_subscription_hears_it_again(cluster, code):
+async def test_a_broker_without_the_subscription_gets_a_heartbeat(cluster, code):
     got = Got()
     cluster.broker.put(cluster.queue("T"), b"x")
     cluster.broker.script(RequestCode.PULL_MESSAGE, code, code)
@@ -206,7 +206,7 @@ async def test_a_pull_that_fails_is_tried_again(cluster):
         await until(lambda: got.messages)
 
 
-async def test_an_offset_outside_the_queue_moves_the_consumer_to_where_the_broker_says(cluster):
+async def test_an_offset_outside_the_queue_moves_the_consumer_to_the_brokers_offset(cluster):
     got = Got()
     cluster.create("T")
     cluster.broker.offsets["group", cluster.queue("T")] = 50
@@ -287,7 +287,7 @@ async def test_a_broken_sql_expression_is_refused_at_the_start(cluster):
         await made.start()
 
 
-async def test_a_consumer_without_subscription_says_so(cluster):
+async def test_a_consumer_without_subscription_is_refused(cluster):
     with pytest.raises(BadArgument, match=r"subscribe\(\)"):
         await PushConsumer(cluster.address, "group", Got()).start()
 

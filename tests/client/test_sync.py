@@ -70,7 +70,7 @@ def test_a_local_transaction_may_block(address):
     assert result.outcome is Outcome.COMMIT
 
 
-def test_errors_reach_the_caller_and_a_closed_client_says_so(address):
+def test_errors_reach_the_caller_and_a_closed_client_raises(address):
     consumer = PullConsumer(address, "g")
     with consumer, pytest.raises(NoRoute):
         consumer.queues("Nowhere")

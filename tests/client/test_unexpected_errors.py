@@ -1,4 +1,4 @@
-"""An error that nobody thought of does not end a consumer: what failed is run again, and messages still come."""
+"""An unexpected error does not end a consumer: what failed is run again, and messages still come."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class FailingTwice:
         async def wrapped(one, *args, **kwargs):
             self.calls += self.armed
             if self.armed and self.calls <= 2:
-                raise KeyError("nobody thought of this")
+                raise KeyError("unexpected")
             return await real(one, *args, **kwargs)
 
         monkeypatch.setattr(owner, method, wrapped)

@@ -31,7 +31,7 @@ def admin(broker, capsys):
 
 
 @pytest.fixture
-def told(broker, capsys):
+def report(broker, capsys):
     """Runs a command; what it prints for people."""
 
     def call(*words: str) -> str:
@@ -80,7 +80,7 @@ def test_without_a_command_the_overview_is_shown(words, capsys):
     assert "topicStatus" in capsys.readouterr().out
 
 
-def test_an_unknown_command_says_where_the_others_are(capsys):
+def test_the_error_for_an_unknown_command_names_the_list_of_commands(capsys):
     assert run(["nonsense"]) == 2
     assert "no command 'nonsense'" in capsys.readouterr().err
 
@@ -97,10 +97,10 @@ def test_a_name_server_that_is_not_there_is_named(capsys):
     assert "127.0.0.1:1" in capsys.readouterr().err
 
 
-def test_the_cluster_and_its_broker_are_listed(admin, told, broker):
+def test_the_cluster_and_its_broker_are_listed(admin, report, broker):
     (row,) = admin("clusterList")
     assert (row["Cluster Name"], row["Addr"], row["ACTIVATED"]) == (CLUSTER, broker.address, "true")
-    assert "#InTotalToday" in told("clusterList", "-m")
+    assert "#InTotalToday" in report("clusterList", "-m")
 
 
 def test_a_topic_is_created_changed_listed_and_deleted(admin):
@@ -127,7 +127,7 @@ def test_offsets_of_a_topics_queues_are_shown(admin, topic):
     assert [(row["QID"], row["Min Offset"], row["Max Offset"]) for row in rows] == [(0, 0, 5), (1, 0, 0)]
 
 
-def test_an_unknown_topic_says_how_to_create_it(admin):
+def test_the_error_for_an_unknown_topic_names_the_command_that_creates_it(admin):
     assert "updateTopic -t Nowhere" in admin("topicStatus", "-t", "Nowhere", code=1)
 
 
@@ -139,17 +139,17 @@ def test_queues_are_shared_as_consumers_would(admin, topic):
     }
 
 
-def test_messages_are_found_by_key_by_id_and_by_place(admin, told, topic):
+def test_messages_are_found_by_key_by_id_and_by_offset(admin, report, topic):
     (found,) = admin("queryMsgByKey", "-t", topic, "-k", "k3")
     assert (found["queueOffset"], found["body"]) == (3, "body 3")
     assert admin("queryMsgByUniqueKey", "-t", topic, "-i", found["messageId"])[0]["body"] == "body 3"
     assert admin("queryMsgById", "-t", topic, "-i", found["offsetMessageId"])[0]["body"] == "body 3"
-    text = told("queryMsgByOffset", "-t", topic, "-b", "broker-dev", "-i", "0", "-o", "1")
+    text = report("queryMsgByOffset", "-t", topic, "-b", "broker-dev", "-i", "0", "-o", "1")
     assert "body 1" in text
     assert "admin-group" in text and "CONSUMED" in text
 
 
-def test_a_place_without_message_says_what_the_queue_holds(admin, topic):
+def test_the_error_for_an_offset_without_message_has_the_range_of_the_queue(admin, topic):
     error = admin("queryMsgByOffset", "-t", topic, "-b", "broker-dev", "-i", "0", "-o", "99", code=1)
     assert "holds 0 up to 5" in error
 
@@ -167,12 +167,12 @@ def test_entries_of_a_consume_queue_are_shown(admin, topic, broker):
     assert (found["maxQueueIndex"], len(found["queueData"])) == (5, 2)
 
 
-def test_progress_is_shown_by_group_and_in_full(admin, told, topic):
+def test_progress_is_shown_by_group_and_in_full(admin, report, topic):
     (row,) = [
         row for row in admin("consumerProgress", "-g", "admin-group") if row["QID"] == 0 and row["Topic"] == topic
     ]
     assert (row["Broker Offset"], row["Consumer Offset"], row["Diff"]) == (5, 2, 3)
-    assert "Consume Diff Total: 3" in told("consumerProgress", "-g", "admin-group")
+    assert "Consume Diff Total: 3" in report("consumerProgress", "-g", "admin-group")
     assert "admin-group" in {row["Group"] for row in admin("consumerProgress")}
 
 
@@ -220,7 +220,7 @@ def test_connected_clients_are_listed(admin, topic, broker):
     assert "no broker has" in admin("consumerConnection", "-g", "nobody", code=1)
 
 
-def test_a_push_consumer_tells_about_itself_and_consumes_on_demand(admin, topic, broker):
+def test_a_push_consumer_reports_its_state_and_consumes_on_demand(admin, topic, broker):
     got = []
     broker.push_consumer("status-group", topic, lambda message: got.append(message.body))
     (info,) = admin("consumerStatus", "-g", "status-group").values()
@@ -245,12 +245,12 @@ def test_broker_configuration_is_read_and_changed(admin, broker):
     assert "brokerVersionDesc" in admin("brokerStatus", "-b", broker.address)
 
 
-def test_an_update_without_effect_says_so(told, broker):
-    out = told("updateBrokerConfig", "-b", broker.address, "-k", "serverWorkerThreads", "-v", "4")
+def test_an_update_without_effect_is_reported(report, broker):
+    out = report("updateBrokerConfig", "-b", broker.address, "-k", "serverWorkerThreads", "-v", "4")
     assert "without effect: nothing reads serverWorkerThreads" in out
 
 
-def test_a_refused_update_is_told_in_its_own_words_only(admin, broker):
+def test_a_refused_update_shows_the_brokers_remark_only(admin, broker):
     err = admin("updateBrokerConfig", "-b", broker.address, "-k", "listenPort", "-v", "4", code=1)
     assert err.strip().endswith("listenPort=4: only a restart changes this; write it into the configuration file")
 
@@ -266,7 +266,7 @@ def test_a_refused_update_is_told_in_its_own_words_only(admin, broker):
         (("updateTopic", "-t", "T", "-c", "C", "-o", "perhaps"), "'perhaps' is neither true nor false"),
     ],
 )
-def test_a_value_that_is_none_is_told_with_what_would_be_one(words, problem, capsys):
+def test_the_error_for_an_invalid_value_shows_valid_ones(words, problem, capsys):
     with pytest.raises(SystemExit):
         run(words)
     assert problem in capsys.readouterr().err
@@ -348,14 +348,14 @@ def test_flags_of_mqadmin_that_change_nothing_are_taken_with_a_warning(broker, t
     assert "-c cluster, or parent topic of a light queue (not used here)" in capsys.readouterr().err
 
 
-def test_a_message_can_be_sent_again(told, admin, broker):
+def test_a_message_can_be_sent_again(report, admin, broker):
     broker.producer().send(Outgoing("Again", "encore", keys="again-key"))
     (message,) = admin("queryMsgByKey", "-t", "Again", "-k", "again-key")
-    assert "Sent Again As" in told("queryMsgById", "-i", message["offsetMessageId"], "-t", "Again", "-s", "true")
+    assert "Sent Again As" in report("queryMsgById", "-i", message["offsetMessageId"], "-t", "Again", "-s", "true")
     assert len(admin("queryMsgByKey", "-t", "Again", "-k", "again-key")) == 2
 
 
-def test_bodies_are_shown_in_the_character_set_that_is_named(told, admin, broker):
+def test_bodies_are_shown_in_the_character_set_that_is_named(report, admin, broker):
     broker.producer().send(Outgoing("Charset", "茶".encode("gbk"), keys="c"))
-    assert "茶" in told("printMsg", "-t", "Charset", "-c", "GBK")
+    assert "茶" in report("printMsg", "-t", "Charset", "-c", "GBK")
     assert "unknown" in admin("printMsg", "-t", "Charset", "-c", "klingon", code=1)

@@ -17,7 +17,7 @@ JAVA = "\tat org.apache.spark.Something(Some.scala:1)\nCaused by: java.io.EOFExc
 
 
 @pytest.mark.parametrize(
-    ("report", "told"),
+    ("report", "start"),
     [
         ("Traceback\ntwinlog.spark.errors.DataLoss: topic T: gone; do this\n at org", "topic T: gone; do this"),
         (
@@ -36,9 +36,9 @@ JAVA = "\tat org.apache.spark.Something(Some.scala:1)\nCaused by: java.io.EOFExc
         ("", "RuntimeError;"),
     ],
 )
-def test_the_cause_is_one_line(report, told):
+def test_the_cause_is_one_line(report, start):
     found = cause_of(RuntimeError(report))
-    assert found.startswith(told) and "\n" not in found
+    assert found.startswith(start) and "\n" not in found
 
 
 def test_what_java_throws_ends_the_command_without_a_traceback(capsys):

@@ -44,8 +44,8 @@ def test_a_path_that_a_job_cannot_use_ends_it_before_spark_starts(line, tmp_path
     (tmp_path / "other").mkdir()
     before = sorted(tmp_path.rglob("*"))
     done = CliRunner().invoke(app, ["pipeline", *line.replace("HERE", str(tmp_path)).split()])
-    told = " ".join(done.stderr.split())
-    assert done.exit_code in (1, 2), told
-    assert "s3a://bucket/x" in told or "hdfs://host/x" in told or "'file:x'" in told, told
-    assert "give" in told or "mount" in told
+    text = " ".join(done.stderr.split())
+    assert done.exit_code in (1, 2), text
+    assert "s3a://bucket/x" in text or "hdfs://host/x" in text or "'file:x'" in text, text
+    assert "give" in text or "mount" in text
     assert sorted(tmp_path.rglob("*")) == before

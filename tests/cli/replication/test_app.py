@@ -42,7 +42,7 @@ async def test_status_shows_each_replica_and_its_metadata(cluster):
     assert [broker["brokerId"] for broker in alone[0]["brokers"]] == [0, 1], "it knows its master"
 
 
-async def test_lag_is_told_in_bytes_messages_and_seconds(cluster):
+async def test_lag_is_reported_in_bytes_messages_and_seconds(cluster):
     master = await cluster.start("master")
     replica = await cluster.start("replica", "SLAVE", 1)
     await twins(master, replica)

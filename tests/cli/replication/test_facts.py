@@ -100,11 +100,11 @@ async def test_a_twinlog_replica_is_known_by_its_instance():
     assert await lag(documents, {}) == LagFacts(700, in_sync=False), "it has no link to this master"
 
 
-async def test_a_broker_that_tells_nothing_is_silent_and_its_lag_unknown():
+async def test_a_broker_that_does_not_answer_is_silent_and_its_lag_unknown():
     assert await lag({"master:1": twinlog("ASYNC_MASTER", 1000)}, {}) is None
 
 
-async def test_a_master_that_goes_away_in_the_middle_of_a_look_leaves_what_is_known():
+async def test_a_master_that_stops_during_the_questions_leaves_the_lag_in_bytes():
     class Leaving(FakeAdmin):
         async def log_record(self, address: str, physical_offset: int) -> bytes | None:
             raise NetError("connection to master:1 was lost")

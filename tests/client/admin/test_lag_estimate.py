@@ -45,7 +45,7 @@ def test_counting_ends_where_there_is_no_record_and_the_rest_is_estimated():
     assert (missing.messages, missing.is_exact, missing.oldest_ms) == (10, False, BEGIN)
 
 
-def test_without_a_first_record_nobody_knows():
+def test_without_a_first_record_the_number_is_unknown():
     missing, asked = count(BEGIN + SIZE, BEGIN)
     assert asked == [BEGIN]
     assert (missing.messages, missing.is_exact, missing.oldest_ms) == (None, False, None)

@@ -22,7 +22,7 @@ def waiting_cache() -> tuple[RouteCache, TaskSet]:
 
 
 @pytest.mark.parametrize("method", ["get", "renew"])
-async def test_whoever_waits_for_a_route_when_the_client_is_closed_hears_of_it(method):
+async def test_a_call_that_waits_for_a_route_fails_when_the_client_is_closed(method):
     routes, tasks = waiting_cache()
     with pytest.raises(ExceptionGroup) as failed:
         async with asyncio.timeout(5), asyncio.TaskGroup() as group:

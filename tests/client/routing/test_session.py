@@ -41,7 +41,7 @@ async def test_when_no_name_server_answers_the_error_names_them_all():
 
 
 @pytest.mark.parametrize("text", ["", " ; ", "host", "host:port", "host:0", "host:99999", ":9876"])
-def test_an_address_that_is_none_is_refused_at_once(text):
+def test_an_invalid_address_is_refused_at_once(text):
     with pytest.raises(BadArgument):
         parse_name_servers(text)
 
@@ -124,7 +124,7 @@ async def test_a_replica_is_read_while_its_master_is_away():
         assert message.body == b"kept"
 
 
-async def test_new_queues_of_a_topic_are_read_after_the_next_look_at_the_route(cluster):
+async def test_new_queues_of_a_topic_are_read_after_the_next_refresh_of_the_route(cluster):
     got: list[bytes] = []
 
     async def listen(message):

@@ -50,7 +50,7 @@ def test_empty_and_oversized_bodies_are_refused():
 
 
 @pytest.mark.parametrize("kind", ["zlib", "lz4", "zstd"])
-def test_a_large_body_is_compressed_and_says_how(kind):
+def test_a_large_body_is_compressed_and_flagged_with_the_method(kind):
     context = SendContext("group", compress_above_bytes=100, compression=kind)
     body = b"tea " * 1000
     header, packed = encode_send(Outgoing("T", body), QUEUE, {}, context, 0)
