@@ -26,9 +26,9 @@ from twinlog.store.errors import SegmentSizeMismatch
 from twinlog.store.file_ops import FILE_OPS, FileOps
 from twinlog.store.file_pool import FilePool
 from twinlog.store.index.index_file import IndexFile
+from twinlog.store.index.request_keys import hash_requests
 from twinlog.store.scan.column_batch import ColumnBatch
-from twinlog.store.scan.key_hash import hash_key, hash_keys, hash_prefix
-from twinlog.wire.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
+from twinlog.store.scan.key_hash import hash_key
 
 log = logging.getLogger(__name__)
 
@@ -208,7 +208,7 @@ class Index:
             requests = [request for request in requests if request.physical_offset >= end]
             if requests and requests[0].physical_offset == end:
                 known = self._entries_of(end)
-        hashes, rows = _hash_requests(requests)
+        hashes, rows = hash_requests(requests)
         offsets = np.array([request.physical_offset for request in requests], np.int64)[rows]
         times = np.array([request.store_timestamp for request in requests], np.int64)[rows]
         self._append(hashes[known:], offsets[known:], times[known:])
@@ -280,36 +280,6 @@ class Index:
 
 def _requests(pending: DispatchRequest | ColumnBatch) -> Sequence[DispatchRequest]:
     return pending if isinstance(pending, ColumnBatch) else (pending,)
-
-
-def _hash_requests(requests: list[DispatchRequest]) -> tuple[np.ndarray, np.ndarray | slice]:
-    """The hash of every key of the records in order, and for each the place of its record."""
-    keys = [request.uniq_key for request in requests]
-    topics = [request.topic for request in requests]
-    special = [request for request in requests if request.keys or request.sys_flag & TRANSACTION_MASK]
-    if not special and None not in keys:
-        return hash_keys(_prefixes(topics), keys), slice(None)  # pyright: ignore[reportArgumentType]
-    texts: list[str] = []
-    rows: list[int] = []
-    for row, request in enumerate(requests):
-        if request.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
-            continue
-        uniq_key = keys[row]
-        if uniq_key is not None:
-            texts.append(uniq_key)
-            rows.append(row)
-        words = request.keys
-        if words:
-            for word in words.split(" ") if " " in words else (words,):
-                if word:
-                    texts.append(word)
-                    rows.append(row)
-    return hash_keys(_prefixes([topics[row] for row in rows]), texts), np.array(rows, np.int64)
-
-
-def _prefixes(topics: list[str]) -> list[int] | int:
-    first = topics[0] if topics else ""
-    return hash_prefix(first) if topics.count(first) == len(topics) else [hash_prefix(topic) for topic in topics]
 
 
 def _time_of(name: str) -> int:
