@@ -141,7 +141,7 @@ def test_queues_that_cannot_be_written_refuse_sends_until_they_can(tmp_path):
         assert len(bodies(store)) == 6
 
 
-def test_queues_that_stay_unwritable_are_told_once_and_when_they_are_back(tmp_path, caplog):
+def test_queues_that_stay_unwritable_are_logged_once_and_when_they_are_back(tmp_path, caplog):
     caplog.set_level("INFO")
     ops = Failing(1 << 30, ("write",), for_good=True)
     with open_store(tmp_path, ops=ops) as store:
@@ -157,7 +157,7 @@ def test_queues_that_stay_unwritable_are_told_once_and_when_they_are_back(tmp_pa
     assert caplog.text.count("queues can be written again") == 1
 
 
-def test_a_store_that_cannot_be_closed_cleanly_says_what_becomes_of_its_messages(tmp_path):
+def test_the_error_of_an_unclean_close_names_what_becomes_of_the_messages(tmp_path):
     ops = Failing(1 << 30, ("write",), for_good=True)
     store = open_store(tmp_path, ops=ops)
     fill(store, 10)

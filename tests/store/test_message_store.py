@@ -131,7 +131,7 @@ def test_a_read_only_log_directory_is_read_and_gets_no_new_segments(tmp_path):
         assert len(bodies(store)) == 400
 
 
-def test_a_log_that_ends_in_a_file_nobody_may_write_is_refused_with_the_file_named(tmp_path, monkeypatch):
+def test_a_log_that_ends_in_a_read_only_file_is_refused_with_the_file_named(tmp_path, monkeypatch):
     with open_store(tmp_path, settings={"commit_log_dirs_given": f"{tmp_path}/old"}) as store:
         store.append(draft(0))
     changes = {"commit_log_dirs_given": f"{tmp_path}/new", "read_only_dirs_given": f"{tmp_path}/old"}

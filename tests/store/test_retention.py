@@ -46,7 +46,7 @@ def test_ratios_are_clamped_as_in_java(tmp_path):
     assert decision.count == 1 and decision.disk_full
 
 
-def test_a_cleaned_store_reads_from_its_new_start_and_says_so(tmp_path):
+def test_a_cleaned_store_reads_from_its_new_start(tmp_path):
     with open_store(tmp_path) as store:
         fill(store, 500)
         store.flush()

@@ -60,7 +60,7 @@ class SegmentSizeMismatch(StoreError):
 
     def __init__(self, path: Path, *, found: int, expected: int, setting: str) -> None:
         super().__init__(
-            f"{path} has {found} bytes, {setting} says {expected}: set {setting} to the value the store was "
+            f"{path} has {found} bytes instead of {expected} by {setting}: set {setting} to the value the store was "
             f"written with, or restore the file from a copy"
         )
 
@@ -97,7 +97,7 @@ class QueueTypeMismatch(StoreError):
 
     def __init__(self, topic: str, *, found: str, expected: str) -> None:
         super().__init__(
-            f"the queues of topic {topic} are {found}, its queue.type attribute says {expected}: "
+            f"the queues of topic {topic} are {found}, its queue.type attribute is {expected}: "
             f"correct the topic in config/topics.json, or move its queue directory away to have it rebuilt"
         )
 

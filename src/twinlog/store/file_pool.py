@@ -126,10 +126,6 @@ class FilePool:
                 os.close(descriptor)
             self._descriptors.clear()
 
-    @property
-    def open_count(self) -> int:
-        return len(self._descriptors)
-
 
 def _one_of_each_disk(paths: list[str]) -> list[str]:
     """The directory of one file on each file system; directories stay when retention deletes files."""

@@ -220,7 +220,7 @@ def test_a_file_of_other_settings_stops_the_start(tmp_path):
     index = index_at(tmp_path)
     index.dispatch([request(0)])
     index.close()
-    with pytest.raises(SegmentSizeMismatch, match="maxHashSlotNum and maxIndexNum says 140"):
+    with pytest.raises(SegmentSizeMismatch, match="instead of 140 by maxHashSlotNum and maxIndexNum"):
         index_at(tmp_path, slot_count=20, entry_max=1).load(clean=True)
 
 

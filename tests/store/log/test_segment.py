@@ -99,7 +99,7 @@ def test_a_log_in_pieces_is_refused_with_the_piece_that_is_missing(tmp_path):
 def test_a_foreign_file_or_a_short_one_is_refused_and_directories_are_skipped(tmp_path):
     (tmp_path / "commitlog" / "lost+found").mkdir(parents=True)
     (tmp_path / "commitlog" / ("0" * 20)).write_bytes(bytes(SIZE - 1))
-    with pytest.raises(SegmentSizeMismatch, match=f"has {SIZE - 1} bytes, mappedFileSizeCommitLog says {SIZE}"):
+    with pytest.raises(SegmentSizeMismatch, match=f"has {SIZE - 1} bytes instead of {SIZE} by mappedFileSizeCommitLog"):
         open_log(tmp_path)
     (tmp_path / "commitlog" / ("0" * 20)).write_bytes(bytes(SIZE))
     (tmp_path / "commitlog" / "notes.txt").touch()

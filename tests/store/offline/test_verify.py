@@ -132,7 +132,7 @@ def test_dump_selects_and_shows_bodies(tmp_path):
         assert list(dump_log(seen, topic="TopicB")) == [{"end": places[-1].end, "torn": False}]
 
 
-def test_a_directory_without_a_log_is_no_store(tmp_path):
+def test_a_directory_without_a_log_is_not_a_store(tmp_path):
     with pytest.raises(NotAStore, match="storePathRootDir"):
         StoreFiles(tmp_path)
     (tmp_path / "commitlog").mkdir()

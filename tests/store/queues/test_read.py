@@ -118,7 +118,7 @@ def test_a_batch_ends_before_its_bytes_exceed_the_limit_but_one_message_always_f
     assert store.read(1, bytes_max=1000).count == 1
 
 
-def test_data_beyond_memory_comes_in_smaller_batches_and_says_so(store):
+def test_data_beyond_memory_comes_in_smaller_batches_marked_far_behind(store):
     for _ in range(60):
         store.send(1000)
     limits = ReadLimits(memory_bytes=10_000)
