@@ -98,7 +98,7 @@ class StoredQueue:
         self.kind = kind
         self.topic = topic
         self.queue_id = queue_id
-        self._dtype = KINDS[kind].UNIT_TYPE
+        self._dtype, self._good = KINDS[kind].UNIT_TYPE, KINDS[kind].good
         self._paths = sorted(_numbered(directory))
 
     @property
@@ -113,7 +113,7 @@ class StoredQueue:
             with path.open("rb") as file:
                 while data := file.read(UNITS_PER_READ * width):
                     units: np.ndarray = np.frombuffer(data, self._dtype, len(data) // width)
-                    bad = np.flatnonzero((units["physical_offset"] < 0) | (units["size"] <= 0))
+                    bad = np.flatnonzero(~self._good(units))
                     units = units[: bad[0]] if len(bad) else units
                     if len(units):
                         yield first, units

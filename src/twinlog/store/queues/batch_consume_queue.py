@@ -126,8 +126,9 @@ class BatchConsumeQueue(UnitQueue):
     def _is_good(self, unit: tuple[int, ...]) -> bool:
         return unit[0] >= 0 and unit[1] > 0 and unit[4] >= 0 and unit[5] > 0
 
-    def _good(self, units: np.ndarray) -> np.ndarray:
-        return super()._good(units) & (units["base_offset"] >= 0) & (units["batch_size"] > 0)
+    @staticmethod
+    def good(units: np.ndarray) -> np.ndarray:
+        return UnitQueue.good(units) & (units["base_offset"] >= 0) & (units["batch_size"] > 0)
 
     def _base_offset(self, unit: int) -> int:
         return struct.unpack_from(">q", self.read(unit, 1), 28)[0]

@@ -146,7 +146,9 @@ class UnitQueue:
     def _is_good(self, unit: tuple[int, ...]) -> bool:
         return unit[0] >= 0 and unit[1] > 0
 
-    def _good(self, units: np.ndarray) -> np.ndarray:
+    @staticmethod
+    def good(units: np.ndarray) -> np.ndarray:
+        """Which of these units hold data: the first that does not ends the queue."""
         return (units["physical_offset"] >= 0) & (units["size"] > 0)
 
     def _count_good(self, start: int) -> int:
@@ -160,7 +162,7 @@ class UnitQueue:
             good += 1
         while good < self.file_units and data:
             data = self.files.read(path, min(self.file_units - good, _CHUNK_BYTES // size) * size, good * size)
-            bad = np.flatnonzero(~self._good(np.frombuffer(data, self.UNIT_TYPE)))
+            bad = np.flatnonzero(~self.good(np.frombuffer(data, self.UNIT_TYPE)))
             if len(bad):
                 return good + int(bad[0])
             good += len(data) // size
