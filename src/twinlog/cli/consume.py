@@ -67,7 +67,7 @@ class Printer:
         self._left = count_max or -1
         self._as_json = as_json
         self.done = asyncio.Event()
-        self.moved = asyncio.Event()  # something was printed
+        self._printed = asyncio.Event()  # something was printed
         self.error: BaseException | None = None
 
     def print(self, message: Message) -> bool:
@@ -83,7 +83,7 @@ class Printer:
             self.done.set()
             return False
         self._left -= 1
-        self.moved.set()
+        self._printed.set()
         if self._left == 0:
             self.done.set()
         return True
@@ -93,15 +93,15 @@ class Printer:
         while not self.done.is_set():
             try:
                 async with asyncio.timeout(idle_seconds or None):
-                    await self._something()
+                    await self._wait_for_change()
             except TimeoutError:
                 break
         if self.error is not None:
             raise self.error
 
-    async def _something(self) -> None:
-        self.moved.clear()
-        waits = [asyncio.ensure_future(event.wait()) for event in (self.done, self.moved)]
+    async def _wait_for_change(self) -> None:
+        self._printed.clear()
+        waits = [asyncio.ensure_future(event.wait()) for event in (self.done, self._printed)]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -130,12 +130,12 @@ def compare(
     else:
         for directory, start, end in zip((one, other), found.starts, found.ends, strict=True):
             print(f"{directory}: log from {start} to {end}")
-        print(_verdict(found))
+        print(_comparison_text(found))
     if not found.is_equal:
         raise typer.Exit(UNSOUND)
 
 
-def _verdict(found: Comparison) -> str:
+def _comparison_text(found: Comparison) -> str:
     if found.differs_at is not None:
         first, second = found.places
         return f"different at byte {found.differs_at}: A has {first}, B has {second}"

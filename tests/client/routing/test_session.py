@@ -4,7 +4,6 @@ import pytest
 from tests.client.fake_cluster import FakeCluster, until
 
 from twinlog.client import (
-    BadArgument,
     ClientOptions,
     ConsumerOptions,
     NetError,
@@ -16,10 +15,7 @@ from twinlog.client import (
     PushConsumer,
     SendFailed,
     StartFrom,
-    tls_context,
 )
-from twinlog.client.routing.client_id import local_ip, make_client_id
-from twinlog.client.routing.name_servers import parse_name_servers
 from twinlog.client.routing.session import Session
 from twinlog.wire.codes import RequestCode, ResponseCode
 
@@ -38,24 +34,6 @@ async def test_when_no_name_server_answers_the_error_names_them_all():
     with pytest.raises(NoNameServer, match=r"127.0.0.1:1;127.0.0.1:2"):
         await session.route("T")
     await session.close()
-
-
-@pytest.mark.parametrize("text", ["", " ; ", "host", "host:port", "host:0", "host:99999", ":9876"])
-def test_an_invalid_address_is_refused_at_once(text):
-    with pytest.raises(BadArgument):
-        parse_name_servers(text)
-
-
-def test_addresses_are_separated_by_semicolons_or_commas():
-    assert parse_name_servers(" a:1; b:2,c:3 ") == ["a:1", "b:2", "c:3"]
-
-
-def test_client_ids_are_unique_and_name_this_machine():
-    first, second = make_client_id(NOBODY), make_client_id(NOBODY)
-    assert first != second
-    assert first.startswith("127.0.0.1@")
-    assert make_client_id(NOBODY, "billing-1") == "127.0.0.1@billing-1"
-    assert local_ip("[::1]:9876") in ("::1", "127.0.0.1")
 
 
 async def test_the_vip_channel_is_two_ports_below_and_not_for_pulls():
@@ -140,18 +118,3 @@ async def test_new_queues_of_a_topic_are_read_after_the_next_refresh_of_the_rout
         cluster.topics["T"] = 2
         cluster.broker.put(cluster.queue("T", 1), b"new queue")
         await until(lambda: got == [b"new queue"])
-
-
-@pytest.mark.parametrize("group", ["", "a b", "a/b", "x" * 121])
-@pytest.mark.parametrize("make", [Producer, PullConsumer, lambda names, group: PushConsumer(names, group, print)])
-def test_a_group_that_no_broker_takes_is_refused_before_anything_is_sent(make, group):
-    with pytest.raises(BadArgument, match="is not a valid name: use 1 to 120 of a-z A-Z"):
-        make("127.0.0.1:9876", group)
-
-
-def test_tls_files_that_cannot_be_used_are_named(tmp_path):
-    with pytest.raises(BadArgument, match=r"TLS files /no/ca.pem cannot be used"):
-        tls_context(ca_file="/no/ca.pem")
-    (tmp_path / "c.pem").write_text("no certificate")
-    with pytest.raises(BadArgument, match=r"c.pem cannot be used"):
-        tls_context(cert_file=str(tmp_path / "c.pem"))

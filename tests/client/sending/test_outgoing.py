@@ -1,7 +1,6 @@
 import pytest
 
 from twinlog.client.errors import BadMessage
-from twinlog.client.name_rules import check_topic
 from twinlog.client.sending.outgoing import (
     Outgoing,
     SendContext,
@@ -29,17 +28,6 @@ def test_a_message_carries_its_tags_keys_and_delay_as_properties():
 def test_a_message_is_delayed_in_one_way_only():
     with pytest.raises(BadMessage, match="two ways"):
         Outgoing("T", "x", delay_level=1, delay_ms=5).wire_properties()
-
-
-@pytest.mark.parametrize("topic", ["", "a b", "../etc", "a/b", "x" * 128, "é"])
-def test_a_topic_name_that_brokers_refuse_is_refused_before_anything_is_sent(topic):
-    with pytest.raises(BadMessage, match="is not a valid name"):
-        check_topic(topic)
-
-
-@pytest.mark.parametrize("topic", ["T", "%RETRY%" + "g" * 248, "a-b_c|d%", "x" * 127])
-def test_names_that_brokers_take_pass(topic):
-    check_topic(topic)
 
 
 def test_empty_and_oversized_bodies_are_refused():

@@ -74,8 +74,8 @@ class ConcurrentConsumer:
     async def _consume_one(self, origin: MessageOrigin, message: Message, generation: int) -> None:
         if origin.stopped or generation != origin.process.generation:
             return  # the queue's new reader gets it
-        verdict = await self._listener.call(message)
-        if not verdict.ok and not await self._is_handed_over(origin.queue, message, verdict.delay_level):
+        result = await self._listener.call(message)
+        if not result.ok and not await self._is_handed_over(origin.queue, message, result.delay_level):
             self._again_later(origin, message, generation)
             return
         origin.finished(message, generation)

@@ -34,7 +34,7 @@ class RetryLater(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ListenerResult:
     """The result of one listener call."""
 
     ok: bool
@@ -56,18 +56,18 @@ class Listener:
         )
         self.meters: dict[str, Meter] = {}
 
-    async def call(self, message: Message) -> Verdict:
+    async def call(self, message: Message) -> ListenerResult:
         started = time.monotonic()
-        verdict = await self._call(message)
+        result = await self._call(message)
         spent_ms = int((time.monotonic() - started) * 1000)
-        self.meters.setdefault(message.topic, Meter()).add(verdict.ok, spent_ms, time.monotonic())
-        return Verdict(verdict.ok, verdict.delay_level, verdict.error, spent_ms)
+        self.meters.setdefault(message.topic, Meter()).add(result.ok, spent_ms, time.monotonic())
+        return ListenerResult(result.ok, result.delay_level, result.error, spent_ms)
 
     def close(self) -> None:
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _call(self, message: Message) -> Verdict:
+    async def _call(self, message: Message) -> ListenerResult:
         try:
             if self._threads is None:
                 result = await self._listen(message)
@@ -79,13 +79,13 @@ class Listener:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise  # the consumer is stopping
-            return Verdict(False)  # something inside the listener was cancelled
+            return ListenerResult(False)  # something inside the listener was cancelled
         except RetryLater as later:
-            return Verdict(False, later.delay_level)
+            return ListenerResult(False, later.delay_level)
         except Exception as error:  # the user's code: after any error the message comes again
             log.warning("a listener failed; the message will come again", id=message.message_id, exc_info=error)
-            return Verdict(False, error=error)
-        return Verdict(result is not Consumed.RETRY)
+            return ListenerResult(False, error=error)
+        return ListenerResult(result is not Consumed.RETRY)
 
 
 class Meter:

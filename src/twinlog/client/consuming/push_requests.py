@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from twinlog.client.consuming.consumer_options import ConsumerOptions
 from twinlog.client.consuming.listener import Listener
 from twinlog.client.consuming.pulling import inflate
-from twinlog.client.consuming.queue_worker import QueueWorker, show_origin
+from twinlog.client.consuming.queue_worker import QueueWorker, restore_topic
 from twinlog.client.routing.session import Session
 from twinlog.net.connection import Handler, Request
 from twinlog.telemetry.log import get_logger
@@ -102,15 +102,15 @@ class PushRequests:
     async def _consume_directly(self, request: Request) -> Command:
         message = decode_message(request.body or b"")
         inflate(message)
-        show_origin(message)
-        verdict = await self._consumer.listener.call(message)
-        result = "CR_SUCCESS" if verdict.ok else "CR_THROW_EXCEPTION" if verdict.error else "CR_LATER"
+        restore_topic(message)
+        consumed = await self._consumer.listener.call(message)
+        result = "CR_SUCCESS" if consumed.ok else "CR_THROW_EXCEPTION" if consumed.error else "CR_LATER"
         answer: dict[str, Any] = {
             "autoCommit": True,
             "consumeResult": result,
             "order": self._consumer.settings.orderly,
-            "remark": None if verdict.error is None else f"{type(verdict.error).__name__}: {verdict.error}",
-            "spentTimeMills": verdict.spent_ms,
+            "remark": None if consumed.error is None else f"{type(consumed.error).__name__}: {consumed.error}",
+            "spentTimeMills": consumed.spent_ms,
         }
         return request.reply(body=dumps(answer))
 

@@ -12,7 +12,7 @@ from twinlog.base.clock import wall_clock_ms
 from twinlog.base.system_names import RETRY_PREFIX
 from twinlog.client.consuming.concurrent_consumer import ConcurrentConsumer
 from twinlog.client.consuming.consumer_options import ConsumerOptions
-from twinlog.client.consuming.listener import Listener, Verdict
+from twinlog.client.consuming.listener import Listener, ListenerResult
 from twinlog.client.consuming.offset_store import OffsetStore
 from twinlog.client.consuming.process_queue import ProcessQueue
 from twinlog.client.consuming.pulling import PullResult, PullStatus
@@ -157,7 +157,7 @@ class QueueWorker:
         new = [message for message in result.messages if message.queue_offset >= self.process.next_offset]
         self.process.add(new, max(result.next_offset, self.process.next_offset))
         for message in new:
-            show_origin(message)
+            restore_topic(message)
             if self._options.orderly:
                 self._arrived.append(message)
             else:
@@ -196,20 +196,20 @@ class QueueWorker:
                 await self._pause(1_000)
                 continue
             message, generation = self._arrived[0], self.process.generation
-            verdict = await self._listener.call(message)
+            result = await self._listener.call(message)
             if generation != self.process.generation:
                 continue
-            if verdict.ok or await self._is_dead_lettered(message, verdict):
+            if result.ok or await self._is_dead_lettered(message, result):
                 self._arrived.pop(0)
                 self.finished(message, generation)
             elif not self.stopped:
                 message.reconsume_times += 1
                 await asyncio.sleep(self._options.retry_pause_ms / 1000)
 
-    async def _is_dead_lettered(self, message: Message, verdict: Verdict) -> bool:
+    async def _is_dead_lettered(self, message: Message, result: ListenerResult) -> bool:
         """Dead-letter a message that has failed too often; whether its queue can continue after it."""
         limit = self._options.retries_max
-        if verdict.delay_level >= 0 and (limit < 0 or message.reconsume_times < limit):
+        if result.delay_level >= 0 and (limit < 0 or message.reconsume_times < limit):
             return False
         try:
             await self._calls.send_back(self._group, self.queue, message, -1, self._options.retries_max)
@@ -219,7 +219,7 @@ class QueueWorker:
         return True
 
 
-def show_origin(message: Message) -> None:
+def restore_topic(message: Message) -> None:
     """Give a retried message the topic that it was sent to."""
     origin = message.properties.get(names.RETRY_TOPIC)
     if origin and message.topic.startswith(RETRY_PREFIX):
