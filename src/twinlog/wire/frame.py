@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from twinlog.wire.errors import FrameError
 
-_PREFIX = struct.Struct(">iI")
+PREFIX = struct.Struct(">iI")
 FRAME_BYTES_MAX = 16 * 1024 * 1024  # the Java peer drops the connection above this, its own length field included
 # Java has no limit of its own for headers. The largest real one carries 32 KiB of properties, escaped sixfold at worst.
 HEADER_BYTES_MAX = 2 * 1024 * 1024
@@ -41,13 +41,13 @@ def frame_span(buffer: bytes | bytearray | memoryview, at: int, end: int) -> tup
     """(header type, header end, frame end) of the frame at `at`, or None while bytes are missing."""
     if end - at < 4:
         return None
-    if end - at < _PREFIX.size:
+    if end - at < PREFIX.size:
         _check_length(int.from_bytes(buffer[at : at + 4], "big", signed=True))
         return None
-    length, packed = _PREFIX.unpack_from(buffer, at)
+    length, packed = PREFIX.unpack_from(buffer, at)
     _check_length(length)
     header_length = packed & 0xFFFFFF
-    header_type, header_end, frame_end = packed >> 24, at + _PREFIX.size + header_length, at + 4 + length
+    header_type, header_end, frame_end = packed >> 24, at + PREFIX.size + header_length, at + 4 + length
     if header_end > frame_end:
         raise FrameError(
             f"header ends at byte {header_end - at} of a frame of {4 + length} bytes: not a remoting peer?"
@@ -64,7 +64,7 @@ def encode_frame(header: bytes, body: bytes | None, header_type: int = JSON) -> 
     size = 4 + len(header) + (len(body) if body else 0)
     if size + 4 > FRAME_BYTES_MAX:
         raise FrameError(f"a frame of {size + 4} bytes is above the limit of {FRAME_BYTES_MAX}; send it in pages")
-    prefix = _PREFIX.pack(size, header_type << 24 | len(header))
+    prefix = PREFIX.pack(size, header_type << 24 | len(header))
     return b"".join((prefix, header, body)) if body else prefix + header
 
 
@@ -73,7 +73,7 @@ def encode_prefix(header_length: int, body_length: int, header_type: int = JSON)
     size = 4 + header_length + body_length
     if size + 4 > FRAME_BYTES_MAX:
         raise FrameError(f"a frame of {size + 4} bytes is above the limit of {FRAME_BYTES_MAX}; send it in pages")
-    return _PREFIX.pack(size, header_type << 24 | header_length)
+    return PREFIX.pack(size, header_type << 24 | header_length)
 
 
 def _check_length(length: int) -> None:

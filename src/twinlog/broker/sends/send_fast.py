@@ -14,7 +14,6 @@ test holds both paths equal.
 
 from __future__ import annotations
 
-import struct
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
@@ -30,6 +29,7 @@ from twinlog.store.log.append import Draft, PutStatus
 from twinlog.store.message_store import MessageStore
 from twinlog.wire import properties as names
 from twinlog.wire.codes import VERSION
+from twinlog.wire.frame import PREFIX, encode_prefix
 from twinlog.wire.java_json.fastjson import dumps
 from twinlog.wire.java_text import tags_code
 from twinlog.wire.message_id import offset_message_id
@@ -45,8 +45,7 @@ if TYPE_CHECKING:
     from twinlog.settings.broker_conf import BrokerConf
     from twinlog.store.log.append_run import Row
 
-_PREFIX = struct.Struct(">iI")
-_unpack = _PREFIX.unpack_from
+_unpack = PREFIX.unpack_from
 _UNIQ_KEY = names.UNIQ_KEY + names.NAME_END
 _UNIQ_KEY_BYTES = _UNIQ_KEY.encode()
 _KEYS = names.KEYS + names.NAME_END
@@ -173,11 +172,12 @@ RecordPlace = tuple[int, int, int]
 Unanswered = tuple[CheckedQueue, int | str, str, int]
 """A send that was decoded: its queue, opaque, unique key, end of its frame."""
 
-_PREFIXES = [_PREFIX.pack(length + 4, length) for length in range(1024)]
+_PREFIXES = [encode_prefix(length, 0) for length in range(1024)]
 
 
 def _prefix(header_length: int) -> bytes:
-    return _PREFIXES[header_length] if header_length < 1024 else _PREFIX.pack(header_length + 4, header_length)
+    """The frame prefix of an answer, which has no body."""
+    return _PREFIXES[header_length] if header_length < 1024 else encode_prefix(header_length, 0)
 
 
 def _answer_start(status: PutStatus) -> str:

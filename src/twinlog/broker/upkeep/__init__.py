@@ -1,5 +1,5 @@
-"""Tasks on a timer that keep the store in order: flushes, old segments, silent clients.
+"""Services that run on a timer and keep the store and the tables in order.
 
-In: the open store and its settings. Out: bytes on disk, fewer files.
+In: the open store, the tables, their settings. Out: bytes on disk, fewer files, no silent clients.
 Must not answer requests.
 """
