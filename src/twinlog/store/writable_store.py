@@ -19,9 +19,10 @@ from twinlog.store.delay_levels import DelayLevels
 from twinlog.store.dispatch import Dispatcher, DispatchRequest
 from twinlog.store.errors import AllocationFailed, DispatchFailed
 from twinlog.store.file_ops import FILE_OPS, FileOps
-from twinlog.store.log.append import Appended, Appender, Draft, PutStatus
+from twinlog.store.log.append import Appended, Draft, PutStatus, append, append_drafts
 from twinlog.store.log.append_batch import append_elements
 from twinlog.store.log.append_run import Row, append_run
+from twinlog.store.log.appender import Appender
 from twinlog.store.log.commit_log import RawRoom
 from twinlog.store.readable_store import ReadableStore
 from twinlog.store.run_flags import RunFlags
@@ -86,7 +87,7 @@ class WritableStore(ReadableStore):
         if self._closed or self.role == "SLAVE" or (self.flags.value and not self.flags.writable):
             return Appended(PutStatus.SERVICE_NOT_AVAILABLE)
         try:
-            return self._appender.append(draft)
+            return append(self._appender, draft)
         except AllocationFailed as error:
             return self._without_space(error)
 
@@ -101,7 +102,7 @@ class WritableStore(ReadableStore):
         if self._closed or self.role == "SLAVE" or not self.flags.writable:
             return Appended(PutStatus.SERVICE_NOT_AVAILABLE)
         try:
-            return self._appender.append_batch(drafts)
+            return append_drafts(self._appender, drafts)
         except AllocationFailed as error:
             return self._without_space(error)
 

@@ -1,8 +1,8 @@
-"""The three properties every record is dispatched by, found without decoding the others.
+"""TAGS, KEYS and UNIQ_KEY of a properties text, found without decoding the others. Every record is dispatched by them.
 
-What it trades: the byte patterns of TAGS, KEYS and UNIQ_KEY are looked up directly, and the look-up is
-written out three times, which costs a quarter of a full decode. Rare shapes (an empty value) fall back to
-the plain decoder, and a property test holds both equal.
+What it trades: the byte patterns of the three names are searched directly, and the search is written out three times,
+which costs a quarter of a full decode. Rare shapes (an empty value) take the plain decoder. A property test holds
+both equal.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from twinlog.wire.properties import KEYS, TAGS, UNIQ_KEY, decode_properties
 def dispatch_properties(data: bytes) -> tuple[str, str, str | None]:
     """(tags, keys, unique key) of a properties text; empty, empty and None when absent.
 
-    The last pair of a name wins, hence `rfind`; -1, found by nobody, stands for the separator that the
-    first pair of the text does not have in front of it.
+    The last pair of a name wins, hence `rfind`. The first pair of the text has no separator in front of it. When only
+    that one matches, `at` is -1, which is where its separator would be.
     """
     tags, keys, uniq_key = "", "", None
     at = data.rfind(b"\x02UNIQ_KEY\x01")

@@ -5,7 +5,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from twinlog.store.delay_levels import DelayLevels
-from twinlog.store.log.append import Appender, Draft, PutStatus
+from twinlog.store.log.append import Draft, PutStatus, append, append_drafts
+from twinlog.store.log.appender import Appender
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.scan.replay import requests_of
 from twinlog.store.scan.scan import scan
@@ -61,7 +62,7 @@ drafts = st.builds(
 def test_the_fast_path_writes_what_the_plain_codec_defines(tmp_path_factory, draft):
     log = open_log(tmp_path_factory.mktemp("log"))
     fast = appender(log)
-    stored = fast.append(draft)
+    stored = append(fast, draft)
     assert stored.ok
     plain = Message(
         topic=draft.topic,
@@ -88,10 +89,10 @@ def test_the_fast_path_writes_what_the_plain_codec_defines(tmp_path_factory, dra
 def test_a_long_retry_topic_makes_a_v2_record_and_other_long_topics_are_refused(tmp_path):
     log = open_log(tmp_path)
     retry = "%RETRY%" + "g" * 130
-    stored = appender(log).append(Draft(retry, 0, b"x"))
+    stored = append(appender(log), Draft(retry, 0, b"x"))
     assert decode_message(record_of(log, stored)).version == 2
     for bad in ("t" * 128, "", "../up", "a/b", "%RETRY%" + "g" * 300, "\ud800"):
-        assert appender(log).append(Draft(bad, 0, b"x")).status is PutStatus.MESSAGE_ILLEGAL
+        assert append(appender(log), Draft(bad, 0, b"x")).status is PutStatus.MESSAGE_ILLEGAL
     log.close()
 
 
@@ -109,11 +110,11 @@ def test_a_message_over_a_limit_gets_a_status_and_leaves_no_byte(tmp_path, chang
     log = open_log(tmp_path)
     fast = appender(log, message_size_max=1000)
     draft = Draft(**{"topic": "T", "queue_id": 0, "body": b"x"} | change)
-    assert fast.append(draft).status is status
-    assert fast.append_batch([Draft("T", 0, b"ok"), draft]).status is status
+    assert append(fast, draft).status is status
+    assert append_drafts(fast, [Draft("T", 0, b"ok"), draft]).status is status
     assert log.log_end == 0 and not fast.pending
     assert not log.segments or not any(log.segments[0].map[:4096])
-    assert fast.append(Draft("T", 0, b"ok")).ok
+    assert append(fast, Draft("T", 0, b"ok")).ok
     log.close()
 
 
@@ -121,7 +122,7 @@ def test_a_message_over_a_limit_gets_a_status_and_leaves_no_byte(tmp_path, chang
 def test_properties_up_to_the_limit_are_stored_whole(tmp_path, length):
     log = open_log(tmp_path)
     properties = (b"name\x01" + b"v" * 32767)[:length]
-    stored = appender(log).append(Draft("T", 0, b"x", properties))
+    stored = append(appender(log), Draft("T", 0, b"x", properties))
     assert record_of(log, stored).endswith(length.to_bytes(2, "big") + properties)
     assert decode_message(record_of(log, stored)).store_size == stored.size
     log.close()
@@ -130,7 +131,7 @@ def test_properties_up_to_the_limit_are_stored_whole(tmp_path, length):
 def test_a_record_that_does_not_fit_goes_to_the_next_file_behind_a_blank_record(tmp_path):
     log = open_log(tmp_path, 1024)
     fast = appender(log)
-    offsets = [fast.append(Draft("T", 0, b"x" * 200)).physical_offset for _ in range(5)]
+    offsets = [append(fast, Draft("T", 0, b"x" * 200)).physical_offset for _ in range(5)]
     size = 91 + 1 + 200
     assert offsets == [0, size, 2 * size, 1024, 1024 + size]
     (batch,) = scan(log.segments[0].map, 0, 1024, 0)
@@ -143,23 +144,23 @@ def test_eight_bytes_always_remain_for_the_blank_record(tmp_path):
     log = open_log(tmp_path, 1024)
     fast = appender(log)
     body = b"x" * (1024 - 8 - 92)
-    assert fast.append(Draft("T", 0, body)).size == 1016
-    assert fast.append(Draft("T", 0, b"next")).physical_offset == 1024
+    assert append(fast, Draft("T", 0, body)).size == 1016
+    assert append(fast, Draft("T", 0, b"next")).physical_offset == 1024
     assert bytes(log.segments[0].map[1016:1024]) == bytes.fromhex("00000008cbd43194")
-    assert fast.append(Draft("T", 0, body + b"y")).status is PutStatus.MESSAGE_ILLEGAL
+    assert append(fast, Draft("T", 0, body + b"y")).status is PutStatus.MESSAGE_ILLEGAL
     log.close()
 
 
 def test_a_batch_never_spans_files(tmp_path):
     log = open_log(tmp_path, 1024)
     fast = appender(log)
-    fast.append(Draft("T", 0, b"x" * 300))
-    stored = fast.append_batch([Draft("T", 0, b"x" * 150) for _ in range(3)])
+    append(fast, Draft("T", 0, b"x" * 300))
+    stored = append_drafts(fast, [Draft("T", 0, b"x" * 150) for _ in range(3)])
     assert stored.physical_offset == 1024 and stored.queue_offset == 6
     assert stored.physical_offsets == (1024, 1024 + 242, 1024 + 2 * 242)
     assert stored.end == log.log_end == 1024 + stored.size
-    assert fast.append_batch([Draft("T", 0, b"x" * 300) for _ in range(4)]).status is PutStatus.MESSAGE_ILLEGAL
-    assert fast.append_batch([]).status is PutStatus.MESSAGE_ILLEGAL
+    assert append_drafts(fast, [Draft("T", 0, b"x" * 300) for _ in range(4)]).status is PutStatus.MESSAGE_ILLEGAL
+    assert append_drafts(fast, []).status is PutStatus.MESSAGE_ILLEGAL
     log.close()
 
 
@@ -167,14 +168,14 @@ def test_store_timestamps_never_go_back(tmp_path):
     log = open_log(tmp_path)
     times = iter([NOW, NOW - 5000, NOW + 1])
     fast = appender(log, clock_ms=lambda: next(times))
-    assert [fast.append(Draft("T", 0, b"")).store_timestamp for _ in range(3)] == [NOW, NOW, NOW + 1]
+    assert [append(fast, Draft("T", 0, b"")).store_timestamp for _ in range(3)] == [NOW, NOW, NOW + 1]
     log.close()
 
 
 def test_a_record_checksum_covers_everything_before_it(tmp_path):
     log = open_log(tmp_path)
     fast = appender(log, append_crc=True)
-    stored = fast.append(Draft("T", 0, b"body", b"TAGS\x01a"))
+    stored = append(fast, Draft("T", 0, b"body", b"TAGS\x01a"))
     message = decode_message(record_of(log, stored))
     assert message.properties["TAGS"] == "a" and len(message.properties["__CRC32#"]) == 10
     (batch,) = scan(log.segments[0].map, 0, 1 << 16, 0, check_record_crc=True)
@@ -188,9 +189,9 @@ def test_a_record_checksum_covers_everything_before_it(tmp_path):
 def test_an_inner_batch_takes_as_many_queue_offsets_as_it_has_messages(tmp_path):
     log = open_log(tmp_path)
     fast = appender(log)
-    fast.append(Draft("T", 0, b"elements", b"UNIQ_KEY\x01u\x02", inner_count=3))
-    after = fast.append(Draft("T", 0, b"single"))
-    first = decode_message(record_of(log, fast.append(Draft("T", 1, b""))), 0)
+    append(fast, Draft("T", 0, b"elements", b"UNIQ_KEY\x01u\x02", inner_count=3))
+    after = append(fast, Draft("T", 0, b"single"))
+    first = decode_message(record_of(log, append(fast, Draft("T", 1, b""))), 0)
     assert first.queue_offset == 5
     batch = fast.pending[0]
     assert (batch.queue_offset, batch.batch_size, after.queue_offset) == (5, 3, 8)
@@ -203,7 +204,7 @@ def test_a_parked_delay_message_is_queued_by_its_delivery_time(tmp_path):
     log = open_log(tmp_path)
     fast = appender(log)
     for level in (b"1", b"3", b"99", b"x"):
-        fast.append(Draft("SCHEDULE_TOPIC_XXXX", 0, b"", b"DELAY\x01" + level + b"\x02TAGS\x01a\x02"))
+        append(fast, Draft("SCHEDULE_TOPIC_XXXX", 0, b"", b"DELAY\x01" + level + b"\x02TAGS\x01a\x02"))
     codes = [one.tags_code for one in fast.pending]
     assert codes == [NOW + 1000, NOW + 10_000, NOW + 7_200_000, 97]
     (batch,) = scan(log.segments[0].map, 0, 1 << 16, 0)

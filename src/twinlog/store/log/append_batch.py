@@ -1,6 +1,6 @@
 """A whole batch send in one go: from its elements straight to records.
 
-What it trades: `decode_batch` and `Appender.append_batch` are the definition, with objects for each message. This
+What it trades: `decode_batch` and `append_drafts` are the definition, with objects for each message. This
 walks the elements by offset, packs all records into one piece, and copies that piece into the mapped log. It takes a
 batch only if every element is ordinary (IPv4 on both sides, no transaction, within all limits) and answers None
 otherwise, with nothing stored. A property test holds both equal.
@@ -11,18 +11,16 @@ As in `append_run`, all of it becomes visible with its first eight bytes, writte
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
 
 from twinlog.store.dispatch import DispatchRequest
+from twinlog.store.log.append import Appended, PutStatus
 from twinlog.store.log.append_run import UNUSUAL_FLAGS
+from twinlog.store.log.appender import Appender
 from twinlog.wire.batch import ELEMENT_HEAD
 from twinlog.wire.checksum import crc32
 from twinlog.wire.java_text import tags_code
 from twinlog.wire.property_scan import dispatch_properties
 from twinlog.wire.record_layout import HEAD_BYTES, HEADS, PROPERTIES_LENGTH
-
-if TYPE_CHECKING:
-    from twinlog.store.log.append import Appended, Appender
 
 _PROPERTIES_MAX = 4095
 _UNIQ_KEY = b"UNIQ_KEY\x01"
@@ -40,27 +38,27 @@ def append_elements(
     reconsume_times: int,
 ) -> Appended | None:
     """Store all elements of `batch` next to each other; None when the plain way must look at them."""
-    born = appender._hosts.get(born_host) or appender._remember_host(born_host)
-    store = appender._store_host
-    lane = appender._lanes.get((topic, queue_id)) or appender._open_lane(topic, queue_id)
-    if lane is None or lane.is_schedule or sys_flag & UNUSUAL_FLAGS or appender._append_crc:
+    born = appender.host(born_host)
+    store = appender.store_host
+    queue = appender.queue(topic, queue_id)
+    if queue is None or queue.is_schedule or sys_flag & UNUSUAL_FLAGS or appender.crc_bytes:
         return None
     if born is None or len(born) != 8 or len(store) != 8:
         return None
-    around = HEAD_BYTES + len(lane.topic_bytes) - ELEMENT_HEAD.size  # what a record has more than its element
-    elements = _walk(batch, min(appender._body_max, appender._record_max - around))
+    around = HEAD_BYTES + len(queue.topic_bytes) - ELEMENT_HEAD.size  # what a record has more than its element
+    elements = _walk(batch, min(appender.body_bytes_max, appender.record_bytes_max - around))
     if not elements:
         return None
     try:  # a number that its field cannot hold: the plain way says so, and no file is made for it
         HEADS[0].pack(0, 0, 0, queue_id, 0, 0, 0, sys_flag, born_timestamp, born, 0, store, reconsume_times, 0, 0)
     except struct.error:
         return None
-    log, room = appender._log, len(batch) + around * len(elements)
-    if log.log_end + room > appender._ready_end and not appender._make_ready(room):
+    log, room = appender.log, len(batch) + around * len(elements)
+    if log.log_end + room > appender.ready_end and not appender.make_ready(room):
         return None
-    timestamp = max(appender._clock_ms(), appender.last_timestamp)
-    pack, topic_bytes, magic = HEADS[0].pack, lane.topic_bytes, lane.magic
-    at, queue_offset = log.log_end, lane.next_offset
+    timestamp = max(appender.clock_ms(), appender.last_timestamp)
+    pack, topic_bytes, magic = HEADS[0].pack, queue.topic_bytes, queue.magic
+    at, queue_offset = log.log_end, queue.next_offset
     begin, first_queue_offset = at, queue_offset
     parts: list[bytes] = []
     requests: list[DispatchRequest] = []
@@ -101,17 +99,17 @@ def append_elements(
         offsets.append(at)
         at += size
         queue_offset += 1
-    memory = appender._memory
+    memory = appender.memory
     assert memory is not None and at - begin == room
     joined = memoryview(b"".join(parts))
-    position = begin - appender._base
+    position = begin - appender.base
     memory[position + 8 : position + room] = joined[8:]
     memory[position : position + 8] = joined[:8]
     appender.last_timestamp = timestamp
     appender.pending += requests
-    lane.next_offset = queue_offset
+    queue.next_offset = queue_offset
     log.log_end = at
-    return appender.batch_appended(begin, room, first_queue_offset, timestamp, tuple(offsets))
+    return Appended(PutStatus.PUT_OK, begin, room, first_queue_offset, timestamp, at, tuple(offsets))
 
 
 def _found(properties: bytes, shapes: dict[bytes, tuple[int, str]]) -> tuple[int, str, str | None]:

@@ -14,16 +14,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from twinlog.store.dispatch import DispatchRequest
-from twinlog.store.log.append import PACKED_LENGTHS
+from twinlog.store.log.appender import PACKED_LENGTHS, Appender
 from twinlog.wire.checksum import crc32
 from twinlog.wire.record_layout import HEAD_BYTES, HEADS
 from twinlog.wire.sys_flag import BORN_HOST_V6, INNER_BATCH, NEED_UNWRAP, STORE_HOST_V6, TRANSACTION_MASK
-
-if TYPE_CHECKING:
-    from twinlog.store.log.append import Appender
 
 Row = tuple[str, int, bytes, bytes, int, int, int, int, tuple[int, str, str | None]]
 """topic, queue id, body, properties, born timestamp, flag, system flag, reconsumed, (tags code, keys, unique key)"""
@@ -34,34 +30,34 @@ _COPIED_BYTES_MAX = 4096  # a slice of so little is copied faster than viewed
 
 def append_run(appender: Appender, born_host: tuple[str, int], rows: Sequence[Row]) -> list[tuple[int, int, int]]:
     """Store the ordinary messages at the front of `rows`; (physical offset, queue offset, size) of each."""
-    born = appender._hosts.get(born_host) or appender._remember_host(born_host)
-    store, memory, log = appender._store_host, appender._memory, appender._log
-    if born is None or len(born) != 8 or len(store) != 8 or memory is None or appender._append_crc:
+    born = appender.host(born_host)
+    store, memory, log = appender.store_host, appender.memory, appender.log
+    if born is None or len(born) != 8 or len(store) != 8 or memory is None or appender.crc_bytes:
         return []
-    timestamp = appender._clock_ms()
+    timestamp = appender.clock_ms()
     if timestamp < appender.last_timestamp:
         timestamp = appender.last_timestamp
-    lanes, ready_end, body_max = appender._lanes, appender._ready_end, appender._body_max
+    queues, ready_end, body_max = appender.queues, appender.ready_end, appender.body_bytes_max
     pack, packed_lengths = HEADS[0].pack, PACKED_LENGTHS
     begin = at = log.log_end
     parts: list[bytes] = []
     places: list[tuple[int, int, int]] = []
     requests: list[DispatchRequest] = []
-    last_topic, last_queue_id, lane, topic_bytes, magic = "", -1, None, b"", 0
+    last_topic, last_queue_id, queue, topic_bytes, magic = "", -1, None, b"", 0
     try:
         for topic, queue_id, body, properties, born_timestamp, flag, sys_flag, reconsume_times, found in rows:
-            if queue_id != last_queue_id or topic != last_topic or lane is None:
-                lane = lanes.get((topic, queue_id))
-                if lane is None or lane.is_schedule:
+            if queue_id != last_queue_id or topic != last_topic or queue is None:
+                queue = queues.get((topic, queue_id))
+                if queue is None or queue.is_schedule:
                     break
                 last_topic, last_queue_id = topic, queue_id
-                topic_bytes, magic = lane.topic_bytes, lane.magic
+                topic_bytes, magic = queue.topic_bytes, queue.magic
             body_length, properties_length = len(body), len(properties)
             size = HEAD_BYTES + body_length + len(topic_bytes) + 2 + properties_length
             end = at + size
             if end > ready_end or body_length > body_max or properties_length > 4095 or sys_flag & UNUSUAL_FLAGS:
                 break
-            queue_offset = lane.next_offset
+            queue_offset = queue.next_offset
             head = pack(
                 size,
                 magic,
@@ -98,7 +94,7 @@ def append_run(appender: Appender, born_host: tuple[str, int], rows: Sequence[Ro
                 )
             )
             places.append((at, queue_offset, size))
-            lane.next_offset = queue_offset + 1
+            queue.next_offset = queue_offset + 1
             at = end
     except struct.error:  # a number that its field cannot hold: `append` says so
         pass
@@ -106,7 +102,7 @@ def append_run(appender: Appender, born_host: tuple[str, int], rows: Sequence[Ro
         joined: bytes | memoryview = b"".join(parts)
         if len(joined) > _COPIED_BYTES_MAX:
             joined = memoryview(joined)
-        position = begin - appender._base
+        position = begin - appender.base
         memory[position + 8 : position + at - begin] = joined[8:]
         memory[position : position + 8] = joined[:8]
         appender.last_timestamp = timestamp

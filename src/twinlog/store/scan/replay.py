@@ -1,6 +1,6 @@
 """From scanned columns to dispatch requests: what recovery and replicas feed the dispatchers with.
 
-`Appender.append` makes the same request for a record it writes; a property test holds them equal.
+`append` makes the same request for a record it writes; a property test holds them equal.
 """
 
 from __future__ import annotations
