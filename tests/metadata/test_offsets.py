@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.metadata.following import adopt_answer, changes_since
 
 from twinlog.metadata.delay_offsets import DelayOffsetTable
 from twinlog.metadata.errors import BrokenSnapshot
 from twinlog.metadata.file_with_backup import FileWithBackup
 from twinlog.metadata.offsets import OffsetTable
+from twinlog.replication.metadata.kinds import DELAY_OFFSETS, OFFSETS
 from twinlog.wire.bodies import DataVersion
 from twinlog.wire.java_json.dialect import quote_bare_keys
 from twinlog.wire.java_json.fastjson import loads
@@ -111,8 +113,8 @@ def test_javas_file_with_bare_keys_is_read_and_its_content_written_with_quoted_o
 def test_javas_answers_to_a_replica_are_adopted():
     answers = VECTORS / "ha" / "metadata"
     offsets, delays = OffsetTable(None, 1), DelayOffsetTable(None, 1)
-    assert offsets.adopt_body((answers / "43-GET_ALL_CONSUMER_OFFSET.body.json.txt").read_bytes())
-    assert delays.adopt_body((answers / "45-GET_ALL_DELAY_OFFSET.body.json.txt").read_bytes())
+    assert adopt_answer(offsets, OFFSETS, (answers / "43-GET_ALL_CONSUMER_OFFSET.body.json.txt").read_bytes())
+    assert adopt_answer(delays, DELAY_OFFSETS, (answers / "45-GET_ALL_DELAY_OFFSET.body.json.txt").read_bytes())
     assert offsets.get("GroupA", "TopicA", 2) == 4
     assert delays.get(1) == 1
     assert offsets.version.timestamp > 0
@@ -122,16 +124,16 @@ def test_javas_answers_to_a_replica_are_adopted():
 def test_an_answer_that_is_no_offset_table_changes_nothing(body):
     offsets = replica(q0=5)
     with pytest.raises(BrokenSnapshot):
-        offsets.adopt_body(body)
+        adopt_answer(offsets, OFFSETS, body)
     assert offsets.of("G", "T") == {0: 5}
 
 
 def test_an_answer_of_4x_without_version_keeps_ours():
     offsets = OffsetTable(None, 1)
     version = offsets.version
-    assert offsets.adopt_body(b'{"offsetTable":{"T@G":{0:5}}}')
+    assert adopt_answer(offsets, OFFSETS, b'{"offsetTable":{"T@G":{0:5}}}')
     assert offsets.version == version
-    assert not offsets.adopt_body(b'{"offsetTable":{"T@G":{0:5}}}')
+    assert not adopt_answer(offsets, OFFSETS, b'{"offsetTable":{"T@G":{0:5}}}')
 
 
 def test_a_commit_on_the_replica_is_not_lowered_by_the_sync():
@@ -214,9 +216,9 @@ def test_a_replica_that_becomes_master_has_nobody_to_be_ahead_of():
 def test_an_unchanged_answer_costs_no_write(tmp_path):
     offsets = OffsetTable(FileWithBackup(tmp_path / "consumerOffset.json"), 1)
     body = (VECTORS / "ha" / "metadata" / "43-GET_ALL_CONSUMER_OFFSET.body.json.txt").read_bytes()
-    assert offsets.adopt_body(body)
+    assert adopt_answer(offsets, OFFSETS, body)
     assert offsets.save()
-    assert not offsets.adopt_body(body)
+    assert not adopt_answer(offsets, OFFSETS, body)
     assert not offsets.dirty
 
 
@@ -229,13 +231,12 @@ def test_differences_and_whole_tables_lead_a_replica_to_the_same_rows(steps, dat
         else:
             master.commit(group, "T", queue, offset, number)
         if data.draw(st.booleans()):
-            changes = master.changes_since(epoch, revision)
+            changes = changes_since(master, epoch, revision)
             if changes is None:
                 offsets.adopt(master.rows, master.version)
-                epoch, revision = master.epoch, master.revision
             else:
                 offsets.apply(changes)
-                epoch, revision = changes.epoch, changes.revision
+            epoch, revision = master.epoch, master.revision
             assert dict(offsets.rows) == dict(master.rows)
             assert offsets.version == master.version
 

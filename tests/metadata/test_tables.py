@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.metadata.following import adopt_answer, changes_since
 
 from twinlog.metadata.errors import BrokenSnapshot
 from twinlog.metadata.file_with_backup import FileWithBackup
@@ -13,6 +14,7 @@ from twinlog.metadata.groups import GroupTable
 from twinlog.metadata.request_modes import RequestModeTable
 from twinlog.metadata.tables import open_tables
 from twinlog.metadata.topics import TopicTable
+from twinlog.replication.metadata.kinds import GROUPS, REQUEST_MODES, TOPICS
 from twinlog.wire.bodies import DataVersion, MessageRequestMode, SubscriptionGroupConfig, TopicConfig
 from twinlog.wire.java_json.fastjson import loads
 
@@ -111,7 +113,7 @@ def test_adopting_touches_only_what_differs():
     topics = table("A", "B", "C")
     at = topics.revision
     topics.adopt({"A": topic("A"), "B": topic("B", 9)}, VERSION)
-    changes = topics.changes_since(topics.epoch, at)
+    changes = changes_since(topics, topics.epoch, at)
     assert changes is not None
     assert (list(changes.changed), changes.removed) == (["B"], ["C"])
 
@@ -125,13 +127,12 @@ def test_a_replica_that_applies_differences_equals_one_that_adopts_everything(st
         else:
             master.remove(name, number)
         if data.draw(st.booleans()):
-            changes = master.changes_since(epoch, revision)
+            changes = changes_since(master, epoch, revision)
             if changes is None:
                 replica.adopt(master.rows, master.version)
-                epoch, revision = master.epoch, master.revision
             else:
                 replica.apply(changes)
-                epoch, revision = changes.epoch, changes.revision
+            epoch, revision = master.epoch, master.revision
             assert dict(replica.rows) == dict(master.rows)
             assert replica.version == master.version
 
@@ -141,7 +142,7 @@ def test_one_changed_topic_in_many_is_a_difference_of_one():
     topics.put_all({f"T{n}": topic(f"T{n}") for n in range(5_000)}, 2)
     at = topics.revision
     topics.put("T17", topic("T17", 9), 3)
-    changes = topics.changes_since(topics.epoch, at)
+    changes = changes_since(topics, topics.epoch, at)
     assert changes is not None
     assert changes.changed == {"T17": topic("T17", 9)}
 
@@ -174,8 +175,8 @@ def test_javas_group_file_is_read_and_written_back_with_the_same_content(tmp_pat
 def test_javas_answers_to_a_replica_are_adopted():
     topics, groups = TopicTable(None, 1), GroupTable(None, 1)
     answers = VECTORS / "ha" / "metadata"
-    assert topics.adopt_body((answers / "21-GET_ALL_TOPIC_CONFIG.body.json.txt").read_bytes())
-    assert groups.adopt_body((answers / "201-GET_ALL_SUBSCRIPTIONGROUP_CONFIG.body.json.txt").read_bytes())
+    assert adopt_answer(topics, TOPICS, (answers / "21-GET_ALL_TOPIC_CONFIG.body.json.txt").read_bytes())
+    assert adopt_answer(groups, GROUPS, (answers / "201-GET_ALL_SUBSCRIPTIONGROUP_CONFIG.body.json.txt").read_bytes())
     assert "TBW102" in topics
     assert "TOOLS_CONSUMER" in groups
     assert topics.version.timestamp > 0
@@ -187,7 +188,7 @@ def test_javas_answers_to_a_replica_are_adopted():
 def test_an_answer_that_is_no_topic_table_changes_nothing(body):
     topics = table("A")
     with pytest.raises(BrokenSnapshot, match="keeps what it had"):
-        topics.adopt_body(body)
+        adopt_answer(topics, TOPICS, body)
     assert list(topics.rows) == ["A"]
 
 
@@ -223,10 +224,10 @@ def test_request_modes_follow_the_master(tmp_path):
     mode = MessageRequestMode(topic="T", consumer_group="G", mode="POP", pop_share_queue_num=3)
     modes.set_mode(mode, 2)
     replica = RequestModeTable(None, 1)
-    assert replica.adopt_body(b"".join(modes.encode_file()))
+    assert adopt_answer(replica, REQUEST_MODES, b"".join(modes.encode_file()))
     assert replica.mode_of("T", "G") == mode
-    assert not replica.adopt_body(b"".join(modes.encode_file()))
-    assert replica.adopt_body(b'{"messageRequestModeMap":{}}')
+    assert not adopt_answer(replica, REQUEST_MODES, b"".join(modes.encode_file()))
+    assert adopt_answer(replica, REQUEST_MODES, b'{"messageRequestModeMap":{}}')
     assert replica.mode_of("T", "G") is None
 
 

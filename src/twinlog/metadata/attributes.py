@@ -27,7 +27,7 @@ def alter_attributes(
 ) -> dict[str, str]:
     """The attributes after `changes`, whose keys begin with + or -; `current` is None for something new."""
     before = current or {}
-    result, keys = dict(before), set()
+    result, keys = dict(before), set[str]()
     for signed in changes:
         sign, key = signed[:1], signed[1:]
         if not key or "+" in key or "-" in key:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from twinlog.metadata.data_version import same_version
 from twinlog.metadata.errors import BrokenSnapshot
 from twinlog.metadata.file_with_backup import FileWithBackup
 from twinlog.metadata.json_file import decode_json
@@ -53,7 +52,7 @@ class DelayOffsetTable(SteppedTable):
     def adopt(self, rows: Mapping[int, int], version: DataVersion | None) -> bool:
         """Take over the master's levels; one it does not mention stays, as in Java. False when nothing differed."""
         fresh = {level: offset for level, offset in rows.items() if self._rows.get(level) != offset}
-        new_version = version is not None and not same_version(version, self.version)
+        new_version = version is not None and version != self.version
         if not fresh and not new_version:
             return False
         self._rows = {**self._rows, **fresh}

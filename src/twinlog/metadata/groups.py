@@ -10,7 +10,7 @@ from twinlog.metadata.errors import BrokenSnapshot
 from twinlog.metadata.file_with_backup import FileWithBackup
 from twinlog.metadata.json_file import decode_json
 from twinlog.metadata.persisted import encode_object, encode_rows
-from twinlog.metadata.table import Table
+from twinlog.metadata.table import Table, named_rows
 from twinlog.wire.bodies import DataVersion, SubscriptionGroupConfig
 
 FILE_NAME = "subscriptionGroup.json"
@@ -77,12 +77,12 @@ class GroupTable(Table[SubscriptionGroupConfig]):
 
     def restore(self, loaded: GroupsFile) -> None:
         self._forbid(loaded.forbidden_table or {})
-        self.restore_rows(named_groups(loaded.subscription_group_table or {}), loaded.data_version)
+        self.restore_rows(named_rows(loaded.subscription_group_table or {}, "group_name"), loaded.data_version)
 
     def adopt_loaded(self, loaded: GroupsFile) -> bool:
         if loaded.subscription_group_table is None or loaded.data_version is None:
             raise BrokenSnapshot("subscription group", "subscriptionGroupTable or dataVersion is missing")
-        differed = self.adopt(named_groups(loaded.subscription_group_table), loaded.data_version)
+        differed = self.adopt(named_rows(loaded.subscription_group_table, "group_name"), loaded.data_version)
         if loaded.forbidden_table is not None:  # Java leaves it behind; a fresh master would then read what it must not
             differed |= self.adopt_forbidden(loaded.forbidden_table)
         return differed
@@ -100,11 +100,3 @@ class GroupTable(Table[SubscriptionGroupConfig]):
     def _forbid(self, forbidden: Forbidden) -> None:
         self._forbidden = {group: topics for group, topics in forbidden.items() if topics}
         self._forbidden_revision = self.revisions.step()
-
-
-def named_groups(rows: dict[str, SubscriptionGroupConfig]) -> dict[str, SubscriptionGroupConfig]:
-    """The rows with each config carrying the name it is filed under."""
-    return {
-        name: config if config.group_name == name else msgspec.structs.replace(config, group_name=name)
-        for name, config in rows.items()
-    }

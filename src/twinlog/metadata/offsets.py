@@ -15,7 +15,6 @@ from types import MappingProxyType
 
 import msgspec
 
-from twinlog.metadata.data_version import next_version, same_version
 from twinlog.metadata.errors import BrokenSnapshot
 from twinlog.metadata.file_with_backup import FileWithBackup
 from twinlog.metadata.json_file import decode_json
@@ -200,18 +199,9 @@ class OffsetTable(SteppedTable):
         self._rows = merged
         return self._followed(fresh, gone, version)
 
-    def changes_since(self, epoch: str, revision: int) -> Changes[Offsets] | None:
-        """The rows a peer at (`epoch`, `revision`) lacks; None when it must take the whole table."""
-        keys = self.revisions.since(epoch, revision)
-        if keys is None:
-            return None
-        changed, removed = keys
-        rows = {key: dict(self._rows[key]) for key in changed}
-        return Changes(self.epoch, self.revision, self.version, rows, removed)
-
     def apply(self, changes: Changes[Offsets]) -> bool:
         """Follow the master by a difference it sent; False when it changed nothing here."""
-        fresh = []
+        fresh: list[str] = []
         for key, theirs in changes.changed.items():
             merged = self._follow(key, theirs)
             if self._rows.get(key) != merged:
@@ -270,7 +260,7 @@ class OffsetTable(SteppedTable):
         for key in gone:
             self.revisions.bury(key)
         if gone:
-            self.version = next_version(self.version, now_ms)
+            self.version = self.version.next(now_ms)
             self.changed()
         return bool(gone)
 
@@ -289,7 +279,7 @@ class OffsetTable(SteppedTable):
 
     def _followed(self, fresh: list[str], gone: list[str], version: DataVersion | None) -> bool:
         self._ahead = {key: row for key, row in self._ahead.items() if row}
-        new_version = version is not None and not same_version(version, self.version)
+        new_version = version is not None and version != self.version
         if not fresh and not gone and not new_version:
             return False
         if version is not None:

@@ -14,12 +14,9 @@ from typing import Any
 
 import msgspec
 
-from twinlog.metadata.data_version import first_version, next_version
-from twinlog.metadata.errors import BrokenSnapshot
 from twinlog.metadata.file_with_backup import FileWithBackup
 from twinlog.metadata.revisions import Revisions
 from twinlog.wire.bodies import DataVersion
-from twinlog.wire.errors import WireError
 
 _ABSENT = b',"subscriptionDataSet":null'  # Java leaves absent members out; no string can hold these bytes
 CHUNK_ROWS = 1_000  # rows encoded in one go: the interpreter lock is free between chunks
@@ -41,7 +38,7 @@ class PersistedTable:
     """Version, revisions and dirtiness; subclasses hold the rows and know their JSON."""
 
     def __init__(self, file: FileWithBackup | None, now_ms: int, epoch: str | None = None) -> None:
-        self.version: DataVersion = first_version(now_ms)
+        self.version: DataVersion = DataVersion(timestamp=now_ms)
         self.revisions = Revisions(epoch)
         self.on_change: list[Callable[[], None]] = []  # called after each change that a save or a peer may care for
         self.file = file
@@ -117,14 +114,6 @@ class PersistedTable:
         for listener in self.on_change:
             listener()
 
-    def adopt_body(self, body: bytes) -> bool:
-        """Follow a master's whole answer, which looks like the file; False when nothing differed."""
-        try:
-            loaded = self.decode_file(body)
-        except (WireError, ValueError, RecursionError) as error:
-            raise BrokenSnapshot(type(self).__name__, str(error)) from error
-        return self.adopt_loaded(loaded)
-
     def decode_file(self, data: bytes) -> Any:
         """The file's content as `restore` wants it; raises ValueError for anything else."""
         raise AssertionError("a table knows its file")
@@ -152,7 +141,7 @@ class SteppedTable(PersistedTable):
         self.revisions.touch(key)
         self._row_changes += 1
         if self._row_changes % self._version_step == 0:
-            self.version = next_version(self.version, now_ms)
+            self.version = self.version.next(now_ms)
         self.changed()
 
 

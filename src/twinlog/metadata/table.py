@@ -10,20 +10,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from twinlog.metadata.data_version import next_version, same_version
+import msgspec
+
 from twinlog.metadata.file_with_backup import FileWithBackup
 from twinlog.metadata.persisted import PersistedTable
 from twinlog.wire.bodies import DataVersion
 
 V = TypeVar("V")
+C = TypeVar("C", bound=msgspec.Struct)
 
 
 @dataclass(frozen=True, slots=True)
 class Changes(Generic[V]):
-    """What separates a peer at an older revision from `revision` of the table with this `epoch`."""
+    """What changed in a master's table since an older revision; `version` is the table's after the changes."""
 
-    epoch: str
-    revision: int
     version: DataVersion
     changed: dict[str, V]
     removed: list[str]
@@ -81,7 +81,7 @@ class Table(PersistedTable, Generic[V]):
 
     def advance(self, now_ms: int) -> None:
         """A new version, because something changed that replicas and name servers must hear of."""
-        self.version = next_version(self.version, now_ms)
+        self.version = self.version.next(now_ms)
         self.changed()
 
     def adopt(self, rows: Mapping[str, V], version: DataVersion) -> bool:
@@ -89,7 +89,7 @@ class Table(PersistedTable, Generic[V]):
         old = self._rows
         fresh = [name for name, row in rows.items() if old.get(name) != row]
         gone = [name for name in old if name not in rows]
-        if not fresh and not gone and same_version(version, self.version):
+        if not fresh and not gone and version == self.version:
             return False
         if fresh or gone:
             self._rows = dict(rows)
@@ -97,20 +97,11 @@ class Table(PersistedTable, Generic[V]):
         self._note(fresh, gone)
         return True
 
-    def changes_since(self, epoch: str, revision: int) -> Changes[V] | None:
-        """The difference a peer at (`epoch`, `revision`) lacks; None when it must take the whole table."""
-        keys = self.revisions.since(epoch, revision)
-        if keys is None:
-            return None
-        changed, removed = keys
-        rows = self._rows
-        return Changes(self.epoch, self.revision, self.version, {name: rows[name] for name in changed}, removed)
-
     def apply(self, changes: Changes[V]) -> bool:
         """Follow the master by a difference it sent; False when it changed nothing here."""
         fresh = [name for name, row in changes.changed.items() if self._rows.get(name) != row]
         gone = [name for name in changes.removed if name in self._rows]
-        if not fresh and not gone and same_version(changes.version, self.version):
+        if not fresh and not gone and changes.version == self.version:
             return False
         for name in fresh:
             self._rows[name] = changes.changed[name]
@@ -149,3 +140,11 @@ class Table(PersistedTable, Generic[V]):
         for name in gone:
             self.revisions.bury(name)
         self.changed()
+
+
+def named_rows(rows: Mapping[str, C], name_member: str) -> dict[str, C]:
+    """The rows, with the key of each also in its own name: the key is the name that counts."""
+    return {
+        name: row if getattr(row, name_member) == name else msgspec.structs.replace(row, **{name_member: name})
+        for name, row in rows.items()
+    }

@@ -41,7 +41,7 @@ class MetadataTables:
 
         Raises BrokenFile when a file and its backup are both unreadable: nothing is overwritten then.
         """
-        problems = []
+        problems: list[str] = []
         for table in self:
             table.load()
             file = table.file

@@ -10,7 +10,7 @@ from twinlog.metadata.errors import BrokenSnapshot
 from twinlog.metadata.file_with_backup import FileWithBackup
 from twinlog.metadata.json_file import decode_json
 from twinlog.metadata.persisted import encode_object, encode_rows
-from twinlog.metadata.table import Table
+from twinlog.metadata.table import Table, named_rows
 from twinlog.wire.bodies import DataVersion, TopicConfig
 
 FILE_NAME = "topics.json"
@@ -37,23 +37,15 @@ class TopicTable(Table[TopicConfig]):
         return decode_json(data, TopicsFile)
 
     def restore(self, loaded: TopicsFile) -> None:
-        self.restore_rows(named_topics(loaded.topic_config_table or {}), loaded.data_version)
+        self.restore_rows(named_rows(loaded.topic_config_table or {}, "topic_name"), loaded.data_version)
 
     def adopt_loaded(self, loaded: TopicsFile) -> bool:
         if loaded.topic_config_table is None or loaded.data_version is None:
             raise BrokenSnapshot("topic", "topicConfigTable or dataVersion is missing")
-        return self.adopt(named_topics(loaded.topic_config_table), loaded.data_version)
+        return self.adopt(named_rows(loaded.topic_config_table, "topic_name"), loaded.data_version)
 
     def encode_file(self) -> Iterable[bytes]:
         rows = dict(self.rows)
         return encode_object(
             [("dataVersion", msgspec.json.encode(self.version)), ("topicConfigTable", encode_rows(rows))]
         )
-
-
-def named_topics(rows: dict[str, TopicConfig]) -> dict[str, TopicConfig]:
-    """The rows with each config carrying the name it is filed under, which is the one that counts."""
-    return {
-        name: config if config.topic_name == name else msgspec.structs.replace(config, topic_name=name)
-        for name, config in rows.items()
-    }

@@ -77,13 +77,7 @@ def tail_search(begin: int, end: int) -> Generator[ByteRange, bool, int | None]:
         if (yield ByteRange(before, low)):
             break
         low, high = before, low
-    while high - low > BLOCK_BYTES:  # the first difference lies in [low, high)
-        middle = (low + high) // 2
-        if (yield ByteRange(low, middle)):
-            low = middle
-        else:
-            high = middle
-    return low
+    return (yield from _halve(low, high, BLOCK_BYTES))
 
 
 def first_difference(begin: int, end: int, block_bytes: int) -> Generator[ByteRange, bool, int | None]:
@@ -94,15 +88,19 @@ def first_difference(begin: int, end: int, block_bytes: int) -> Generator[ByteRa
     for block in blocks(begin, end, block_bytes):
         if (yield block):
             continue
-        low, high = block.begin, block.end
-        while high - low > 1:
-            middle = (low + high) // 2
-            if (yield ByteRange(low, middle)):
-                low = middle
-            else:
-                high = middle
-        return low
+        return (yield from _halve(block.begin, block.end, 1))
     return None
+
+
+def _halve(low: int, high: int, block_bytes: int) -> Generator[ByteRange, bool, int]:
+    """The first difference in [low, high), which differs, rounded down to `block_bytes`."""
+    while high - low > block_bytes:
+        middle = (low + high) // 2
+        if (yield ByteRange(low, middle)):
+            low = middle
+        else:
+            high = middle
+    return low
 
 
 def blocks(begin: int, end: int, size: int = RANGE_BYTES_MAX) -> Iterator[ByteRange]:

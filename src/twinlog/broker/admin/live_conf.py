@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from twinlog.metadata.data_version import next_version
 from twinlog.settings.conf_file import rewrite_file
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.updates import plan_broker_update, split_role
@@ -64,7 +63,7 @@ class LiveConf:
             ctx.notify_topic_changed(tuple(ctx.topics.rows))
 
     def _advance(self) -> None:
-        self.version = next_version(self.version, self._ctx.clock_ms())
+        self.version = self.version.next(self._ctx.clock_ms())
 
 
 async def write_settings(conf: BrokerConf, changed: Mapping[str, str]) -> None:

@@ -85,7 +85,7 @@ class Follower:
     def _apply(self, table: Any, rows: dict[str, Any], delta: Delta) -> bool:
         if self.kind == DELAY_OFFSETS.name:
             return table.adopt(_by_level(rows), delta.data_version)
-        changes = Changes(delta.epoch, delta.revision, delta.data_version, rows, delta.removed)
+        changes = Changes(delta.data_version, rows, delta.removed)
         return table.apply(changes) | self._forbid(table, delta)
 
     def _forbid(self, table: Any, delta: Delta) -> bool:

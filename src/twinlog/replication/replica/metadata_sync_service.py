@@ -16,7 +16,6 @@ from typing import Any
 import msgspec
 
 from twinlog.base.addresses import VIP_PORT_BELOW
-from twinlog.metadata.data_version import version_text
 from twinlog.metadata.errors import BrokenSnapshot, MetadataError
 from twinlog.metadata.persisted import PersistedTable
 from twinlog.metadata.tables import MetadataTables
@@ -167,8 +166,8 @@ class MetadataSyncService:
                     "metadata changed",
                     kind=kind,
                     master=master,
-                    before=version_text(version),
-                    now=version_text(now),
+                    before=_version_text(version),
+                    now=_version_text(now),
                 )
 
     # -- a Twinlog master --------------------------------------------------------------------------
@@ -300,3 +299,7 @@ class MetadataSyncService:
             log.warning("metadata was not synchronised", kind=kind, master=self._master, error=str(error))
         self._finished.add(kind)
         status.failed(self._clock_ms(), error)
+
+
+def _version_text(version: DataVersion) -> str:
+    return f"{version.state_version}:{version.timestamp}:{version.counter}"

@@ -64,7 +64,7 @@ def adopt_again(tables: MetadataTables, changes: Iterable[Change]) -> None:
         if kind == DELAY_OFFSETS.name:
             table.adopt({int(level): offset for level, offset in rows.items()}, version)
             continue
-        table.apply(Changes("", 0, version, rows, [one.key for one in found if one.new is None]))
+        table.apply(Changes(version, rows, [one.key for one in found if one.new is None]))
 
 
 def _forbid_again(groups: GroupTable, changes: Iterable[Change]) -> None:
