@@ -23,8 +23,8 @@ from bench.rows import Row, console
 from bench.servers import cpu_seconds, running
 from twinlog.spark.cluster_options import ClusterOptions
 from twinlog.spark.jobs.progress import quiet
-from twinlog.spark.jobs.sync.job import SyncRun
 from twinlog.spark.jobs.sync.sync_plan import SyncJob
+from twinlog.spark.jobs.sync.sync_run import SyncRun
 from twinlog.spark.session import start
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from twinlog.cli.pipeline.running import errors, report_failures, spark_job
 
 if TYPE_CHECKING:
     from twinlog.base.file_modes import Modes
-    from twinlog.spark.jobs.sync.job import SyncSummary
     from twinlog.spark.jobs.sync.sync_plan import SyncJob
+    from twinlog.spark.jobs.sync.sync_run import SyncSummary
 
 
 def sync(

@@ -1,1 +1,6 @@
-"""Whole jobs on Spark: each a function that takes a session and a frozen description of what to do."""
+"""Whole jobs on Spark, one room each: a function takes a session and a frozen description of what to do.
+
+In: a description, and a function that shows progress. Out: files, messages or tables, and a summary.
+Shared by the rooms: endpoint (one side of a comparison), progress, conditions (in SQL).
+Must not print, and must not be imported by `reading` or `writing`.
+"""

@@ -1,7 +1,7 @@
-"""One side of a comparison: a store directory, or a live broker by its address; and the questions put to the latter.
+"""An endpoint of a comparison: a store directory or a live broker; and requests to a live broker.
 
-Workers ask brokers directly, in blocking calls with a time limit. A question that meets a lost connection is asked
-again a few times; a refusal is an error that names the broker.
+Workers ask brokers directly, in blocking calls with a time limit. If a connection is lost, the request is sent again a
+few times. A refusal is an error that names the broker.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from twinlog.wire.command import Command
 from twinlog.wire.twinlog_codes import TwinlogCode
 
 _ADDRESS = re.compile(r"(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}")
-_PATIENT_MS = 60_000  # a range of a log that is not cached takes a while to read
+_TIMEOUT_MS = 60_000  # reading a range of a log that is not cached takes a while
 IN_FLIGHT = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where one half of a comparison is; `store` is None for a broker."""
+    """A store directory or the address of a broker; `store` is None for a broker."""
 
     text: str
     store: Path | None = None
@@ -53,7 +53,7 @@ class Endpoint:
 
 
 def parse_endpoint(text: str, options: ClusterOptions | None = None) -> Endpoint:
-    """A directory, or host:port; a directory with such a name is a directory. What is in it is looked at later.
+    """A directory, or host:port; an existing directory with such a name is a directory. Its content is not checked.
 
     When storePathCommitLog is elsewhere: `STORE@DIR`, or `STORE@DIR,DIR`.
     """
@@ -70,27 +70,27 @@ def parse_endpoint(text: str, options: ClusterOptions | None = None) -> Endpoint
 
 
 class LiveBroker:
-    """Questions to one broker, Twinlog's or Java's; `patience_ms` is how long each of them may take."""
+    """Requests to one broker, Twinlog's or Java's; each may take `timeout_ms`."""
 
-    def __init__(self, address: str, options: ClusterOptions, patience_ms: int = _PATIENT_MS) -> None:
+    def __init__(self, address: str, options: ClusterOptions, timeout_ms: int = _TIMEOUT_MS) -> None:
         self.address = address
         self._options = options
-        self._patience_ms = patience_ms
+        self._timeout_ms = timeout_ms
 
     def ask(self, code: int, fields: dict[str, str] | None = None, *, accepts: tuple[int, ...] = ()) -> Response:
         (answer,) = self.ask_all([Command(code, fields=dict(fields or {}))], accepts=accepts)
         return answer
 
     def ask_all(self, commands: Sequence[Command], *, accepts: tuple[int, ...] = ()) -> list[Response]:
-        """The answers in the order of the questions, which travel together."""
-        answers = self._again_on_failure(list(commands))
+        """The answers in the order of the requests, which are sent together."""
+        answers = self._retry_on_failure(list(commands))
         for command, answer in zip(commands, answers, strict=True):
             if answer.code != ResponseCode.SUCCESS and answer.code not in accepts:
                 raise BrokerRefused(command.code, answer.code, answer.remark, self.address)
         return answers
 
     def status(self) -> dict[str, Any] | None:
-        """All that a Twinlog broker says about its replication; None from a Java broker."""
+        """The replication status of a Twinlog broker; None for a Java broker."""
         answer = self.ask(TwinlogCode.REPLICATION_STATUS, accepts=(ResponseCode.REQUEST_CODE_NOT_SUPPORTED,))
         return msgspec.json.decode(answer.body) if answer.code == ResponseCode.SUCCESS else None
 
@@ -107,21 +107,21 @@ class LiveBroker:
         return msgspec.json.decode(answer.body, type=list[str | None])
 
     def records_at(self, offsets: Sequence[int]) -> list[bytes | None]:
-        """The bytes that the broker takes for the record at each offset; None where it says there is none."""
+        """What the broker returns as the record at each offset; None if it has none."""
         found: list[bytes | None] = []
         for at in range(0, len(offsets), IN_FLIGHT):
             commands = [
                 Command(RequestCode.VIEW_MESSAGE_BY_ID, fields={"offset": str(offset)})
                 for offset in offsets[at : at + IN_FLIGHT]
             ]
-            answers = self._again_on_failure(commands)
+            answers = self._retry_on_failure(commands)
             found += [bytes(one.body) if one.code == ResponseCode.SUCCESS and one.body else None for one in answers]
         return found
 
-    def _again_on_failure(self, commands: list[Command]) -> list[Response]:
+    def _retry_on_failure(self, commands: list[Command]) -> list[Response]:
         for attempt in range(self._options.tries):
             try:
-                return connection_to(self.address, self._options).ask(commands, self._patience_ms)
+                return connection_to(self.address, self._options).ask(commands, self._timeout_ms)
             except NetError:
                 forget_connection(self.address, self._options)
                 if attempt + 1 == self._options.tries:

@@ -1,4 +1,4 @@
-"""How far a job is: jobs report it, and whoever runs them shows it."""
+"""Progress of a job: jobs report it, their caller shows it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_LOOK_SECONDS = 0.3
+_POLL_SECONDS = 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """`done` of `total` units; an unknown total is None, and `text` says what is going on."""
+    """`done` of `total` units; an unknown total is None; `text` names the current step."""
 
     text: str
     done: int = 0
@@ -28,14 +28,14 @@ ReportProgress = Callable[[JobProgress], None]
 
 
 def quiet(progress: JobProgress) -> None:
-    """For callers who do not want to know."""
+    """For callers that show no progress."""
 
 
 @contextmanager
 def task_progress(spark: SparkSession, text: str, report: ReportProgress) -> Iterator[None]:
-    """Report the finished tasks of whatever Spark runs in the block.
+    """Report the finished tasks of what Spark runs in this block.
 
-    A Connect session does not tell, so there only the beginning is reported.
+    A Connect session does not report tasks, so only the start is reported there.
     """
     report(JobProgress(text))
     tracker = _tracker(spark)
@@ -46,7 +46,7 @@ def task_progress(spark: SparkSession, text: str, report: ReportProgress) -> Ite
 
     def watch() -> None:
         done_before = 0
-        while not over.wait(_LOOK_SECONDS):
+        while not over.wait(_POLL_SECONDS):
             stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
             total = sum(stage.numTasks for stage in stages if stage)
             done = sum(stage.numCompletedTasks for stage in stages if stage)
@@ -66,5 +66,5 @@ def task_progress(spark: SparkSession, text: str, report: ReportProgress) -> Ite
 def _tracker(spark: SparkSession):
     try:
         return spark.sparkContext.statusTracker()
-    except Exception:  # a Connect session has no context, and says so with an error of its own kind
+    except Exception:  # a Connect session has no context; its error is not a Python class of Spark
         return None

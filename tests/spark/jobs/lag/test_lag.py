@@ -99,7 +99,7 @@ def test_a_silent_broker_or_one_without_master_is_a_row_that_says_so():
 
 
 def test_a_broker_that_hangs_is_a_row_of_its_minute(monkeypatch):
-    monkeypatch.setattr("twinlog.spark.jobs.lag.sample.PATIENCE_MS", 50)
+    monkeypatch.setattr("twinlog.spark.jobs.lag.sample.TIMEOUT_MS", 50)
     with socket.create_server(("127.0.0.1", 0)) as hangs:  # takes connections, and never answers
         address = f"127.0.0.1:{hangs.getsockname()[1]}"
         options = ClusterOptions(name_servers=(), tries=2)

@@ -17,11 +17,12 @@ from twinlog.net.errors import NetError
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.progress import quiet
 from twinlog.spark.jobs.sync import history
-from twinlog.spark.jobs.sync.broker_service import BrokerReport
-from twinlog.spark.jobs.sync.history import AlreadyRunning, CannotKeep, HistoryTables, only_writer
-from twinlog.spark.jobs.sync.job import SyncRun, sync
+from twinlog.spark.jobs.sync.history import AlreadyRunning, CannotWriteHistory, HistoryTables, only_writer
+from twinlog.spark.jobs.sync.job import sync
 from twinlog.spark.jobs.sync.replica_state import Change, JournalEntry, RangeDigest
 from twinlog.spark.jobs.sync.sync_plan import SyncJob
+from twinlog.spark.jobs.sync.sync_run import SyncRun
+from twinlog.spark.jobs.sync.tick_work import BrokerReport
 from twinlog.wire.bodies import DataVersion
 
 
@@ -148,7 +149,9 @@ def test_a_table_that_takes_no_more_is_named_and_keeps_nothing_half_written(tmp_
 
     with monkeypatch.context() as disk:
         disk.setattr(history.pq, "write_table", full)
-        with pytest.raises(CannotKeep, match=rf"{tmp_path}/changes cannot be written .No space left.*free space"):
+        with pytest.raises(
+            CannotWriteHistory, match=rf"{tmp_path}/changes cannot be written .No space left.*free space"
+        ):
             tables.add([report(entry(2, "A"))])
     assert len(list((tmp_path / "changes").iterdir())) == 1
     tables.add([report(entry(2, "A"))])
@@ -272,7 +275,7 @@ def test_a_store_for_a_broker_that_is_not_copied_is_a_mistake(master):
 def test_a_second_synchronisation_of_the_same_replicas_or_tables_is_refused(tmp_path):
     job = SyncJob(to=str(tmp_path / "to"), addresses=("127.0.0.1:1",), history=str(tmp_path / "history"), cores=1)
     for busy in (job.to, job.history):
-        with only_writer(Path(busy)), pytest.raises(AlreadyRunning, match=f"{busy} is written by another"):
+        with only_writer(Path(busy)), pytest.raises(AlreadyRunning, match=f"{busy} is in use by another"):
             sync(None, job)
     with pytest.raises(NetError, match="cannot connect"):  # nobody holds them any more
         sync(None, job)

@@ -150,7 +150,7 @@ def test_a_second_tick_goes_on_where_the_first_ended(tmp_path, master_log):
     assert copy_into(tmp_path, master_log) == (len(master_log), [])
 
 
-def test_nothing_is_reported_before_it_is_noted_nor_noted_before_it_is_durable(tmp_path, master_log):
+def test_nothing_is_reported_before_it_is_saved_in_the_state_nor_saved_before_it_is_durable(tmp_path, master_log):
     class Watch(Failing):
         flushed = 0
 

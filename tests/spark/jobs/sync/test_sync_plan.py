@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from twinlog.metadata.tables import open_tables
 from twinlog.spark.cluster_options import ClusterOptions
 from twinlog.spark.errors import BadOption
-from twinlog.spark.jobs.sync.broker_service import BrokerReport, read_master_conf, whole_revisions
-from twinlog.spark.jobs.sync.job import is_behind
+from twinlog.spark.jobs.sync.broker_tick import read_master_conf, whole_revisions
 from twinlog.spark.jobs.sync.metadata_changes import adopt_again, differences, image_of, versions_of
 from twinlog.spark.jobs.sync.replica_state import Change
 from twinlog.spark.jobs.sync.sync_plan import (
@@ -23,6 +22,8 @@ from twinlog.spark.jobs.sync.sync_plan import (
     parse_stores,
     share_out,
 )
+from twinlog.spark.jobs.sync.sync_run import is_behind
+from twinlog.spark.jobs.sync.tick_work import BrokerReport
 from twinlog.wire.bodies import BrokerData, ClusterInfo, DataVersion, SubscriptionGroupConfig, TopicConfig
 
 NAMES = ClusterOptions(name_servers=("127.0.0.1:9876",))
@@ -127,7 +128,7 @@ def test_a_masters_configuration_tells_where_its_log_is_served():
     found = read_master_conf("h:10911", lines)
     assert (found.ha_address, found.segment_bytes, found.cluster) == ("h:10912", 1024, "C")
     assert read_master_conf("h:10911", {**lines, "brokerIP2": "::1", "haListenPort": "0"}).ha_address == "[::1]:10912"
-    with pytest.raises(Exception, match="without what a replica needs"):
+    with pytest.raises(Exception, match="lacks what a replica needs"):
         read_master_conf("h:10911", {"brokerName": "a"})
 
 

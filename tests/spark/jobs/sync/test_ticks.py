@@ -17,10 +17,11 @@ from twinlog.broker.embedded import EmbeddedBroker
 from twinlog.client import Outgoing
 from twinlog.client.sync import Admin, Producer
 from twinlog.spark.cluster_options import ClusterOptions
-from twinlog.spark.jobs.sync.broker_service import Drained, TickWork, run_group
 from twinlog.spark.jobs.sync.replica import SparseFiles
 from twinlog.spark.jobs.sync.replica_state import SyncFolder
 from twinlog.spark.jobs.sync.sync_plan import BrokerTarget
+from twinlog.spark.jobs.sync.task import run_group
+from twinlog.spark.jobs.sync.tick_work import Drained, TickWork
 from twinlog.store.offline.compare import compare_logs
 from twinlog.store.offline.store_files import StoreFiles
 from twinlog.wire.bodies import SubscriptionGroupConfig
@@ -156,9 +157,9 @@ def test_what_the_master_deleted_before_does_not_count_as_copied(tmp_path):
 
 def test_a_replica_far_behind_is_copied_over_several_ticks(master):
     master.send(400)
-    ends = [master.tick(box_ms=1, range_bytes_max=50_000).end]
-    while ends[-1] < master.tick(box_ms=1, range_bytes_max=50_000).master_end and len(ends) < 50:
-        ends.append(master.tick(box_ms=1, range_bytes_max=50_000).end)
+    ends = [master.tick(tick_ms=1, range_bytes_max=50_000).end]
+    while ends[-1] < master.tick(tick_ms=1, range_bytes_max=50_000).master_end and len(ends) < 50:
+        ends.append(master.tick(tick_ms=1, range_bytes_max=50_000).end)
     assert ends == sorted(ends)
     assert_same_log(master.home / "master" / "store", master.replica)
 
@@ -285,7 +286,8 @@ def test_an_observer_counts_for_nothing_at_a_sync_master(tmp_path):
 
 PROGRAM = """
 import sys
-from twinlog.spark.jobs.sync.broker_service import TickWork, run_group
+from twinlog.spark.jobs.sync.task import run_group
+from twinlog.spark.jobs.sync.tick_work import TickWork
 from twinlog.spark.jobs.sync.sync_plan import BrokerTarget
 from twinlog.spark.jobs.sync.replica import SparseFiles
 from twinlog.spark.jobs.sync.replica_state import SyncFolder

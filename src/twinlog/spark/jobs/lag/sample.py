@@ -25,7 +25,7 @@ from twinlog.wire.fields import encode_fields
 from twinlog.wire.message import decode_message
 
 PULL_GROUP = "TOOLS_CONSUMER"
-PATIENCE_MS = 10_000  # a broker that hangs is a row of this minute, after four tries
+TIMEOUT_MS = 10_000  # a broker that hangs becomes a row of this minute, after four tries
 _OWN_GROUPS = "CID_RMQ_SYS_"
 _TROUBLE = (ClientError, NetError, WireError, OSError, KeyError, ValueError)
 _NO_TOPIC = (ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SYSTEM_ERROR)
@@ -69,7 +69,7 @@ def sample_brokers(
     if master is None:
         yield replace(blank, error="no master is registered: groups and replicas cannot be measured")
         return
-    asked = LiveBroker(master, options, PATIENCE_MS)
+    asked = LiveBroker(master, options, TIMEOUT_MS)
     try:
         yield from _groups(asked, blank, groups, now_ms)
     except _TROUBLE as error:
@@ -79,7 +79,7 @@ def sample_brokers(
         if number:
             one = replace(blank, broker_id=number)
             try:
-                yield measure_replica(asked, LiveBroker(address, options, PATIENCE_MS), one, now_ms)
+                yield measure_replica(asked, LiveBroker(address, options, TIMEOUT_MS), one, now_ms)
             except _TROUBLE as error:
                 yield replace(one, error=f"{address}: {error_text(error)}")
 

@@ -1,13 +1,7 @@
-"""`twinlog pipeline sync`: many masters, many replica directories, one streaming query.
+"""`twinlog pipeline sync`: replica directories of many masters, kept up to date by one streaming query.
 
-plan.py              who is synchronised where, and how the work is shared out        pure
-metadata_changes.py  what differs between two moments of the tables, and redoing it   pure
-whole_records.py     bytes as they arrive -> checked whole records                    pure
-replica_state.py     what a replica directory knows of its synchronisation
-replica.py           a replica directory, opened for one tick
-sources.py           the master's bytes: its HA port, or its store directory
-copy.py              one range after the other, each durable before it counts
-broker_service.py    one tick of one broker, and of the brokers of one task
-history.py           the tables of changes and ranges, and questions to them
-job.py               the query
+In: masters, by name server or address. Out: replica stores on disk, and history tables of what changed.
+A tick walks job, sync_run, sync_plan and tick_work in the driver; task, broker_tick, replica (with its journal and
+replica_log), copy_slots, log_copy, sources and whole_records in a task; then history, in the driver.
+Must not report bytes to a master before they are durable, and must not delete a replica.
 """

@@ -1,11 +1,11 @@
-"""The tables a synchronisation leaves behind, and questions to them.
+"""The history tables of a synchronisation, and queries of them.
 
     <history>/changes/   every difference of metadata that a tick found: broker, kind, key, seenAt, oldValue, ...
     <history>/ranges/    every range of log bytes that became durable: broker, fromOffset, toOffset, crc32, ...
 
-Rows are numbered where they arise, in the replica directory (see `replica_state`), and wait there until they are in a
-table. A file of a table appears whole or not at all, and the numbers in it tell what need not be written again. So
-each row is there exactly once, however often a tick is repeated or its process killed.
+Rows get their numbers in the replica directory (see `replica_state`) and stay there until they are in a table. A file
+of a table appears whole or not at all, and the numbers in it show which rows need not be written again. So each row is
+there exactly once, however often a tick is repeated or its process is killed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from twinlog.base.clock import wall_clock_ms
 from twinlog.base.safe_files import open_file
 from twinlog.replication.metadata.kinds import find_kind
 from twinlog.spark.errors import SparkSourceError
-from twinlog.spark.jobs.sync.broker_service import BrokerReport, Drained
+from twinlog.spark.jobs.sync.tick_work import BrokerReport, Drained
 from twinlog.spark.paths import local_path
 from twinlog.telemetry.log import get_logger
 
@@ -68,7 +68,7 @@ _RANGE_SCHEMA = pa.schema(
     ]
 )
 _LOCK = "_lock"
-_FILES_MAX = 1000  # a tick may leave a file; more than these are joined when a job starts
+_FILES_MAX = 1000  # a tick may add a file; more than these are joined when a job starts
 
 
 def metadata_at(
@@ -80,7 +80,7 @@ def metadata_at(
     kind: str | None = None,
     key: str | None = None,
 ) -> DataFrame:
-    """The metadata as it was at a moment: broker, kind, key, value (JSON), version, and since when it was so."""
+    """The metadata at a moment: broker, kind, key, value (JSON), version, and since when the value was valid."""
     from pyspark.sql import functions as F
 
     seen = spark.read.parquet(str(local_path(os.fspath(history), "history") / CHANGES)).where(
@@ -98,24 +98,24 @@ def metadata_at(
 
 
 class AlreadyRunning(SparkSourceError):
-    """Two jobs would each believe that what the other entered is still to be entered."""
+    """Two jobs would both add the same rows."""
 
     def __init__(self, directory: Path) -> None:
         hint = "wait for its end, or give other directories with --to and --history"
-        super().__init__(f"{directory} is written by another synchronisation: {hint}")
+        super().__init__(f"{directory} is in use by another synchronisation: {hint}")
 
 
-class CannotKeep(SparkSourceError):
-    """A table that takes no more rows."""
+class CannotWriteHistory(SparkSourceError):
+    """Rows cannot be added to a table."""
 
     def __init__(self, path: Path, error: OSError) -> None:
-        hint = "free space or allow writing, and start again: the rows wait in the replicas"
+        hint = "free space or allow writing, and start again: the rows are still in the replicas"
         super().__init__(f"{path} cannot be written ({error.strerror or error}): {hint}")
 
 
 @contextlib.contextmanager
 def only_writer(*directories: Path) -> Iterator[None]:
-    """Keep other synchronisations away from these directories, which are made; ends with the process at the latest."""
+    """Lock these directories, which are created, against other synchronisations; at most until the process ends."""
     with contextlib.ExitStack() as stack:
         for directory in dict.fromkeys(one.absolute() for one in directories):
             directory.mkdir(parents=True, exist_ok=True)
@@ -139,7 +139,7 @@ class HistoryTables:
         }
 
     def add(self, reports: Iterable[BrokerReport]) -> None:
-        """Append what the reports bring that is not in the tables."""
+        """Append the rows of the reports that are not in the tables."""
         changes: list[dict[str, Any]] = []
         ranges: list[dict[str, Any]] = []
         drained = dict(self.drained)
@@ -200,7 +200,7 @@ def range_rows(report: BrokerReport, after: int) -> list[dict[str, Any]]:
 
 
 class AppendedTable:
-    """A directory of Parquet files with one writer; names with a dot or an underscore in front are no part of it."""
+    """A directory of Parquet files with one writer; names with a dot or an underscore in front do not count."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self.path = path
@@ -216,7 +216,7 @@ class AppendedTable:
         return {(row["broker"], row["replica"]): row["sequence_max"] for row in found}
 
     def append(self, rows: list[dict[str, Any]]) -> None:
-        """Add one file with these rows; after this returns it survives a crash of the machine."""
+        """Add one file with these rows; when this returns it survives a crash of the machine."""
         if rows:
             self._write(pa.Table.from_pylist(rows, self._schema), _new_name())
 
@@ -225,12 +225,12 @@ class AppendedTable:
             with replacing(self.path / f"{name}.parquet", None, temporary=self.path / f".{name}") as out:
                 pq.write_table(table, out, compression="zstd")
         except OSError as error:
-            raise CannotKeep(self.path, error) from error
+            raise CannotWriteHistory(self.path, error) from error
 
     def _compact(self) -> None:
-        """Join many small files into one, in a directory beside this one that then takes its place in one step."""
+        """Join many small files into one, in a directory beside this one that then replaces it in one step."""
         aside = self.path.with_name(f".{self.path.name}.new")
-        shutil.rmtree(aside, ignore_errors=True)  # of a run that was killed: what counts is never in there
+        shutil.rmtree(aside, ignore_errors=True)  # of a killed run; it never holds the only copy of a row
         files = self._files()
         if len(files) <= _FILES_MAX:
             return

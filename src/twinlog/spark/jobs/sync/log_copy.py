@@ -1,8 +1,8 @@
-"""Copying a master's log into a replica directory, one range after the other.
+"""Copies a master's log into a replica directory, one range after the other.
 
-A range is received, its records checked, written at its physical offsets, made durable, noted, and only then reported:
-a SYNC master never counts bytes that a power cut could take back. What it trades: bytes are copied once more in memory,
-so that nothing but whole records is ever written.
+A range is received, its records are checked, written at their physical offsets, made durable and saved in the state,
+and only then reported: a SYNC master never counts bytes that a power cut could undo. What it trades: bytes are copied
+once more in memory, so that only whole records are ever written.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from twinlog.spark.jobs.sync.whole_records import WholeRecords
 from twinlog.store.errors import DamagedTransfer
 from twinlog.wire.checksum import crc32
 
-_TAKE_BYTES = 2 * 1024 * 1024  # records are looked at in heaps, each of which stays in the processor's cache
-_RANGE_SECONDS_MAX = 5.0  # a master hears at least this often how far the replica is
+_TAKE_BYTES = 2 * 1024 * 1024  # records are checked in blocks that fit into the processor's cache
+_RANGE_SECONDS_MAX = 5.0  # a report to the master at least this often
 _WAIT_SECONDS = 0.5
 
 
@@ -37,7 +37,7 @@ class CopyLimits:
 def copy_log(
     replica: Replica, source: LogSource, limits: CopyLimits, *, first: bytes = b"", begin: int | None = None
 ) -> int:
-    """Bring the replica closer to the goal; how many bytes it grew. `first` are bytes that were fetched another way."""
+    """Copy towards the goal; returns how many bytes the log grew. `first` are bytes that were fetched before."""
     start = replica.log_end if begin is None else begin
     records = WholeRecords(start, replica.segment_bytes, known_damage=replica.state.known_damage)
     if first:
@@ -50,14 +50,14 @@ def copy_log(
             break
     if at == start and start < limits.goal:
         raise ReplicationError(
-            f"the master's log goes on to {limits.goal}, but nothing whole came from {start} on in the time of a tick; "
+            f"the master's log ends at {limits.goal}, but no whole record came from {start} on in one tick; "
             "is the address right, and does the master still hold these bytes?"
         )
     return at - start
 
 
 def _copy_range(replica: Replica, source: LogSource, records: WholeRecords, begin: int, limits: CopyLimits) -> int:
-    """One range; returns where it ends, durably."""
+    """Copy one range; returns its end, up to which the log is durable."""
     clock = limits.clock
     began = clock()
     until = min(max(limits.deadline, began + _WAIT_SECONDS), began + _RANGE_SECONDS_MAX)
@@ -69,7 +69,7 @@ def _copy_range(replica: Replica, source: LogSource, records: WholeRecords, begi
             for append in source.receive(min(left, _WAIT_SECONDS)):
                 if append.physical_offset != records.next_offset:
                     raise ReplicationError(
-                        f"the master sends from {append.physical_offset}, the replica goes on at {records.next_offset}"
+                        f"the master sends from {append.physical_offset}, the replica ends at {records.next_offset}"
                     )
                 records.feed(append.data)
             if records.pending < _TAKE_BYTES and records.next_offset < limits.goal:
@@ -90,6 +90,6 @@ def _copy_range(replica: Replica, source: LogSource, records: WholeRecords, begi
         )
         source.report(at)
     if damaged is not None:
-        replica.note_damage(at)
+        replica.save_damage(at)
         raise damaged
     return at

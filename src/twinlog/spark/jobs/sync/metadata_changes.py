@@ -1,4 +1,4 @@
-"""What differs between two moments of a replica's tables, and how such differences are put into them again."""
+"""The differences between two states of a replica's tables, and how they are applied again."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def differences(old: Image, new: Image, versions: Mapping[str, DataVersion]) -> 
 
 
 def adopt_again(tables: MetadataTables, changes: Iterable[Change]) -> None:
-    """Make the tables hold the new value of every change, with its version; harmless where they do already."""
+    """Make the tables hold the new value and version of every change; no effect if they hold it already."""
     by_kind: dict[str, list[Change]] = {}
     for change in changes:
         by_kind.setdefault(change.kind, []).append(change)

@@ -1,13 +1,13 @@
-"""What a replica directory knows of its synchronisation: `<root>/twinlog-sync/`.
+"""The synchronisation's own files in a replica directory: `<root>/twinlog-sync/`.
 
     state.json          how far the log is durable, which revisions are held, ranges not yet in the table of ranges
-    <20 digits>.json    one entry of the journal: differences that one tick found, written before they are adopted
+    <20 digits>.json    one entry of the journal: differences that one tick found, written before they are applied
 
-An entry is a redo log. Tables are saved after it, the state after them: whoever finds an entry beyond `adopted` was
-interrupted in between, and adopts it again, which gives the same tables. So each difference is in the journal exactly
-once, whatever is killed when; and the journal reaches the history table by its numbers (see `history`).
+An entry is a redo log. The tables are saved after it, and the state after them. An entry after `adopted` shows that a
+tick was interrupted in between: it is applied again, which gives the same tables. So each difference is in the journal
+exactly once, whenever a process is killed, and reaches the history table by its number (see `history`).
 
-Brokers, Java's too, leave this folder alone.
+Brokers, Java's too, ignore this folder.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _STATE_FILE = "state.json"
 
 
 class RangeDigest(msgspec.Struct, frozen=True):
-    """Bytes of the log that were copied and made durable together; the ranges of a replica join without a gap."""
+    """Bytes of the log that became durable together; the ranges of a replica follow each other without a gap."""
 
     sequence: int
     begin: int
@@ -59,7 +59,7 @@ class JournalEntry(msgspec.Struct, frozen=True):
 
 
 class MasterConf(msgspec.Struct, frozen=True):
-    """What a master's configuration says of it; asked for again when its address changes or it fails."""
+    """What a replica needs from its master's configuration; read again if the address changes or a tick fails."""
 
     address: str
     cluster: str
@@ -69,9 +69,9 @@ class MasterConf(msgspec.Struct, frozen=True):
 
 
 class ReplicaState(msgspec.Struct):
-    """Invariant: all bytes before `end` are durable and whole records; it grows only after the disk said so."""
+    """Invariant: all bytes before `end` are durable and whole records; `end` grows only after a successful fsync."""
 
-    replica: str  # tells this directory's numbers from those of one that was begun anew
+    replica: str  # identity: numbers of another directory at this path are not mixed with these
     end: int = 0
     last_record: int = -1
     known_damage: int = -1
@@ -79,13 +79,13 @@ class ReplicaState(msgspec.Struct):
     range_sequence: int = 0
     adopted: int = 0  # the last entry of the journal that is in the tables
     held: dict[str, str] = {}  # kind -> revision of the master's table
-    stamps: dict[str, tuple[int, int]] = {}  # what the config files looked like when `held` was true
-    verified: str = ""  # the master's life in which both logs were compared
+    stamps: dict[str, tuple[int, int]] = {}  # times and sizes of the config files when `held` was valid
+    verified: str = ""  # the epoch of the master in which both logs were compared
     master: MasterConf | None = None
 
 
 class SyncFolder:
-    """The files; all of them whole at any moment."""
+    """Reads and writes these files; each is replaced in one step."""
 
     def __init__(self, root: Path, modes: Modes = PRIVATE) -> None:
         self.path = root / DIRECTORY
@@ -93,7 +93,7 @@ class SyncFolder:
         self._state = FileWithBackup(self.path / _STATE_FILE, modes)
 
     def load(self) -> ReplicaState:
-        """The state, or that of a replica nobody has synchronised yet."""
+        """The state; a new one for a new replica."""
         found = self._state.load(lambda data: msgspec.json.decode(data, type=ReplicaState))
         return found or ReplicaState(new_identity())
 
@@ -101,7 +101,7 @@ class SyncFolder:
         self._state.save([msgspec.json.encode(state)])
 
     def sequences(self) -> list[int]:
-        """The numbers of the entries that are there, in order."""
+        """The numbers of the entries on disk, in order."""
         if not self.path.is_dir():
             return []
         return sorted(int(one.stem) for one in self.path.glob("*.json") if one.stem.isdigit())
@@ -111,7 +111,7 @@ class SyncFolder:
         try:
             return msgspec.json.decode(path.read_bytes(), type=JournalEntry)
         except msgspec.DecodeError as error:
-            raise MetadataError(f"{path} is no entry of a journal ({error}): restore it, or move it away") from error
+            raise MetadataError(f"{path} is not a journal entry ({error}): restore it, or move it away") from error
 
     def write(self, entry: JournalEntry) -> None:
         FileWithBackup(self._entry_path(entry.sequence), self._modes).save([msgspec.json.encode(entry)])

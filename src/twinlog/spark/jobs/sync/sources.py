@@ -1,7 +1,7 @@
 """Where a master's bytes come from: its HA port, or its store directory.
 
-On the HA port this is a replica like any other, but it reports only what is durable; a Twinlog master knows by the pass
-that it is an observer. A Java master counts it as a replica, which it may.
+On the HA port this acts as a replica, but reports only what is durable. A Twinlog master sees by the pass that it is an
+observer. A Java master counts it as a replica, which is safe.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from twinlog.replication.transfer import encode_pass
 from twinlog.settings.replication import ReplicationSettings
 from twinlog.store.log.segment import segment_name, segment_size_of
 
-CHUNK_BYTES = 2 * 1024 * 1024  # about what a processor's cache holds: larger chunks are slower
+CHUNK_BYTES = 2 * 1024 * 1024  # fits into a processor's cache: larger chunks are slower
 _CONNECT_SECONDS = 5
 _SETTINGS = ReplicationSettings()
 
@@ -30,11 +30,11 @@ class LogSource(Protocol):
     name: str
 
     def receive(self, seconds_max: float) -> Sequence[Append]:
-        """The next bytes, in views that are good until the next call; none when none came in time."""
+        """The next bytes, in views that are valid until the next call; empty if none came in time."""
         ...
 
     def report(self, log_end: int) -> None:
-        """Everything before `log_end` is durable."""
+        """Report that all bytes before `log_end` are durable."""
         ...
 
     def close(self) -> None: ...
@@ -80,10 +80,10 @@ class HaSource:
 
     def report(self, log_end: int) -> None:
         self._durable_end = log_end
-        word = self._link.appended(log_end, wall_clock_ms())
-        if word is not None:
+        report = self._link.appended(log_end, wall_clock_ms())
+        if report is not None:
             self._socket.settimeout(_CONNECT_SECONDS)
-            self._socket.sendall(word)
+            self._socket.sendall(report)
 
     def close(self) -> None:
         self._socket.close()
@@ -122,13 +122,13 @@ class StoreSource:
             return ()
         count = os.preadv(self._file, [self._buffer[:size]], position)
         if count == 0:
-            raise ReplicationError(f"{self._directory} ends at {self._at}, its broker says at {self._end}")
+            raise ReplicationError(f"{self._directory} ends at {self._at}, its broker reports {self._end}")
         append = Append(self._at, self._buffer[:count])
         self._at += count
         return (append,)
 
     def report(self, log_end: int) -> None:
-        """Nobody listens."""
+        """Nothing to do: a directory takes no reports."""
 
     def close(self) -> None:
         if self._file >= 0:
@@ -150,7 +150,7 @@ class StoreSource:
             self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             raise ReplicationError(
-                f"{path} is not there, and the replica needs it next: is it the right store?"
+                f"{path} does not exist, and the replica needs it next: is it the right store?"
             ) from None
         os.posix_fadvise(self._file, 0, 0, os.POSIX_FADV_SEQUENTIAL)
         self._base = base

@@ -1,8 +1,8 @@
-"""Bytes of a log as they arrive, and the whole records among them: only those are ever written to a replica.
+"""Takes whole records from the bytes of a log as they arrive: only those are written to a replica.
 
-A transfer may begin and end anywhere inside a record. What is taken out here always ends behind a record (or behind
-the blank end of a segment, which counts as one), and each record's place, lengths and body checksum were looked at, as
-a replica of the broker looks at them. So a replica directory never ends in half a record.
+A transfer may begin and end anywhere inside a record. What is taken here always ends with a record (or with the blank
+end of a segment, which counts as one). The offset, lengths and body checksum of each record were checked, as a
+broker's replica checks them. So a replica directory never ends with a partial record.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from twinlog.store.scan.stop import Stop
 from twinlog.store.scan.walk import NextStep, next_step
 
 BUFFER_BYTES = 16 * 1024 * 1024
-BUFFER_BYTES_MAX = 256 * 1024 * 1024  # a blank end or a damaged stretch may be longer than any record
+BUFFER_BYTES_MAX = 256 * 1024 * 1024  # a blank end or a damaged range may be longer than any record
 
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """Checked bytes from `begin` on; the view is good until the next call."""
+    """Checked bytes from `begin` on; the view is valid until the next call."""
 
     begin: int
     data: memoryview
@@ -33,10 +33,10 @@ class Whole:
 
 
 class WholeRecords:
-    """Feed it bytes that follow each other, take out what is whole.
+    """Feed it consecutive bytes, take whole records.
 
-    A record that is none raises DamagedTransfer, so that its bytes are asked for again. `known_damage` is where
-    that happened before: if it happens there once more, the master itself has it so, and the bytes pass as they are.
+    An invalid record raises DamagedTransfer, so that its bytes are asked for again. `known_damage` is where that
+    happened before: if it happens there again, the master's log itself is damaged, and the bytes are copied as is.
     """
 
     def __init__(self, physical_offset: int, segment_bytes: int, *, known_damage: int = -1) -> None:
@@ -46,7 +46,7 @@ class WholeRecords:
         self._buffer = bytearray(BUFFER_BYTES)
         self._filled = 0
         self._taken = 0
-        self.damaged = 0  # bytes that passed as they are
+        self.damaged = 0  # bytes that were copied as they are
 
     @property
     def next_offset(self) -> int:
@@ -67,7 +67,7 @@ class WholeRecords:
         self._filled = need
 
     def take(self) -> Whole | None:
-        """Everything whole that has arrived since; None while there is nothing."""
+        """All whole records that have arrived; None if there are none."""
         self._drop_taken()
         at, records, last_record = 0, 0, -1
         while at < self._filled:
@@ -88,7 +88,7 @@ class WholeRecords:
             except DamagedTransfer:
                 if at == 0:
                     raise
-                break  # what is good before it comes first
+                break  # the valid records before it come first
             if behind is None:
                 break
             at = behind
