@@ -25,7 +25,7 @@ def test_the_last_directory_must_be_closed_to_others(tmp_path, mode):
     assert why_untrusted(tmp_path) == f"others may write to {tmp_path} (mode {mode:04o})"
 
 
-def test_a_group_may_be_trusted_and_everybody_is_not(tmp_path):
+def test_a_group_may_be_trusted_and_all_users_are_not(tmp_path):
     for mode, problem in ((0o770, None), (0o777, f"others may write to {tmp_path} (mode 0777)")):
         tmp_path.chmod(mode)
         assert why_untrusted(tmp_path, trust_groups=True) == problem

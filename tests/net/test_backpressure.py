@@ -133,7 +133,7 @@ def test_a_peer_that_leaves_too_much_unread_is_disconnected(loop_kind, caplog):
     assert caplog.text.count("does not read its answers") == 1
 
 
-async def test_a_large_frame_that_comes_in_crumbs_is_held_as_one_piece():
+async def test_a_large_frame_that_arrives_in_small_pieces_is_held_as_one():
     loop, asked = asyncio.get_running_loop(), []
     async with serving({11: lambda request: asked.append(request.body)}) as (server, peer):
         frame = encode_command(Command(11, 1, body=bytes(range(256)) * 2))
@@ -157,7 +157,7 @@ async def test_a_preamble_that_never_ends_is_not_waited_for(monkeypatch, caplog)
     assert "no whole PROXY preamble" in caplog.text
 
 
-async def test_connections_that_cannot_be_accepted_are_told_once(monkeypatch, caplog):
+async def test_connections_that_cannot_be_accepted_are_logged_once(monkeypatch, caplog):
     caplog.set_level("INFO")
     monkeypatch.setattr("twinlog.net.server._ACCEPT_AGAIN_S", 0)
     loop, failures = asyncio.get_running_loop(), iter(range(5))
@@ -178,7 +178,7 @@ async def test_connections_that_cannot_be_accepted_are_told_once(monkeypatch, ca
 
 
 @BOTH_LOOPS
-def test_a_silent_peer_that_does_not_read_its_answers_is_let_go_all_the_same(loop_kind):
+def test_a_silent_peer_that_does_not_read_its_answers_is_disconnected_too(loop_kind):
     async def ask_and_fall_silent() -> None:
         loop = asyncio.get_running_loop()
         async with serving({11: large}, idle_ms_max=50) as (server, peer):

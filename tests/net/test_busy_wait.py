@@ -56,7 +56,7 @@ def test_a_limit_of_nothing_sleeps_at_once():
 
 
 @pytest.mark.parametrize("times", [1, 3])
-def test_one_look_per_turn_is_enough_however_much_is_expected(times):
+def test_one_poll_per_turn_is_enough_however_much_is_expected(times):
     async def looks():
         loop, busy_wait = asyncio.get_running_loop(), BusyWait(lambda: 60)
         busy_wait.expect()

@@ -12,7 +12,7 @@ from twinlog.net.pool import ConnectionPool, connect
 
 
 @pytest.mark.parametrize("bad", ["..:5", "", "host", "a\0b:5", "h:0", "h:99999", f"{'a' * 70}:1", "h:²"])
-async def test_what_is_not_an_address_is_a_net_error_that_says_so(bad):
+async def test_what_is_not_an_address_is_a_net_error_with_the_reason(bad):
     pool = ConnectionPool()
     for call in (pool.get(bad), pool.request(bad, 1), pool.oneway(bad, 1), connect(bad, ConnectionOptions())):
         with pytest.raises(BadAddress, match="host:port"):
@@ -45,7 +45,7 @@ async def test_every_error_of_a_resolver_is_a_failed_connection(monkeypatch, rai
         await ConnectionPool().get("name.example:5")
 
 
-async def test_an_attempt_to_connect_that_nobody_waits_for_any_more_fails_quietly(monkeypatch):
+async def test_an_attempt_to_connect_without_callers_fails_quietly(monkeypatch):
     forgotten: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: forgotten.append(context["message"]))
     asked, go = asyncio.Event(), asyncio.Event()

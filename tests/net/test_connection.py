@@ -139,7 +139,7 @@ async def test_a_lost_connection_fails_those_who_wait_and_the_next_request_opens
     assert (await pool.request(address(server), ECHO)).code == 0
 
 
-async def test_nobody_listening_is_named(unused_tcp_port, pool):
+async def test_an_address_without_a_listener_is_named(unused_tcp_port, pool):
     with pytest.raises(ConnectFailed, match=f"127.0.0.1:{unused_tcp_port}"):
         await pool.get(f"127.0.0.1:{unused_tcp_port}")
 
@@ -176,12 +176,12 @@ async def test_an_answer_is_json_even_to_a_binary_request(server):
         b"PROXY TCP4 nonsense\r\n",
     ],
 )
-async def test_what_is_not_remoting_is_closed_and_others_go_on(server, pool, data):
+async def test_what_is_not_remoting_is_closed_and_others_continue(server, pool, data):
     assert await talk(server, data) == []
     assert (await pool.request(address(server), ECHO)).code == 0
 
 
-async def test_a_response_nobody_waits_for_is_ignored(server):
+async def test_a_response_without_a_request_is_ignored(server):
     answers = await talk(server, encode_command(Command(0, 77, flag=1)) + encode_command(Command(ECHO, 1)))
     assert [answer.opaque for answer in answers] == [1]
 
@@ -201,7 +201,7 @@ async def test_the_server_asks_its_client_on_the_same_connection(server):
     assert (await connection.request(COUNT)).body == b"42"
 
 
-async def test_tls_without_a_certificate_is_refused_and_clear_text_goes_on(server, pool):
+async def test_tls_without_a_certificate_is_refused_and_clear_text_works(server, pool):
     trusting = ssl.create_default_context()
     trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
     with pytest.raises(ConnectFailed):
@@ -237,7 +237,7 @@ async def test_a_peer_that_does_not_read_stops_being_read(server):
     slow.close()
 
 
-async def test_a_request_that_the_system_fails_is_told_in_one_line(caplog):
+async def test_a_request_that_the_system_fails_is_logged_in_one_line(caplog):
     def full(_):
         raise OSError(28, "No space left on device", "/data/topics.json")
 

@@ -87,7 +87,7 @@ async def test_a_server_can_demand_a_client_certificate(tmp_path):
         await ask(server, TlsSettings(client_enabled=True))
 
 
-def test_a_demand_for_certificates_that_nobody_checks_refuses_to_start(tmp_path):
+def test_a_demand_for_certificates_that_are_not_checked_refuses_to_start(tmp_path):
     cert, key = write_pair(tmp_path)
     for more in ({}, {"server_cert_path": cert, "server_key_path": key}, {"server_checks_client": True}):
         with pytest.raises(SettingsError, match=r"need.client.auth=require without .*; set tls.server.authClient=true"):

@@ -53,7 +53,7 @@ async def test_pauses_double_up_to_a_minute_and_start_small_again_after_a_long_g
     assert "task=Follower" in errors[0].getMessage() and "again_in_s=1.0" in errors[0].getMessage()
 
 
-async def test_an_error_that_nobody_may_go_on_after_ends_the_task():
+async def test_an_error_that_is_fatal_ends_the_task():
     async def work() -> None:
         raise KeyError("a hole")
 

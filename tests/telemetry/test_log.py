@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from twinlog.telemetry.line_limit import KEYS_MAX, LINES_AT_ONCE, SUMMARY_S, LineLimit
+from twinlog.telemetry.line_limit import LINES_AT_ONCE, SUMMARY_S
 from twinlog.telemetry.log import get_logger, lines_left_out, setup_logging
 
 
@@ -122,17 +122,10 @@ def test_lines_of_the_loop_that_differ_in_addresses_and_numbers_only_are_one_kin
     assert lines_left_out() == 50
 
 
-def test_what_was_left_out_last_is_said_at_the_end(lines):
+def test_what_was_left_out_last_is_counted_at_the_end(lines):
     shown, log = lines(), get_logger("twinlog.x")
     for _ in range(LINES_AT_ONCE + 1):
         log.info("again")
     (handler,) = logging.getLogger("twinlog").handlers
     handler.close()
     assert "lines=1 of=again" in shown()[-1]
-
-
-def test_the_number_of_peers_that_are_remembered_has_a_bound():
-    limit = LineLimit()
-    for number in range(KEYS_MAX + 10):
-        limit.admit(("event", str(number)), 0.0)
-    assert len(limit._buckets) == KEYS_MAX
