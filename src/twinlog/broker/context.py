@@ -78,7 +78,7 @@ class BrokerContext:
     unique_ids: UniqueIds = field(default_factory=UniqueIds)
     put_hooks: list[PutHook] = field(default_factory=list)  # delay levels, timers; run if DELAY or TIMER_* is set
     prepare: PutHook | None = None  # turns a message with TRAN_MSG=true into a half message
-    announced: Callable[[], Awaitable[None]] | None = None  # waits until name servers know the current topics
+    wait_until_announced: Callable[[], Awaitable[None]] | None = None  # name servers know the current topics then
     topic_listeners: list[Callable[[tuple[str, ...]], None]] = field(default_factory=list)
     conf_listeners: list[Callable[[BrokerConf, BrokerConf], None]] = field(default_factory=list)  # (before, now)
     master_listeners: list[Callable[[], None]] = field(default_factory=list)  # called after each registration

@@ -22,8 +22,8 @@ async def test_a_query_by_key_asks_every_broker_for_its_newest(tmp_path: Path, a
             async with connected(broker) as connection:
                 bodies = [b"%s %d" % (name.encode(), number) for number in range(STORED)]
                 await asyncio.gather(*(send(connection, body, i="KEYS\x01K\x02") for body in bodies))
-                assert broker.context.announced is not None
-                await broker.context.announced()
+                assert broker.context.wait_until_announced is not None
+                await broker.context.wait_until_announced()
         async with Admin(cluster.names) as admin:
             found = await admin.messages_by_key("T", "K", count_max=asked)
             assert await admin.messages_by_key("T", "nobody") == []

@@ -90,8 +90,8 @@ class TopicHandlers:
             log.info("topics created or changed", topics=",".join(changed))
             ctx.notify_topic_changed(changed)
         await ctx.topics.saved()
-        if ctx.announced is not None:
-            await ctx.announced()
+        if ctx.wait_until_announced is not None:
+            await ctx.wait_until_announced()
 
     def _with_attributes(self, config: TopicConfig) -> TopicConfig:
         if config.attributes.get(f"+{MESSAGE_TYPE}") == "MIXED":

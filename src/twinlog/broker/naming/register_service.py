@@ -45,7 +45,7 @@ class RegisterService:
         self._changes = self._changes_announced = 0  # how many changes of topics there were
         self._next_announcement = asyncio.Event()
         ctx.topic_listeners.append(self._topics_changed)
-        ctx.announced = self.announced
+        ctx.wait_until_announced = self.wait_until_announced
 
     @property
     def name_servers(self) -> list[str]:
@@ -56,7 +56,7 @@ class RegisterService:
         self._whole = True
         self._wake.set()
 
-    async def announced(self) -> None:
+    async def wait_until_announced(self) -> None:
         """Return once the name servers know every topic change so far, or one of them is too slow.
 
         A client that creates a topic asks for its route next, and a Java client that gets none asks again after 30 s.

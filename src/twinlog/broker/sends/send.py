@@ -60,8 +60,8 @@ class SendHandler:
         edition = ctx.topics.edition
         try:
             answer = self._send(request, fixed_fields)
-            if ctx.topics.edition != edition and answer is not None and ctx.announced is not None:
-                return self._once_announced(answer, ctx.announced)
+            if ctx.topics.edition != edition and answer is not None and ctx.wait_until_announced is not None:
+                return self._once_announced(answer, ctx.wait_until_announced)
             return answer
         except RequestRefused as refused:
             ctx.stats.failed_put()
@@ -70,9 +70,9 @@ class SendHandler:
             ctx.stats.failed_put()
             return request.reply(ResponseCode.MESSAGE_ILLEGAL, str(error), fixed_fields)
 
-    async def _once_announced(self, answer: Command, announced: Callable[[], Awaitable[None]]) -> Command:
+    async def _once_announced(self, answer: Command, wait_until_announced: Callable[[], Awaitable[None]]) -> Command:
         """The answer to a send that created a topic. Java: it leaves after the name servers know the topic."""
-        await announced()
+        await wait_until_announced()
         return answer
 
     def _send(self, request: Request, fixed_fields: dict[str, str]) -> Command | None:
