@@ -97,7 +97,7 @@ async def test_changes_that_come_together_share_their_writes_and_are_on_disk_whe
     assert len(kv.namespace("N")) == 120
 
 
-async def test_a_failed_write_is_told_to_all_whose_changes_it_had_and_to_nobody_else(path, monkeypatch):
+async def test_a_failed_write_fails_all_changes_it_had_and_no_others(path, monkeypatch):
     kv, results = KvConfig(path), []
     await kv.put("N", "k", "old")
 

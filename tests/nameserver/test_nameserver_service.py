@@ -53,7 +53,7 @@ async def test_a_broker_registers_and_a_client_finds_its_topic(tmp_path):
         assert b'"brokerAddrs":{"0":"127.0.0.1:1"}' in route.body
 
 
-async def test_an_unknown_request_is_told_so(tmp_path):
+async def test_an_unknown_request_is_answered_as_unknown(tmp_path):
     async with running(tmp_path) as it:
         answer = await it.pool.request(it.address, 10)
         assert (answer.code, answer.remark) == (3, " request type 10 not supported")
@@ -90,7 +90,7 @@ async def test_a_silent_broker_leaves_and_its_connection_is_closed(tmp_path):
         assert it.service.context.table.topics == {}
 
 
-async def test_a_replica_is_told_that_its_master_left(tmp_path):
+async def test_a_replica_is_notified_that_its_master_left(tmp_path):
     told = asyncio.Queue()
     replica = Server({RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: lambda request: told.put_nowait(request.fields)})
     await replica.start("127.0.0.1", 0)
@@ -113,7 +113,7 @@ async def test_a_replica_is_told_that_its_master_left(tmp_path):
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:2", "[::1]:2"])
-async def test_a_broker_that_cannot_be_told_stops_nothing(tmp_path, address):
+async def test_a_broker_that_cannot_be_notified_stops_nothing(tmp_path, address):
     async with running(tmp_path, "notifyMinBrokerIdChanged=true") as it:
         await it.pool.request(it.address, RequestCode.REGISTER_BROKER, MASTER, TOPICS)
         replica = {**MASTER, "brokerId": "1", "brokerAddr": address}

@@ -1,4 +1,4 @@
-"""What brokers send: registrations, leaving, signs that they run, who has their name (103, 104, 322, 904, 901)."""
+"""Requests of brokers: registering, leaving, heartbeats, and who shares their name (103, 104, 322, 904, 901)."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class BrokerHandlers:
             turn.users -= 1
             if not turn.users:
                 del self._reading[key]
-        if request.connection.closed:  # and with it the broker would have left
+        if request.connection.closed:  # with the connection, the broker has left
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "the connection closed before the registration was read")
         return self._adopt(request, registration)
 
@@ -203,7 +203,7 @@ class BrokerHandlers:
 
 
 def remove_brokers(ctx: NameServerContext, leaving: list[Identity], why: str) -> None:
-    """Take brokers out of the table and notify those that remain."""
+    """Remove brokers from the table, and notify those that remain."""
     for one in leaving:
         log.info("a broker leaves", broker=one.broker_name, id=one.broker_id, address=one.address, why=why)
     for notice in ctx.table.unregister(leaving):

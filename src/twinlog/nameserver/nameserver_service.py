@@ -30,7 +30,7 @@ log = get_logger(__name__)
 
 
 class NameServerService:
-    """Listens until cancelled; brokers that go away or fall silent leave the routes."""
+    """Listens until cancelled; removes brokers that disconnect or fall silent."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class NameServerService:
         self.fence = Fence(clock_ms)
         self._notices: asyncio.Queue[MinBrokerIdNotice] = asyncio.Queue()
         kv = KvConfig(conf.nameserver.kv_path)
-        # One registration at a time, so that large ones take turns and not memory.
+        # One thread: large registrations are read one after the other, which saves memory.
         self._reader = ThreadPoolExecutor(1, "registrations")
         self.context = NameServerContext(conf, kv, clock_ms, self._notices.put_nowait)
         self._metrics = metrics

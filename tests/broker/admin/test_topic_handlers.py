@@ -230,7 +230,7 @@ def test_a_group_attribute_is_not_known_yet(handlers):
     assert (answer.code, answer.remark) == (1, "unsupported key: a")
 
 
-def test_a_deleted_group_keeps_its_offsets_unless_told_otherwise(ctx, handlers):
+def test_a_deleted_group_keeps_its_offsets_unless_they_are_to_be_cleaned(ctx, handlers):
     ctx.offsets.commit("G", "T", 0, 5, 1)
     assert ask(handlers, 207, {"groupName": "G"}).code == 0
     assert "G" not in ctx.groups

@@ -31,7 +31,7 @@ def heartbeat(*topics: str, group: str = "G", client_id: str = "c", **members) -
     return encode_body(HeartbeatData(client_id=client_id, consumer_data_set=[consumer], **members))
 
 
-def test_a_real_push_consumer_registers_and_is_told_before_its_answer(ctx, handlers):
+def test_a_real_push_consumer_registers_and_is_notified_before_its_answer(ctx, handlers):
     wire = Wire()
     answer = ask(handlers, golden("wire-heartbeat-push-consumer-req"), wire=wire)
     expected = golden("wire-heartbeat-push-consumer-resp")
@@ -119,7 +119,7 @@ def test_a_group_that_wants_no_notices_gets_none(ctx, handlers):
     assert wire.sent == []
 
 
-def test_a_lost_connection_is_told_to_the_others_and_a_silent_one_is_closed(ctx, handlers):
+def test_the_others_are_notified_of_a_lost_connection_and_a_silent_one_is_closed(ctx, handlers):
     lost, alive = Wire("1"), Wire("2")
     for wire in (lost, alive):
         ask(handlers, RequestCode.HEART_BEAT, body=heartbeat("T"), wire=wire)

@@ -94,7 +94,7 @@ def test_a_group_name_of_a_megabyte_is_not_kept(tmp_path, member):
     ctx = context(tmp_path)
     assert beat(ctx, **{member: ["g" * 1_000_000]}) == (
         INVALID,
-        f"a group name of 1000000 characters ({'g' * 40}...), at most 255 are taken",
+        f"a group name of 1000000 characters ({'g' * 40}...), at most 255 are allowed",
     )
     assert not ctx.clients.consumers and not ctx.clients.producers
 

@@ -31,7 +31,7 @@ def test_saved_offsets_are_corrected_to_what_the_queues_still_hold():
     assert [(cursor.level, cursor.next_offset) for cursor in cursors] == [(1, 4), (2, 3), (3, 7), (4, 2)]
 
 
-def test_a_cursor_says_how_many_messages_retention_took():
+def test_a_cursor_counts_the_messages_that_retention_deleted():
     cursor = LevelCursor(1, 1_000, next_offset=2)
     assert cursor.correct(5, 9) == 3
     assert cursor.correct(5, 9) == 0

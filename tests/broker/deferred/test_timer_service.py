@@ -164,7 +164,7 @@ async def test_garbage_in_the_wheel_queue_holds_nobody_up(tmp_path: Path):
         assert timers.pending == 0
 
 
-async def test_a_replica_is_told_what_counts_as_delivered(tmp_path: Path):
+async def test_a_replica_gets_what_counts_as_delivered(tmp_path: Path):
     clock = Clock(NOW)
     with stored_context(tmp_path, clock) as ctx:
         timers = await started(ctx)

@@ -232,7 +232,7 @@ async def test_ends_wait_for_one_search_of_the_log_beside_the_loop(tmp_path: Pat
         assert handler(request(left_open)).code == 0, "from now on the answer comes at once"
 
 
-async def test_whoever_waits_goes_on_when_the_first_one_has_left(tmp_path: Path, searched):
+async def test_the_next_waiting_request_goes_on_when_the_first_one_has_left(tmp_path: Path, searched):
     with died(tmp_path, Clock(NOW)) as (ctx, services, left_open):
         searched.clear()
         handler = services.handlers()[37]

@@ -70,7 +70,7 @@ def test_a_half_message_is_seen_by_nobody_until_it_is_committed(tmp_path: Path):
             assert name in message.properties
 
 
-def test_a_rolled_back_message_never_appears_and_an_op_record_says_it_is_done(tmp_path: Path):
+def test_a_rolled_back_message_never_appears_and_an_op_record_names_it(tmp_path: Path):
     with stored_context(tmp_path) as ctx:
         services = DeferredServices(ctx)
         first, second = prepare(ctx), prepare(ctx)
@@ -101,7 +101,7 @@ def test_a_second_commit_of_the_same_message_stores_nothing(tmp_path: Path):
         ({"tranStateTableOffset": "7"}, "The transaction state table offset wrong"),
     ],
 )
-def test_whoever_names_the_wrong_message_hears_javas_words(tmp_path: Path, fields, remark):
+def test_an_end_that_names_the_wrong_message_is_refused_in_javas_words(tmp_path: Path, fields, remark):
     with stored_context(tmp_path) as ctx:
         services = DeferredServices(ctx)
         answer = end(services, prepare(ctx), 8, **fields)
@@ -229,7 +229,7 @@ async def test_after_fifteen_checks_a_message_is_put_aside_and_can_be_resumed(tm
         assert ask(services.handlers(), 323, {"msgId": "nonsense"}).code == 1
 
 
-async def test_a_restart_knows_what_the_op_queue_says(tmp_path: Path):
+async def test_a_restart_knows_what_op_records_name(tmp_path: Path):
     clock, producer = Clock(NOW), Producer()
     with stored_context(tmp_path, clock) as ctx:
         services = DeferredServices(ctx)

@@ -102,7 +102,7 @@ class NameServerDouble:
         return request.reply(fields=dict(self.answer))
 
 
-async def test_a_broker_registers_at_every_name_server_and_says_goodbye(tmp_path):
+async def test_a_broker_registers_with_every_name_server_and_unregisters(tmp_path):
     async with NameServerDouble() as first, NameServerDouble() as second:
         conf = broker_conf(tmp_path, namesrvAddr=f"{first.address};{second.address}")
         async with running_broker(conf) as broker:

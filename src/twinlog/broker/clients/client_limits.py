@@ -51,7 +51,7 @@ def check_client_id(ctx: BrokerContext, client_id: str) -> None:
 def check_name(what: str, name: str) -> None:
     """Refuse a name that is too long for any group, topic or broker; it need not exist."""
     if len(name) > NAME_LENGTH_MAX:
-        remark = f"a {what} name of {len(name)} characters ({name[:40]}...), at most {NAME_LENGTH_MAX} are taken"
+        remark = f"a {what} name of {len(name)} characters ({name[:40]}...), at most {NAME_LENGTH_MAX} are allowed"
         raise RequestRefused(_CODE, remark)
 
 

@@ -30,7 +30,7 @@ def handlers(ctx: BrokerContext) -> dict[int, Handler]:
 def _read(ctx: BrokerContext, request: Request) -> LockBatchRequest:
     body = decode_body(LockBatchRequest, request.body)
     if len(body.mq_set) > QUEUES_MAX:
-        remark = f"{len(body.mq_set)} queues in one request, at most {QUEUES_MAX} are locked at once; send several"
+        remark = f"{len(body.mq_set)} queues in one request, at most {QUEUES_MAX} are allowed; send several requests"
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, remark)
     check_client_id(ctx, body.client_id)
     check_name("group", body.consumer_group)

@@ -38,7 +38,7 @@ class DelayService:
         self._was_replica = False  # until now
 
     def parked(self, due_ms: int) -> None:
-        """A message that is appended next waits, and can be due at `due_ms`."""
+        """The message that is appended next waits; it can be due at `due_ms`."""
         ctx = self._ctx
         self._skew.note(ctx.store.log_end, max(ctx.wall_ms(), ctx.store.last_timestamp), ctx.clock_ms())
         self._alarm.set(due_ms)

@@ -97,7 +97,7 @@ class OpTracker:
 
     @property
     def finished_count(self) -> int:
-        """How many messages that are not passed yet an op record names."""
+        """How many messages are named by an op record and not passed yet."""
         return len(self._finished)
 
     def passed(self, prepared_offset: int) -> None:

@@ -53,7 +53,7 @@ class TimerService:
         self.dequeued = 0
 
     def parked(self, due_ms: int) -> None:
-        """A message waits that can be due at `due_ms`."""
+        """A message that is parked can be due at `due_ms`."""
         self._alarm.set(due_ms)
 
     async def run(self) -> None:
@@ -165,7 +165,7 @@ class TimerService:
             return True
         pairs = message.properties
         key, bare_key = message_keys(pairs)
-        if names.TIMER_DEL_UNIQKEY in pairs:  # has had its effect when it was read
+        if names.TIMER_DEL_UNIQKEY in pairs:  # it took effect when it was read
             table.forget_replacement(pairs[names.TIMER_DEL_UNIQKEY], queue_offset)
             return True
         if table.is_replaced(key, bare_key, queue_offset):

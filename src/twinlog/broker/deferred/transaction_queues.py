@@ -1,4 +1,4 @@
-"""The prepared and op queues of one broker: which messages are finished, and op records for those that just did.
+"""The prepared and op queues of one broker: which messages are finished, and the op records about them.
 
 What it has learnt holds for one term as master (`transaction_takeover`); `reset` begins a new one.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
     from twinlog.wire.message import Message
 
-SLICE_MESSAGES = 100  # read or checked in one go before other work gets its turn
+SLICE_MESSAGES = 100  # read or checked in one go before other tasks run
 RETRY_MS = 1_000
 OFFSET_LOST_BACK_MS_MIN = 600_000
 

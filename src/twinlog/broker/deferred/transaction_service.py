@@ -82,7 +82,7 @@ class TransactionService:
 
         yield from find_committed(store, min(oldest_open, default=store.log_end), queues.is_known, note)
         if found:
-            log.info("transactions were committed whose op record was lost; it is written now", count=len(found))
+            log.info("op records of committed transactions were missing; they are written now", count=len(found))
 
     # -- ending --------------------------------------------------------------------------------
 

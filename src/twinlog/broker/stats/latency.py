@@ -41,7 +41,7 @@ class Latencies:
             self._previous, self._counts = self._counts, [0] * len(self._counts)
 
     def percentile_ms(self, part: float) -> float:
-        """The time within which this part of the messages was done, rounded up to a step; 0 without any."""
+        """The time within which this part of the messages was answered, rounded up to a step; 0 without messages."""
         counts = self._recent()
         left = sum(counts) * part
         for count, bound_ms in zip(counts, [*_BOUNDS_MS, self.longest_s * 1000], strict=True):

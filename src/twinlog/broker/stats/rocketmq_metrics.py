@@ -74,7 +74,7 @@ def watch_messages(
 
 
 class _View:
-    """Reads one broker."""
+    """Reads the numbers of one broker."""
 
     def __init__(self, ctx: BrokerContext) -> None:
         self._ctx = ctx
