@@ -1,0 +1,6 @@
+"""RocketMQ's bytes as values, and values as bytes: frames, commands, headers, bodies, message records.
+
+In: bytes of a peer or a file. Out: typed values, or an error of `errors`. Sizes are checked before anything is built.
+`frame` -> `command` -> `headers` and `bodies` for requests; `record_layout` -> `message` for records of the log.
+Pure functions: must not open sockets or files, read the clock, or import another part of Twinlog except `base`.
+"""

@@ -43,7 +43,7 @@ def decode_batch(body: bytes | memoryview) -> list[BatchElement]:
             raise BodyError(f"batch element at byte {at} is torn: {len(body) - at} bytes are left") from None
         end = properties_at + 2 + properties_length
         if properties_length < 0 or end > len(body) or size != end - at:
-            raise BodyError(f"batch element at byte {at} says {size} bytes, its parts make {end - at}")
+            raise BodyError(f"batch element at byte {at} has size {size}, but its parts have {end - at} bytes")
         element_body, properties = body[at + ELEMENT_HEAD.size : properties_at], body[properties_at + 2 : end]
         elements.append(BatchElement(bytes(element_body), bytes(properties), flag))
         at = end

@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 
-VERSION = 479  # what Twinlog claims to be; Java clients enable features by this number
+VERSION = 479  # the version that Twinlog reports; Java clients enable features by it
 VERSION_NAME = "V5_3_3"
 VERSION_QUOTED_ROUTE_KEYS = 401  # V4_9_4: from here on route answers have quoted keys
 VERSION_MAX_RECONSUME = 121  # V3_4_9: from here on a request's maxReconsumeTimes counts

@@ -85,7 +85,7 @@ def decode_header(header: bytes, header_type: int, make: type[C] = Command) -> C
 
 
 class _JsonHeader(msgspec.Struct):
-    """The shape that Java, Go and Twinlog write; anything else takes the tolerant path."""
+    """The shape that Java, Go and Twinlog write; anything else takes the tolerant decoder."""
 
     code: Int
     opaque: Int
@@ -101,7 +101,7 @@ _encode_text = msgspec.json.encode
 
 
 def _encode_json(command: Command) -> bytes:
-    # Members in alphabetical order, as fastjson writes them; control characters leave through `dumps`.
+    # Members in alphabetical order, as fastjson writes them; control characters are escaped as JSON requires.
     header: dict[str, object] = {"code": command.code}
     if command.fields is not None:
         header["extFields"] = command.fields

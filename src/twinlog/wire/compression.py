@@ -1,18 +1,18 @@
-"""Bodies as clients compress them: zlib, LZ4 frames, zstd. Brokers never inflate; clients do."""
+"""Bodies as clients compress them: zlib, LZ4 frames, zstd. Only clients decompress; brokers never do."""
 
 import zlib
 
 from twinlog.wire import sys_flag
 from twinlog.wire.errors import CompressionError
 
-BODY_BYTES_MAX = 64 * 1024 * 1024  # what an inflated body may hold before we call it a bomb
+BODY_BYTES_MAX = 64 * 1024 * 1024  # of a decompressed body; above this it counts as a decompression bomb
 _ZSTD_BLOCKS_MAX = 100_000  # a block holds 128 KiB, or what its writer flushed
-_ZSTD_RLE = 1  # one byte, repeated as often as the size says
+_ZSTD_RLE = 1  # one byte, repeated `size` times
 KINDS = {"zlib": sys_flag.COMPRESSION_ZLIB, "lz4": sys_flag.COMPRESSION_LZ4, "zstd": sys_flag.COMPRESSION_ZSTD}
 
 
 def compress(body: bytes, kind: str = "zlib", level: int = 5) -> tuple[bytes, int]:
-    """The compressed body and the sysFlag bits that say so."""
+    """The compressed body, and the sysFlag bits for its compression."""
     if kind not in KINDS:
         raise CompressionError(f"compression {kind!r} is unknown; use one of {', '.join(KINDS)}")
     if kind == "zlib":
@@ -29,7 +29,7 @@ def compress(body: bytes, kind: str = "zlib", level: int = 5) -> tuple[bytes, in
 
 
 def decompress(body: bytes, flags: int, bytes_max: int = BODY_BYTES_MAX) -> bytes:
-    """The inflated body; `body` itself when `flags` does not say it is compressed."""
+    """The decompressed body; `body` itself when `flags` do not mark it as compressed."""
     if not flags & sys_flag.COMPRESSED:
         return body
     kind = flags & sys_flag.COMPRESSION_MASK
@@ -69,7 +69,7 @@ def _lz4(body: bytes, bytes_max: int) -> bytes:
 def _zstd(body: bytes, bytes_max: int) -> bytes:
     import zstandard
 
-    # Java writes streams without a content size, so read piecewise and stop at the limit.
+    # Java writes streams without a content size, so read in pieces and stop at the limit.
     try:
         with zstandard.ZstdDecompressor().stream_reader(body) as reader:
             data = reader.read(bytes_max + 1)
@@ -77,15 +77,15 @@ def _zstd(body: bytes, bytes_max: int) -> bytes:
         raise CompressionError(f"zstd body of {len(body)} bytes: {error}") from error
     if len(data) > bytes_max:
         raise _too_large("zstd", body, bytes_max)
-    if not _zstd_is_whole(body):  # the reader gives what it has, and says nothing
+    if not _zstd_is_whole(body):  # the reader does not report an incomplete stream
         raise _torn("zstd", body)
     return data
 
 
 def _zstd_is_whole(body: bytes) -> bool:
-    """Whether a frame's last block has arrived: | header | block ... | last block | checksum, perhaps |
+    """Whether a frame's last block has arrived: | header | block ... | last block | optional checksum |
 
-    A block begins with 3 bytes, little-endian: bit 0 tells the last one, bits 1 and 2 its type, the rest its size.
+    A block begins with 3 bytes, little-endian: bit 0 marks the last one, bits 1 and 2 are the type, the rest the size.
     """
     import zstandard
 
@@ -105,7 +105,7 @@ def _zstd_is_whole(body: bytes) -> bool:
 
 
 def _too_large(kind: str, body: bytes, bytes_max: int) -> CompressionError:
-    return CompressionError(f"{kind} body of {len(body)} bytes inflates beyond {bytes_max}: a decompression bomb?")
+    return CompressionError(f"{kind} body of {len(body)} bytes grows above {bytes_max}: a decompression bomb?")
 
 
 def _torn(kind: str, body: bytes) -> CompressionError:

@@ -8,7 +8,7 @@ from twinlog.wire.numbers import Int, Long
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendHeader:
-    """Code 10, long names; also what the short form is turned into."""
+    """Code 10, long names; the short form is converted to it."""
 
     producer_group: str | None = None
     topic: str | None = None
@@ -245,7 +245,7 @@ class RegisterBrokerHeader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerIdentityHeader:
-    """Codes 104, 322, 901 and 904: which broker speaks or is meant."""
+    """Codes 104, 322, 901 and 904: the broker that asks, or is asked about."""
 
     broker_name: str | None = None
     broker_addr: str | None = None

@@ -71,7 +71,7 @@ class Message:
 
     @property
     def decoded_body(self) -> bytes:
-        """The body as the sender gave it, inflated when it was compressed."""
+        """The body as the sender gave it, decompressed if need be."""
         return decompress(self.body, self.sys_flag)
 
 
@@ -80,7 +80,7 @@ def body_crc(body: bytes | memoryview) -> int:
 
 
 def encode_message(message: Message) -> bytes:
-    """The record of `message`; sizes, CRC, version and IPv6 bits are worked out here."""
+    """The record of `message`; sizes, CRC, version and IPv6 bits are computed here."""
     topic, properties = message.topic.encode(), encode_properties(message.properties)
     version = 2 if utf16_length(message.topic) > TOPIC_BYTES_V1_MAX else 1
     if len(topic) > (0x7FFF if version == 2 else TOPIC_BYTES_V1_MAX):
@@ -133,9 +133,9 @@ def _decode(buffer: bytes | bytearray | memoryview, at: int, check_crc: bool) ->
         buffer, at
     )
     if magic not in (MAGIC_V1, MAGIC_V2):
-        raise RecordError(f"no record at byte {at}: magic {magic:#x}")
+        raise RecordError(f"not a record at byte {at}: magic {magic:#x}")
     if size < RECORD_BYTES_MIN or at + size > len(buffer):
-        raise RecordError(f"record at byte {at} says {size} bytes, {len(buffer) - at} are there")
+        raise RecordError(f"record at byte {at} has size {size}, but {len(buffer) - at} bytes are left")
     end, version = at + size, 2 if magic == MAGIC_V2 else 1
     born_at = at + HOSTS_AT
     born_end = born_at + (HOST_V6_BYTES if flags & sys_flag.BORN_HOST_V6 else HOST_BYTES)

@@ -1,4 +1,4 @@
-"""Message ids: the offset id names broker and place, the unique id names the sender."""
+"""Message ids: the offset id is a broker's address and a physical offset, the unique id is made by the sender."""
 
 import ipaddress
 import itertools
@@ -54,7 +54,7 @@ class UniqueIds:
 
 
 def month_ms(now_ms: int) -> int:
-    """The milliseconds since this month began, which stand for the time in a unique id."""
+    """The milliseconds since this month began, the time in a unique id."""
     return now_ms - _month_around(now_ms)[0]
 
 

@@ -1,6 +1,6 @@
-"""Numbers as Java has them: an int has 32 bits, a long 64. Python's have no limit, and a file would keep what came.
+"""Numbers as Java has them: an int has 32 bits, a long 64. Python's integers have no limit, so every input is checked.
 
-msgspec checks `Int`, `Long` and `OpenObject` where they stand in bodies and files, `fields` does so for headers.
+msgspec checks `Int`, `Long` and `OpenObject` in bodies and files; `fields` checks headers.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +13,7 @@ LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 Int = Annotated[int, msgspec.Meta(ge=INT_MIN, le=INT_MAX)]
 Long = Annotated[int, msgspec.Meta(ge=LONG_MIN, le=LONG_MAX)]
 
-# A member that is passed on without a closer look: any JSON object, but not deeper than the mappings of static topics.
+# A member that is passed on unread: any JSON object, but not nested deeper than the mappings of static topics.
 if TYPE_CHECKING:
     OpenObject = dict[str, Any]
 else:
@@ -26,5 +26,5 @@ else:
 
 
 def is_natural(text: str) -> bool:
-    """Whether `text` is a number of digits alone that surely fits 64 bits."""
+    """Whether `text` consists of digits only, and so few that the number fits 64 bits."""
     return text.isascii() and text.isdigit() and len(text) < 19

@@ -1,6 +1,6 @@
-"""Request codes of Twinlog's own, spoken between Twinlog peers only.
+"""Twinlog's own request codes, used between Twinlog peers only.
 
-A Java peer answers REQUEST_CODE_NOT_SUPPORTED, which is how a Twinlog replica finds out what its master is.
+A Java peer answers REQUEST_CODE_NOT_SUPPORTED, so a Twinlog replica knows whether its master is Twinlog or Java.
 The numbers fit the 16-bit code of binary headers and are far from any that RocketMQ uses.
 """
 
@@ -12,6 +12,6 @@ class TwinlogCode(IntEnum):
     LOG_DIGESTS = 30902  # checksums of commit-log ranges
     METADATA_CHANGES = 30903  # what changed in a metadata table since a revision
     OFFSETS_CARRIED_BACK = 30904  # consumer offsets that moved on at the replica while its master was away
-    METADATA_CHANGED = 30905  # a master tells its replica, oneway, that a table has changed
-    REPLICATION_STATUS = 30906  # all that is known about replication, as JSON
+    METADATA_CHANGED = 30905  # a master notifies its replica, oneway, that a table has changed
+    REPLICATION_STATUS = 30906  # the state of replication, as JSON
     CHANGE_ROLE = 30907  # become master or replica at run time

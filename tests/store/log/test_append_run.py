@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from twinlog.settings.store import StoreSettings
 from twinlog.store.log.append import Draft
 from twinlog.store.message_store import MessageStore
+from twinlog.store.property_scan import dispatch_properties
 from twinlog.wire.java_text import tags_code
-from twinlog.wire.property_scan import dispatch_properties
 
 HOST = ("10.0.0.7", 4711)
 properties = st.sampled_from(

@@ -16,9 +16,9 @@ from twinlog.store.delay_levels import DelayLevels
 from twinlog.store.scan.replay import requests_of
 from twinlog.store.scan.scan import find_record, scan
 from twinlog.store.scan.stop import StopReason
+from twinlog.store.topic_name import is_topic
 from twinlog.wire.errors import RecordError
 from twinlog.wire.message import Message, decode_message, encode_message
-from twinlog.wire.topic_name import is_topic
 
 MANIFESTS = {
     "normal": "manifest.json",

@@ -22,10 +22,10 @@ import msgspec
 from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.log.appender import PACKED_LENGTHS, Appender, QueueCursor
 from twinlog.store.log.record_crc import crc_property, with_separator
+from twinlog.store.property_scan import dispatch_properties
 from twinlog.wire.checksum import crc32
 from twinlog.wire.java_text import tags_code
 from twinlog.wire.properties import INNER_BASE, INNER_NUM, PROPERTIES_BYTES_MAX, decode_properties, encode_properties
-from twinlog.wire.property_scan import dispatch_properties
 from twinlog.wire.record_layout import BLANK_BYTES, HEAD_BYTES, HEADS, HOST_BYTES, PROPERTIES_LENGTH
 from twinlog.wire.sys_flag import BORN_HOST_V6, INNER_BATCH, NEED_UNWRAP, STORE_HOST_V6, TRANSACTION_HIDDEN
 
@@ -35,7 +35,7 @@ _IPV4_HOSTS_BYTES = 2 * HOST_BYTES
 
 
 class PutStatus(enum.Enum):
-    """What became of a message; only the first four mean that it is in the log."""
+    """The result of an append; only the first four mean that the message is in the log."""
 
     PUT_OK = "PUT_OK"
     FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
@@ -49,7 +49,7 @@ class PutStatus(enum.Enum):
 
 
 class Draft(msgspec.Struct, gc=False):
-    """A message on its way into the log; the store adds place, time and checksum."""
+    """A message on its way into the log; the store adds offsets, time and checksum."""
 
     topic: str
     queue_id: int
@@ -67,7 +67,7 @@ class Draft(msgspec.Struct, gc=False):
 
 
 class Appended(msgspec.Struct, gc=False):
-    """The place of a stored message, or the reason why there is none."""
+    """Where a message was stored, or the reason why it was not."""
 
     status: PutStatus
     physical_offset: int = -1
@@ -166,7 +166,7 @@ def append_drafts(appender: Appender, drafts: Sequence[Draft]) -> Appended:
 
 
 def _plan(appender: Appender, draft: Draft) -> Plan | PutStatus:
-    """What the record of a draft consists of, or why there is none. Nothing is written."""
+    """What the record of a draft consists of, or why it is refused. Nothing is written."""
     store = appender.store_host if draft.store_host is None else appender.host(draft.store_host)
     try:
         queue, born = appender.queues[draft.topic, draft.queue_id], appender.hosts[draft.born_host]

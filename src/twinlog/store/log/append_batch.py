@@ -1,9 +1,9 @@
-"""A whole batch send in one go: from its elements straight to records.
+"""A whole batch send at once: from its elements straight to records.
 
-What it trades: `decode_batch` and `append_drafts` are the definition, with objects for each message. This
-walks the elements by offset, packs all records into one piece, and copies that piece into the mapped log. It takes a
-batch only if every element is ordinary (IPv4 on both sides, no transaction, within all limits) and answers None
-otherwise, with nothing stored. A property test holds both equal.
+What it trades: `decode_batch` and `append_drafts` are the definition, with objects for each message. This walks the
+elements by offset, packs all records into one piece, and copies that piece into the mapped log. It takes a batch
+only if every element is ordinary (IPv4 on both sides, no transaction, within all limits) and returns None otherwise,
+with nothing stored. A property test holds both equal.
 
 As in `append_run`, all of it becomes visible with its first eight bytes, written last.
 """
@@ -16,15 +16,15 @@ from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.log.append import Appended, PutStatus
 from twinlog.store.log.append_run import UNUSUAL_FLAGS
 from twinlog.store.log.appender import Appender
+from twinlog.store.property_scan import dispatch_properties
 from twinlog.wire.batch import ELEMENT_HEAD
 from twinlog.wire.checksum import crc32
 from twinlog.wire.java_text import tags_code
-from twinlog.wire.property_scan import dispatch_properties
 from twinlog.wire.record_layout import HEAD_BYTES, HEADS, PROPERTIES_LENGTH
 
 _PROPERTIES_MAX = 4095
 _UNIQ_KEY = b"UNIQ_KEY\x01"
-_SHAPES_MAX = 16  # properties that differ more than that from message to message are not worth remembering
+_SHAPES_MAX = 16  # properties that differ more than that from message to message are not worth caching
 
 
 def append_elements(
@@ -37,7 +37,7 @@ def append_elements(
     sys_flag: int,
     reconsume_times: int,
 ) -> Appended | None:
-    """Store all elements of `batch` next to each other; None when the plain way must look at them."""
+    """Store all elements of `batch` next to each other; None when it needs the plain way, `append_drafts`."""
     born = appender.host(born_host)
     store = appender.store_host
     queue = appender.queue(topic, queue_id)
@@ -45,11 +45,13 @@ def append_elements(
         return None
     if born is None or len(born) != 8 or len(store) != 8:
         return None
-    around = HEAD_BYTES + len(queue.topic_bytes) - ELEMENT_HEAD.size  # what a record has more than its element
+    around = (
+        HEAD_BYTES + len(queue.topic_bytes) - ELEMENT_HEAD.size
+    )  # the bytes that a record has more than its element
     elements = _walk(batch, min(appender.body_bytes_max, appender.record_bytes_max - around))
     if not elements:
         return None
-    try:  # a number that its field cannot hold: the plain way says so, and no file is made for it
+    try:  # a number does not fit its field: the plain way returns the status, and no file is made
         HEADS[0].pack(0, 0, 0, queue_id, 0, 0, 0, sys_flag, born_timestamp, born, 0, store, reconsume_times, 0, 0)
     except struct.error:
         return None
@@ -113,7 +115,7 @@ def append_elements(
 
 
 def _found(properties: bytes, shapes: dict[bytes, tuple[int, str]]) -> tuple[int, str, str | None]:
-    """(tags code, keys, unique key); `shapes` remembers what the properties without the unique key come to."""
+    """(tags code, keys, unique key); `shapes` caches the result for properties without the unique key."""
     at = properties.find(_UNIQ_KEY)
     end = properties.find(b"\x02", at)
     if at >= 0 and end > at + len(_UNIQ_KEY) and (at == 0 or properties[at - 1] == 2):
@@ -129,7 +131,7 @@ def _found(properties: bytes, shapes: dict[bytes, tuple[int, str]]) -> tuple[int
 
 
 def _walk(batch: bytes, body_bytes_max: int) -> list[tuple[int, int, int, int]]:
-    """(body begin, body end, element end, flag) of each; empty when something about them is not ordinary."""
+    """(body begin, body end, element end, flag) of each; empty when one of them is not ordinary."""
     elements, at, total = [], 0, len(batch)
     unpack, head_bytes, unpack_length = ELEMENT_HEAD.unpack_from, ELEMENT_HEAD.size, PROPERTIES_LENGTH.unpack_from
     try:

@@ -1,8 +1,8 @@
-"""Many messages of one sender in one go: the hot path of pipelined sends.
+"""Many messages of one sender at once: the hot path of pipelined sends.
 
-What it trades: `Appender.append` decides each message for itself; this one looks up clock, hosts and segment
+What it trades: `append` decides each message for itself. This function looks up clock, hosts and segment
 once, packs all heads and bodies into one piece, and copies that piece into the mapped log. It takes messages
-only while they are ordinary (IPv4 on both sides, no transaction, no inner batch, within all limits and within
+only as long as they are ordinary (IPv4 on both sides, no transaction, no inner batch, within all limits and within
 the part of the segment that is ready), and stops before the first that is not: `append` takes that one. A
 property test holds both equal.
 
@@ -25,7 +25,7 @@ Row = tuple[str, int, bytes, bytes, int, int, int, int, tuple[int, str, str | No
 """topic, queue id, body, properties, born timestamp, flag, system flag, reconsumed, (tags code, keys, unique key)"""
 
 UNUSUAL_FLAGS = BORN_HOST_V6 | STORE_HOST_V6 | TRANSACTION_MASK | INNER_BATCH | NEED_UNWRAP
-_COPIED_BYTES_MAX = 4096  # a slice of so little is copied faster than viewed
+_COPIED_BYTES_MAX = 4096  # up to this size a copy is faster than a view
 
 
 def append_run(appender: Appender, born_host: tuple[str, int], rows: Sequence[Row]) -> list[tuple[int, int, int]]:
@@ -96,7 +96,7 @@ def append_run(appender: Appender, born_host: tuple[str, int], rows: Sequence[Ro
             places.append((at, queue_offset, size))
             queue.next_offset = queue_offset + 1
             at = end
-    except struct.error:  # a number that its field cannot hold: `append` says so
+    except struct.error:  # a number does not fit its field: `append` returns the status
         pass
     if places:
         joined: bytes | memoryview = b"".join(parts)

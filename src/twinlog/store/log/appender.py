@@ -14,6 +14,7 @@ from twinlog.store.delay_levels import DelayLevels
 from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.log.record_crc import CRC_PROPERTY_BYTES
+from twinlog.store.topic_name import is_topic
 from twinlog.wire.errors import WireError
 from twinlog.wire.java_text import utf16_length
 from twinlog.wire.message_id import encode_host
@@ -26,7 +27,6 @@ from twinlog.wire.record_layout import (
     PROPERTIES_LENGTH,
     TOPIC_BYTES_V1_MAX,
 )
-from twinlog.wire.topic_name import is_topic
 
 TOPIC_BYTES_MAX = 255  # only %RETRY% topics may be longer than 127
 RECORD_SLACK = 64 * 1024  # a record may exceed maxMessageSize by topic and properties

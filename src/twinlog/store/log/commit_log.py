@@ -3,13 +3,13 @@
     log_start                      flushed_end        log_end
     | segment | segment | segment ......|...............|        | next segment, allocated ahead |
 
-One thread (the event loop's) writes; any thread may read or call `flush`. `flushed_end` only says what
-`fdatasync` has returned for. The segment after the last one is allocated by a worker thread as soon as
+One thread (the event loop's) writes; any thread may read or call `flush`. `flushed_end` is
+how far `fdatasync` has returned. The segment after the last one is allocated by a worker thread as soon as
 half of the last one is used, and disappears at a clean close if it was never needed.
 
 With several directories in storePathCommitLog, segment number n goes to directory n mod count, skipping
 directories whose disk is too full; reading finds the files wherever they are. readOnlyCommitLogStorePaths get no new
-segments; those in them are read, go on to be filled, and expire like all others as far as their disk lets them.
+segments; those in them are read, are filled up, and expire like all others if their disk allows it.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ class CommitLog:
         self._closed = False
 
     def load(self) -> None:
-        """Open every segment file; until recovery says otherwise, all of them count as full."""
+        """Open every segment file; until recovery finds the log's end, all of them count as full."""
         paths = sorted(_segment_paths(self.directories), key=lambda path: path.name)
-        if paths and os.lstat(paths[-1]).st_size == 0:  # a file whose allocation never happened
+        if paths and os.lstat(paths[-1]).st_size == 0:  # a crash came before its allocation
             empty = paths.pop()
             if self.writable:
                 self._ops.remove(empty)
@@ -97,7 +97,7 @@ class CommitLog:
         self.log_end = self.flushed_end = self.segments[-1].end if self.segments else 0
 
     def _may_write(self, path: Path) -> bool:
-        """Whether a segment is opened for writing: in a read-only directory only if it can be, and no link."""
+        """Whether a segment is opened for writing: in a read-only directory only if it can be, and not a link."""
         if not self.writable or path.parent not in self._read_only_directories:
             return self.writable
         return os.access(path, os.W_OK) and not path.is_symlink()
@@ -134,7 +134,7 @@ class CommitLog:
         return segment.view(physical_offset - segment.base, end - physical_offset)
 
     def record(self, physical_offset: int) -> memoryview | None:
-        """The record that begins at this offset, by its own size field; None when it cannot be one."""
+        """The record that begins at this offset, by its own size field; None when there is none."""
         head = self.slice(physical_offset, 4)
         return None if head is None else self.slice(physical_offset, _INT.unpack(head)[0])
 
@@ -159,7 +159,7 @@ class CommitLog:
         return last
 
     def roll(self) -> Segment:
-        """Declare the last segment full with a blank record, and start the next one."""
+        """Close the last segment with a blank record, and start the next one."""
         segment = self.tail()
         free = segment.end - self.log_end
         if free >= BLANK_BYTES:
@@ -190,7 +190,7 @@ class CommitLog:
             self.allocate_ahead()
 
     def raw_room(self, bytes_max: int) -> RawRoom:
-        """Where the next of a master's bytes go, for a thread that writes them; `raw_written` takes them in."""
+        """Where the next of a master's bytes go, for a thread that writes them; `raw_written` adds them to the log."""
         segment = self.tail()
         if segment is not self._filling:
             self.end_raw()
@@ -200,13 +200,13 @@ class CommitLog:
         return RawRoom(segment.descriptor, position, min(bytes_max, segment.size - position), self._ops)
 
     def raw_written(self, log_end: int) -> None:
-        """The log now goes on to `log_end`: these bytes were written to the last room."""
+        """The log now ends at `log_end`: the bytes before it were written to the last room."""
         assert self.log_end <= log_end <= self.segments[-1].end, (self.log_end, log_end)
         self.log_end = log_end
         self.allocate_ahead()
 
     def end_raw(self) -> None:
-        """No thread writes any more."""
+        """The thread that used `raw_room` does not write any more."""
         if self._filling is not None:
             self._filling.read_ahead(True)
             self._filling = None
@@ -221,7 +221,7 @@ class CommitLog:
         self.log_end = self.flushed_end = physical_offset
 
     def allocate_ahead(self) -> None:
-        """Let the worker prepare the next segment once the last one is half full."""
+        """Have the worker prepare the next segment once the last one is half full."""
         if self._next is not None or self._closed or not self.segments:
             return
         last = self.segments[-1]
@@ -232,7 +232,7 @@ class CommitLog:
     # ---- shrinking
 
     def truncate(self, end: int, *, durable: bool = False) -> None:
-        """Cut the log at `end`: later files go, and the rest of the last file becomes zeros.
+        """Cut the log at `end`: later files are deleted, and the rest of the last file becomes zeros.
 
         `durable` waits until the zeros are on disk, so that not even a power failure brings records back.
         """
@@ -248,10 +248,12 @@ class CommitLog:
                     self.segments[-1].flush()
 
     def drop_oldest(self) -> Segment | None:
-        """Delete the oldest segment; never the last one, nor one that a flush may be working on."""
+        """Delete the oldest segment; never the last one, nor one that is not flushed yet."""
         if len(self.segments) < 2 or self.segments[0].end > self.flushed_end:
             return None
-        if not os.access(self.segments[0].path.parent, os.W_OK):  # what stays on disk must not leave a gap behind it
+        if not os.access(
+            self.segments[0].path.parent, os.W_OK
+        ):  # a file that cannot be deleted would leave a gap in the log
             return None
         segment = self.segments.pop(0)
         del self._bases[0]
@@ -334,7 +336,7 @@ class CommitLog:
 
 
 def disk_used_ratio(path: Path) -> float:
-    """Used part of the partition that holds `path`, as Java computes it; 0 when nobody can tell."""
+    """Used part of the partition that holds `path`, as Java computes it; 0 when it is unknown."""
     while not path.exists() and path != path.parent:
         path = path.parent
     try:

@@ -23,7 +23,7 @@ def crc_property(buffer: bytes | bytearray | memoryview | mmap.mmap, begin: int,
 
 
 def has_valid_crc(record: bytes | memoryview) -> bool:
-    """Whether the record ends with the checksum of its other bytes; False when it carries none."""
+    """Whether the record ends with the checksum of its other bytes; False when it has no checksum."""
     if len(record) < CRC_PROPERTY_BYTES:
         return False
     end = len(record) - CRC_PROPERTY_BYTES

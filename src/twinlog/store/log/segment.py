@@ -1,11 +1,11 @@
 """One memory-mapped file of the commit log.
 
-A segment has its full size from the first moment, and its name is the physical offset of its first
+A segment has its full size from the beginning, and its name is the physical offset of its first
 byte in 20 digits. Its blocks are allocated before it is mapped: a store into a mapped hole on a full
-disk would kill the process with SIGBUS, an allocation merely fails.
+disk would kill the process with SIGBUS, an allocation only fails.
 
-Readers hold `memoryview`s of the mapping. Dropping a segment therefore never unmaps by force: the file
-loses its name at once, and its memory goes with the last view.
+Readers hold `memoryview`s of the mapping. Removing a segment therefore never unmaps it: the file
+loses its name at once, and its memory is freed with the last view.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Segment:
         self.size = size
         self.descriptor = descriptor
         self.writable = writable
-        self.has_blocks = False  # nobody knows of a file that was there before
+        self.has_blocks = False  # unknown of a file that already existed
         self._ops = ops
         self._map: mmap.mmap | None = None
         self._populated = 0
@@ -63,7 +63,7 @@ class Segment:
         try:
             ops.make_directory(directory)
             refuse_link(path)
-            if path.exists():  # left over by a crash, beyond the log's end: its bytes mean nothing
+            if path.exists():  # left by a crash, beyond the log's end: its bytes are not part of the log
                 ops.remove(path)
             segment = cls(path, base, size, ops.allocate(path, size), writable=True, ops=ops)
             segment.has_blocks = True
@@ -118,7 +118,7 @@ class Segment:
         """Map the pages around `position` for writing in one call; returns where the mapped part ends.
 
         One page fault per 4 KiB costs as much as encoding five messages. Kernels without this call
-        simply fault page by page. Pages far behind are let go on the way.
+        fault page by page. Pages far behind are released on the way.
         """
         if position > self._populated:
             begin = self._populated
@@ -135,7 +135,7 @@ class Segment:
         return self._populated
 
     def release_pages(self, begin: int = 0, end: int | None = None) -> None:
-        """Give pages back to the page cache: they stop counting as this process's memory, and lose nothing."""
+        """Give pages back to the page cache: they stop counting as this process's memory, their content stays."""
         begin = max(0, begin - begin % PAGE)
         end = self.size if end is None else end
         if self._map is not None and begin < end:
@@ -144,7 +144,7 @@ class Segment:
                 self._populated = 0
 
     def read_ahead(self, wanted: bool) -> None:
-        """Whether a page fault should bring in what follows the page. Behind the log's end that is only zeros."""
+        """Whether a page fault should bring in what follows the page. Behind the log's end there are only zeros."""
         self.map.madvise(mmap.MADV_NORMAL if wanted else mmap.MADV_RANDOM)
 
     def data_ranges(self, position: int) -> list[tuple[int, int]]:
@@ -165,7 +165,7 @@ class Segment:
     def zero_from(self, position: int) -> int:
         """Overwrite everything from `position` with zeros; returns how many bytes needed it.
 
-        Bytes left behind a cut could be taken for records by a later recovery. Clean ranges are only read.
+        A later recovery could take bytes behind a cut for records. Ranges of zeros are only read.
         """
         zeroed = 0
         for begin, end in self.data_ranges(position):
@@ -185,7 +185,7 @@ class Segment:
             raise FlushFailed(self.path, error) from error
 
     def close(self) -> None:
-        """Forget the mapping and close the file; views that readers still hold stay good."""
+        """Forget the mapping and close the file; views that readers still hold stay valid."""
         self._map = None
         if self.descriptor >= 0:
             os.close(self.descriptor)

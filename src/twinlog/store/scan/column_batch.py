@@ -1,11 +1,10 @@
-"""Dispatch of thousands of records at a time: a batch of requests that stays columns until somebody asks.
+"""Thousands of records as one batch of dispatch requests, which stays columns as long as possible.
 
-What it trades: `requests_of` makes one object per record and looks into each record's properties. The
-records of a busy log were sent by few programs and have their properties in the same places, so here the
-properties of all records of one length are laid out as a matrix, checked against the first row, and tags and
-keys are read from its columns. Records of another layout, and the rare kinds (transactions, delays, inner
-batches), make the batch answer `None` for its columns, and the dispatchers iterate it as a plain sequence of
-requests. A property test holds both ways equal.
+What it trades: `requests_of` makes one object per record and reads each record's properties. The records of a busy log
+come from few programs and have their properties at the same positions. So here the properties of all records of one
+length become a matrix, each row is compared with the first, and tags and keys are read from its columns. With records
+of another layout, or of a rare kind (transactions, delays, inner batches), `columns` is None and the dispatchers
+iterate the batch as a plain sequence of requests. A property test holds both ways equal.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class Columns(NamedTuple):
 
 
 class ColumnBatch(Sequence[DispatchRequest]):
-    """Scanned records as dispatch requests. `columns` is None when only the requests themselves will do."""
+    """Scanned records as dispatch requests. `columns` is None when the requests must be read one by one."""
 
     def __init__(self, records: ScannedRecords, delay_levels: DelayLevels) -> None:
         self.records = records
@@ -77,7 +76,7 @@ class ColumnBatch(Sequence[DispatchRequest]):
 
 
 class _Layout(NamedTuple):
-    """Where the values of the three properties stand in a properties text; an absent one is empty."""
+    """Where the values of the three properties are in a properties text; an absent one is empty."""
 
     tags: slice
     keys: slice
@@ -127,11 +126,11 @@ def _matrix(records: ScannedRecords, where: np.ndarray, length: int) -> np.ndarr
 
 
 def _layout(matrix: np.ndarray) -> _Layout | None:
-    """The places of the values if all rows have them where the first row has, and nothing is unusual."""
+    """Where the values are, if all rows have them where the first row has them and nothing is unusual."""
     first, low, high = matrix[0], matrix.min(axis=0), matrix.max(axis=0)
-    fixed = first <= _PAIR_END  # separators, and soon the names; everything else is a value
+    fixed = first <= _PAIR_END  # separators, and below also names; everything else is a value
     if bool((high >= 0x80).any()) or bool((low[~fixed] <= _PAIR_END).any()):
-        return None  # hashes are over UTF-16 units, and here a byte is a unit; or a separator stands elsewhere
+        return None  # a byte is not a UTF-16 unit, which hashes are made of; or a separator is elsewhere
     found = {name: slice(0, 0) for name in _WANTED}
     at, text = 0, first.tobytes()
     while at < len(text):
@@ -139,7 +138,7 @@ def _layout(matrix: np.ndarray) -> _Layout | None:
         end = len(text) if end < 0 else end
         name_end = text.find(b"\x01", at, end)
         if not at < name_end < end - 1:
-            return None  # a pair that the plain decoder would drop
+            return None  # a pair that the plain decoder drops
         fixed[at:name_end] = True
         name = text[at:name_end]
         if name in found:

@@ -1,9 +1,9 @@
-"""The commits of half messages in a range of the log: which record each of them names.
+"""The commits of prepared messages in a range of the log.
 
-A commit is an ordinary record whose flag says TRANSACTION_COMMIT and whose `prepared_transaction_offset` is where its
-half message stands. The walk goes in slices. A slice is cut by the thread that owns the log, and may be searched by
-another one: its mapping stays good when the segment is deleted meanwhile. Nobody keeps a slice after it was searched,
-so segments come and go between two of them.
+A commit is an ordinary record with TRANSACTION_COMMIT in its system flag, whose `prepared_transaction_offset` is the
+physical offset of its prepared message. The range is searched in slices. The thread that owns the log makes a slice,
+and another thread may search it: its mapping stays valid if the segment is deleted meanwhile. A slice is dropped after
+its search, so that segments can be added and deleted between two slices.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ RECORDS_PER_SLICE = 2048
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A record that makes a half message visible."""
+    """A record that makes a prepared message visible."""
 
     physical_offset: int
     size: int
-    prepared: int  # physical offset of the half message
+    prepared: int  # physical offset of the prepared message
 
 
 @dataclass(frozen=True, slots=True)
 class LogSlice:
-    """The records of one segment from `at` on, as many as are searched in one go."""
+    """The records of one segment from `at` on, as many as are searched at a time."""
 
     segment: mmap.mmap
     base: int
@@ -56,7 +56,7 @@ class LogSlice:
 
 
 def slice_at(commit_log: CommitLog, at: int, end: int) -> LogSlice | None:
-    """The slice that begins at `at`, where a record stands; None when there is nothing more before `end`."""
+    """The slice that begins at `at`, where a record begins; None when no more follow before `end`."""
     at, end = max(at, commit_log.log_start), min(end, commit_log.log_end)
     segment = commit_log.segment_at(at) if at < end else None
     return None if segment is None else LogSlice(segment.map, segment.base, at, end)

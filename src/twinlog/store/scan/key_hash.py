@@ -35,7 +35,7 @@ def hash_keys(prefixes: list[int] | int, keys: list[str]) -> np.ndarray:
 
 
 def hash_rows(prefixes: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """The same for keys that are rows of a matrix of ASCII bytes."""
+    """The same for keys given as rows of a matrix of ASCII bytes."""
     length = keys.shape[1]
     powers = _powers(1 << length.bit_length())
     hashes = np.einsum("ij,j->i", keys.astype(np.uint32), powers[:length][::-1])

@@ -1,4 +1,4 @@
-"""Which record stands around a byte of the log, and where the records of a log end. Bodies are not read."""
+"""Which record holds a byte of the log, and where the records of a log end. Bodies are not read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LogPart:
 
 
 def part_at(commit_log: CommitLog, physical_offset: int) -> LogPart | None:
-    """What the byte at this offset belongs to; None outside the log. A record that begins here is the one."""
+    """What the byte at this offset belongs to; None outside the log."""
     segment = commit_log.segment_at(physical_offset)
     if segment is None:
         return None

@@ -1,7 +1,8 @@
-"""Columns are built from many large temporaries, and glibc gives the memory of each back to the kernel at once.
+"""A hint to glibc's malloc to keep freed memory.
 
-The next one then takes it anew, a page fault for every 4 KiB: a third of the time of a catch-up. Once it has seen
-a larger block come and go, glibc keeps that much at hand.
+Columns are built from many large temporary arrays. By default glibc returns the memory of each to the kernel at once,
+and the next array costs a page fault for every 4 KiB: a third of the time of a replica that catches up. After one
+block of LARGE_BYTES was allocated and freed, glibc keeps blocks up to that size.
 """
 
 from __future__ import annotations
@@ -12,5 +13,5 @@ LARGE_BYTES = 2 * 1024 * 1024
 
 
 def keep_freed_memory() -> None:
-    """Cheap, and without effect where the C library is another one."""
+    """Allocate and free one large block. Cheap; without effect on other C libraries."""
     np.empty(LARGE_BYTES, np.uint8)

@@ -14,6 +14,7 @@ import numpy as np
 
 from twinlog.store.scan.stop import Stop, StopReason
 from twinlog.store.scan.topic_columns import number_topics
+from twinlog.store.topic_name import decode_topic
 from twinlog.wire.record_layout import (
     FIELD_AT,
     HEAD_BYTES,
@@ -23,7 +24,6 @@ from twinlog.wire.record_layout import (
     V6_EXTRA_BYTES,
 )
 from twinlog.wire.sys_flag import BORN_HOST_V6, STORE_HOST_V6
-from twinlog.wire.topic_name import decode_topic
 
 HEAD_TYPE = np.dtype(HEAD_NUMPY_FIELDS)  # of a record with IPv4 hosts
 _ONE_HEAD = np.dtype((np.void, HEAD_BYTES))
@@ -58,7 +58,7 @@ class ScannedRecords:
     properties_length: np.ndarray
     topic_number: np.ndarray  # which of `topics`
     topics: list[str]
-    stop: Stop | None = None  # set on the last batch of a walk
+    stop: Stop | None = None  # set on the last batch of a scan
 
     def __len__(self) -> int:
         return len(self.position)

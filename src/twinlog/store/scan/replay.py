@@ -1,4 +1,4 @@
-"""From scanned columns to dispatch requests: what recovery and replicas feed the dispatchers with.
+"""From scanned columns to dispatch requests, for recovery and replicas.
 
 `append` makes the same request for a record it writes; a property test holds them equal.
 """
@@ -8,10 +8,10 @@ from __future__ import annotations
 from twinlog.base.system_names import SCHEDULE_TOPIC
 from twinlog.store.delay_levels import DelayLevels
 from twinlog.store.dispatch import DispatchRequest
+from twinlog.store.property_scan import dispatch_properties
 from twinlog.store.scan.record_columns import ScannedRecords
 from twinlog.wire.java_text import tags_code
 from twinlog.wire.properties import INNER_BASE, INNER_NUM, decode_properties
-from twinlog.wire.property_scan import dispatch_properties
 from twinlog.wire.sys_flag import INNER_BATCH
 
 
@@ -63,7 +63,7 @@ def request_of(
     properties: bytes,
     delay_levels: DelayLevels,
 ) -> DispatchRequest:
-    """The request for one valid record: what its properties mean to queues and index is decided here."""
+    """The request for one valid record; what its properties mean for queues and index is decided here."""
     tags, keys, uniq_key = dispatch_properties(properties)
     code = tags_code(tags) if tags else 0
     if topic == SCHEDULE_TOPIC:

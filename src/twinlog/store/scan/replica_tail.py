@@ -1,9 +1,9 @@
-"""Following a log that grows by foreign bytes: whole records become dispatch requests, in order.
+"""Following a log that a master's bytes extend: whole records become dispatch requests, in order.
 
-A transfer may end inside a record, so the tail waits where the last whole record ended. Java dispatches what
-it received without a look at its CRC; here a damaged record raises, so that the link is opened again and the
-bytes are asked for once more. If they come back the same, the master itself has them so: the tail says so,
-and steps over them as soon as a valid record has arrived behind them. The bytes stay equal to the master's.
+A transfer may end inside a record, so the tail waits where the last whole record ended. Java dispatches what it
+received without checking its CRC. Here a damaged record raises DamagedTransfer, so that the link is opened again and
+asks for the bytes once more. If the same bytes come again, the master's own log is damaged there: the tail logs it, and
+skips them as soon as a valid record has arrived behind them. The bytes stay equal to the master's.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log = get_logger(__name__)
 
 
 class ReplicaTail:
-    """The place in the log up to which everything was handed out: `end`."""
+    """`end` is how far the log was dispatched."""
 
     def __init__(self, commit_log: CommitLog, delay_levels: DelayLevels) -> None:
         self.end = 0
@@ -36,7 +36,7 @@ class ReplicaTail:
         self._asked_again = False
 
     def start_at(self, physical_offset: int) -> None:
-        """Go on at this offset; the bytes from there on are new."""
+        """Continue at this offset; the bytes behind it are new."""
         self.end = physical_offset
         self._asked_again = physical_offset == self._damaged_at
 

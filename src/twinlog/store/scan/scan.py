@@ -1,15 +1,17 @@
-"""A fast walk over log bytes: records become columns, not objects.
+"""A fast scan of log bytes: records become columns, not objects.
 
-What it trades: `decode_message` of the wire package is the definition of a valid record. This module checks
-the same things for thousands of records at a time with numpy, and does not look inside the properties.
-A property test holds both equal. Only three loops run per record: the chain of sizes where they differ, the
-CRC of bodies, and the rare fields behind an IPv6 host.
+What it trades: `decode_message` of the wire package is the definition of a valid record. This module checks the same
+things for thousands of records at a time with numpy, but does not decode the properties. A property test holds both
+equal. Only three loops run per record: the chain of sizes where they differ, the CRC of bodies, and the rare fields
+behind an IPv6 host.
 
-A walk covers one file (a record never spans two) and stops at the first place that is no valid record:
+A scan covers one segment (a record never spans two) and stops at the first place that is not a valid record:
 
-    records ... | BLANK  the rest of the file is unused, go on with the next one
+    records ... | BLANK  the rest of the segment is unused
                 | END    zeros or the end of the given bytes: nothing was written here
                 | a damaged or torn record, with the reason
+
+`walk` decides where to go on.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from twinlog.wire.record_layout import (
 
 RECORDS_PER_BATCH = 8192
 _SIZE_AND_MAGIC_TYPE = np.dtype(HEAD_NUMPY_FIELDS[:2])
-_ALIKE_MIN = 8  # after so many records of one size, the next ones are looked at all at once
+_ALIKE_MIN = 8  # after so many records of one size, the next ones are checked all at once
 
 
 def scan(
@@ -51,7 +53,7 @@ def scan(
     check_offset: bool = True,
     batch_records: int = RECORDS_PER_BATCH,
 ) -> Iterator[ScannedRecords]:
-    """Walk the records in `buffer[begin:end]`, whose byte 0 is physical offset `base`.
+    """The records in `buffer[begin:end]`, whose byte 0 is physical offset `base`.
 
     Yields at least one batch; the last one (which may be empty) carries the stop.
     """
@@ -75,10 +77,10 @@ def scan(
 def find_record(
     buffer: mmap.mmap | bytes, begin: int, search_end: int, end: int, base: int, timestamp_min: int = 0
 ) -> int | None:
-    """The first position between `begin` and `search_end` where a whole valid record stands that belongs there.
+    """The first position between `begin` and `search_end` where a whole valid record begins.
 
-    It must carry its own physical offset and be no older than `timestamp_min`: bytes of an earlier life of
-    the file, left behind by a truncation, are older than the records written after it.
+    It must carry its own physical offset and must not be older than `timestamp_min`: bytes that a truncation left in
+    the segment are older than the records written after it.
     """
     at = buffer.find(MAGIC_PREFIX, begin + 4, search_end)
     while at >= 0:
@@ -129,7 +131,7 @@ def _walk(view: memoryview, at: int, end: int, count: int) -> tuple[np.ndarray, 
 
 
 def _run_of(view: memoryview, at: int, end: int, size: int, count_max: int) -> int:
-    """How many records of this size stand in a row from `at` on; busy logs have long runs of one program's."""
+    """How many records of this size follow from `at` on; a busy log has long runs of one program's messages."""
     count = min(count_max, (end - at) // size)
     if count <= 0:
         return 0

@@ -1,8 +1,8 @@
-"""Dispatch requests of a handful of records, for a replica that follows closely.
+"""Dispatch requests of a few records, for a replica that is close behind its master.
 
-What it trades: `scan` and `requests_of` are the way from bytes to requests; their arrays cost 150 µs before the
-first record. Record by record is 20 times faster for one, and slower from a hundred on. Anything but a run
-of valid records is left to `scan`, which knows what is wrong. A property test holds both equal.
+What it trades: `scan` and `requests_of` define the way from bytes to requests, but their arrays cost 150 µs before the
+first record. Record by record is 20 times faster for one record, and slower from a hundred on. This function stops at
+the first byte that is not part of a valid record; `scan` finds the reason. A property test holds both equal.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from twinlog.store.delay_levels import DelayLevels
 from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.scan.replay import request_of
+from twinlog.store.topic_name import decode_topic
 from twinlog.wire.checksum import crc32
 from twinlog.wire.record_layout import (
     BEFORE_HOSTS,
@@ -25,7 +26,6 @@ from twinlog.wire.record_layout import (
     TIMESTAMP,
 )
 from twinlog.wire.sys_flag import BORN_HOST_V6, STORE_HOST_V6
-from twinlog.wire.topic_name import decode_topic
 
 SMALL_BYTES_MAX = 40 * 1024
 
@@ -33,7 +33,7 @@ SMALL_BYTES_MAX = 40 * 1024
 def scan_small(
     view: memoryview, at: int, end: int, base: int, delay_levels: DelayLevels
 ) -> tuple[list[DispatchRequest], int, bool]:
-    """(requests, where they end, whether only the beginning of a record follows) of `view[at:end]`."""
+    """(requests, where they end, whether more bytes must arrive first) of the records in `view[at:end]`."""
     requests: list[DispatchRequest] = []
     while True:
         if end - at < HOSTS_AT:

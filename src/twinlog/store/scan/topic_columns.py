@@ -8,7 +8,7 @@ _WORD = 8
 
 
 def number_topics(view: memoryview, at: np.ndarray, length: np.ndarray) -> tuple[list[bytes], np.ndarray]:
-    """The distinct topics of the rows whose names stand at `at`, and for each row which one it has."""
+    """The distinct topics of the rows whose names begin at `at`, and for each row which one it has."""
     if not len(at):
         return [], np.zeros(0, np.int64)
     rows = _padded_rows(view, at, length)

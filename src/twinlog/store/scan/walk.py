@@ -18,7 +18,7 @@ from twinlog.store.scan.scan import find_record, scan
 from twinlog.store.scan.stop import Stop, StopReason
 from twinlog.wire.record_layout import BLANK_BYTES
 
-_EDGE_BYTES = BLANK_BYTES  # the magic of a record may stand in the next data range
+_EDGE_BYTES = BLANK_BYTES  # the magic of a record may be in the next data range
 
 
 class NextStep(enum.Enum):

@@ -1,7 +1,7 @@
-"""What the JSON of a peer may become before it is refused; every decoder of bodies keeps to it.
+"""How large the JSON of a peer may be before it is refused; every decoder of bodies checks it.
 
-Text grows: a value of two characters takes some ten times that in memory, a reference stands for all that it names,
-and reading Java's dialect costs a hundred times what plain JSON costs. So the limits count values, not bytes.
+The limits count values, not bytes: a value of two characters takes some twenty bytes of memory, a reference stands for
+a whole object, and reading Java's dialect costs a hundred times what plain JSON costs.
 """
 
 from dataclasses import dataclass
@@ -15,18 +15,18 @@ DEPTH_MAX = 64  # of arrays and objects; the deepest real body has eight
 class Budget:
     """How many values one body may hold."""
 
-    typed_values_max: int  # in plain JSON of a known shape, which is read at once
-    values_max: int  # in plain JSON of any shape, which is walked after that
+    typed_values_max: int  # in plain JSON of a known shape, decoded in one call
+    values_max: int  # in plain JSON of any shape, which is walked after decoding
     slow_values_max: int  # in Java's dialect, or made by references
 
 
 # A registration of 100,000 topics counts a million, all typed. Requests of real peers that need more than that (null
 # members, bare names) are heartbeats and the like, and small.
 PEER = Budget(4_000_000, 500_000, 200_000)
-# Offsets and statistics of many queues are written in Java's dialect; they come to clients, which ask for them.
+# Offsets and statistics of many queues are written in Java's dialect; clients ask for them.
 ANSWER = Budget(4_000_000, 4_000_000, 2_000_000)
-BESIDE = Budget(4_000_000, 4_000_000, 200_000)  # a peer's, read where nobody else waits
-FILE = Budget(100_000_000, 100_000_000, 2_000_000)  # of this machine, and what a master answers for them
+BESIDE = Budget(4_000_000, 4_000_000, 200_000)  # from a peer, decoded beside the event loop
+FILE = Budget(100_000_000, 100_000_000, 2_000_000)  # files of this machine, and a master's answer with their content
 
 
 def check_size(data: bytes | str, values_max: int) -> int:

@@ -1,6 +1,6 @@
 """Reads what Java's JSON library writes and reads beyond JSON, one value at a time.
 
-Bare and single-quoted names, integers and whole objects as map keys, commas too many. This is the slow way, so the
+Bare and single-quoted names, integers and whole objects as map keys, extra commas. This reader is slow, so the
 number of values has a limit. Each token is one match of one pattern, and none backtracks: the work is linear.
 """
 
@@ -43,7 +43,7 @@ def quote_bare_keys(data: bytes) -> bytes:
 
 
 def _pieces(data: bytes) -> Iterator[bytes]:
-    """`data` cut after some of its quotes, where no bare key is: other threads run between two pieces."""
+    """`data` cut behind some of its quotes, where no bare key is; other threads can run between two pieces."""
     at = 0
     while at < len(data):
         end = data.find(b'"', at + _PIECE_BYTES) + 1 or len(data)
@@ -151,7 +151,7 @@ class _Reader:
             number = float(word) if _NUMBER.fullmatch(word) else math.nan
         except ValueError:
             number = math.nan
-        if not math.isfinite(number):  # as JSON has it; Java's library reads NaN as null
+        if not math.isfinite(number):  # as in JSON; Java's library reads NaN as null
             raise self._error(f"{word[:40]!r} is not a value")
         return number
 

@@ -53,7 +53,7 @@ def quote(text: str) -> str:
 
 
 def java_double(value: float) -> str:
-    """`value` as Java prints a double; a number that is none becomes null, as fastjson does."""
+    """`value` as Java prints a double; NaN and the infinities become null, as fastjson writes them."""
     if value != value or value in (float("inf"), float("-inf")):
         return "null"
     if value == 0 or 1e-3 <= abs(value) < 1e7:
@@ -117,7 +117,7 @@ def _key(key: Any, bare: bool) -> str:
 
 
 def _check(value: Any) -> None:
-    """Raise BodyError for an integer beyond 64 bits, and for nesting that recursive code would not survive."""
+    """Raise BodyError for an integer beyond 64 bits, and for nesting too deep for recursive code."""
     level = [value]
     for _ in range(DEPTH_MAX + 2):
         inner: list = []

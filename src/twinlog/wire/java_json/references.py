@@ -1,7 +1,7 @@
 """Java's library writes an object that repeats as `{"$ref":"$.path"}`; here it becomes the object itself, shared.
 
-Sharing is free here, but whoever walks the result meets a shared object as often as it is named: the count of values
-and the depth are those of the walk, worked out without one. An object that contains itself is refused.
+Sharing costs nothing here, but code that walks the result visits a shared object once per reference. So the limits of
+values and depth apply to such a walk, and they are computed without one. An object that contains itself is refused.
 """
 
 import re
@@ -67,7 +67,7 @@ class _References:
             try:
                 target = target[int(index)] if index else target[name]
             except (KeyError, IndexError, TypeError):
-                raise BodyError(f"JSON reference {path[:80]!r} leads nowhere") from None
+                raise BodyError(f"JSON reference {path[:80]!r} has no target") from None
         if isinstance(target, dict) and "$ref" in target:
-            raise BodyError(f"JSON reference {path[:80]!r} leads to another reference")
+            raise BodyError(f"JSON reference {path[:80]!r} points at another reference")
         return target

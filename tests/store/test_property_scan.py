@@ -1,8 +1,8 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from twinlog.store.property_scan import dispatch_properties
 from twinlog.wire.properties import decode_properties
-from twinlog.wire.property_scan import dispatch_properties
 
 pieces = st.sampled_from(
     ["TAGS", "KEYS", "UNIQ_KEY", "\x01", "\x02", "XTAGS", "TAGSX", "v", "é", "\0", "TAGS\x01a\x02", "KEYS\x01k\x02"]
