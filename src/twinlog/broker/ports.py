@@ -49,15 +49,11 @@ async def listening(
     ports = {settings.listen_port: handlers, settings.listen_port - VIP_PORT_BELOW: without_pulls}
     async with contextlib.AsyncExitStack() as stack:
         for port, answered in ports.items():
-            server = Server(
+            server = Server.configured(
+                net,
+                tls,
                 answered,
-                tls=tls.context,
-                tls_enforced=tls.enforced,
-                idle_ms_max=net.idle_seconds_max * 1000,
-                inbound=inbound,
-                backlog=net.backlog,
-                send_buffer_bytes=net.send_buffer_bytes,
-                receive_buffer_bytes=net.receive_buffer_bytes,
+                inbound,
                 after_batch=ctx.publish_appends,
                 fast=FastSend(ctx).take,
                 on_close=closed,

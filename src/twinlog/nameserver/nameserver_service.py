@@ -64,17 +64,8 @@ class NameServerService:
         inbound = Inbound(net.unfinished_bytes_max, net.progress_seconds_max, self.context.limits)
         if self._metrics is not None:
             inbound.watch(self._metrics, "twinlog_namesrv")
-        server = Server(
-            self._counted(handlers(self.context, self._run_beside)),
-            tls=self._tls.context,
-            tls_enforced=self._tls.enforced,
-            idle_ms_max=net.idle_seconds_max * 1000,
-            inbound=inbound,
-            backlog=net.backlog,
-            send_buffer_bytes=net.send_buffer_bytes,
-            receive_buffer_bytes=net.receive_buffer_bytes,
-            on_close=self._connection_closed,
-        )
+        by_code = self._counted(handlers(self.context, self._run_beside))
+        server = Server.configured(net, self._tls, by_code, inbound, on_close=self._connection_closed)
         await server.start(settings.bind_address, settings.listen_port)
         self.server = server
         try:

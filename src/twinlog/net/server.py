@@ -4,6 +4,8 @@ The first bytes decide: a PROXY protocol line or block names the true peer and i
 starts a TLS handshake; anything else is clear text.
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import errno
@@ -11,7 +13,7 @@ import socket
 import ssl
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twinlog.base.addresses import address_text
 from twinlog.net.connection import Connection, ConnectionOptions, FastPath, Handler
@@ -20,6 +22,10 @@ from twinlog.net.inbound import Inbound
 from twinlog.net.proxy_protocol import PREAMBLE_BYTES_MAX, ProxyError, take_preamble
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.frame import JSON
+
+if TYPE_CHECKING:
+    from twinlog.net.tls import ServerTls
+    from twinlog.settings.net import NetSettings
 
 log = get_logger(__name__)
 _TLS_HANDSHAKE = 0x16
@@ -71,6 +77,33 @@ class Server:
         self._empty.set()
         self.connections: set[Connection] = set()
         self.port = 0
+
+    @classmethod
+    def configured(
+        cls,
+        settings: NetSettings,
+        tls: ServerTls,
+        handlers: Mapping[int, Handler],
+        inbound: Inbound,
+        *,
+        after_batch: Callable[[], object] | None = None,
+        fast: FastPath | None = None,
+        on_close: Callable[[Connection], None] | None = None,
+    ) -> Server:
+        """A server with the limits, buffers and TLS that an operator has set."""
+        return cls(
+            handlers,
+            tls=tls.context,
+            tls_enforced=tls.enforced,
+            idle_ms_max=settings.idle_seconds_max * 1000,
+            inbound=inbound,
+            backlog=settings.backlog,
+            send_buffer_bytes=settings.send_buffer_bytes,
+            receive_buffer_bytes=settings.receive_buffer_bytes,
+            after_batch=after_batch,
+            fast=fast,
+            on_close=on_close,
+        )
 
     async def start(self, host: str, port: int) -> None:
         """Listen; `port` 0 takes a free one, which `port` then names."""
