@@ -144,7 +144,7 @@ class HoldTable:
 
     def due(self, now_ms: int, max_offset: Callable[[str, int], int]) -> list[Hold]:
         """Take out the pulls whose time is up, and those whose queue has grown by messages that they do not want."""
-        taken = []
+        taken: list[Hold] = []
         for hold in self:
             if hold.deadline_ms <= now_ms:
                 taken.append(hold)

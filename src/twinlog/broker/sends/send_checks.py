@@ -26,8 +26,16 @@ if TYPE_CHECKING:
     from twinlog.wire.bodies import SubscriptionGroupConfig, TopicConfig
 
 _SHORT_NAMES = dict(zip(SendHeader.__dataclass_fields__, "abcdefghijklmn", strict=True))
-_REQUIRED = ("producer_group", "topic", "default_topic", "default_topic_queue_nums", "queue_id", "sys_flag")
-_REQUIRED += ("born_timestamp", "flag")
+_REQUIRED = (
+    "producer_group",
+    "topic",
+    "default_topic",
+    "default_topic_queue_nums",
+    "queue_id",
+    "sys_flag",
+    "born_timestamp",
+    "flag",
+)
 
 
 def read_header(request: Request) -> SendHeader | SendHeaderV2:

@@ -102,13 +102,13 @@ class _DeadlineQueue(Generic[A]):
         self._queue.append((waiting, deadline_ms))
 
     def reached(self, end: int) -> list[Finished[A]]:
-        finished = []
+        finished: list[Finished[A]] = []
         while self._queue and self._queue[0][0].end <= end:
             finished += self._take_first(late=False)
         return finished
 
     def expire(self, now_ms: int) -> list[Finished[A]]:
-        finished = []
+        finished: list[Finished[A]] = []
         while self._queue and self._queue[0][1] <= now_ms:
             finished += self._take_first(late=True)
         return finished

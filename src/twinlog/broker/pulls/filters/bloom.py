@@ -32,7 +32,7 @@ class BloomFilter:
         """The bits of `name`."""
         value = murmur3_low64(name.encode("utf-8", "surrogatepass"))
         low, high = value & 0xFFFF_FFFF, value >> 32
-        found = []
+        found: list[int] = []
         for number in range(1, self.hashes + 1):
             combined = (low + number * high) & 0xFFFF_FFFF
             if combined & 0x8000_0000:  # negative in Java, which flips all bits

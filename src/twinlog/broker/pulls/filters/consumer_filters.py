@@ -35,7 +35,7 @@ class ConsumerFilters:
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData], now_ms: int) -> None:
         """Note the filters of all subscriptions of a group; its filters on other topics are dead from now on."""
-        topics = set()
+        topics: set[str] = set()
         for data in subscriptions:
             topics.add(data.topic)
             if not is_tag_type(data.expression_type) and data.sub_string:

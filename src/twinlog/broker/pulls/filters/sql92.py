@@ -100,7 +100,9 @@ class _Parser:
     def _conjunction(self, depth: int) -> Node:
         return self._chain("AND", self._equality, all_true, depth)
 
-    def _chain(self, word: str, part: Callable[[int], Node], combine: Callable, depth: int) -> Node:
+    def _chain(
+        self, word: str, part: Callable[[int], Node], combine: Callable[[list[Evaluate]], Evaluate], depth: int
+    ) -> Node:
         first = part(depth)
         if self._peek() != word:
             return first
