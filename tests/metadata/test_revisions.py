@@ -18,7 +18,7 @@ def test_a_key_is_reported_once_at_its_newest_change():
 def test_a_removed_key_is_reported_until_it_returns():
     revisions = Revisions("life-1")
     revisions.touch("a")
-    revisions.bury("a")
+    revisions.remove("a")
     assert revisions.since("life-1", 1) == ([], ["a"])
     revisions.touch("a")
     assert revisions.since("life-1", 1) == (["a"], [])
@@ -39,7 +39,7 @@ def test_two_lives_have_different_epochs():
 def test_forgotten_tombstones_send_an_old_peer_to_the_whole_table():
     revisions = Revisions("life-1", tombstones_max=4)
     for number in range(5):
-        revisions.bury(f"t{number}")
+        revisions.remove(f"t{number}")
     assert revisions.since("life-1", 1) is None
     assert revisions.since("life-1", 2) == ([], ["t2", "t3", "t4"])
 
@@ -53,7 +53,7 @@ def test_a_peer_that_applies_differences_always_ends_with_the_same_keys(steps, d
             revisions.touch(key)
         elif key in rows:
             del rows[key]
-            revisions.bury(key)
+            revisions.remove(key)
         if data.draw(st.booleans()):
             difference = revisions.since("x", peer_revision)
             if difference is None:

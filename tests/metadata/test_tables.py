@@ -187,7 +187,7 @@ def test_javas_answers_to_a_replica_are_adopted():
 )
 def test_an_answer_that_is_no_topic_table_changes_nothing(body):
     topics = table("A")
-    with pytest.raises(BrokenSnapshot, match="keeps what it had"):
+    with pytest.raises(BrokenSnapshot, match="stays as it was"):
         adopt_answer(topics, TOPICS, body)
     assert list(topics.rows) == ["A"]
 

@@ -16,7 +16,7 @@ MESSAGE_TYPES = ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """One attribute: whether it may change after creation, and which values it takes."""
+    """One attribute: whether it may change after creation, and which values are valid."""
 
     changeable: bool
     check: Callable[[str], None]
@@ -93,9 +93,9 @@ def _at_least(low: int) -> Callable[[str], None]:
 
 
 def _effective(check: Callable[[str], None], key: str, effective: str, why: str) -> Callable[[str], None]:
-    """Takes what `check` takes, but refuses what this broker would keep and not act on.
+    """Accepts what `check` accepts, but not a value that this broker would store without any effect.
 
-    Values of a Java master do not come this way: its tables are adopted as they are.
+    Values of a Java master are not checked: its tables are adopted as they are.
     """
 
     def check_effect(value: str) -> None:

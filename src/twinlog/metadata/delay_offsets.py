@@ -13,6 +13,7 @@ from twinlog.metadata.persisted import SteppedTable, encode_object
 from twinlog.wire.bodies import DataVersion
 from twinlog.wire.numbers import Int, Long
 
+KIND = "delayOffsets"
 FILE_NAME = "delayOffset.json"
 VERSION_STEP = 200  # updates per data version, as Java's delayOffsetUpdateVersionStep
 
@@ -50,7 +51,7 @@ class DelayOffsetTable(SteppedTable):
         self._changed_row(str(level), now_ms)
 
     def adopt(self, rows: Mapping[int, int], version: DataVersion | None) -> bool:
-        """Take over the master's levels; one it does not mention stays, as in Java. False when nothing differed."""
+        """Adopt the master's levels; one that it does not send stays, as in Java. False when nothing changed."""
         fresh = {level: offset for level, offset in rows.items() if self._rows.get(level) != offset}
         new_version = version is not None and version != self.version
         if not fresh and not new_version:
@@ -73,7 +74,7 @@ class DelayOffsetTable(SteppedTable):
 
     def adopt_loaded(self, loaded: DelayOffsetsFile) -> bool:
         if loaded.offset_table is None:
-            raise BrokenSnapshot("delay offset", "offsetTable is missing")
+            raise BrokenSnapshot(KIND, "offsetTable is missing")
         return self.adopt(loaded.offset_table, loaded.data_version)
 
     def encode_file(self) -> Iterable[bytes]:

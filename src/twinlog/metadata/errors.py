@@ -13,26 +13,26 @@ class BrokenFile(MetadataError):
     def __init__(self, path: str, why: str, backup_why: str) -> None:
         super().__init__(
             f"{path} cannot be read ({why}) and neither can its backup {path}.bak ({backup_why}): "
-            f"repair one of them, or move both away to start without what they held"
+            "repair one of them, or move both away to start without them"
         )
 
 
 class NotSaved(MetadataError):
-    """Files of tables could not be written at the end."""
+    """Files of tables could not be written when the broker stopped."""
 
     def __init__(self, cause: OSError) -> None:
         super().__init__(
             f"topics, groups or offsets could not be saved: {cause}; the files keep what was saved before, "
-            f"so groups may get their last messages again"
+            "so groups may receive their last messages again"
         )
 
 
 class BrokenSnapshot(MetadataError):
-    """A master's answer that is no table of the kind that was asked for; nothing of it is applied."""
+    """A master's answer is not a table of the requested kind; nothing of it is applied."""
 
     def __init__(self, kind: str, why: str) -> None:
-        super().__init__(f"the {kind} snapshot is not usable ({why}): the table keeps what it had")
+        super().__init__(f"the master's {kind} are not usable ({why}): the table here stays as it was")
 
 
 class AttributeRejected(MetadataError):
-    """A change of topic or group attributes that the rules forbid; the text goes to the client as it is."""
+    """An invalid change of topic or group attributes; the client gets this text."""

@@ -22,8 +22,8 @@ T = TypeVar("T")
 
 
 class FileWithBackup:
-    """A file with a backup. After a load, `problem` says what was wrong with the main file, if anything,
-    and `from_backup` whether the backup stood in for it.
+    """A file with a backup. After a load, `problem` is what was wrong with the main file, or None, and `from_backup`
+    whether its backup was read instead.
     """
 
     def __init__(self, path: str | os.PathLike[str], modes: Modes = PRIVATE) -> None:
@@ -33,7 +33,7 @@ class FileWithBackup:
         self.from_backup = False
 
     def load(self, parse: Callable[[bytes], T]) -> T | None:
-        """What `parse` makes of the file or of its backup; None when neither holds anything."""
+        """What `parse` returns for the file or its backup; None when both are missing or empty."""
         self.problem, self.from_backup = None, False
         refuse_links(self.path)
         value, why = _read(self.path, parse)

@@ -1,7 +1,7 @@
 """Property filters that consumers registered: consumerFilter.json. The data only; the broker compiles it.
 
-A filter outlives its consumer for a while: `dead_time` is when the last consumer left. Messages stored
-meanwhile carry its verdict in their bitmap, so a consumer that returns need not look at each of them.
+A filter is kept for a while after its last consumer left, at `dead_time`. Messages stored meanwhile have its result in
+their bitmap, so the filter is not evaluated for each of them when a consumer returns.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class FilterTable(PersistedTable):
             self._touch(topic, group)
 
     def clean(self, dead_before_ms: int) -> int:
-        """Drop filters whose consumers left before that time; how many went."""
+        """Remove filters whose consumers left before that time; how many there were."""
         old = [
             row
             for rows in self._rows.values()
@@ -117,7 +117,7 @@ class FilterTable(PersistedTable):
     def _touch(self, topic: str, group: str) -> None:
         key = f"{topic}@{group}"
         if self.get(topic, group) is None:
-            self.revisions.bury(key)
+            self.revisions.remove(key)
         else:
             self.revisions.touch(key)
         self.changed()

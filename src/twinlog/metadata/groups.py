@@ -13,6 +13,7 @@ from twinlog.metadata.persisted import encode_object, encode_rows
 from twinlog.metadata.table import Table, named_rows
 from twinlog.wire.bodies import DataVersion, SubscriptionGroupConfig
 
+KIND = "groups"
 FILE_NAME = "subscriptionGroup.json"
 FORBID_READ = 1 << 2  # the mask is over permission bit numbers, and reading is number 2
 
@@ -43,9 +44,9 @@ class GroupTable(Table[SubscriptionGroupConfig]):
         return not self._forbidden.get(group, {}).get(topic, 0) & FORBID_READ
 
     def set_readable(self, group: str, topic: str, readable: bool, now_ms: int) -> bool:
-        """Allow or forbid a topic to a group; False when that is how it is already.
+        """Allow or forbid a topic to a group; False when nothing changes.
 
-        Java: allowing one topic again forgets every forbidden topic of the group, and saves nothing.
+        Java: allowing one topic again removes every forbidden topic of the group, and saves nothing.
         """
         topics = dict(self._forbidden.get(group, {}))
         mask = topics.pop(topic, 0)
@@ -59,12 +60,12 @@ class GroupTable(Table[SubscriptionGroupConfig]):
         return True
 
     def forbidden_since(self, epoch: str, revision: int) -> Forbidden | None:
-        """The whole forbidden table if it changed after that revision; it is small, and rarely does."""
+        """The whole forbidden table if it changed after that revision, else None; it is small and changes rarely."""
         unchanged = epoch == self.epoch and self._forbidden_revision <= revision
         return None if unchanged else self._forbidden
 
     def adopt_forbidden(self, forbidden: Forbidden) -> bool:
-        """Take over the master's forbidden table; False when it is the same."""
+        """Adopt the master's forbidden table; False when it is the same."""
         forbidden = {group: topics for group, topics in forbidden.items() if topics}
         if forbidden == self._forbidden:
             return False
@@ -81,9 +82,9 @@ class GroupTable(Table[SubscriptionGroupConfig]):
 
     def adopt_loaded(self, loaded: GroupsFile) -> bool:
         if loaded.subscription_group_table is None or loaded.data_version is None:
-            raise BrokenSnapshot("subscription group", "subscriptionGroupTable or dataVersion is missing")
+            raise BrokenSnapshot(KIND, "subscriptionGroupTable or dataVersion is missing")
         differed = self.adopt(named_rows(loaded.subscription_group_table, "group_name"), loaded.data_version)
-        if loaded.forbidden_table is not None:  # Java leaves it behind; a fresh master would then read what it must not
+        if loaded.forbidden_table is not None:  # Java does not copy it: a promoted replica forbids nothing
             differed |= self.adopt_forbidden(loaded.forbidden_table)
         return differed
 

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def decode_json(data: bytes, into: type[T]) -> T:
-    """`data` as `into`; ValueError (msgspec's errors are such too) when it is something else."""
+    """`data` as `into`; ValueError (or msgspec's, which is one) when it is something else."""
     try:
         return msgspec.json.decode(data, type=into)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -22,5 +22,5 @@ def decode_json(data: bytes, into: type[T]) -> T:
     try:
         return msgspec.json.decode(quote_bare_keys(data), type=into, strict=False)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        pass  # stranger still: the tolerant reader knows, or names what is wrong
+        pass  # the tolerant reader accepts it, or names the problem
     return msgspec.convert(loads(data, FILE), into, strict=False)

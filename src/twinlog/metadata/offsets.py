@@ -1,11 +1,11 @@
-"""Where each consumer group stands in each queue: consumerOffset.json, pending resets, pull positions.
+"""How far each consumer group has consumed each queue: consumerOffset.json, pending resets, pull positions.
 
 A row is keyed `topic@group` and maps queue ids to offsets; broadcast positions are `topic@group@broadcast`.
 
-On a replica the rows follow the master, except for what consumers committed here and the master has not
-seen: such a value stays until the master reaches it, or until the master's own value goes down, which is an
-operator's reset. `ahead` holds them, survives a restart, and is what a returning master is told. A master that was
-killed returns with what it had saved last: lower values in a new life of it are no reset.
+On a replica the rows follow the master, except for offsets that consumers committed here and the master does not have
+yet. Such an offset stays until the master reaches it, or until the master's own offset goes down, which is an
+operator's reset. `ahead` returns these offsets; they are in the file, and are sent to a master that returns. After the
+master restarts, a lower offset is not a reset: a master that was killed returns with what it had saved last.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from twinlog.metadata.table import Changes
 from twinlog.wire.bodies import DataVersion
 from twinlog.wire.numbers import Int, Long
 
+KIND = "offsets"
 FILE_NAME = "consumerOffset.json"
 VERSION_STEP = 500  # commits per data version, as Java's consumerOffsetUpdateVersionStep
 
@@ -31,12 +32,12 @@ _NO_OFFSETS: Mapping[int, int] = MappingProxyType({})
 
 
 class OffsetsFile(msgspec.Struct, rename="camel"):
-    """consumerOffset.json; the last two are ours, and Java ignores them."""
+    """consumerOffset.json; Java does not have the last two members and ignores them."""
 
     data_version: DataVersion | None = None
     offset_table: dict[str, Offsets] | None = None
     ahead_of_master: dict[str, dict[Int, tuple[Long, Long]]] | None = None
-    master_life: str = ""
+    master_epoch: str = msgspec.field(name="masterLife", default="")
 
 
 class OffsetTable(SteppedTable):
@@ -51,12 +52,12 @@ class OffsetTable(SteppedTable):
         version_step: int = VERSION_STEP,
     ) -> None:
         super().__init__(file, now_ms, epoch, version_step)
-        self.follows_master = False  # a replica notes its own commits, see `ahead`
+        self.follows_master = False  # True on a replica, which keeps its own commits in `ahead`
         self._rows: dict[str, Offsets] = {}
         self._resets: dict[str, Offsets] = {}
         self._pulled: dict[str, Offsets] = {}
-        self._ahead: dict[str, dict[int, tuple[int, int]]] = {}  # queue -> (committed here, the master's value then)
-        self._master_life = ""  # of the Twinlog master that these values were compared with last
+        self._ahead: dict[str, dict[int, tuple[int, int]]] = {}  # queue -> (committed here, the master's offset then)
+        self._master_epoch = ""  # of the Twinlog master that `_ahead` was compared with last
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -87,7 +88,7 @@ class OffsetTable(SteppedTable):
         return {key.partition("@")[0] for key in _keys_of_group(group, self._rows)}
 
     def topics_by_group(self) -> dict[str, list[str]]:
-        """The topics of every group at once; asking group by group would walk the table for each."""
+        """The topics of every group, in one walk over the table."""
         return _topics_by_group(self._rows)
 
     def groups_of(self, topic: str) -> set[str]:
@@ -96,7 +97,7 @@ class OffsetTable(SteppedTable):
     # -- committing --------------------------------------------------------------------------------
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int, now_ms: int) -> None:
-        """Note that the group has consumed the queue up to `offset`; going back is allowed."""
+        """Store that the group has consumed the queue up to `offset`; a lower offset is allowed."""
         key = f"{topic}@{group}"
         row = self._rows.get(key)
         if row is None:
@@ -115,7 +116,7 @@ class OffsetTable(SteppedTable):
         self._pulled.setdefault(f"{topic}@{group}", {})[queue_id] = offset
 
     def raise_to(self, rows: Mapping[str, Mapping[int, int]], now_ms: int) -> int:
-        """Take over offsets that are further than ours, as a returning master does; how many there were."""
+        """Adopt offsets that are higher than ours, as a returning master does; how many there were."""
         raised = 0
         for key, theirs in rows.items():
             row = self._rows.get(key, {})
@@ -136,7 +137,7 @@ class OffsetTable(SteppedTable):
     # -- resets ------------------------------------------------------------------------------------
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int, now_ms: int) -> None:
-        """Move a group by decree: the next pull hears of it, and commits are ignored until then."""
+        """Set a group's offset by an operator's command: it takes effect at the next pull; commits before it do not."""
         self._resets.setdefault(f"{topic}@{group}", {})[queue_id] = offset
         self.commit(group, topic, queue_id, offset, now_ms)
         self._ahead.get(f"{topic}@{group}", {}).pop(queue_id, None)
@@ -145,7 +146,7 @@ class OffsetTable(SteppedTable):
         return queue_id in self._resets.get(f"{topic}@{group}", _NO_OFFSETS)
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The pending reset of a queue, which is done with once a pull was told."""
+        """Remove and return the pending reset of a queue, for the pull that applies it."""
         key = f"{topic}@{group}"
         resets = self._resets.get(key)
         offset = resets.pop(queue_id, None) if resets else None
@@ -167,7 +168,7 @@ class OffsetTable(SteppedTable):
     # -- following a master ------------------------------------------------------------------------
 
     def ahead(self) -> dict[str, Offsets]:
-        """What was committed here and the master does not have yet."""
+        """Offsets that were committed here and that the master does not have yet."""
         return {key: {queue: value for queue, (value, _) in row.items()} for key, row in self._ahead.items() if row}
 
     def follow(self) -> None:
@@ -175,23 +176,23 @@ class OffsetTable(SteppedTable):
         self.follows_master = True
 
     def lead(self) -> None:
-        """Become the master: from now on a commit here is the truth."""
+        """Become the master: from now on the offsets committed here are the ones that count."""
         self.follows_master = False
         if self._ahead:
             self._ahead = {}
             self.changed()
 
     def adopt(
-        self, rows: Mapping[str, Mapping[int, int]], version: DataVersion | None, *, master_life: str = ""
+        self, rows: Mapping[str, Mapping[int, int]], version: DataVersion | None, *, master_epoch: str = ""
     ) -> bool:
-        """Follow the master's whole table; False when nothing here had to change.
+        """Follow the master's whole table; False when nothing changed here.
 
-        Rows the master no longer has go, unless a consumer committed to them here. 4.x sends no version.
-        `master_life` is what a Twinlog master calls the life of its process.
+        Rows that the master no longer has are removed, unless a consumer committed to them here. 4.x sends no version.
+        `master_epoch` changes when a Twinlog master restarts.
         """
-        old, reborn = self._rows, master_life != self._master_life
-        self._master_life = master_life
-        merged = {key: self._follow(key, theirs, reborn=reborn) for key, theirs in rows.items()}
+        old, restarted = self._rows, master_epoch != self._master_epoch
+        self._master_epoch = master_epoch
+        merged = {key: self._merge(key, theirs, restarted=restarted) for key, theirs in rows.items()}
         for key, kept in self.ahead().items():
             merged.setdefault(key, kept)
         fresh = [key for key, row in merged.items() if old.get(key) != row]
@@ -200,10 +201,10 @@ class OffsetTable(SteppedTable):
         return self._followed(fresh, gone, version)
 
     def apply(self, changes: Changes[Offsets]) -> bool:
-        """Follow the master by a difference it sent; False when it changed nothing here."""
+        """Apply a difference that the master sent; False when nothing changed here."""
         fresh: list[str] = []
         for key, theirs in changes.changed.items():
-            merged = self._follow(key, theirs)
+            merged = self._merge(key, theirs)
             if self._rows.get(key) != merged:
                 self._rows[key] = merged
                 fresh.append(key)
@@ -219,25 +220,25 @@ class OffsetTable(SteppedTable):
 
     def restore(self, loaded: OffsetsFile) -> None:
         self._rows = loaded.offset_table or {}
-        self._ahead, self._master_life = loaded.ahead_of_master or {}, loaded.master_life
+        self._ahead, self._master_epoch = loaded.ahead_of_master or {}, loaded.master_epoch
         if loaded.data_version is not None:
             self.version = loaded.data_version
         self.revisions.touch_all(self._rows)
 
     def adopt_loaded(self, loaded: OffsetsFile) -> bool:
         if loaded.offset_table is None:
-            raise BrokenSnapshot("consumer offset", "offsetTable is missing")
+            raise BrokenSnapshot(KIND, "offsetTable is missing")
         return self.adopt(loaded.offset_table, loaded.data_version)
 
     def encode_file(self) -> Iterable[bytes]:
         ahead = {key: row for key, row in self._ahead.items() if row}
-        also = [("aheadOfMaster", msgspec.json.encode(ahead)), ("masterLife", msgspec.json.encode(self._master_life))]
+        also = [("aheadOfMaster", msgspec.json.encode(ahead)), ("masterLife", msgspec.json.encode(self._master_epoch))]
         return self.encode(also if ahead else [])
 
     def encode(self, also: list[tuple[str, bytes]] | None = None) -> Iterable[bytes]:
         """The table as Java's JSON: the file, and the answer to GET_ALL_CONSUMER_OFFSET.
 
-        Java also writes `pullOffsetTable`; a 5.5.0 replica stumbles over its bare keys, so it stays out.
+        Java also writes `pullOffsetTable`. It is left out here: a 5.5.0 replica cannot read its unquoted keys.
         """
         rows = dict(self._rows)
         return encode_object(
@@ -258,19 +259,19 @@ class OffsetTable(SteppedTable):
             self._pulled.pop(key, None)
             self._ahead.pop(key, None)
         for key in gone:
-            self.revisions.bury(key)
+            self.revisions.remove(key)
         if gone:
             self.version = self.version.next(now_ms)
             self.changed()
         return bool(gone)
 
-    def _follow(self, key: str, theirs: Mapping[int, int], *, reborn: bool = False) -> Offsets:
-        """The master's row with our own unseen commits kept; settles those that are seen or reset."""
+    def _merge(self, key: str, theirs: Mapping[int, int], *, restarted: bool = False) -> Offsets:
+        """The master's row with our own later commits; forgets commits that the master has reached or reset."""
         merged = dict(theirs)
         ahead = self._ahead.get(key)
         for queue, (value, base) in list(ahead.items()) if ahead else ():
             master = theirs.get(queue, -1)
-            if master >= value or (master < base and not reborn):
+            if master >= value or (master < base and not restarted):
                 del self._ahead[key][queue]
             else:
                 merged[queue] = value
@@ -286,12 +287,12 @@ class OffsetTable(SteppedTable):
             self.version = version
         self.revisions.touch_all(fresh)
         for key in gone:
-            self.revisions.bury(key)
+            self.revisions.remove(key)
         self.changed()
         return True
 
     def _keys_in_memory(self) -> set[str]:
-        """Every key that something is kept for, committed or only pulled."""
+        """Every key of a committed offset, a pull position or a pending reset."""
         return self._rows.keys() | self._pulled.keys() | self._resets.keys()
 
 
@@ -306,7 +307,7 @@ def _keys_of_group(group: str, keys: Iterable[str]) -> list[str]:
 
 
 def _encode_topics_by_group(rows: Iterable[str]) -> Iterator[bytes]:
-    """A member Java derives from the keys and writes along; it reads nothing from it."""
+    """A member that Java derives from the keys and writes too, but does not read."""
     yield from encode_rows(_topics_by_group(rows))
 
 

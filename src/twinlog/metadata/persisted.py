@@ -1,7 +1,7 @@
 """What every metadata table shares: a version, revisions, and a file that is written only when needed.
 
-A save has two halves. `begin_save` runs where the table is changed and costs one shallow copy; `write`
-encodes and syncs, in any thread, and may take its time. Changes made meanwhile leave the table dirty.
+A save has two parts. `begin_save` runs in the thread that changes the table and costs one shallow copy; `write`
+encodes and syncs, in any thread, and may be slow. Changes made meanwhile leave the table dirty.
 """
 
 from __future__ import annotations
@@ -40,14 +40,17 @@ class PersistedTable:
     def __init__(self, file: FileWithBackup | None, now_ms: int, epoch: str | None = None) -> None:
         self.version: DataVersion = DataVersion(timestamp=now_ms)
         self.revisions = Revisions(epoch)
-        self.on_change: list[Callable[[], None]] = []  # called after each change that a save or a peer may care for
+        self.on_change: list[Callable[[], None]] = []  # called after each change
         self.file = file
-        self.saver: Callable[[PersistedTable], Awaitable[None]] | None = (
-            None  # set by the service that owns the writing
-        )
-        self._edition = 0  # moves with every change that belongs in the file, the version's included
+        self.saver: Callable[[PersistedTable], Awaitable[None]] | None = None  # set by SaveService
+        self._edition = 0  # counts the changes that belong in the file, those of the version too
         self._saved_edition = 0
         self._write_lock = threading.Lock()
+
+    @property
+    def rows(self) -> Mapping[Any, Any]:
+        """The rows as they are now, by the keys that revisions count as text."""
+        raise NotImplementedError
 
     @property
     def revision(self) -> int:
@@ -59,11 +62,11 @@ class PersistedTable:
 
     @property
     def dirty(self) -> bool:
-        """Whether the file lacks something; an unchanged table is never rewritten."""
+        """Whether the file is older than the table; an unchanged table is never rewritten."""
         return self._edition != self._saved_edition
 
     def load(self) -> bool:
-        """Take over the file's content; False when there is none and the table starts from its defaults."""
+        """Load the file's content; False when there is none and the table starts from its defaults."""
         if self.file is None:
             return False
         loaded = self.file.load(self.decode_file)
@@ -71,7 +74,7 @@ class PersistedTable:
             return False
         self.restore(loaded)
         if self.file.from_backup:
-            self._edition += 1  # the main file wants replacing even if nothing else changes
+            self._edition += 1  # so that the next save replaces the broken main file
         return True
 
     def begin_save(self) -> PendingSave | None:
@@ -109,28 +112,28 @@ class PersistedTable:
         return self._edition
 
     def changed(self) -> None:
-        """Note a change that belongs in the file, and tell whoever waits for one."""
+        """Count a change that belongs in the file, and call the listeners."""
         self._edition += 1
         for listener in self.on_change:
             listener()
 
     def decode_file(self, data: bytes) -> Any:
         """The file's content as `restore` wants it; raises ValueError for anything else."""
-        raise AssertionError("a table knows its file")
+        raise NotImplementedError
 
     def restore(self, loaded: Any) -> None:
-        raise AssertionError("a table knows its file")
+        raise NotImplementedError
 
     def adopt_loaded(self, loaded: Any) -> bool:
-        raise AssertionError("a table knows its master's answer")
+        raise NotImplementedError
 
     def encode_file(self) -> Iterable[bytes]:
         """The file's bytes. Takes its snapshot before the first chunk is asked for."""
-        raise AssertionError("a table knows its file")
+        raise NotImplementedError
 
 
 class SteppedTable(PersistedTable):
-    """A table whose version moves once in `version_step` changes of a row: rows change too often for more."""
+    """A table whose version changes once in `version_step` changes of rows, since rows change often."""
 
     def __init__(self, file: FileWithBackup | None, now_ms: int, epoch: str | None, version_step: int) -> None:
         super().__init__(file, now_ms, epoch)

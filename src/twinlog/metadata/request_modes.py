@@ -10,6 +10,7 @@ from twinlog.metadata.persisted import encode_object, encode_rows
 from twinlog.metadata.table import Table
 from twinlog.wire.bodies import MessageRequestMode, MessageRequestModeTable
 
+KIND = "requestModes"
 FILE_NAME = "messageRequestMode.json"
 
 Modes = dict[str, MessageRequestMode]  # group -> mode

@@ -1,10 +1,10 @@
-"""Which keys of a table changed since a given moment, at a cost that follows the change and not the table.
+"""Which keys of a table changed since a revision, at a cost that depends on the changes and not on the table.
 
-Every change takes the next revision. Keys are held in the order of their last change, so "since r" walks
-backwards from the newest and stops at r. A removed key stays in the order as a tombstone; when there are
-too many of them the older half is forgotten, and whoever asks from before that point gets the whole table.
+Every change gets the next revision. Keys are kept in the order of their last change, so "since r" walks
+backwards from the newest and stops at r. A removed key stays in the order as a tombstone. When there are too many of
+them, the older half is dropped; a peer with a revision before that must take the whole table.
 
-Revisions mean something only within one life of the process: `epoch` names that life.
+Revisions count from the start of the process: `epoch` is different after each start.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ class Revisions:
     def __init__(self, epoch: str | None = None, *, tombstones_max: int = TOMBSTONES_MAX) -> None:
         self.epoch = epoch or secrets.token_hex(8)
         self.current = 0
-        self._floor = 0  # changes at or before this revision may have been forgotten
+        self._floor = 0  # tombstones at or before this revision were dropped
         self._changed: dict[str, int] = {}  # key -> revision, oldest change first
         self._removed: dict[str, int] = {}
         self._tombstones_max = tombstones_max
 
     def step(self) -> int:
-        """Note a change that belongs to no key."""
+        """Count a change that belongs to no key."""
         self.current += 1
         return self.current
 
     def touch(self, key: str) -> int:
-        """Note that `key` has a new value."""
+        """`key` has a new value."""
         self.current += 1
         self._removed.pop(key, None)
         self._changed.pop(key, None)  # so that it moves to the end
         self._changed[key] = self.current
         return self.current
 
-    def bury(self, key: str) -> int:
-        """Note that `key` is gone."""
+    def remove(self, key: str) -> int:
+        """`key` is gone; it stays as a tombstone."""
         self.current += 1
         self._changed.pop(key, None)
         self._removed.pop(key, None)
         self._removed[key] = self.current
         if len(self._removed) > self._tombstones_max:
-            self._forget_old_tombstones()
+            self._drop_old_tombstones()
         return self.current
 
     def since(self, epoch: str, revision: int) -> tuple[list[str], list[str]] | None:
-        """Keys (changed, removed) after `revision`; None when only the whole table can tell."""
+        """Keys (changed, removed) after `revision`; None when the list would not be complete."""
         if not self.knows(epoch, revision):
             return None
         return _newer(self._changed, revision), _newer(self._removed, revision)
@@ -66,14 +66,14 @@ class Revisions:
         return [key for _, key, there in rows if there], [key for _, key, there in rows if not there], reached
 
     def knows(self, epoch: str, revision: int) -> bool:
-        """Whether a peer at this point can be told everything it lacks, removals too."""
+        """Whether all changes after this revision are known, removals too."""
         return epoch == self.epoch and self._floor <= revision <= self.current
 
     def touch_all(self, keys: Iterable[str]) -> None:
         for key in keys:
             self.touch(key)
 
-    def _forget_old_tombstones(self) -> None:
+    def _drop_old_tombstones(self) -> None:
         for key in list(self._removed)[: len(self._removed) // 2]:
             self._floor = self._removed.pop(key)
 

@@ -1,8 +1,8 @@
-"""Keeps metadata files up to date without ever making a request wait for more than its own change.
+"""Writes metadata files; a request waits for its own change only.
 
-An eager table (topics, groups) is written as soon as it changes; changes that arrive while a write is under
-way share the next one. A lazy table (offsets) is written once per period. Writing happens in threads that do nothing
-else, so that a crowd of other work does not hold up a creation.
+An eager table (topics, groups) is written as soon as it changes; changes that arrive during a write share the next
+one. A lazy table (offsets) is written once per period. Writing has threads of its own, so that other work does not
+delay the creation of a topic.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ THREADS = 2
 
 
 class SaveService:
-    """Owns the writing of metadata tables while a broker runs; all calls come from the event loop's thread."""
+    """Writes the tables while a broker runs; all calls come from the event loop's thread."""
 
     def __init__(
         self,
@@ -47,19 +47,19 @@ class SaveService:
         finally:
             threads, self._threads = self._threads, None
             if threads is not None:
-                threads.shutdown()  # a write that has begun is whole before the last ones are made
+                threads.shutdown()  # waits for writes that have begun
 
     async def saved(self, table: PersistedTable) -> None:
         """Return once everything in `table` by now is on disk; OSError when it cannot be written."""
         edition = table.edition
         async with self._locks[table]:
-            # Whoever held the lock may have written our change along with theirs.
+            # The last holder of the lock may have written this change too.
             if table.is_saved(edition):
                 return
             pending = table.begin_save()
             if pending is None:
                 return
-            if self._threads is None:  # at the end: there is no loop to keep free any more
+            if self._threads is None:  # the service has stopped: the loop need not be kept free
                 pending.write()
             else:
                 await asyncio.get_running_loop().run_in_executor(self._threads, pending.write)

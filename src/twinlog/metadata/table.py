@@ -1,7 +1,7 @@
 """Rows by name, each an immutable value: topics, and subscription groups.
 
-Readers look rows up while a replica adopts its master's whole table: the new rows are built beside the old
-and take their place in one assignment, so nobody meets an empty or half-filled table.
+A replica may adopt its master's whole table while others read: the new rows are built beside the old ones and replace
+them in one assignment, so no reader sees an empty or half-filled table.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Table(PersistedTable, Generic[V]):
 
     @property
     def rows(self) -> Mapping[str, V]:
-        """The rows as they are now; take it anew after every await."""
+        """The rows as they are now; read this property again after every await."""
         return self._rows
 
     def get(self, name: str) -> V | None:
@@ -72,20 +72,20 @@ class Table(PersistedTable, Generic[V]):
         return True
 
     def remove(self, name: str, now_ms: int) -> V | None:
-        """Take one row out; None when there was none."""
+        """Remove and return one row; None when there was none."""
         row = self._rows.pop(name, None)
         if row is not None:
-            self.revisions.bury(name)
+            self.revisions.remove(name)
             self.advance(now_ms)
         return row
 
     def advance(self, now_ms: int) -> None:
-        """A new version, because something changed that replicas and name servers must hear of."""
+        """A new version, since something changed that replicas and name servers must get."""
         self.version = self.version.next(now_ms)
         self.changed()
 
     def adopt(self, rows: Mapping[str, V], version: DataVersion) -> bool:
-        """Become the master's table, with its version exactly; False when nothing differed."""
+        """Become equal to the master's table and its version; False when nothing changed."""
         old = self._rows
         fresh = [name for name, row in rows.items() if old.get(name) != row]
         gone = [name for name in old if name not in rows]
@@ -94,11 +94,11 @@ class Table(PersistedTable, Generic[V]):
         if fresh or gone:
             self._rows = dict(rows)
         self.version = version
-        self._note(fresh, gone)
+        self._count_changes(fresh, gone)
         return True
 
     def apply(self, changes: Changes[V]) -> bool:
-        """Follow the master by a difference it sent; False when it changed nothing here."""
+        """Apply a difference that the master sent; False when nothing changed here."""
         fresh = [name for name, row in changes.changed.items() if self._rows.get(name) != row]
         gone = [name for name in changes.removed if name in self._rows]
         if not fresh and not gone and changes.version == self.version:
@@ -108,7 +108,7 @@ class Table(PersistedTable, Generic[V]):
         for name in gone:
             del self._rows[name]
         self.version = changes.version
-        self._note(fresh, gone)
+        self._count_changes(fresh, gone)
         return True
 
     def page(self, start: int, count: int) -> dict[str, V]:
@@ -117,7 +117,7 @@ class Table(PersistedTable, Generic[V]):
         return {name: rows[name] for name in self.sorted_names()[max(start, 0) : max(start, 0) + max(count, 0)]}
 
     def sorted_names(self) -> list[str]:
-        """All names in order; sorted once per revision, since pages ask for it again and again."""
+        """All names in order; sorted once per revision, not once per page."""
         revision, names = self._sorted
         if revision != self.revision:
             names = sorted(self._rows)
@@ -125,7 +125,7 @@ class Table(PersistedTable, Generic[V]):
         return names
 
     def restore_rows(self, rows: Mapping[str, V], version: DataVersion | None) -> None:
-        """Put the file's rows over the seeded ones; clean when that is all there is."""
+        """Put the file's rows over the seeded ones; the table is clean if the file has all rows."""
         beside_file = any(name not in rows for name in self._rows)
         self._rows = {**self._rows, **rows}
         if version is not None:
@@ -135,10 +135,10 @@ class Table(PersistedTable, Generic[V]):
         if not beside_file:
             self._saved_edition = self._edition
 
-    def _note(self, fresh: Iterable[str], gone: Iterable[str]) -> None:
+    def _count_changes(self, fresh: Iterable[str], gone: Iterable[str]) -> None:
         self.revisions.touch_all(fresh)
         for name in gone:
-            self.revisions.bury(name)
+            self.revisions.remove(name)
         self.changed()
 
 

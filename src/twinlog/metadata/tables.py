@@ -24,7 +24,7 @@ from twinlog.metadata.topics import TopicTable
 
 @dataclass(frozen=True, slots=True)
 class MetadataTables:
-    """What a broker knows besides messages."""
+    """The tables of one broker."""
 
     topics: TopicTable
     groups: GroupTable
@@ -37,7 +37,7 @@ class MetadataTables:
         yield from (self.topics, self.groups, self.offsets, self.delay_offsets, self.filters, self.request_modes)
 
     def load(self) -> list[str]:
-        """Read every file over what is seeded already; says in one line each which files were not as they should be.
+        """Load every file over the seeded rows; returns one line for each file that could not be read.
 
         Raises BrokenFile when a file and its backup are both unreadable: nothing is overwritten then.
         """
@@ -63,7 +63,7 @@ def open_tables(
     delay_version_step: int = delay_offsets.VERSION_STEP,
     modes: Modes = PRIVATE,
 ) -> MetadataTables:
-    """Empty tables over `directory`; seed what every broker has, then `load`. Without a directory nothing persists."""
+    """Empty tables over `directory`; seed the rows that every broker has, then `load`. None: nothing is saved."""
 
     def file(name: str) -> FileWithBackup | None:
         return None if directory is None else FileWithBackup(Path(directory) / name, modes)

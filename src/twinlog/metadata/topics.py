@@ -13,6 +13,7 @@ from twinlog.metadata.persisted import encode_object, encode_rows
 from twinlog.metadata.table import Table, named_rows
 from twinlog.wire.bodies import DataVersion, TopicConfig
 
+KIND = "topics"
 FILE_NAME = "topics.json"
 
 
@@ -41,7 +42,7 @@ class TopicTable(Table[TopicConfig]):
 
     def adopt_loaded(self, loaded: TopicsFile) -> bool:
         if loaded.topic_config_table is None or loaded.data_version is None:
-            raise BrokenSnapshot("topic", "topicConfigTable or dataVersion is missing")
+            raise BrokenSnapshot(KIND, "topicConfigTable or dataVersion is missing")
         return self.adopt(named_rows(loaded.topic_config_table, "topic_name"), loaded.data_version)
 
     def encode_file(self) -> Iterable[bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -56,7 +57,7 @@ def _page(table: PersistedTable, since: int, rows_max: int) -> tuple[dict[str, m
     """(encoded rows, removed keys, revision they reach): as many as fit a page."""
     while True:
         changed, removed, reached = table.revisions.page(since, rows_max)
-        rows: Any = table.rows  # type: ignore[attr-defined]
+        rows = table.rows
         encoded = {key: msgspec.Raw(msgspec.json.encode(_row(rows, key))) for key in changed}
         size = sum(len(key) + memoryview(row).nbytes for key, row in encoded.items())
         if size <= PAGE_BYTES_MAX or len(changed) + len(removed) < 2:
@@ -64,5 +65,5 @@ def _page(table: PersistedTable, since: int, rows_max: int) -> tuple[dict[str, m
         rows_max = (len(changed) + len(removed)) // 2
 
 
-def _row(rows: Any, key: str) -> Any:
+def _row(rows: Mapping[Any, Any], key: str) -> Any:
     return rows[key] if key in rows else rows[int(key)]  # delay levels are numbered

@@ -47,7 +47,7 @@ class Kind:
 TOPICS_PAGING = Paging("topicSeq", "maxTopicNum", "totalTopicNum", "topic_config_table")
 GROUPS_PAGING = Paging("groupSeq", "maxGroupNum", "totalGroupNum", "subscription_group_table")
 TOPICS = Kind(
-    name="topics",
+    name=topics.KIND,
     alias="topic",
     file_name=topics.FILE_NAME,
     table=lambda tables: tables.topics,
@@ -59,7 +59,7 @@ TOPICS = Kind(
     only_master_writes=True,
 )
 OFFSETS = Kind(
-    name="offsets",
+    name=offsets.KIND,
     alias="consumerOffset",
     file_name=offsets.FILE_NAME,
     table=lambda tables: tables.offsets,
@@ -67,7 +67,7 @@ OFFSETS = Kind(
     request_code=RequestCode.GET_ALL_CONSUMER_OFFSET,
 )
 DELAY_OFFSETS = Kind(
-    name="delayOffsets",
+    name=delay_offsets.KIND,
     alias="delayOffset",
     file_name=delay_offsets.FILE_NAME,
     table=lambda tables: tables.delay_offsets,
@@ -75,7 +75,7 @@ DELAY_OFFSETS = Kind(
     request_code=RequestCode.GET_ALL_DELAY_OFFSET,
 )
 GROUPS = Kind(
-    name="groups",
+    name=groups.KIND,
     alias="group",
     file_name=groups.FILE_NAME,
     table=lambda tables: tables.groups,
@@ -86,7 +86,7 @@ GROUPS = Kind(
     only_master_writes=True,
 )
 REQUEST_MODES = Kind(
-    name="requestModes",
+    name=request_modes.KIND,
     file_name=request_modes.FILE_NAME,
     table=lambda tables: tables.request_modes,
     row_type=dict[str, MessageRequestMode],

@@ -79,7 +79,7 @@ class Follower:
         if self.kind == DELAY_OFFSETS.name:
             return table.adopt(_by_level(rows), delta.data_version)
         if self.kind == OFFSETS.name:
-            return table.adopt(rows, delta.data_version, master_life=delta.epoch)
+            return table.adopt(rows, delta.data_version, master_epoch=delta.epoch)
         return table.adopt(rows, delta.data_version) | self._forbid(table, delta)
 
     def _apply(self, table: Any, rows: dict[str, Any], delta: Delta) -> bool:

@@ -24,8 +24,7 @@ def image_of(tables: MetadataTables) -> Image:
     """The rows of every kind as they are now. Rows are replaced and never changed, so this copies no row."""
     image: dict[str, dict[str, Any]] = {}
     for kind in KIND_BY_NAME:
-        rows: Any = table_of(tables, kind).rows  # type: ignore[attr-defined]
-        image[kind] = {str(key): row for key, row in rows.items()}
+        image[kind] = {str(key): row for key, row in table_of(tables, kind).rows.items()}
     image[FORBIDDEN] = dict(tables.groups.forbidden)
     return image
 
