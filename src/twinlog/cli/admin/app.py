@@ -51,7 +51,7 @@ def find(name: str) -> AdminCommand | None:
 
 def overview() -> str:
     width = max(map(len, COMMANDS))
-    lines = ["Usage: twinlog admin COMMAND [options]; `twinlog admin help COMMAND` shows the options.", ""]
+    lines = ["Usage: twinlog admin COMMAND [options]", "`twinlog admin help COMMAND` shows the options.", ""]
     for subject in SUBJECTS:
         lines.append(f"{subject}:")
         lines += [f"  {c.name:{width}}  {c.summary}" for c in COMMANDS.values() if c.subject == subject]

@@ -55,7 +55,7 @@ async def metadata(admin: Admin, args: Namespace) -> Report:
     return _written(args.filePath / "metadata.json", data)
 
 
-@command("exportConfigs", "Export the configuration of a cluster's brokers", CLUSTER, FOLDER)
+@command("exportConfigs", "Export the configuration of a cluster", CLUSTER, FOLDER)
 async def configs(admin: Admin, args: Namespace) -> Report:
     info = await admin.cluster_info()
     names = sorted(info.cluster_addr_table.get(args.clusterName, []))

@@ -11,7 +11,7 @@ from twinlog.cli.admin.command import broker_or_cluster, command, config_list, f
 from twinlog.cli.option_values import boolean
 from twinlog.cli.report import Report, joined, pairs, plain, table, text_report, when
 from twinlog.client import Admin, BadArgument, BrokerRefused, ClientError, MessageQueue
-from twinlog.wire.bodies import MessageRequestMode, SubscriptionGroupConfig
+from twinlog.wire.bodies import ConnectionInfo, MessageRequestMode, SubscriptionGroupConfig
 from twinlog.wire.codes import RequestCode
 from twinlog.wire.java_json.fastjson import loads
 
@@ -96,7 +96,7 @@ async def delete_group(admin: Admin, args: Namespace) -> Report:
     return text_report(*(f"delete subscription group [{args.groupName}] from broker [{a}] success." for a in addresses))
 
 
-@command("getConsumerConfig", "Show a consumer group's configuration on all brokers", GROUP)
+@command("getConsumerConfig", "Show a consumer group's configuration", GROUP)
 async def consumer_config(admin: Admin, args: Namespace) -> Report:
     info = await admin.cluster_info()
     reports, data = [], {}
@@ -137,17 +137,14 @@ async def consume_mode(admin: Admin, args: Namespace) -> Report:
 
 @command(
     "consumerConnection",
-    "Show a consumer group's members and subscriptions",
+    "Show a group's members and subscriptions",
     need("g", "consumerGroup", "consumer group"),
     opt("b", "brokerAddr", "as this broker sees it"),
 )
 async def consumer_connection(admin: Admin, args: Namespace) -> Report:
     found = await admin.consumer_connection(args.consumerGroup, args.brokerAddr)
-    members = [(c.client_id, c.client_addr, c.language, version_name(c.version)) for c in found.connection_set]
     topics = [(s.topic, s.sub_string, s.expression_type) for s in found.subscription_table.values()]
-    report = joined(
-        [table("ClientId,ClientAddr,Language,Version", members), table("Topic,SubExpression,Type", sorted(topics))]
-    )
+    report = joined([_member_table(found.connection_set), table("Topic,SubExpression,Type", sorted(topics))])
     report.lines = [
         f"ConsumeType: {found.consume_type}",
         f"MessageModel: {found.message_model}",
@@ -165,8 +162,7 @@ async def consumer_connection(admin: Admin, args: Namespace) -> Report:
 )
 async def producer_connection(admin: Admin, args: Namespace) -> Report:
     found = await admin.producer_connection(args.producerGroup, args.topic)
-    rows = [(c.client_id, c.client_addr, c.language, version_name(c.version)) for c in found.connection_set]
-    return table("ClientId,ClientAddr,Language,Version", rows)
+    return _member_table(found.connection_set)
 
 
 @command("producer", "Show all producers of a broker", need("b", "broker", "broker, host:port"))
@@ -185,7 +181,7 @@ async def producers(admin: Admin, args: Namespace) -> Report:
 
 @command(
     "consumerProgress",
-    "Show how far consumer groups are",
+    "Show the progress of consumer groups",
     opt("g", "groupName", "one group, queue by queue"),
     opt("t", "topicName", "only this topic"),
     opt("s", "showClientIP", "who reads each queue", kind=boolean, default=False),
@@ -261,6 +257,11 @@ async def broker_consume_stats(admin: Admin, args: Namespace) -> Report:
                         rows.append((*place, *at, at[0] - at[1], when(row.get("lastTimestamp"))))
     columns = "Topic,Group,Broker Name,QID,Broker Offset,Consumer Offset,Diff,LastTime"
     return table(columns, sorted(rows), lines=[f"Diff Total: {found.get('totalDiff', 0)}"])
+
+
+def _member_table(members: list[ConnectionInfo]) -> Report:
+    rows = [(one.client_id, one.client_addr, one.language, version_name(one.version)) for one in members]
+    return table("ClientId,ClientAddr,Language,Version", rows)
 
 
 async def _all_progress(admin: Admin) -> Report:

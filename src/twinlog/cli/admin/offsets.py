@@ -43,7 +43,7 @@ async def reset_offset(admin: Admin, args: Namespace) -> Report:
 
 @command(
     "skipAccumulatedMessage",
-    "Let a consumer group skip everything up to now",
+    "Let a group skip all messages up to now",
     GROUP,
     TOPIC,
     opt("f", "force", "move forwards too (old brokers)", kind=boolean, default=True),

@@ -38,7 +38,7 @@ class Endpoint:
 
 @command(
     "verifyReplica",
-    "Check that a replica's log equals its master's, byte for byte",
+    "Compare the logs of replica and master",
     need("b", "brokerAddr", "the master, host:port"),
     need("r", "replicaAddr", "the replica, host:port"),
     opt("", "begin", "compare from this byte on; default: where both logs begin", kind=int),

@@ -39,7 +39,7 @@ async def send(admin: Admin, args: Namespace) -> Report:
 
 @command(
     "sendMsgStatus",
-    "Send messages to a broker and show how long each took",
+    "Send to a broker, show how long it takes",
     need("b", "brokerName", "broker name, which is also the topic"),
     opt("s", "messageSize", "bytes", kind=int, default=128),
     opt("c", "count", "how many", kind=int, default=50),
@@ -50,7 +50,7 @@ async def send_status(admin: Admin, args: Namespace) -> Report:
 
 @command(
     "checkMsgSendRT",
-    "Send messages to a topic and show how long each took",
+    "Send to a topic, show how long it takes",
     need("t", "topic", "topic"),
     opt("a", "amount", "how many", kind=int, default=100),
     opt("s", "size", "bytes", kind=int, default=128),
@@ -61,7 +61,7 @@ async def check_send(admin: Admin, args: Namespace) -> Report:
 
 @command(
     "clusterRT",
-    "Send messages to every cluster and show the mean time",
+    "Send to every cluster, show the mean time",
     opt("a", "amount", "messages for each cluster", kind=int, default=100),
     opt("s", "size", "bytes", kind=int, default=128),
     opt("c", "cluster", "only this cluster"),

@@ -154,7 +154,7 @@ async def allocate(admin: Admin, args: Namespace) -> Report:
 
 @command(
     "updateOrderConf",
-    "Read or change the queue list of an order topic",
+    "Show or change an order topic's queues",
     TOPIC,
     need("m", "method", "put, get or delete"),
     opt("v", "orderConf", "broker-a:4;broker-b:4"),
@@ -178,7 +178,7 @@ async def order_conf(admin: Admin, args: Namespace) -> Report:
 
 @command(
     "statsAll",
-    "Show the traffic of topics and their consumers",
+    "Show the traffic of topics and groups",
     flag("a", "activeTopic", "only topics with traffic"),
     opt("t", "topic", "only this topic"),
 )
