@@ -48,7 +48,7 @@ def bodies(store, topic="TopicA", queue_id=0, queue_offset=0):
 
 
 def kill(store):
-    """Let go of a store as a killed process does: files as they are, nothing flushed, `abort` in place."""
+    """Close a store as a killed process does: files stay as they are, nothing is flushed, `abort` stays."""
     store._closed = True
     store.commit_log._drop_next = lambda: None
     store.commit_log.close()

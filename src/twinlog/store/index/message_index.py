@@ -9,7 +9,6 @@ The thread that dispatches never waits for one that flushes: that one enters the
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -29,8 +28,9 @@ from twinlog.store.index.index_file import IndexFile
 from twinlog.store.index.request_keys import hash_requests
 from twinlog.store.scan.column_batch import ColumnBatch
 from twinlog.store.scan.key_hash import hash_key
+from twinlog.telemetry.log import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 PENDING_MAX = 2048
 _OPEN_FILES_MAX = 16
@@ -264,7 +264,7 @@ class Index:
         paths, expected = [], IndexFile(self._io, "", self._slot_count, self._entry_max).file_bytes
         for entry in sorted(os.scandir(self._directory), key=lambda entry: entry.name):
             if not (len(entry.name) == 17 and entry.name.isdigit()):
-                log.warning("not an index file path=%s: ignored", entry.path)
+                log.warning("not an index file: ignored", path=entry.path)
                 continue
             if entry.is_symlink():
                 refuse_link(entry.path)

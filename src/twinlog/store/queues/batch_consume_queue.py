@@ -11,16 +11,13 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.file_pool import FilePool
 from twinlog.store.queues.consume_queue import Unit
 from twinlog.store.queues.unit_queue import UnitQueue
-
-if TYPE_CHECKING:
-    from twinlog.store.dispatch import DispatchRequest
 
 _UNIT = struct.Struct(">qiqqqhii")
 _NOT_COMPACTED = -1

@@ -10,23 +10,21 @@ its first file; these hold a place and are never messages.
 
 from __future__ import annotations
 
-import logging
 import struct
 from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import repeat
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.file_pool import FilePool
 from twinlog.store.queues.consume_queue_ext import ADDRESS_MAX, ConsumeQueueExt, ExtUnit
 from twinlog.store.queues.unit_queue import UnitQueue
+from twinlog.telemetry.log import get_logger
 
-if TYPE_CHECKING:
-    from twinlog.store.dispatch import DispatchRequest
-
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 _UNIT = struct.Struct(">qiq")
 pack_unit = _UNIT.pack
@@ -198,13 +196,18 @@ class ConsumeQueue(UnitQueue):
         if queue_offset < self.end:
             return False
         gap = queue_offset - self.end
+        lost = gap <= GAP_UNITS_MAX
         log.error(
-            "queue out of order topic=%s queue_id=%d expects=%d gets=%d physical_offset=%d: %s",
-            self.topic, self.queue_id, self.end, queue_offset, request.physical_offset,
-            "the records between are lost; their places point at this one" if gap <= GAP_UNITS_MAX
-            else "written at the expected place",
-        )  # fmt: skip
-        if gap <= GAP_UNITS_MAX:
+            "queue out of order: records are lost, their places point at this one"
+            if lost
+            else "queue out of order: written at the expected place",
+            topic=self.topic,
+            queue_id=self.queue_id,
+            expected=self.end,
+            found=queue_offset,
+            physical_offset=request.physical_offset,
+        )
+        if lost:
             # Java gives later messages lower offsets, and consumers skip some that they have not seen. Here offsets
             # stay true, and a consumer that reads the place of a lost message gets the message after it.
             self.tail += pack_unit(request.physical_offset, request.size, request.tags_code) * gap

@@ -7,7 +7,6 @@ about as much memory as their names.
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -24,9 +23,10 @@ from twinlog.store.queues.batch_consume_queue import BatchConsumeQueue
 from twinlog.store.queues.consume_queue import ConsumeQueue, pack_unit
 from twinlog.store.queues.consume_queue_ext import ConsumeQueueExt
 from twinlog.store.scan.column_batch import ColumnBatch, Columns
+from twinlog.telemetry.log import get_logger
 from twinlog.wire.sys_flag import TRANSACTION_HIDDEN
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 TAIL_BYTES_MAX = 64 * 1024
 
@@ -271,4 +271,4 @@ def _queue_directories(base: str) -> Iterator[tuple[str, int]]:
                     refuse_foreign_link(queue.path)
                 yield topic.name, int(queue.name)
             else:
-                log.warning("not a queue directory path=%s: ignored", queue.path)
+                log.warning("not a queue directory: ignored", path=queue.path)
