@@ -6,12 +6,14 @@ import threading
 
 import pytest
 from tests.broker.offline import ask, asked, context, golden
+from tests.metadata.following import adopt_answer
 
 from twinlog.broker.replication import metadata_handlers
 from twinlog.broker.topics.ensure import ensure_topic
 from twinlog.metadata.groups import GroupTable
 from twinlog.metadata.offsets import OffsetTable
 from twinlog.metadata.topics import TopicTable
+from twinlog.replication.metadata.kinds import DELAY_OFFSETS, GROUPS, OFFSETS, TOPICS
 from twinlog.wire.bodies import MessageRequestMode, SubscriptionGroupConfig, TopicConfig, encode_body
 from twinlog.wire.java_json.fastjson import loads
 
@@ -56,14 +58,14 @@ def test_a_real_replicas_question_gets_an_answer_of_javas_shape(ctx, handlers, n
 
 
 def test_the_bodies_java_sent_come_out_of_our_tables_with_the_same_content(ctx, handlers):
-    for name, table, code in (
-        ("all-topic-config", ctx.topics, 21),
-        ("all-subscription-group", ctx.groups, 201),
-        ("all-consumer-offset", ctx.offsets, 43),
-        ("all-delay-offset", ctx.delay_offsets, 45),
+    for name, table, kind, code in (
+        ("all-topic-config", ctx.topics, TOPICS, 21),
+        ("all-subscription-group", ctx.groups, GROUPS, 201),
+        ("all-consumer-offset", ctx.offsets, OFFSETS, 43),
+        ("all-delay-offset", ctx.delay_offsets, DELAY_OFFSETS, 45),
     ):
         java = golden(f"wire-{name}-resp").body
-        table.adopt_body(java)
+        adopt_answer(table, kind, java)
         ours, theirs = json.loads(ask(handlers, code).body), loads(java)
         for body in (ours, theirs):
             body.pop("mappingDataVersion", None)
@@ -87,8 +89,8 @@ def test_whoever_does_not_ask_for_pages_gets_everything_and_the_total(ctx, handl
     _fill(ctx, 5_000)
     answer = ask(handlers, code)
     assert answer.fields == {total: str(len(getattr(ctx, table)))}
-    follower = TopicTable(None, 0) if code == 21 else GroupTable(None, 0)
-    follower.adopt_body(answer.body)
+    follower, kind = (TopicTable(None, 0), TOPICS) if code == 21 else (GroupTable(None, 0), GROUPS)
+    adopt_answer(follower, kind, answer.body)
     assert dict(follower.rows) == dict(getattr(ctx, table).rows)
 
 
@@ -179,15 +181,15 @@ def test_nonsense_in_a_page_request_is_answered_with_some_page(handlers, fields)
 def test_a_forbidden_topic_reaches_the_replica(ctx, handlers):
     ctx.groups.set_readable("G", "T", False, 1)
     follower = GroupTable(None, 0)
-    follower.adopt_body(ask(handlers, 201).body)
+    adopt_answer(follower, GROUPS, ask(handlers, 201).body)
     assert not follower.may_read("G", "T")
 
 
 def test_offsets_with_bare_keys_of_a_java_master_and_ours_are_the_same_to_a_replica(ctx, handlers):
     ctx.offsets.commit("G", "T", 3, 5, 1)
     ours, java = OffsetTable(None, 0), OffsetTable(None, 0)
-    ours.adopt_body(ask(handlers, 43).body)
-    java.adopt_body(b'{"offsetTable":{"T@G":{3:5}}}')
+    adopt_answer(ours, OFFSETS, ask(handlers, 43).body)
+    adopt_answer(java, OFFSETS, b'{"offsetTable":{"T@G":{3:5}}}')
     assert dict(ours.rows) == dict(java.rows)
 
 
