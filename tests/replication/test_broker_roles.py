@@ -194,9 +194,9 @@ async def test_a_role_that_cannot_be_taken_changes_nothing(cluster, body, remark
 @pytest.mark.parametrize(
     ("role", "broker_id", "remark"),
     [
-        ("SLAVE", "-1", "brokerId=-1 is no id"),
-        ("SLAVE", "two", "brokerId=two is no id"),
-        ("SLAVE", "\u00b2", "is no id"),
+        ("SLAVE", "-1", "brokerId=-1 is not an id"),
+        ("SLAVE", "two", "brokerId=two is not an id"),
+        ("SLAVE", "\u00b2", "is not an id"),
         ("SLAVE", "0", "a replica needs a brokerId above 0, not 0"),
         ("SYNC_MASTER", "3", "a master has brokerId=0, not 3"),
     ],

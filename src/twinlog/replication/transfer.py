@@ -47,7 +47,7 @@ def decode_head(data: bytes | bytearray | memoryview, at: int = 0) -> TransferHe
 
 
 def encode_pass(number: int) -> bytes:
-    """The word that tells the HA port which replica has connected; `number` comes from the master."""
+    """The word with which the HA port recognises a replica; `number` comes from the master."""
     return REPORT.pack(_PASS_MARK | number & (1 << _PASS_BITS) - 1)
 
 

@@ -38,7 +38,7 @@ class MemberWatch:
         self._acks = acks
         self._on_count = on_count
         self._wanted = asyncio.Event()
-        self._is_known = False  # a name server has told the number of replicas at least once
+        self._is_known = False  # a name server has returned the number of replicas at least once
         self.identity_conflicts = 0
 
     def count_soon(self) -> None:

@@ -1,6 +1,6 @@
-"""What a replica asks of its master, in Java's shapes (21, 43, 45, 201, 402, 60, 61), and request modes (401).
+"""What a replica asks its master in Java's protocol (21, 43, 45, 201, 402, 60, 61), and setting request modes (401).
 
-Topics and groups are paged for whoever asks in pages; an older replica, which says nothing, gets everything.
+Topics and groups are sent in pages to a replica that asks for pages; an older one gets everything at once.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.command import Command
 from twinlog.wire.errors import WireError
 
-# A page must fit a frame with room to spare, whatever the names are like.
+# A page must fit into a frame even if all names are long.
 PAGE_ROWS_MAX = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The rows a replica asks for, if its version is still the table's."""
+    """The rows that a replica asks for, if it has the table's current version."""
 
     first: int
     count: int
     version: DataVersion | None
 
     def rows(self, table: Table) -> Mapping[str, object]:
-        """A page of an older version starts the paging anew, at 0."""
+        """The rows; a replica with an older version starts again from row 0."""
         return table.page(self.first if self.version == table.version else 0, self.count)
 
 
 class TimerState(Protocol):
-    """What the timer tells a replica."""
+    """What a replica asks the timer."""
 
     def checkpoint(self) -> bytes:
         """56 bytes: read time, log position, queue offsets, version."""
@@ -129,7 +129,7 @@ class MetadataHandlers:
         return request.reply(fields={GROUPS_PAGING.total_field: str(total)}, body=body)
 
     def _page(self, request: Request, paging: Paging) -> Page | None:
-        """What a replica asked for, None for all rows. Which rows these are is known when its turn comes."""
+        """The page that was asked for; None means all rows. The rows are read later, when the work's turn comes."""
         fields, settings = request.fields or {}, self._ctx.settings
         asked = [name for name in (paging.start_field, paging.count_field, "dataVersion") if name in fields]
         if not settings.metadata_split or not asked:
@@ -164,7 +164,7 @@ class MetadataHandlers:
         if mode.mode not in ("PULL", "POP"):
             remark = f"mode {mode.mode!r} is neither PULL nor POP; set one of them"
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
-        if mode.mode == "POP":  # a Java master's modes are adopted as they are, this one would only be kept
+        if mode.mode == "POP":  # modes of a Java master are adopted as they are; here POP would do nothing
             remark = "mode POP would have no effect: consumers of this broker pull; set PULL"
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, remark)
         if ensure_group(ctx, mode.consumer_group) is None:
@@ -202,7 +202,7 @@ def _number(text: str | None) -> int | None:
 
 
 def _version(text: str | None) -> DataVersion | None:
-    """The version a replica holds; None for none, or one we cannot read."""
+    """The version that a replica holds; None when it is missing or invalid."""
     if not text or not text.strip():
         return None
     try:

@@ -1,4 +1,4 @@
-"""Requests about replication: greetings, checksums, metadata changes, status, change of role."""
+"""Requests about replication: hello, checksums, metadata changes, status, change of role."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
     from twinlog.broker.replication.replication_service import ReplicationService
 
-_PUSH_DELAY_S = 0.05  # changes within this time are told together
+_PUSH_DELAY_S = 0.05  # changes within this time cause one notification
 
 
 def handlers(ctx: BrokerContext, replication: ReplicationService) -> dict[int, Handler]:
@@ -71,7 +71,7 @@ class ReplicationHandlers:
         return request.reply(fields=encode_fields(answer))
 
     async def digests(self, request: Request) -> Command:
-        """Checksums of ranges of this broker's log; null for a range it does not hold."""
+        """Checksums of ranges of this broker's log; null for a range that it does not hold."""
         try:
             ranges = parse_ranges((request.fields or {}).get("ranges"))
         except ValueError as error:
@@ -91,18 +91,18 @@ class ReplicationHandlers:
         return request.reply(body=body)
 
     def offsets_carried_back(self, request: Request) -> Command:
-        """A replica tells how far consumers came there while this master was away."""
+        """A replica sends the offsets that consumers committed there while this master was away."""
         self._must_be_master("takes no offsets from a replica")
         try:
             rows = msgspec.json.decode(request.body or b"", type=dict[str, Offsets])
         except (ValueError, RecursionError) as error:
-            raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"no offsets: {error}") from error
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"invalid offsets: {error}") from error
         known = {key: self._known_queues(key, row) for key, row in rows.items()}
         raised = self._ctx.offsets.raise_to(known, self._ctx.clock_ms())
         return request.reply(fields={"raised": str(raised)})
 
     def _known_queues(self, key: str, row: dict[int, int]) -> dict[int, int]:
-        """What a row says about queues and a group that exist here; the replica keeps the rest and offers it again."""
+        """The part of a row whose group and queues exist here; the replica keeps the rest and sends it again."""
         topic, _, rest = key.partition("@")
         if rest.partition("@")[0] not in self._ctx.groups:
             return {}
@@ -112,7 +112,7 @@ class ReplicationHandlers:
         fields = request.fields or {}
         broker_id = fields.get("brokerId", "")
         if broker_id and not is_natural(broker_id):
-            remark = f"brokerId={broker_id} is no id; give a number above 0, or none to take a free one"
+            remark = f"brokerId={broker_id} is not an id; give a number above 0, or none to take a free one"
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, remark)
         try:
             steps = await self._replication.role_change.change_to(
@@ -154,7 +154,7 @@ class ReplicationHandlers:
         return request.reply(body=encode_body(info))
 
     def status(self, request: Request) -> Command:
-        """Everything an operator may want to know, for `twinlog replication status`."""
+        """The document behind `twinlog replication status`."""
         return request.reply(body=msgspec.json.encode(self._report.document()))
 
     def _must_be_master(self, what: str) -> None:
@@ -167,7 +167,7 @@ class ReplicationHandlers:
 
 
 class _Pushes:
-    """Replicas that want to hear of changes at once."""
+    """Notifies replicas that asked for it when metadata changed."""
 
     def __init__(self) -> None:
         self._connections: set[Connection] = set()
@@ -179,11 +179,11 @@ class _Pushes:
             connection.on_close.append(self._connections.discard)
 
     def soon(self) -> None:
-        """Something changed; tell it a moment later, together with what else changes until then."""
+        """Something changed: notify a moment later, once for all changes until then."""
         if self._connections and self._due is None:
-            self._due = asyncio.get_running_loop().call_later(_PUSH_DELAY_S, self._tell)
+            self._due = asyncio.get_running_loop().call_later(_PUSH_DELAY_S, self._notify)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._due = None
         for connection in list(self._connections):
             if not connection.closed:

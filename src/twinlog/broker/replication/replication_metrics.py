@@ -1,4 +1,4 @@
-"""What replication shows to Prometheus: a master its replicas' lag, a replica its link and its metadata."""
+"""Prometheus metrics of replication: the lag of a master's replicas, a replica's link and metadata."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _watch_master(metrics: Metrics, ctx: BrokerContext, replication: Replication
     )
     metrics.watch(
         "rocketmq_ha_refused_connections",
-        "HA connections that were closed for what they said",
+        "HA connections that were closed because of what they sent",
         lambda: master.refused,
         kind="counter",
     )
@@ -69,8 +69,8 @@ def _watch_link(metrics: Metrics, ctx: BrokerContext, replication: ReplicationSe
     )
     count("bytes_received", "Bytes that came from the master")
     count("reconnects", "Times the master was joined")
-    count("refusals", "Times this replica was kept from joining, as its log is ahead of or unlike the master's")
-    count("damaged_transfers", "Transfers that did not check out and were asked for again")
+    count("refusals", "Times this replica did not join, as its log is ahead of or different from the master's")
+    count("damaged_transfers", "Transfers with invalid records that were requested again")
 
 
 def _watch_metadata(metrics: Metrics, replication: ReplicationService) -> None:
@@ -95,5 +95,5 @@ def _watch_metadata(metrics: Metrics, replication: ReplicationService) -> None:
 
 
 def _label(view: ReplicaView) -> str:
-    """A replica's broker id where it told one, else its address: Java replicas have no name here."""
+    """A replica's broker id if it sent one, else its address: Java replicas send none."""
     return str(view.broker_id) if view.broker_id is not None else view.peer

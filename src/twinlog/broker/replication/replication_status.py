@@ -1,6 +1,6 @@
 """What a broker knows about its replication: the document behind `twinlog replication status`.
 
-Everything here is in memory already, except the age of a lag, for which one record's timestamp is read.
+Everything is in memory, except the age of a lag: for it, the timestamp of one record is read.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ReplicationReport:
         self._replication = replication
 
     def document(self) -> dict[str, Any]:
-        """Everything an operator may want to know, ready for JSON."""
+        """The whole status, ready for JSON."""
         ctx, replication, store = self._ctx, self._replication, self._ctx.store
         document: dict[str, Any] = {
             "clusterName": ctx.settings.cluster_name,
@@ -75,7 +75,7 @@ class ReplicationReport:
         return document
 
     def lag(self, acked: int) -> Lag:
-        """What whoever holds the log up to `acked` is missing of it."""
+        """How far a replica that holds the log up to `acked` is behind."""
         now_ms = self._ctx.wall_ms()
         lag = self._replication.marks.lag(acked, now_ms)
         if lag.bytes and (stored_ms := self._stored_ms(acked)) is not None:
@@ -89,7 +89,7 @@ class ReplicationReport:
         )
 
     def replicas(self) -> Iterator[ReplicaView]:
-        """Connections of replicas; observers look on and are none."""
+        """Connections of replicas, without observers."""
         return (view for view in self._replication.master.views() if not view.observer)
 
     def _replica(self, view: ReplicaView) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class ReplicationReport:
         }
 
     def _stored_ms(self, physical_offset: int) -> int | None:
-        """When the record at this offset was stored; None when no record begins here, as a Java replica may say."""
+        """When the record at this offset was stored; None when none begins here, as may be with a Java replica."""
         try:
             message = self._ctx.store.message_at(physical_offset)
         except WireError:

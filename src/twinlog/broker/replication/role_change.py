@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 _SETTLE_S_MAX = 10.0
 _FEED_S_MAX = 30.0  # for a replica that is behind; meanwhile nobody accepts sends
-_REPORT_S_MAX = 1.0  # until a replica is looked at again that may have left without a report
-_ROUND_MS_MAX = 3_000  # a round of metadata knows what was so when it was asked, up to this before it ended
+_REPORT_S_MAX = 1.0  # then check again whether a replica is still connected
+_ROUND_MS_MAX = 3_000  # a round of metadata may take so long, and knows what was true when it began
 
 
 class RoleChangeRefused(ReplicationError):
