@@ -63,7 +63,7 @@ class BrokerServices:
             *self.deferred,
             self.replication,
         )
-        """In the order they start. An unexpected error of one ends the broker: they hold acknowledged data."""
+        """In the order they start. An unexpected error of one ends the broker, since going on could lose messages."""
         self.fenced: tuple[Service, ...] = (StatsService(ctx, ctx.stats), self.register)
         """Started after those. An unexpected error of one is logged, and the service is run again."""
 
