@@ -33,7 +33,7 @@ log = get_logger(__name__)
 
 
 class _Content(Body):
-    config_table: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)
+    config_table: dict[str, dict[str, str]] = msgspec.field(default_factory=dict[str, dict[str, str]])
 
 
 @dataclass(slots=True)

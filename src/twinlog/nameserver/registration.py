@@ -24,9 +24,9 @@ class Registration:
     silence_ms_max: int | None = None
     acting_master: bool | None = None  # None: a 4.x broker, which does not know the mode
     zone: str | None = None
-    topics: Mapping[str, RegisteredTopic] | None = field(default_factory=dict)
+    topics: Mapping[str, RegisteredTopic] | None = field(default_factory=dict[str, RegisteredTopic])
     version: DataVersion = field(default_factory=DataVersion)
-    mappings: Mapping[str, Any] = field(default_factory=dict)
+    mappings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     without_route: frozenset[str] = frozenset()  # those of `topics` that have more queues than clients can use
     filter_servers: list[str] | None = None
     connection: object = None

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -43,7 +43,7 @@ class RegisteredTopic(msgspec.Struct, rename="camel", gc=False):
 
 class RegisteredTable(Body):
     budget = BESIDE
-    topic_config_table: dict[str, RegisteredTopic] = msgspec.field(default_factory=dict)
+    topic_config_table: dict[str, RegisteredTopic] = msgspec.field(default_factory=dict[str, RegisteredTopic])
     data_version: DataVersion = DataVersion()
     topic_queue_mapping_info_map: OpenObject | None = None
 
@@ -87,9 +87,7 @@ def _decode_compressed(body: bytes, version: int) -> RegistrationBody:
     for _ in range(count):
         name, topic = _topic(parts.take_text())
         table.topic_config_table[name] = topic
-    filter_servers = loads(parts.take_text())
-    if not isinstance(filter_servers, list) or not all(isinstance(one, str) for one in filter_servers):
-        raise BodyError(f"filter servers {dumps(filter_servers)[:80]!r} are not a list of addresses")
+    filter_servers = _filter_servers(parts.take_text())
     if version >= VERSION_QUEUE_MAPPINGS:
         count = parts.take_count()
         _check_count(count)
@@ -128,12 +126,22 @@ def _topic(text: str) -> tuple[str, RegisteredTopic]:
     return name, RegisteredTopic(*numbers)
 
 
+def _filter_servers(text: str) -> list[str]:
+    found = loads(text)
+    try:
+        return msgspec.convert(found, list[str])
+    except msgspec.ValidationError as error:
+        raise BodyError(f"filter servers {dumps(found)[:80]!r} are not a list of addresses") from error
+
+
 def _mapping(text: str) -> tuple[str, dict[str, Any]]:
     """The topic that a queue mapping is about, and the mapping."""
-    mapping = loads(text)
-    if not isinstance(mapping, dict) or not isinstance(mapping.get("topic"), str):
+    found = loads(text)
+    mapping = cast(dict[str, Any], found) if isinstance(found, dict) else {}
+    topic = mapping.get("topic")
+    if not isinstance(topic, str):
         raise BodyError(f"queue mapping {text[:80]!r} names no topic")
-    return mapping["topic"], mapping
+    return topic, mapping
 
 
 class _Parts:

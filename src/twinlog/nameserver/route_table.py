@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from twinlog.nameserver.errors import RegistrationRefused
 from twinlog.nameserver.registration import (
@@ -149,7 +149,7 @@ class RouteTable:
                 )
         if changed:
             for topic, mapping in new.mappings.items():
-                owner = mapping.get("bname") if isinstance(mapping, Mapping) else None
+                owner = cast(Mapping[str, Any], mapping).get("bname") if isinstance(mapping, Mapping) else None
                 if not _is_full(self.mappings, topic, topics_max):
                     self.mappings.setdefault(topic, {})[owner or name] = mapping
         return tuple(left_out)

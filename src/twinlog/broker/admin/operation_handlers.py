@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 CHECK_IN_PROGRESS = 2
-NO_COLD_DATA = {
+NO_COLD_DATA: dict[str, object] = {
     "runtimeTable": {},
     "configTable": {},
     "cgColdReadThreshold": 3_145_728,

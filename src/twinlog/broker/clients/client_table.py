@@ -51,8 +51,8 @@ class ConsumerGroup:
     consume_type: str = "CONSUME_PASSIVELY"
     message_model: str = "CLUSTERING"
     consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
-    clients: dict[Peer, Client] = field(default_factory=dict)
-    subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
+    clients: dict[Peer, Client] = field(default_factory=dict[Peer, Client])
+    subscriptions: dict[str, SubscriptionData] = field(default_factory=dict[str, SubscriptionData])
 
     @property
     def is_broadcasting(self) -> bool:
@@ -74,8 +74,8 @@ class Notice:
 class Membership:
     """Where one connection is registered."""
 
-    consumer_groups: set[str] = field(default_factory=set)
-    producer_groups: set[str] = field(default_factory=set)
+    consumer_groups: set[str] = field(default_factory=set[str])
+    producer_groups: set[str] = field(default_factory=set[str])
 
 
 class ClientTable:

@@ -36,7 +36,7 @@ class LockTable:
         At the limit of locks a free queue is not given, as if another client held it: the client asks again.
         """
         locks = self._groups.setdefault(group, {})
-        held = []
+        held: list[MessageQueue] = []
         for queue in queues:
             lock = locks.get(queue)
             if lock is None:

@@ -59,7 +59,7 @@ def open_cursors(
 
     A level without a saved offset starts at the oldest message: nothing is skipped.
     """
-    cursors = []
+    cursors: list[LevelCursor] = []
     for level, delay_ms in sorted(level_delays_ms.items()):
         queue_min, queue_max = bounds[level]
         cursor = LevelCursor(level, delay_ms, offsets.get(level, queue_min))

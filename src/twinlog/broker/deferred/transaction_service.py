@@ -67,7 +67,7 @@ class TransactionService:
         """Learn which messages are finished: from op records, then from commits behind the oldest open message."""
         queues, store = self.queues, self._ctx.store
         queues.reset()
-        oldest_open = []
+        oldest_open: list[int] = []
         for queue_id in queues.queue_ids():
             yield from queues.read_ops(queue_id)
             physical_offset = queues.first_open(queue_id)

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 async def topic_stats(ctx: BrokerContext, config: TopicConfig, turns: Turns) -> TopicStats:
     """Bounds and last write of every queue of a topic."""
-    topic, table = config.topic_name, {}
+    topic = config.topic_name
+    table: dict[MessageQueue, TopicOffset] = {}
     count = max(config.read_queue_nums, config.write_queue_nums)
     check_walk(topic, count)
     async for part in turns.slices(count):
@@ -42,7 +43,7 @@ async def consume_stats(ctx: BrokerContext, group: str, topics: list[str], turns
 
 async def all_consume_stats(ctx: BrokerContext, turns: Turns, *, orderly_only: bool) -> dict[str, list[ConsumeStats]]:
     """Offsets of every group in every topic; topics with too many queues are left out."""
-    found = {}
+    found: dict[str, list[ConsumeStats]] = {}
     for group, topics in sorted(ctx.offsets.topics_by_group().items()):
         if group not in ctx.groups:
             continue
@@ -67,7 +68,8 @@ def consumed_topics(ctx: BrokerContext, group: str, topics: list[str]) -> Iterat
 
 async def topic_consume_stats(ctx: BrokerContext, group: str, config: TopicConfig, turns: Turns) -> ConsumeStats:
     """Offsets of a group in one topic."""
-    topic, table = config.topic_name, {}
+    topic = config.topic_name
+    table: dict[MessageQueue, OffsetWrapper] = {}
     async for part in turns.slices(config.read_queue_nums):
         for queue_id in part:
             consumed = max(ctx.offsets.get(group, topic, queue_id) or 0, 0)

@@ -127,7 +127,7 @@ def _used(path: str) -> float:
 
 
 def _pools() -> dict[str, str]:
-    table = {}
+    table: dict[str, str] = {}
     for name, capacity in POOLS.items():
         table[f"{name}ThreadPoolQueueSize"] = "0"
         table[f"{name}ThreadPoolQueueCapacity"] = str(capacity)

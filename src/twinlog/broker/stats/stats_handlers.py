@@ -163,7 +163,7 @@ class StatsHandlers:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"{queue_id}@{topic} is not exist!")
         low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
         first = max(header.index or 0, low)
-        rows = []
+        rows: list[dict[str, int]] = []
         for offset in range(first, min(high, first + min(max(header.count or 0, 0), QUEUE_UNITS_MAX))):
             unit = store.unit(topic, queue_id, offset)
             if unit is not None:
