@@ -14,7 +14,7 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -45,7 +45,7 @@ def replacing(
     *,
     keep_old: Callable[[Path], None] | None = None,
     temporary: Path | None = None,
-) -> Iterator[BinaryIO]:
+) -> Generator[BinaryIO]:
     """A new file, which takes the name `path` when the block ends, and is removed when the block raises.
 
     An old file passes on its mode and owner; a new name gets `modes`. With modes None the umask decides, and nothing

@@ -64,7 +64,8 @@ def refuse_link(path: str | os.PathLike[str]) -> None:
 
 def make_directory(path: str | os.PathLike[str], modes: Modes = PRIVATE) -> None:
     """Make `path` and what is missing above it; UnsafeFile when another user's link leads there."""
-    here, missing = Path(path), []
+    here = Path(path)
+    missing: list[Path] = []
     while not os.path.lexists(here):
         missing.append(here)
         here = here.parent

@@ -68,5 +68,4 @@ def is_system_topic(topic: str, cluster_name: str = "", broker_name: str = "") -
     """Whether clients may neither create nor delete `topic`."""
     if topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIX):
         return True
-    own = {cluster_name, broker_name, reply_topic(cluster_name)} if cluster_name or broker_name else set()
-    return topic in own
+    return bool(cluster_name or broker_name) and topic in (cluster_name, broker_name, reply_topic(cluster_name))

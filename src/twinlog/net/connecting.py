@@ -7,7 +7,7 @@ the address, and an address may come from a peer.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator
 
 from twinlog.base.addresses import Address, AddressError, parse_address
 from twinlog.net.errors import BadAddress, ConnectFailed
@@ -22,7 +22,7 @@ def target_of(address: str) -> Address:
 
 
 @contextlib.contextmanager
-def connecting_to(address: str) -> Iterator[None]:
+def connecting_to(address: str) -> Generator[None]:
     """Around everything that resolves or connects: each of its errors is a ConnectFailed."""
     try:
         yield

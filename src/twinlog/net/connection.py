@@ -59,7 +59,7 @@ class Request(Command):
 class ConnectionOptions:
     """What all connections of one server or pool share."""
 
-    handlers: Mapping[int, Handler] = field(default_factory=dict)
+    handlers: Mapping[int, Handler] = field(default_factory=dict[int, Handler])
     header_type: int = JSON
     after_batch: Callable[[], object] | None = None
     fast: FastPath | None = None  # gets every chunk first

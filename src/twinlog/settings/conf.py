@@ -184,9 +184,9 @@ def _read_int(key: Key, text: str, shown: str) -> int:
 
 def effective_properties(*settings: Any) -> dict[str, str]:
     """Every key with the value in use, as text that a properties file may hold; unset values are left out."""
-    values = {}
+    values: dict[str, str] = {}
     for one in settings:
-        for field, key, _ in keyed_fields(type(one)):
+        for field, key, _ in keyed_fields(one.__class__):
             value = getattr(one, field)
             if value is not None:
                 values[key.name] = str(value).lower() if isinstance(value, bool) else str(value)

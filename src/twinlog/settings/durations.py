@@ -10,7 +10,7 @@ _LEVEL = re.compile(r"([0-9]+)([smhd])")
 
 def parse_delay_levels(text: str) -> tuple[int, ...]:
     """Milliseconds of each level; level 1 is the first."""
-    levels = []
+    levels: list[int] = []
     for word in text.split():
         match = _LEVEL.fullmatch(word)
         if match is None:

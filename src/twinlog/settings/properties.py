@@ -33,7 +33,7 @@ class Entry:
 
 def parse_properties(text: str, *, source: str = "properties") -> list[Entry]:
     """All entries in the order of the text; the caller decides what a repeated key means."""
-    entries = []
+    entries: list[Entry] = []
     for first, last, line in _logical_lines(text):
         raw_key, raw_value = _split(line)
         where = f"{source}:{first}"

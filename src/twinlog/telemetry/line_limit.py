@@ -59,7 +59,7 @@ class LineLimit:
         if not self._owing:
             return []
         due = [key for key in self._owing if now_s - self._buckets[key].since_s >= SUMMARY_S]
-        found = []
+        found: list[tuple[Key, int]] = []
         for key in due:
             del self._owing[key]
             found.append((key, self._buckets[key].left_out))
