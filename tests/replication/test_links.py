@@ -9,8 +9,6 @@ from tests.wire.vectors import VECTORS
 
 from twinlog.replication.errors import ReplicationError
 from twinlog.replication.master.link import LogBounds, MasterLink
-from twinlog.replication.master.replica_acks import LinkAck, ReplicaAcks, replicas_needed
-from twinlog.replication.replica.join import Begin, LogRange, Refuse, Reseed, Resume, decide_join
 from twinlog.replication.replica.link import ReplicaLink
 from twinlog.replication.transfer import REPORT, encode_pass, pass_number
 from twinlog.settings.replication import ReplicationSettings
@@ -100,80 +98,3 @@ def test_a_pass_is_never_taken_for_a_report(number):
     (word,) = REPORT.unpack(encode_pass(number))
     assert word < 0 and pass_number(word) == number
     assert pass_number(-1) is None and pass_number(number) is None
-
-
-def _table(*rows: LinkAck, registered: int | None = None) -> ReplicaAcks:
-    table = ReplicaAcks()
-    table.registered_replicas = registered
-    for link, row in enumerate(rows):
-        table.join(link, row)
-    return table
-
-
-def _ack(acked: int, identity: str | None = None, **more) -> LinkAck:
-    return LinkAck("peer", identity, acked=acked, usable=more.pop("usable", True), **more)
-
-
-def test_a_known_replica_counts_once_however_often_it_connects():
-    table = _table(_ack(50, "a"), _ack(70, "a"), _ack(60, "b"))
-    assert table.acks() == [70, 60]
-    assert (table.safe_end(1, 100), table.safe_end(2, 100), table.safe_end(3, 100)) == (70, 60, 0)
-
-
-def test_java_connections_count_only_as_far_as_replicas_are_registered():
-    rows = (_ack(90), _ack(80), _ack(70), _ack(60, "a"))
-    assert _table(*rows, registered=None).acks() == [90, 80, 70, 60]
-    assert _table(*rows, registered=2).acks() == [90, 60]
-    assert _table(*rows, registered=0).acks() == [60]
-
-
-def test_observers_and_stuck_replicas_never_count():
-    table = _table(_ack(90, "spark", observer=True), _ack(80, usable=False), _ack(10, "a"))
-    assert table.acks() == [10]
-    assert table.in_sync(100, 50) == 0 and table.in_sync(50, 50) == 1
-
-
-def test_a_replica_that_left_no_longer_vouches_for_anything():
-    table = _table(_ack(90, "a"))
-    table.leave(0)
-    assert table.safe_end(1, 100) == 0 and table.safe_end(0, 100) == 100
-
-
-@pytest.mark.parametrize(
-    ("role", "setting", "needed"),
-    [("ASYNC_MASTER", 3, 0), ("SYNC_MASTER", None, 1), ("SYNC_MASTER", 1, 0), ("SYNC_MASTER", 3, 2), ("SLAVE", 2, 0)],
-)
-def test_a_sync_master_waits_for_one_replica_unless_told_otherwise(role, setting, needed):
-    assert replicas_needed(role, setting) == needed
-
-
-MASTER = LogRange(1000, 5500)
-
-
-@pytest.mark.parametrize(
-    ("replica", "options", "plan"),
-    [
-        (LogRange(0, 0), {}, Begin(5000)),
-        (LogRange(0, 0), {"whole_history": True}, Begin(1000)),
-        (LogRange(2000, 5500), {}, Resume(5500)),
-        (LogRange(0, 1000), {}, Resume(1000)),
-        (LogRange(0, 500), {"reseed_allowed": True}, Reseed(5000, LogRange(500, 1000))),
-        (LogRange(0, 500), {"reseed_allowed": True, "whole_history": True}, Reseed(1000, LogRange(500, 1000))),
-    ],
-)
-def test_a_replica_joins_where_its_log_allows(replica, options, plan):
-    assert decide_join(replica, MASTER, segment_bytes=1000, **options) == plan
-
-
-@pytest.mark.parametrize(
-    ("replica", "options", "named"),
-    [
-        (LogRange(0, 5501), {}, ["5501", "5500", "1 bytes", "rejoin --cut 5500"]),
-        (LogRange(0, 4000), {"differs_at": 3500}, ["3500", "rejoin --cut 3500"]),
-        (LogRange(0, 500), {}, ["500 to 1000", "haReseedAllowed=true"]),
-        (LogRange(0, 4000), {"master_segment_bytes": 2000}, ["2000", "mappedFileSizeCommitLog=2000"]),
-    ],
-)
-def test_a_replica_that_must_not_join_is_told_the_offsets_and_the_next_step(replica, options, named):
-    plan = decide_join(replica, MASTER, segment_bytes=1000, **options)
-    assert isinstance(plan, Refuse) and all(text in plan.reason for text in named)

@@ -9,47 +9,13 @@ from tests.broker.running import broker_conf, connected, running_broker, send
 from tests.replication.cluster import until
 
 from twinlog.client import ProducerOptions
-from twinlog.replication.master.replica_acks import LinkAck, ReplicaAcks
 from twinlog.settings.replication import ReplicationSettings
 
 OK, NOT_AVAILABLE, TIMEOUT = 0, 11, 12
 
 
-def table(**acked):
-    acks = ReplicaAcks()
-    for link, (identity, end) in enumerate(acked.items()):
-        acks.join(link, LinkAck(f"peer{link}", identity, acked=end, usable=True))
-    return acks
-
-
 def test_the_answer_to_a_send_that_waited_leaves_before_its_client_gives_up():
     assert ReplicationSettings().ack_timeout_ms <= ProducerOptions().send_timeout_ms - 500
-
-
-def test_a_replica_that_missed_a_deadline_is_not_in_sync_until_it_reports_more():
-    acks = table(one=100)
-    assert [row.peer for row in acks.missed(150)] == ["peer0"]
-    assert acks.missed(150) == [], "that is news once"
-    assert (acks.in_sync(150, 1000), acks.safe_end(1, 150)) == (0, 100), "what it has, it has"
-    (row,) = acks.rows()
-    row.report(100, usable=True)
-    assert acks.in_sync(150, 1000) == 0, "a report of nothing new is a sign of life, but no acknowledgement"
-    row.report(120, usable=True)
-    assert acks.in_sync(150, 1000) == 1
-
-
-def test_only_the_replica_that_is_behind_the_deadline_is_late():
-    acks = table(one=100, two=200)
-    assert [row.peer for row in acks.missed(150)] == ["peer0"]
-    assert acks.in_sync(200, 1000) == 1
-
-
-def test_a_replica_with_two_connections_is_in_sync_by_the_one_that_reports():
-    acks = ReplicaAcks()
-    acks.join(1, LinkAck("old", "one", acked=100, usable=True))
-    acks.missed(150)
-    acks.join(2, LinkAck("new", "one", acked=120, usable=True))
-    assert (acks.in_sync(150, 1000), acks.acks()) == (1, [120])
 
 
 @pytest.fixture
