@@ -21,7 +21,7 @@ class BatchElement:
 
 
 def encode_batch(elements: Iterable[BatchElement]) -> bytes:
-    parts = []
+    parts: list[bytes] = []
     for element in elements:
         size = ELEMENT_HEAD.size + len(element.body) + 2 + len(element.properties)
         parts += (ELEMENT_HEAD.pack(size, 0, 0, element.flag, len(element.body)), element.body)
@@ -31,7 +31,8 @@ def encode_batch(elements: Iterable[BatchElement]) -> bytes:
 
 def decode_batch(body: bytes | memoryview) -> list[BatchElement]:
     """The elements of a batch; BodyError when lengths do not add up, before anything is stored."""
-    elements, at = [], 0
+    elements: list[BatchElement] = []
+    at = 0
     while at < len(body):
         try:
             size, _, _, flag, body_length = ELEMENT_HEAD.unpack_from(body, at)

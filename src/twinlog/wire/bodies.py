@@ -8,7 +8,7 @@ import msgspec
 from twinlog.wire.errors import BodyError
 from twinlog.wire.java_json.budget import ANSWER, PEER, Budget, check_size
 from twinlog.wire.java_json.dialect import quote_bare_keys
-from twinlog.wire.java_json.fastjson import IntKeys, dumps, loads
+from twinlog.wire.java_json.fastjson import IntKeys, dumps, is_array, is_object, loads
 from twinlog.wire.numbers import Int, Long, OpenObject
 
 S = TypeVar("S", bound="Body")
@@ -343,7 +343,7 @@ def decode_body(cls: type[S], data: bytes | None) -> S:
 
 def convert_body(cls: type[S], value: Any) -> S:
     """A `cls` from an already parsed value."""
-    if not isinstance(value, dict):
+    if not is_object(value):
         raise BodyError(f"{cls.__name__} expected, the body is a JSON {type(value).__name__}")
     object_maps = cls.object_maps
     wire_names = dict(zip(cls.__struct_fields__, cls.__struct_encode_fields__, strict=True))
@@ -352,7 +352,7 @@ def convert_body(cls: type[S], value: Any) -> S:
         plain = _without_nulls({k: v for k, v in value.items() if k not in skipped})
         body = msgspec.convert(plain, cls, strict=False)
         for attribute, kind in object_maps.items():
-            rows = value.get(wire_names[attribute]) or {}
+            rows: dict[Any, Any] = value.get(wire_names[attribute]) or {}
             setattr(body, attribute, {_queue(k): msgspec.convert(v, kind, strict=False) for k, v in rows.items()})
     except (msgspec.ValidationError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise BodyError(f"{cls.__name__}: {error}") from error
@@ -361,9 +361,9 @@ def convert_body(cls: type[S], value: Any) -> S:
 
 def _without_nulls(value: Any) -> Any:
     """`value` without null members at any depth: to Java, null and absent are the same."""
-    if isinstance(value, dict):
+    if is_object(value):
         return {key: _without_nulls(member) for key, member in value.items() if member is not None}
-    return [_without_nulls(member) for member in value] if isinstance(value, list) else value
+    return [_without_nulls(member) for member in value] if is_array(value) else value
 
 
 def _queue(key: Any) -> MessageQueue:

@@ -9,14 +9,14 @@ Binary header, big-endian:
 
 import struct
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from twinlog.wire.codes import LANGUAGE_CODES, LANGUAGE_NAMES, VERSION, ResponseCode
 from twinlog.wire.errors import HeaderError, WireError
 from twinlog.wire.frame import BINARY, JSON, Frame, encode_frame
-from twinlog.wire.java_json.fastjson import dumps, loads
+from twinlog.wire.java_json.fastjson import dumps, is_array, is_object, loads
 from twinlog.wire.numbers import INT_MAX, INT_MIN, Int
 
 RESPONSE_FLAG = 1
@@ -140,15 +140,15 @@ def _decode_tolerant(header: bytes, make: type[C]) -> C:
         value = loads(header)
     except WireError as error:
         raise HeaderError(f"header is not JSON: {error}") from error
-    if not isinstance(value, dict):
+    if not is_object(value):
         raise HeaderError(f"header is a JSON {type(value).__name__}, not an object")
     fields = value.get("extFields")
-    if fields is not None and not isinstance(fields, dict):
+    if fields is not None and not is_object(fields):
         raise HeaderError(f"extFields is a JSON {type(fields).__name__}, not an object")
     if fields is not None and len(fields) > FIELDS_MAX:
         raise _too_many_fields()
     language = value.get("language", "JAVA")
-    if isinstance(language, dict | list):
+    if is_object(language) or is_array(language):
         raise HeaderError(f"language is a JSON {type(language).__name__}, not a name")
     remark = value.get("remark")
     return make(
@@ -162,8 +162,8 @@ def _decode_tolerant(header: bytes, make: type[C]) -> C:
     )
 
 
-def _integer(value: dict, name: str) -> int:
-    found = value.get(name)
+def _integer(members: dict[Any, Any], name: str) -> int:
+    found = members.get(name)
     if found is None:
         return 0
     try:
@@ -191,7 +191,7 @@ def _text(value: object) -> str:
 
 def _encode_binary(command: Command) -> bytes:
     remark = (command.remark or "").encode()
-    parts = []
+    parts: list[bytes] = []
     for key, value in (command.fields or {}).items():
         key_bytes, value_bytes = key.encode(), value.encode()
         parts += (_KEY_LENGTH.pack(len(key_bytes)), key_bytes, _INT.pack(len(value_bytes)), value_bytes)

@@ -1,5 +1,8 @@
 """Bodies as clients compress them: zlib, LZ4 frames, zstd. Only clients decompress; brokers never do."""
 
+# Not strict: lz4 has no type stubs.
+# pyright: standard
+
 import zlib
 
 from twinlog.wire import sys_flag

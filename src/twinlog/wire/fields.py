@@ -38,9 +38,9 @@ def decode_fields(cls: type[T], fields: dict[str, str] | None) -> T:
     return cls(**values)
 
 
-def encode_fields(header: Any) -> dict[str, str]:
+def encode_fields(header: object) -> dict[str, str]:
     """The text map of `header`; None members are left out, as Java does."""
-    result = {}
+    result: dict[str, str] = {}
     for attribute, name, _, write in _plan(type(header)):
         value = getattr(header, attribute)
         if value is not None:
@@ -99,7 +99,7 @@ _WRITERS: dict[type, Callable[[Any], str]] = {bool: lambda value: "true" if valu
 @functools.cache
 def _plan(cls: type) -> tuple[tuple[str, str, Callable[[str], Any], Callable[[Any], str]], ...]:
     hints = typing.get_type_hints(cls, include_extras=True)
-    plan = []
+    plan: list[tuple[str, str, Callable[[str], Any], Callable[[Any], str]]] = []
     for field in dataclasses.fields(cls):
         kind = hints[field.name]
         if typing.get_origin(kind) in (typing.Union, types.UnionType):

@@ -47,7 +47,7 @@ class Message:
     store_host: tuple[str, int] = ("127.0.0.1", 0)
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
-    properties: dict[str, str] = field(default_factory=dict)
+    properties: dict[str, str] = field(default_factory=dict[str, str])
     body_crc: int = 0
     store_size: int = 0
     version: int = 1
@@ -120,7 +120,8 @@ def decode_message(buffer: bytes | bytearray | memoryview, at: int = 0, *, check
 
 def decode_messages(buffer: bytes | memoryview) -> list[Message]:
     """All messages of a pull, query or view body, which stand back to back."""
-    messages, at = [], 0
+    messages: list[Message] = []
+    at = 0
     while at < len(buffer):
         message = decode_message(buffer, at)
         messages.append(message)

@@ -54,7 +54,7 @@ DLQ_ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
 def decode_properties(data: bytes | memoryview | str) -> dict[str, str]:
     """The pairs in `data`. As in Java, a pair without name or without value vanishes and the last one wins."""
     text = data if isinstance(data, str) else str(data, "utf-8", "replace")
-    pairs = {}
+    pairs: dict[str, str] = {}
     for piece in text.split(PAIR_END):
         name, found, value = piece.partition(NAME_END)
         if found and name and value:

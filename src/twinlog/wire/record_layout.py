@@ -88,7 +88,7 @@ def store_timestamp(record: memoryview) -> int:
 def record_properties(record: memoryview) -> memoryview:
     """The properties inside a whole record, in text form."""
     magic, flags = SIZE_AND_MAGIC.unpack_from(record)[1], _INT.unpack_from(record, _SYS_FLAG_AT)[0]
-    at = _BODY_LENGTH_AT
+    at: int = _BODY_LENGTH_AT
     at += (V6_EXTRA_BYTES if flags & BORN_HOST_V6 else 0) + (V6_EXTRA_BYTES if flags & STORE_HOST_V6 else 0)
     at += 4 + _INT.unpack_from(record, at)[0]
     at += 2 + PROPERTIES_LENGTH.unpack_from(record, at)[0] if magic == MAGIC_V2 else 1 + record[at]

@@ -132,7 +132,8 @@ def _found(properties: bytes, shapes: dict[bytes, tuple[int, str]]) -> tuple[int
 
 def _walk(batch: bytes, body_bytes_max: int) -> list[tuple[int, int, int, int]]:
     """(body begin, body end, element end, flag) of each; empty when one of them is not ordinary."""
-    elements, at, total = [], 0, len(batch)
+    elements: list[tuple[int, int, int, int]] = []
+    at, total = 0, len(batch)
     unpack, head_bytes, unpack_length = ELEMENT_HEAD.unpack_from, ELEMENT_HEAD.size, PROPERTIES_LENGTH.unpack_from
     try:
         while at < total:

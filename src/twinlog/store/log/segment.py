@@ -149,7 +149,7 @@ class Segment:
 
     def data_ranges(self, position: int) -> list[tuple[int, int]]:
         """The ranges from `position` on that may hold something other than zeros."""
-        ranges = []
+        ranges: list[tuple[int, int]] = []
         while position < self.size:
             try:
                 begin = os.lseek(self.descriptor, position, os.SEEK_DATA)

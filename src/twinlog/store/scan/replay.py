@@ -17,9 +17,11 @@ from twinlog.wire.sys_flag import INNER_BATCH
 
 def requests_of(batch: ScannedRecords, delay_levels: DelayLevels) -> list[DispatchRequest]:
     """One request per record, in log order."""
-    requests, view = [], batch.buffer
+    requests: list[DispatchRequest] = []
+    view = batch.buffer
+    numbers: list[int] = batch.topic_number.tolist()
+    topics = [batch.topics[number] for number in numbers]
     columns = (
-        batch.topic_number,
         batch.queue_id,
         batch.physical_offset,
         batch.size,
@@ -30,10 +32,10 @@ def requests_of(batch: ScannedRecords, delay_levels: DelayLevels) -> list[Dispat
         batch.properties_at,
         batch.properties_length,
     )
-    for topic_number, queue_id, physical_offset, size, timestamp, queue_offset, flags, prepared, at, length in zip(
-        *(column.tolist() for column in columns), strict=True
+    for topic, queue_id, physical_offset, size, timestamp, queue_offset, flags, prepared, at, length in zip(
+        topics, *(column.tolist() for column in columns), strict=True
     ):
-        topic, properties = batch.topics[topic_number], bytes(view[at : at + length])
+        properties = bytes(view[at : at + length])
         requests.append(
             request_of(
                 topic,

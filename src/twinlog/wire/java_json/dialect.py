@@ -81,10 +81,10 @@ class _Reader:
             return self._array(depth)
         return self._string(start) if start in "\"'" else self._scalar()
 
-    def _object(self, depth: int) -> dict:
+    def _object(self, depth: int) -> dict[Any, Any]:
         if depth > DEPTH_MAX:
             raise too_deep()
-        result: dict = {}
+        result: dict[Any, Any] = {}
         self._at += 1
         while True:
             start = self._peek(_SPACE_AND_COMMAS)
@@ -110,10 +110,10 @@ class _Reader:
                 raise self._error("a map key with members that do not sort") from None
         return self._string(start) if start in "\"'" else self._word("a member name")
 
-    def _array(self, depth: int) -> list:
+    def _array(self, depth: int) -> list[Any]:
         if depth > DEPTH_MAX:
             raise too_deep()
-        result = []
+        result: list[Any] = []
         self._at += 1
         while True:
             start = self._peek(_SPACE_AND_COMMAS)

@@ -5,8 +5,11 @@ Java's library writes integer map keys bare (`{0:"a"}`), writes whole objects as
 single-quoted names too. `loads` accepts all of that; `dumps` writes it where old peers need it.
 """
 
+# Not strict: the values are JSON of any shape.
+# pyright: standard
+
 import re
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 import msgspec
 
@@ -43,6 +46,16 @@ def dumps(value: Any, *, int_keys: IntKeys = "bare") -> bytes:
     parts: list[str] = []
     _write(value, parts, int_keys == "bare")
     return "".join(parts).encode()
+
+
+def is_object(value: object) -> TypeGuard[dict[Any, Any]]:
+    """Whether a value from `loads` is a JSON object."""
+    return isinstance(value, dict)
+
+
+def is_array(value: object) -> TypeGuard[list[Any]]:
+    """Whether a value from `loads` is a JSON array."""
+    return isinstance(value, list)
 
 
 def quote(text: str) -> str:
