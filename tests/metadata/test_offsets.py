@@ -54,7 +54,7 @@ def test_committing_the_same_offset_again_changes_nothing(tmp_path):
     assert not offsets.dirty
 
 
-def test_a_reset_holds_until_a_pull_was_told_of_it():
+def test_a_reset_stays_pending_until_a_pull_takes_it():
     offsets = OffsetTable(None, 1)
     offsets.commit("G", "T", 0, 50, 2)
     offsets.reset("G", "T", 0, 10, 3)
@@ -121,7 +121,7 @@ def test_javas_answers_to_a_replica_are_adopted():
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"offsetTable":{"T@G":{"x":1}}}', b'{"offsetTable":5}'])
-def test_an_answer_that_is_no_offset_table_changes_nothing(body):
+def test_an_answer_that_is_not_an_offset_table_changes_nothing(body):
     offsets = replica(q0=5)
     with pytest.raises(BrokenSnapshot):
         adopt_answer(offsets, OFFSETS, body)
@@ -165,7 +165,7 @@ def test_a_reset_on_the_master_wins_over_the_replicas_own_commit():
     assert offsets.ahead() == {}
 
 
-def test_a_value_nobody_committed_here_follows_the_master_down_too():
+def test_an_offset_that_was_not_committed_here_follows_the_master_down_too():
     offsets = replica()
     offsets.adopt({"T@G": {0: 20}}, VERSION)
     offsets.adopt({"T@G": {0: 10}}, VERSION)
@@ -205,7 +205,7 @@ def test_a_returning_master_takes_what_moved_on_and_nothing_else():
     assert master.of("G", "T") == {0: 5, 1: 9}
 
 
-def test_a_replica_that_becomes_master_has_nobody_to_be_ahead_of():
+def test_a_replica_that_becomes_master_has_no_offsets_ahead_of_a_master():
     offsets = replica(q0=5)
     offsets.lead()
     assert offsets.ahead() == {}

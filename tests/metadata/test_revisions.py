@@ -24,7 +24,7 @@ def test_a_removed_key_is_reported_until_it_returns():
     assert revisions.since("life-1", 1) == (["a"], [])
 
 
-def test_another_life_of_the_process_or_a_revision_from_the_future_gets_no_difference():
+def test_another_epoch_or_a_revision_from_the_future_gets_no_difference():
     revisions = Revisions("life-2")
     revisions.touch("a")
     assert revisions.since("life-1", 1) is None

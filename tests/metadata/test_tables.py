@@ -185,7 +185,7 @@ def test_javas_answers_to_a_replica_are_adopted():
 @pytest.mark.parametrize(
     "body", [b"", b"[]", b"{}", b'{"topicConfigTable":7}', b'{"offsetTable":{}}', b"\xff\xfe", b"{" * 5_000]
 )
-def test_an_answer_that_is_no_topic_table_changes_nothing(body):
+def test_an_answer_that_is_not_a_topic_table_changes_nothing(body):
     topics = table("A")
     with pytest.raises(BrokenSnapshot, match="stays as it was"):
         adopt_answer(topics, TOPICS, body)
@@ -216,7 +216,7 @@ def test_the_forbidden_table_travels_only_after_it_changed():
     assert groups.forbidden_since(groups.epoch, at) is None
     groups.set_readable("G", "T", False, 3)
     assert groups.forbidden_since(groups.epoch, at) == {"G": {"T": 4}}
-    assert groups.forbidden_since("another life", groups.revision) == {"G": {"T": 4}}
+    assert groups.forbidden_since("another epoch", groups.revision) == {"G": {"T": 4}}
 
 
 def test_request_modes_follow_the_master(tmp_path):

@@ -67,7 +67,7 @@ def test_a_digest_does_not_depend_on_where_segments_end(data, one, other):
 
 
 @pytest.mark.parametrize("text", [None, "", "5", "5-", "-5", "a-b", "7-7", "9-3", f"0-{RANGE_BYTES_MAX + 1}"])
-def test_ranges_that_are_none_or_too_much_are_refused(text):
+def test_invalid_ranges_and_too_many_bytes_are_refused(text):
     with pytest.raises(ValueError, match="range"):
         parse_ranges(text)
 

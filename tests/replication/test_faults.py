@@ -20,7 +20,7 @@ from twinlog.replication.replica.link import ReplicaLink
 from twinlog.settings.replication import ReplicationSettings
 
 SEGMENT = 256
-RECORD = 16  # a record is 16 bytes: its number, and a filler that differs from life to life
+RECORD = 16  # a record is 16 bytes: its number, and a filler that differs after each restart
 SETTINGS = ReplicationSettings(batch_bytes_max=40, copy_whole_history=True)
 NEEDED = replicas_needed("SYNC_MASTER", None)
 
@@ -41,7 +41,7 @@ class TwinLogs(RuleBasedStateMachine):
         self.master = bytearray()
         self.replica = bytearray()
         self.flushed = 0
-        self.life = 0
+        self.restarts = 0
         self.number = 0
         self.waiting: list[tuple[int, bytes]] = []  # (end, record) of sends without an answer
         self.acknowledged: list[bytes] = []
@@ -59,7 +59,7 @@ class TwinLogs(RuleBasedStateMachine):
     def send(self, count: int) -> None:
         for _ in range(count):
             self.number += 1
-            record = self.number.to_bytes(8, "big") + self.life.to_bytes(8, "big")
+            record = self.number.to_bytes(8, "big") + self.restarts.to_bytes(8, "big")
             self.master += record
             self.waiting.append((len(self.master), record))
 
@@ -139,7 +139,7 @@ class TwinLogs(RuleBasedStateMachine):
         """kill -9: what was appended is in the page cache and survives; nobody gets an answer any more."""
         self.cut()
         self.waiting.clear()
-        self.life += 1
+        self.restarts += 1
 
     @rule(keep=st.integers(0, 64))
     def master_loses_power(self, keep: int) -> None:

@@ -127,7 +127,7 @@ async def test_a_metadata_answer_that_is_not_one_is_an_error_in_the_status_and_t
         {"REPLICA_HELLO": lambda request: request.reply(fields={"passNumber": "1", "logStart": "9", "logEnd": "1"})},
     ],
 )
-async def test_a_greeting_that_makes_no_sense_is_told_in_the_status(tmp_path, answers):
+async def test_an_invalid_answer_to_hello_is_shown_in_the_status(tmp_path, answers):
     async with replica_of(tmp_path, fake_master(**answers)) as broker:
         assert broker.replication is not None
         replica = broker.replication.replica.status
@@ -136,7 +136,7 @@ async def test_a_greeting_that_makes_no_sense_is_told_in_the_status(tmp_path, an
 
 
 @pytest.mark.parametrize("body", [b"not JSON", b"{}", b"[1,2,3]", b"\xff", b'["\\ud800"]'])
-async def test_checksums_that_are_none_are_told_in_the_status(tmp_path, body):
+async def test_invalid_checksums_are_shown_in_the_status(tmp_path, body):
     async with running_broker(broker_conf(tmp_path)) as master:
         assert await send_all(master, [b"x"]) == [b"x"]
         end = str(end_of(master))

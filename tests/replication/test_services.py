@@ -187,7 +187,7 @@ async def test_a_lost_connection_is_made_again_and_nothing_is_missing(pair):
     assert pair.replica_service.status.reconnects >= 4
 
 
-async def test_a_replica_whose_log_nobody_compared_says_so(pair):
+async def test_a_replica_whose_log_was_not_compared_shows_it(pair):
     pair.start_master()
     pair.start_replica()
     pair.send(10)
@@ -266,7 +266,7 @@ async def test_a_segment_that_was_cut_by_hand_ends_the_link_and_not_the_masters_
     await until(lambda: pair.master_service.refused)
 
 
-async def test_a_replica_that_cannot_be_accepted_is_told_once_and_the_next_one_gets_in(pair, monkeypatch, caplog):
+async def test_a_failure_to_accept_is_logged_once_and_the_next_replica_gets_in(pair, monkeypatch, caplog):
     failures = iter([OSError(24, "Too many open files")] * 3)
     loop = asyncio.get_running_loop()
     accept = loop.sock_accept

@@ -72,7 +72,7 @@ async def test_a_second_broker_of_one_identity_does_not_start_while_the_first_on
     await cluster.start("second")  # its identity is free now
 
 
-async def test_a_copied_store_is_no_second_replica(cluster):
+async def test_a_copied_store_does_not_count_as_a_second_replica(cluster):
     master = await cluster.start("master")
     replica = await cluster.start("replica", "SLAVE", 1)
     await send_all(master, bodies("m"))
@@ -245,7 +245,7 @@ async def test_a_master_address_that_was_taken_away_is_followed_no_longer(cluste
     await twins(master, replica)
 
 
-async def test_after_an_error_that_nobody_foresaw_the_replica_follows_again(cluster, monkeypatch):
+async def test_after_an_unexpected_error_the_replica_follows_again(cluster, monkeypatch):
     failures, join = [LookupError("nobody foresaw this")], ReplicaService._join
 
     def broken_once(self, *args):
@@ -282,7 +282,7 @@ async def test_a_replica_serves_no_replicas(cluster):
     assert (await status(first))["refusedConnections"] == 1
 
 
-async def test_a_replica_whose_bytes_were_deleted_says_so_and_reseeds_only_when_allowed(cluster):
+async def test_a_replica_whose_bytes_were_deleted_shows_it_and_reseeds_only_when_allowed(cluster):
     small = {"mappedFileSizeCommitLog": 64 * 1024}
     master = await cluster.start("master", **small)
     replica = await cluster.start("replica", "SLAVE", 1, **small)

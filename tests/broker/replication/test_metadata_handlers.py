@@ -85,7 +85,7 @@ def test_a_5_5_0_replica_gets_offsets_it_can_read(ctx, handlers):
 @pytest.mark.parametrize(
     ("code", "table", "total"), [(21, "topics", "totalTopicNum"), (201, "groups", "totalGroupNum")]
 )
-def test_whoever_does_not_ask_for_pages_gets_everything_and_the_total(ctx, handlers, code, table, total):
+def test_a_request_without_pages_gets_everything_and_the_total(ctx, handlers, code, table, total):
     _fill(ctx, 5_000)
     answer = ask(handlers, code)
     assert answer.fields == {total: str(len(getattr(ctx, table)))}
@@ -193,7 +193,7 @@ def test_offsets_with_bare_keys_of_a_java_master_and_ours_are_the_same_to_a_repl
     assert dict(ours.rows) == dict(java.rows)
 
 
-def test_without_a_timer_a_replica_is_told_so(ctx):
+def test_without_a_timer_the_answer_is_javas_error(ctx):
     handlers = metadata_handlers.handlers(ctx)
     assert (ask(handlers, 60).code, ask(handlers, 60).remark) == (1, "The checkpoint is null")
     assert (ask(handlers, 61).code, ask(handlers, 61).remark) == (1, "The timer message store is null")

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from twinlog.replication.master.log_marks import Lag, LogMarks
 
 
-def test_whoever_is_at_the_end_lags_by_nothing():
+def test_a_replica_at_the_end_has_no_lag():
     marks = LogMarks(1000)
     assert marks.lag(1000, 5) == Lag(0, 0, 0)
     marks.dispatched(1100, 1, 5)
@@ -21,7 +21,7 @@ def test_time_counts_from_the_first_message_that_is_missing():
     assert marks.lag(0, 3_600_500) == Lag(200, 2, 3_599_500)
 
 
-def test_what_was_stored_before_the_start_is_estimated_and_says_so():
+def test_a_lag_from_before_the_start_is_estimated_and_marked_so():
     marks = LogMarks(10_000)
     assert marks.lag(4_000, 7) == Lag(6_000, 1, 0, exact=False)
     marks.dispatched(12_000, 20, 50)

@@ -9,16 +9,16 @@ from twinlog.wire.errors import BodyError
 
 
 @pytest.mark.parametrize("text", ["", "x", "e:", "e:-1", "e:1x"])
-def test_a_holding_that_says_no_revision_is_refused(text):
+def test_a_text_without_a_valid_revision_is_refused(text):
     with pytest.raises(BodyError, match="revision"):
         encode_changes(open_tables(None, 1), {"topics": text})
 
 
 @pytest.mark.parametrize("body", [b"[]", b"{", b'{"topics":{"epoch":1}}', b"\xff", b'{"topics":' + b"[" * 100_000])
-def test_changes_that_are_none_are_refused(body):
+def test_invalid_changes_are_refused(body):
     with pytest.raises(BodyError):
         decode_delta("topics", decode_changes(body)["topics"])
 
 
-def test_a_holding_reads_back_from_its_text():
+def test_what_a_replica_holds_reads_back_from_its_text():
     assert str(Held("e", 4, whole=True)) == "e:4:whole" and str(Held("e", 4)) == "e:4"

@@ -89,9 +89,9 @@ def test_what_the_master_no_longer_has_goes_also_after_its_restart():
     twin.master.topics.remove("B", 11)
     twin.round()
     twin.assert_equal()
-    reborn = open_tables(None, 1)
-    reborn.topics.put("C", topic("C"), 12)
-    twin.master = reborn
+    restarted = open_tables(None, 1)
+    restarted.topics.put("C", topic("C"), 12)
+    twin.master = restarted
     twin.round()
     assert set(twin.replica.topics.rows) == {"C"}
 
@@ -168,12 +168,12 @@ def test_offsets_that_moved_on_while_the_master_was_dead_are_kept_although_it_ha
     assert twin.replica.offsets.ahead() == {"T@G": {0: 100}}
     twin.master.offsets.commit("G", "T", 0, 20, 13)
     twin.round()
-    assert twin.replica.offsets.of("G", "T") == {0: 20}, "within one life a lower value is a reset"
+    assert twin.replica.offsets.of("G", "T") == {0: 20}, "without a restart a lower value is a reset"
 
 
 steps = st.lists(
     st.tuples(
-        st.sampled_from(["put", "remove", "commit", "delay", "page", "stray", "round", "reborn"]),
+        st.sampled_from(["put", "remove", "commit", "delay", "page", "stray", "round", "restarted"]),
         st.integers(0, 5),
         st.integers(1, 9),
     ),

@@ -88,7 +88,7 @@ async def answer_with(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 
 @pytest.mark.parametrize("has_file", [False, True])
 @pytest.mark.parametrize("cut", [5, 12, 40])
-async def test_an_empty_replica_that_is_far_behind_begins_where_the_master_says_even_if_a_header_comes_alone(
+async def test_an_empty_replica_that_is_far_behind_begins_at_the_masters_offset_even_if_a_header_comes_alone(
     tmp_path, monkeypatch, master_log, cut, has_file
 ):
     monkeypatch.setattr(receiver, "_FAR_BEHIND_BYTES", 1000)
@@ -145,7 +145,7 @@ async def test_a_damaged_record_is_counted_and_asked_for_again(tmp_path, master_
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), ReadOnlySegment(Path("file"))])
-async def test_a_disk_that_takes_nothing_is_told_and_tried_again(tmp_path, monkeypatch, master_log, error):
+async def test_a_disk_that_cannot_be_written_is_reported_and_tried_again(tmp_path, monkeypatch, master_log, error):
     good, broken = log_bytes(master_log, 0, 4096), True
     tail = CommitLog.tail
 
@@ -167,7 +167,7 @@ async def test_a_disk_that_takes_nothing_is_told_and_tried_again(tmp_path, monke
         await until(lambda: replica.store.whole_end > 3000)
 
 
-async def test_silence_is_measured_by_a_clock_that_nobody_sets(tmp_path):
+async def test_silence_is_measured_by_a_clock_that_cannot_be_set(tmp_path):
     replica = Follower(tmp_path / "replica")
 
     async def talk(reader, writer):
