@@ -17,9 +17,10 @@ from twinlog.spark.reading.brokers.batch_reader import QueueBatchReader
 from twinlog.spark.reading.brokers.options import read_options
 from twinlog.spark.schema import MESSAGE_COLUMNS
 from twinlog.spark.writing.options import write_options
+from twinlog.spark.writing.send_queue import SendTotals
 from twinlog.spark.writing.stamp_lookup import StampLookup
 from twinlog.spark.writing.stamps import Stamps
-from twinlog.spark.writing.task import TaskPlace, TaskResult, TaskWrite
+from twinlog.spark.writing.task import TaskPlace, TaskWrite
 
 pytestmark = [pytest.mark.interop, pytest.mark.spark, pytest.mark.timeout(660)]
 
@@ -48,7 +49,7 @@ def wait_for(condition: Callable[[], object], seconds_max: float = 150) -> None:
         time.sleep(0.1)
 
 
-def write(place: Cluster, topic: str, rows: list[dict], **more: str) -> TaskResult:
+def write(place: Cluster, topic: str, rows: list[dict], **more: str) -> SendTotals:
     options = write_options({"nameServer": place.names.address, "topic": topic, **more}, streaming=True)
     return TaskWrite(options, TaskPlace(f"write-of-{topic}")).run(iter([frame(rows)]))
 

@@ -8,7 +8,8 @@ import pyarrow as pa
 from tests.spark.topics import Topic
 
 from twinlog.spark.writing.options import write_options
-from twinlog.spark.writing.task import TaskPlace, TaskResult, TaskWrite
+from twinlog.spark.writing.send_queue import SendTotals
+from twinlog.spark.writing.task import TaskPlace, TaskWrite
 
 MAPS = pa.map_(pa.string(), pa.string())
 _TYPES = {"body": pa.binary(), "flag": pa.int32(), "delayLevel": pa.int32(), "queueId": pa.int32(), "properties": MAPS}
@@ -45,7 +46,7 @@ def numbered(count: int, start: int = 0, **columns: object) -> pa.RecordBatch:
 
 def write(
     place: Place, *batches: pa.RecordBatch, write_id: str = "", batch_id: int = 0, partition: int = 0, **more: object
-) -> TaskResult:
+) -> SendTotals:
     """Write as one task of a Spark job would; with a `write_id`, idempotently. topic="" leaves it to the rows."""
     return task(place, write_id, batch_id, partition, **more).run(iter(batches))
 

@@ -60,9 +60,10 @@ class SendQueue:
 
 @dataclass(slots=True)
 class SendTotals:
-    """What was acknowledged."""
+    """What a task did: it stored `rows`; an earlier attempt had stored the `skipped` ones."""
 
     rows: int = 0
+    skipped: int = 0
     bytes: int = 0
     requests: int = 0
     retries: int = 0

@@ -17,7 +17,7 @@ from twinlog.spark.writing.options import WriteOptions
 from twinlog.spark.writing.properties import pair
 from twinlog.spark.writing.queues import BLOCK_ROWS, layout_text, send_queue_numbers
 from twinlog.spark.writing.rows import EncodedRows, Piece, pieces_of
-from twinlog.spark.writing.send_queue import SendQueue, SendRequest
+from twinlog.spark.writing.send_queue import SendQueue, SendRequest, SendTotals
 from twinlog.spark.writing.sender import Sender
 from twinlog.spark.writing.stamped_write import StampedWrite
 from twinlog.spark.writing.stamps import LAYOUT_PROPERTY, STAMP_PROPERTY, Stamps
@@ -38,19 +38,6 @@ class TaskPlace:
 
 
 @dataclass(slots=True)
-class TaskResult:
-    """What a task did: it stored `rows`; `skipped` rows were stored by an earlier attempt."""
-
-    rows: int = 0
-    skipped: int = 0
-    bytes: int = 0
-    requests: int = 0
-    retries: int = 0
-    unsafe: dict[str, int] = field(default_factory=dict)
-    last_offsets: dict[MessageQueue, int] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
 class _Topic:
     name: str
     queues: tuple[MessageQueue, ...]
@@ -68,7 +55,7 @@ class TaskWrite:
         self._place = place
         self._cluster = Cluster(options.cluster, waits=True)
         self._topics: dict[str, _Topic] = {}
-        self._next_row = self._skipped = 0
+        self._next_row = 0
         self._stamped: StampedWrite | None = None
         if options.idempotent:
             self._stamps = Stamps(place.write_id, place.batch_id, place.partition_id)
@@ -79,7 +66,7 @@ class TaskWrite:
             self._start = uuid.uuid4().int >> 96
         self._sender = Sender(options, self._cluster, self._stamped)
 
-    def run(self, batches: Iterable[pa.RecordBatch]) -> TaskResult:
+    def run(self, batches: Iterable[pa.RecordBatch]) -> SendTotals:
         """Write all rows and wait for every acknowledgement."""
         try:
             for batch in batches:
@@ -92,16 +79,7 @@ class TaskWrite:
             self._sender.close()
             if self._stamped is not None:
                 self._stamped.close()
-        totals = self._sender.totals
-        return TaskResult(
-            totals.rows,
-            self._skipped,
-            totals.bytes,
-            totals.requests,
-            totals.retries,
-            dict(totals.unsafe),
-            dict(sorted(totals.last_offsets.items())),
-        )
+        return self._sender.totals
 
     def _put(self, piece: Piece) -> None:
         topic = self._topics.get(piece.topic) or self._open(piece.topic)
@@ -126,7 +104,7 @@ class TaskWrite:
         first = begin
         if self._stamped is not None and number in topic.unsure:
             begin += self._stamped.stored(send_queue, rows, begin, end)
-            self._skipped += begin - first
+            self._sender.totals.skipped += begin - first
             if begin < end:
                 topic.unsure.discard(number)
         for low, high, is_batch in rows.requests(begin, end):

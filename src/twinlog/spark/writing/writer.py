@@ -18,7 +18,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from twinlog.spark.errors import CannotWrite
 from twinlog.spark.offsets import encode_offsets
 from twinlog.spark.writing.options import WriteOptions
-from twinlog.spark.writing.task import TaskPlace, TaskResult, TaskWrite
+from twinlog.spark.writing.send_queue import SendTotals
+from twinlog.spark.writing.task import TaskPlace, TaskWrite
 from twinlog.telemetry.log import get_logger
 
 log = get_logger(__name__)
@@ -29,7 +30,7 @@ BATCH_ID, QUERY_ID = "streaming.sql.batchId", "sql.streaming.queryId"
 class Written(WriterCommitMessage):
     """What one task wrote."""
 
-    result: TaskResult
+    result: SendTotals
 
 
 class QueueWriter(DataSourceArrowWriter):
