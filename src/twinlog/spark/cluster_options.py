@@ -5,9 +5,11 @@ They are read once, in the driver, and travel to the workers as frozen values.
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import dataclass, field
 
 from twinlog.client.errors import ClientError
+from twinlog.client.options import tls_context
 from twinlog.client.routing.name_servers import parse_name_servers
 from twinlog.client.signing import Credentials
 from twinlog.spark.errors import BadOption
@@ -45,6 +47,18 @@ class ClusterOptions:
     tries: int = 4  # of a request of the driver, the first included
     retry_interval_ms: int = 10
     broker_wait_ms: int = 300_000  # for a broker that is away
+
+
+def tls_of(options: ClusterOptions) -> ssl.SSLContext | None:
+    """The TLS context of connections to the cluster; None without TLS."""
+    if not options.tls:
+        return None
+    return tls_context(
+        ca_file=options.tls_ca_file,
+        cert_file=options.tls_cert_file,
+        key_file=options.tls_key_file,
+        verify=options.tls_verify,
+    )
 
 
 def cluster_options(values: OptionValues) -> ClusterOptions:

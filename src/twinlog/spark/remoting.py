@@ -16,11 +16,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from twinlog.client.options import tls_context
 from twinlog.client.signing import sign
 from twinlog.net.connecting import connecting_to, target_of
 from twinlog.net.errors import ConnectionLost, RequestTimeout
-from twinlog.spark.cluster_options import ClusterOptions
+from twinlog.spark.cluster_options import ClusterOptions, tls_of
 from twinlog.wire.command import Command, decode_header, encode_command
 from twinlog.wire.errors import WireError
 from twinlog.wire.frame import JSON, frame_span
@@ -154,14 +153,7 @@ def next_opaque() -> int:
 
 def _connect(address: str, options: ClusterOptions) -> socket.socket:
     target = target_of(address)
-    context = None
-    if options.tls:
-        context = tls_context(
-            ca_file=options.tls_ca_file,
-            cert_file=options.tls_cert_file,
-            key_file=options.tls_key_file,
-            verify=options.tls_verify,
-        )
+    context = tls_of(options)
     with connecting_to(address), contextlib.ExitStack() as stack:
         plain = socket.create_connection((target.host, target.port), options.connect_timeout_ms / 1000)
         stack.callback(plain.close)
@@ -183,7 +175,7 @@ def connection_to(address: str, options: ClusterOptions) -> BlockingConnection:
 
 
 def forget_connection(address: str, options: ClusterOptions) -> None:
-    """Close a connection that failed, or that has answers nobody reads."""
+    """Close a connection that failed, or that has unread answers."""
     found = _connections.pop((address, options), None)
     if found is not None:
         found.close()

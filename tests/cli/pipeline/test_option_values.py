@@ -21,7 +21,7 @@ from twinlog.cli.pipeline.option_values import moment_ms, names, source_options
         ("archive /tmp/none --store /tmp/no-such-store", "there is no store directory"),
         ("compact /tmp/no-such-archive", "there is no archive"),
         ("compact /tmp --before yesterday", "is not a day"),
-        ("compact /", "is no archive, it holds"),
+        ("compact /", "is not an archive, it holds"),
         ("restore -n a:1 -t T", "an archive or store directories"),
         ("restore -n a:1 -t T --archive /tmp/no-such-archive", "there is no archive"),
         ("restore -n a:1 -t T --archive /a --rename T", "is not OLD=NEW"),

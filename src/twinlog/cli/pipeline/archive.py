@@ -65,7 +65,7 @@ def archive(
             compression=compression,
             options=source_options(options, access_key, secret_key),
         )
-        jobs.look_first(job)
+        jobs.check_before_start(job)
     with spark_job("archive", master, conf, archive_format=format) as (spark, report):
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: over.set())

@@ -1,4 +1,4 @@
-"""Messages that were to be read and are not there: an error or a warning, as failOnDataLoss says."""
+"""Messages that are missing from a read: an error or a warning, by failOnDataLoss."""
 
 from __future__ import annotations
 

@@ -16,8 +16,9 @@ from tests.store import golden
 
 from twinlog.spark.jobs.archive.compact import CompactJob, compact
 from twinlog.spark.jobs.archive.files import finish_last_batch, partition_files, partitions
-from twinlog.spark.jobs.archive.job import ArchiveFailed, ArchiveJob, archive, read_archive
+from twinlog.spark.jobs.archive.job import ArchiveJob, archive, read_archive
 from twinlog.spark.jobs.archive.layout import BadArchive, load_commit
+from twinlog.spark.jobs.archive.query import ArchiveFailed
 
 pytestmark = pytest.mark.timeout(400)
 KEY = ["topic", "brokerName", "queueId", "queueOffset"]
@@ -61,7 +62,7 @@ def test_up_to_now_in_limited_batches_and_again_later(spark, make_topic, tmp_pat
     topic.send_numbers(1, start=35)
     assert archive(spark, job_for(topic, root)).total.rows == 1
     assert bodies(root) == numbers(36)
-    with pytest.raises(BadArchive, match="it has also commitLogOffset"):
+    with pytest.raises(BadArchive, match="it also has commitLogOffset"):
         archive(spark, job_for(topic, root, columns=("body",)))
     for path in sorted((root / "_checkpoint").rglob("*"), reverse=True):
         path.unlink() if path.is_file() else path.rmdir()
@@ -190,5 +191,5 @@ def test_what_cannot_be_done_is_said_in_one_line(make_topic, tmp_path):
     run = Run("archive", tmp_path / "mine", "-n", topic.name_server, "-t", topic.name)
     _, told = run.process.communicate(timeout=120)
     assert run.process.returncode == 1
-    assert f"twinlog: {tmp_path / 'mine'} is no archive, it holds notes.txt: give an empty directory" in told
+    assert f"twinlog: {tmp_path / 'mine'} is not an archive, it holds notes.txt: give an empty directory" in told
     assert "Traceback" not in told

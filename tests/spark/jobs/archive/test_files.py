@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.spark.errors import BadOption
+from twinlog.spark.jobs.archive.archive_plan import ArchiveJob, check_job
 from twinlog.spark.jobs.archive.compact import CompactJob, compact_files, plan_compaction
 from twinlog.spark.jobs.archive.files import (
     Ops,
@@ -27,7 +28,7 @@ from twinlog.spark.jobs.archive.files import (
     partition_files,
     swap_place,
 )
-from twinlog.spark.jobs.archive.job import ArchiveJob, archive, cause_of, check_job, rows_left
+from twinlog.spark.jobs.archive.job import archive
 from twinlog.spark.jobs.archive.layout import (
     ArchiveCommit,
     ArchiveHeader,
@@ -42,6 +43,7 @@ from twinlog.spark.jobs.archive.layout import (
     save_json,
     topic_of,
 )
+from twinlog.spark.jobs.archive.query import cause_of, rows_left
 from twinlog.spark.jobs.archive.source import ArchiveSpec, decode_spec, keep_messages
 from twinlog.spark.jobs.archive.write import (
     CannotWriteArchive,
@@ -298,7 +300,7 @@ def test_an_archive_takes_only_what_fits_it(tmp_path):
         (ArchiveHeader("delta", "brokers", found.columns), "give --format parquet"),
         (ArchiveHeader("parquet", "stores", found.columns), "is filled from brokers"),
         (ArchiveHeader("parquet", "brokers", chosen(("body", "keys"))), "it lacks keys"),
-        (ArchiveHeader("parquet", "brokers", chosen(("keys",))), "it has also body; it lacks keys"),
+        (ArchiveHeader("parquet", "brokers", chosen(("keys",))), "it also has body; it lacks keys"),
     ):
         with pytest.raises(BadArchive, match=told):
             check_fits(tmp_path, found, wanted)
@@ -306,14 +308,14 @@ def test_an_archive_takes_only_what_fits_it(tmp_path):
     (tmp_path / "_archive.json.new").write_text("{")  # a run was killed when it had just begun
     assert load_header(tmp_path) is None
     (tmp_path / "other.parquet").write_text("")
-    with pytest.raises(BadArchive, match=r"is no archive, it holds other\.parquet"):
+    with pytest.raises(BadArchive, match=r"is not an archive, it holds other\.parquet"):
         load_header(tmp_path)
 
 
 def test_a_header_that_is_damaged_is_refused(tmp_path):
     save_header(tmp_path, ArchiveHeader("parquet", "brokers", chosen(())))
     assert load_header(tmp_path) == ArchiveHeader("parquet", "brokers", tuple(MESSAGE_COLUMNS))
-    for text, told in (("{", "is no JSON"), ("[]", "no JSON object"), ('{"format": "parquet"}', "cannot be used")):
+    for text, told in (("{", "is not JSON"), ("[]", "not a JSON object"), ('{"format": "parquet"}', "cannot be used")):
         (tmp_path / "_archive.json").write_text(text)
         with pytest.raises(BadArchive, match=told):
             load_header(tmp_path)
@@ -464,7 +466,7 @@ def test_a_batch_that_arrives_meanwhile_is_not_lost(tmp_path):
 
 def test_a_rewrite_that_loses_rows_changes_nothing(tmp_path):
     everything = fill(tmp_path)
-    with pytest.raises(BadArchive, match=r"has 20 rows, rewritten 5: it stays as it was"):
+    with pytest.raises(BadArchive, match=r"has 20 rows, 5 after rewriting: it stays as it was"):
         compact_files(tmp_path, JOB, lambda files, directory, count: rewrite(files[:1], directory, count))
     assert visible(tmp_path) == everything
 

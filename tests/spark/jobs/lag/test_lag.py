@@ -298,7 +298,7 @@ def test_a_moment_is_in_the_table_once_however_often_it_is_sampled(spark, broker
     picture = tmp_path / "lag.html"
     assert write_plot(spark, table, str(picture)) == 2
     assert group in picture.read_text()
-    with pytest.raises(BadOption, match="no table of samples"):
+    with pytest.raises(BadOption, match="not a table of samples"):
         write_plot(spark, str(tmp_path / "nothing"), str(picture))
     with pytest.raises(BadOption, match="name server"):
         lag(spark, LagJob(cluster=ClusterOptions(name_servers=()), to=table))
@@ -337,7 +337,7 @@ def test_a_cluster_without_groups_and_replicas_has_an_empty_plot(spark, broker, 
     assert done.exit_code == 0 and "no group has committed an offset" in done.stdout, done.stderr
     assert "There are no samples yet" in (tmp_path / "lag.html").read_text()
     again = run(capfd, *words, "--replot")
-    assert again.exit_code == 1 and "is no table of samples: take some first" in again.stderr
+    assert again.exit_code == 1 and "is not a table of samples: take some first" in again.stderr
 
 
 def test_the_command_samples_once_and_draws(spark, broker, lagging, tmp_path, monkeypatch, capfd):

@@ -151,7 +151,7 @@ def test_a_history_of_several_brokers_wants_a_name():
 def test_moments_are_iso_times_and_utc_without_a_zone(tmp_path):
     assert parse_moment("2026-11-15T12:00", str(tmp_path), None).when == NOON
     assert parse_moment("2026-11-15T13:00+01:00", str(tmp_path), None).when == NOON
-    with pytest.raises(BadOption, match="no moment"):
+    with pytest.raises(BadOption, match="not a moment"):
         parse_moment("last Tuesday", str(tmp_path), None)
     with pytest.raises(BadOption, match="no directory"):
         parse_moment("2026-11-15", str(tmp_path / "nowhere"), None)

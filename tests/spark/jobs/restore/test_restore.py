@@ -181,7 +181,7 @@ def test_an_archive_without_all_columns_is_restored_with_a_warning(spark, make_t
     columns = ("body",)
     archive(spark, ArchiveJob(target=root, name_server=topic.name_server, topics=(topic.name,), columns=columns))
     assert restore(spark, job_for((topic, root), tmp_path, new=f"{topic.name}Bare")).sent == 3
-    assert "does not keep all of a message" in caplog.text and "properties" in caplog.text
+    assert "lacks columns of a message" in caplog.text and "properties" in caplog.text
 
 
 def test_a_restore_killed_half_way_and_repeated_has_no_copies(spark, make_topic, tmp_path):

@@ -67,8 +67,8 @@ def test_a_restore_that_makes_no_sense_is_refused():
         ({"topics": ("A", "B"), "renames": {"A": "B"}}, "two topics would become B"),
         ({"from_ms": 5, "to_ms": 5}, "is empty"),
         ({"from_offset": 5, "to_offset": 3}, "is empty"),
-        ({"groups": ("g",)}, "where did the groups stand"),
-        ({"group_offsets": "/s"}, "places nobody"),
+        ({"groups": ("g",)}, "the offsets of the groups are missing"),
+        ({"group_offsets": "/s"}, "has no effect without --groups"),
     ):
         with pytest.raises(BadOption, match=told):
             check_restore(job(**wrong))
@@ -190,7 +190,7 @@ def test_a_target_that_is_away_is_waited_for_as_broker_wait_says(monkeypatch, wa
         sender.finish()
         assert target.log == [0]
         return
-    with pytest.raises(CannotRestore, match=r"away for \d+ s: start it, or set --option brokerWait; run it again"):
+    with pytest.raises(CannotRestore, match=r"away for \d+ s: start it, or set --option brokerWait; run again"):
         sender.finish()
 
 

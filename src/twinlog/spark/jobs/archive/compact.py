@@ -1,18 +1,18 @@
-"""Many small files of an archive become few large ones, and readers never see both or neither.
+"""Compaction: many small files of an archive become few large ones; readers see either the old or the new files.
 
-A partition (one topic, one day) is rewritten aside, in `_compacting`, sorted by queue and offset, under names that no
-reader takes for Parquet. Then its directory and the new one are exchanged in one step of the file system, and the old
-files are removed:
+A partition (one topic, one day) is rewritten in `_compacting`, sorted by queue and offset, under names that readers of
+Parquet ignore. Then its directory and the new one are exchanged in one step of the file system, and the old files are
+removed:
 
-    written aside                       readers see the old files
-    rows compared                       "
+    written to _compacting              readers see the old files
+    number of rows compared             "
     moved to a directory beside         "
     exchanged                           readers see the new files
     old files removed                   "
 
-A run killed anywhere leaves at most files that readers do not look at, and the next run removes them. The exchange
-happens only if the partition still holds the files that were read: a batch that arrived in between wins, and the
-partition is left for the next time. Delta archives are compacted by Delta.
+A run that is killed leaves only files that readers ignore, and the next run removes them. The exchange happens only if
+the partition still holds the files that were read: if a batch arrived in between, the partition is left for the next
+run. Delta archives are compacted by Delta.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 Rewrite = Callable[[Sequence[Path], Path, int], Sequence[str]]
 """(files, directory, count): write the rows of `files` as about `count` staged files into a new directory.
 
-Returns the names of the files that hold them; whatever else is there was left by attempts that failed."""
+Returns the names of the files that hold them; other files there were left by attempts that failed."""
 _ORDER = ("brokerName", "queueId", "queueOffset")
 
 
@@ -64,10 +64,10 @@ class CompactJob:
     """Which partitions, and how large their files become."""
 
     target: str | Path
-    before: str  # days before this one, 2026-11-15; a day is closed when it is over
+    before: str  # only days before this one, 2026-11-15
     file_bytes: int = 256 << 20
-    files_min: int = 2  # a partition with fewer is left alone
-    topics: tuple[str, ...] = ()  # all when empty
+    files_min: int = 2  # a partition with fewer files is not rewritten
+    topics: tuple[str, ...] = ()  # all if empty
     compression: str = "snappy"
 
     @property
@@ -77,7 +77,7 @@ class CompactJob:
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """One partition to rewrite: its files as they were seen, and how many they become."""
+    """One partition to rewrite: its files when it was planned, and how many they become."""
 
     partition: str
     files: Mapping[str, int]
@@ -98,7 +98,7 @@ class CompactSummary:
 
 
 def compact(spark: SparkSession, job: CompactJob, report: ReportProgress = quiet) -> CompactSummary:
-    """Rewrite the closed partitions that have many files."""
+    """Rewrite the partitions of past days that have many files."""
     root = job.root
     header = existing_header(root)
     if header.format == "delta":
@@ -109,12 +109,12 @@ def compact(spark: SparkSession, job: CompactJob, report: ReportProgress = quiet
 def compact_files(
     root: Path, job: CompactJob, rewrite: Rewrite, report: ReportProgress = quiet, ops: Ops | None = None
 ) -> CompactSummary:
-    """The same for Parquet, whoever rewrites the rows."""
+    """The same for Parquet; `rewrite` writes the rows."""
     ops = ops or Ops()
     busy = f"another run compacts {root}: wait for its end"
     with held(root / COMPACT_LOCK, busy):
         finish_moves(root, ops)
-        remove_aside(root, ops)  # of a run that was killed
+        remove_aside(root, ops)  # of a killed run
         found = {one: partition_files(root, one) for one in partitions(root)}
         plan = plan_compaction(found, job)
         summary = CompactSummary(str(root))
@@ -126,16 +126,16 @@ def compact_files(
 
 
 def finish_moves(root: Path, ops: Ops) -> None:
-    """Finish the last batch of a killed archive run, unless a run is at work, which does that itself."""
+    """Finish the last batch of a killed archive run, unless another run is active, which does that itself."""
     try:
-        with held(root / "_run.lock", "a run is at work"):
+        with held(root / "_run.lock", "a run is active"):
             finish_last_batch(root, ops)
     except BadArchive:
         pass
 
 
 def plan_compaction(found: Mapping[str, Mapping[str, int]], job: CompactJob) -> list[Compaction]:
-    """What is worth rewriting of the partitions found, each with its files and their sizes."""
+    """The partitions that are worth rewriting; `found` has each with its files and their sizes."""
     plan = []
     for partition, files in sorted(found.items()):
         if day_of(partition) >= job.before or (job.topics and topic_of(partition) not in job.topics):
@@ -154,7 +154,7 @@ def _compact_one(root: Path, one: Compaction, rewrite: Rewrite, ops: Ops, summar
     made = {path: path.stat().st_size for path in (staged / file for file in names)}
     rows_before, rows_after = _rows(live / file for file in one.files), _rows(made)
     if rows_before != rows_after:
-        raise BadArchive(f"{one.partition} has {rows_before} rows, rewritten {rows_after}: it stays as it was")
+        raise BadArchive(f"{one.partition} has {rows_before} rows, {rows_after} after rewriting: it stays as it was")
     with held(root / "_lock"):
         unchanged = partition_files(root, one.partition) == dict(one.files)
         if unchanged:
@@ -163,7 +163,7 @@ def _compact_one(root: Path, one: Compaction, rewrite: Rewrite, ops: Ops, summar
                 ops.move(path, new / f"c{name[:12]}-{number:05d}.parquet")
             ops.exchange(new, live)
             ops.remove(new)  # the old files
-    ops.remove(staged)  # with what failed attempts left there
+    ops.remove(staged)  # with files of failed attempts
     if not unchanged:
         return _with(summary, left=(*summary.left, one.partition))
     return _with(

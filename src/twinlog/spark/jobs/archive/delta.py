@@ -1,4 +1,4 @@
-"""Delta: which build runs on which Spark, what a session needs for it, and what a table's own log says was added."""
+"""Delta: the build for a version of Spark, the settings of a session, and what a table's log shows as added."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.archive.layout import TopicTotals
 
-# A build of Delta runs on one minor version of Spark; on the next it dies of a method that is gone.
+# A build of Delta runs on one minor version of Spark; on the next one a method is missing and it fails.
 DELTA_BUILDS = {"4.2": "io.delta:delta-spark_4.2_2.13:4.4.0"}
 _PACKAGES = "spark.jars.packages"
 _NEEDED = {
-    # Of all that it depends on, Spark lacks and needs delta-storage only.
+    # Of all its dependencies, only delta-storage is needed and not in Spark.
     "spark.jars.excludes": ",".join(
         f"{group}:*" for group in ("org.*", "com.*", "commons-*", "javax.*", "io.airlift", "io.unitycatalog")
     )
@@ -24,26 +24,26 @@ _NEEDED = {
 
 
 def delta_conf(spark_version: str, given: Mapping[str, str]) -> dict[str, str]:
-    """The settings of a session that reads and writes Delta; what the user gives counts before ours."""
+    """The settings of a session that reads and writes Delta; the user's settings override ours."""
     packages = given.get(_PACKAGES, "")
-    if "delta-spark" in packages + given.get("spark.jars", ""):  # a build of the user's own
+    if "delta-spark" in packages + given.get("spark.jars", ""):  # the user chose a build
         return {**_NEEDED, **given}
     build = DELTA_BUILDS.get(".".join(spark_version.split(".")[:2]))
     if build is None:
         raise BadOption(
-            f"no build of Delta is known for Spark {spark_version}: pip install 'twinlog[delta]' brings one that "
+            f"no build of Delta is known for Spark {spark_version}: pip install 'twinlog[delta]' installs a Spark that "
             f"has it ({', '.join(DELTA_BUILDS)}); or use the format parquet, or name a build: {_PACKAGES}=io.delta:..."
         )
     return {**_NEEDED, **given, _PACKAGES: ",".join(filter(None, (packages, build)))}
 
 
 def delta_version(root: Path) -> int:
-    """The newest version that the table's log holds; -1 for no table."""
+    """The newest version in the table's log; -1 if there is no table."""
     return max(_versions(root), default=-1)
 
 
 def delta_added(root: Path, after: int) -> dict[str, TopicTotals]:
-    """What the table's log says was added to each topic since version `after`."""
+    """What was added to each topic after version `after`, from the table's log."""
     topics: dict[str, TopicTotals] = {}
     for version, path in sorted(_versions(root).items()):
         if version <= after:

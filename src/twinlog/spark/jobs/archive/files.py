@@ -1,6 +1,6 @@
-"""The files of a Parquet archive: batches enter it, partitions are exchanged, and a killed run is finished.
+"""The files of a Parquet archive: adding a batch, exchanging a partition, finishing a killed run.
 
-Every change of what readers see is one rename, made under a lock that archive and compaction share.
+Every change that readers see is one rename, made under a lock that archive and compaction share.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ COMPACT_LOCK = "_compact.lock"
 
 
 class Ops:
-    """The file operations that a run consists of; tests let one of them fail."""
+    """The file operations of a run; tests make one of them fail."""
 
     def save_commit(self, root: Path, commit: ArchiveCommit) -> None:
         save_commit(root, commit)
@@ -53,7 +53,7 @@ class Ops:
 def commit_batch(
     root: Path, batch: int, query: str, run: str, staged: Iterable[StagedFile], ops: Ops | None = None
 ) -> ArchiveCommit:
-    """Make these files part of the archive, as batch `batch`."""
+    """Add these files to the archive, as batch `batch`."""
     with held(root / "_lock"):
         commit = plan_commit(load_commit(root), batch, query, run, staged)
         ops = ops or Ops()
@@ -63,20 +63,20 @@ def commit_batch(
 
 
 def finish_last_batch(root: Path, ops: Ops | None = None) -> ArchiveCommit:
-    """Complete what a killed run decided, and remove what it did not; the last batch that counts."""
+    """Finish what a killed run committed, and remove what it did not commit; returns the last commit."""
     ops = ops or Ops()
     with held(root / "_lock"):
         commit = load_commit(root)
         _move(root, commit, ops)
         ops.remove(root / STAGING)
-    with contextlib.suppress(BadArchive), held(root / COMPACT_LOCK, "a compaction is at work"):
+    with contextlib.suppress(BadArchive), held(root / COMPACT_LOCK, "a compaction is running"):
         remove_aside(root, ops)
     return commit
 
 
 def _move(root: Path, commit: ArchiveCommit, ops: Ops) -> None:
     for old, new in commit.moves:
-        if (root / old).exists():  # else it was moved before the run was killed
+        if (root / old).exists():  # otherwise it was moved before the run was killed
             ops.move(root / old, root / new)
 
 
@@ -92,16 +92,16 @@ def partitions(root: Path) -> list[str]:
 
 
 def swap_place(root: Path) -> Path:
-    """The directory in which the two sides of an exchange have their final names.
+    """The directory for the new side of an exchange, with its final file names.
 
-    It is beside the archive, where no pattern below the archive finds it. Where that is another file system, or may
-    not be written, it is inside: there, **/*.parquet finds both sides between the last rename and the removal.
+    It is beside the archive, where no pattern below the archive finds it. If that is another file system or not
+    writable, it is inside: there, **/*.parquet finds both sides between the exchange and the removal.
     """
     inside, beside = root / COMPACTING, _beside(root)
     probe = inside / "probe"
     try:
         probe.mkdir(parents=True, exist_ok=True)
-        beside.mkdir(mode=0o700, exist_ok=True)  # the archive itself may be closed to others
+        beside.mkdir(mode=0o700, exist_ok=True)  # the archive itself may be private
         os.rename(probe, beside / probe.name)
         (beside / probe.name).rmdir()
     except OSError:
@@ -114,9 +114,9 @@ def swap_place(root: Path) -> Path:
 
 
 def make_partition(root: Path, live: Path, new: Path, ops: Ops) -> None:
-    """Make the directory that shall take the place of `live`, with its owner, group and mode.
+    """Make the directory that will replace `live`, with the same owner, group and mode.
 
-    It begins inside the archive, so it also inherits what directories there inherit: the group, or an access list.
+    It is created inside the archive, so it also inherits what directories there inherit: the group, or an access list.
     """
     inside = root / COMPACTING / new.name
     inside.mkdir(parents=True)
@@ -124,7 +124,7 @@ def make_partition(root: Path, live: Path, new: Path, ops: Ops) -> None:
     if (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
         try:
             os.chown(inside, before.st_uid, before.st_gid)
-        except OSError:  # only root gives directories away; a group of our own may still be set
+        except OSError:  # only root may change the owner; one of our own groups may still be set
             with contextlib.suppress(OSError):
                 os.chown(inside, -1, before.st_gid)
     if inside.stat().st_mode != before.st_mode:
@@ -134,7 +134,7 @@ def make_partition(root: Path, live: Path, new: Path, ops: Ops) -> None:
 
 
 def remove_aside(root: Path, ops: Ops) -> None:
-    """Remove what a compaction left beside the table; what counts is never there."""
+    """Remove what a compaction left; the only copy of a file is never there."""
     for place in (root / COMPACTING, _beside(root)):
         if place.is_dir():
             ops.remove(place)
@@ -147,7 +147,7 @@ def _beside(root: Path) -> Path:
 
 @contextlib.contextmanager
 def held(lock: Path, busy: str | None = None) -> Iterator[None]:
-    """Hold a lock file; it is released with the process at the latest. With `busy`, do not wait: say that and fail."""
+    """Hold a lock file, at most until the process ends. With `busy`, do not wait: raise BadArchive with that text."""
     with open(open_file(lock, os.O_RDWR | os.O_CREAT, None), "w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | (fcntl.LOCK_NB if busy else 0))

@@ -1,19 +1,19 @@
-"""What an archive looks like on disk, and the steps that make a batch part of it; no Spark, no clock.
+"""The layout of an archive on disk, and how a batch becomes part of it; no Spark, no clock.
 
     <archive>/
       topic=Orders/day=2026-11-15/b000000000012-00003.parquet   file 3 of batch 12
-      topic=Orders/day=2026-11-14/c9f1c…-00000.parquet            what compaction made of many files
+      topic=Orders/day=2026-11-14/c9f1c…-00000.parquet            a file that compaction wrote
       _archive.json     format, columns and kind of source: written once
-      _commit.json      the last batch that counts, and where its files go
-      _staging/         files of batches that do not count yet: *.staged
+      _commit.json      the last committed batch, and where its files go
+      _staging/         files of batches that are not committed: *.staged
       _compacting/      partitions being rewritten: *.staged
       _checkpoint/      Spark's offsets, and where the stream began
     .<archive>.compacting/    the two sides of an exchange, for a moment
 
-What does not count is below names with an underscore, which readers of tables skip, and has no name that ends in
-.parquet, since a pattern such as **/*.parquet skips nothing. `_commit.json` decides: a batch is part of the archive
-once its number is there. Moving its files comes after that, and moving again does no harm: a file that is not in
-staging any more has been moved.
+Files that are not committed are below names with an underscore, which readers of tables skip. Their names do not end in
+.parquet either, since a pattern such as **/*.parquet skips nothing. `_commit.json` decides: a batch is part of the
+archive when its number is there. Its files are moved after that, and moving again does no harm: a file that is no
+longer in staging has been moved.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ PARTITION_COLUMNS = ("topic", "day")
 KEY_COLUMNS = ("topic", "brokerName", "queueId", "queueOffset", "storeTimestamp")
 HEADER_FILE, COMMIT_FILE = "_archive.json", "_commit.json"
 STAGING, COMPACTING, CHECKPOINT = "_staging", "_compacting", "_checkpoint"
-STAGED = ".staged"  # ends the names of files that do not count yet
+STAGED = ".staged"  # ends the names of files that are not committed
 _NOTE = "made by twinlog pipeline archive"
 
 
 class BadArchive(SparkSourceError):
-    """A directory that is no archive, or not one that fits what is to be done with it."""
+    """A directory is not an archive, or the archive does not fit the job."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveHeader:
-    """What an archive promised to hold when it was made."""
+    """What an archive holds, fixed when it was created."""
 
     format: str
     source: str  # brokers or stores
@@ -68,7 +68,7 @@ class TopicTotals:
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """A file of a batch, before it counts; `partition` is topic=…/day=…"""
+    """A file of a batch that is not committed; `partition` is topic=…/day=…"""
 
     path: str
     partition: str
@@ -78,17 +78,17 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveCommit:
-    """The last batch of an archive; `moves` leads from staging to the files' places, both below the archive."""
+    """The last committed batch; `moves` are pairs of paths below the archive, from staging to partition."""
 
     batch: int = -1
     query: str = ""
     run: str = ""
     moves: tuple[tuple[str, str], ...] = ()
-    topics: Mapping[str, TopicTotals] = field(default_factory=dict)  # what this run added up to here
+    topics: Mapping[str, TopicTotals] = field(default_factory=dict)  # totals of this run up to here
     batches: int = 0
 
     def covers(self, batch: int, query: str) -> bool:
-        """Whether a batch counts already; BadArchive when its number belongs to another stream."""
+        """Whether a batch is committed already; BadArchive if its number belongs to another stream."""
         if self.query and self.query != query:
             hint = "its checkpoint was removed or replaced; archive to a new directory"
             raise BadArchive(f"the archive was filled by query {self.query}, this is {query}: {hint}")
@@ -96,7 +96,7 @@ class ArchiveCommit:
 
 
 def plan_commit(last: ArchiveCommit, batch: int, query: str, run: str, staged: Iterable[StagedFile]) -> ArchiveCommit:
-    """The commit that makes `staged` count, after `last`."""
+    """The commit that adds `staged`, after `last`."""
     moves: list[tuple[str, str]] = []
     topics = dict(last.topics) if last.run == run else {}
     for number, file in enumerate(sorted(staged, key=lambda one: one.path)):
@@ -108,7 +108,7 @@ def plan_commit(last: ArchiveCommit, batch: int, query: str, run: str, staged: I
 
 
 def topic_of(partition: str) -> str:
-    """The topic of topic=…/day=…, where unusual letters are escaped."""
+    """The topic of topic=…/day=…, with its escapes decoded."""
     return unquote(partition.split("/")[0].partition("=")[2])
 
 
@@ -117,7 +117,7 @@ def day_of(partition: str) -> str:
 
 
 def chosen(columns: Iterable[str]) -> tuple[str, ...]:
-    """The columns to archive, in the order of the source; all when none is named."""
+    """The columns to archive, in the order of the source; all if none is named."""
     wanted = tuple(columns)
     for name in wanted:
         if name not in MESSAGE_COLUMNS:
@@ -127,7 +127,7 @@ def chosen(columns: Iterable[str]) -> tuple[str, ...]:
 
 
 def check_fits(root: Path, found: ArchiveHeader, wanted: ArchiveHeader) -> None:
-    """BadArchive when a run would add something else than the archive holds."""
+    """BadArchive if a run would add something other than the archive holds."""
     if found.format != wanted.format:
         raise BadArchive(f"{root} is a {found.format} archive: give --format {found.format} or another directory")
     if found.source != wanted.source:
@@ -135,29 +135,31 @@ def check_fits(root: Path, found: ArchiveHeader, wanted: ArchiveHeader) -> None:
     if found.columns != wanted.columns:
         missing = [name for name in found.columns if name not in wanted.columns]
         extra = [name for name in wanted.columns if name not in found.columns]
-        told = "; ".join(
+        difference = "; ".join(
             text
             for text in (
-                f"it has also {', '.join(missing)}" if missing else "",
+                f"it also has {', '.join(missing)}" if missing else "",
                 f"it lacks {', '.join(extra)}" if extra else "",
             )
             if text
         )
-        raise BadArchive(f"the columns do not fit the archive {root} ({told}): name its columns or another directory")
+        raise BadArchive(
+            f"the columns do not fit the archive {root} ({difference}): name its columns or another directory"
+        )
 
 
 # -- the two small files -------------------------------------------------------------------------------
 
 
 def load_header(root: Path) -> ArchiveHeader | None:
-    """What the archive holds; None for a directory that is empty or not there."""
+    """What the archive holds; None for a directory that is empty or does not exist."""
     data = _load(root / HEADER_FILE)
     if data is None:
-        half_made = _temporary(root / HEADER_FILE).name  # of a run that was killed in its first moment
+        half_made = _temporary(root / HEADER_FILE).name  # of a run that was killed at its start
         strangers = [path.name for path in root.iterdir() if path.name != half_made] if root.is_dir() else []
         if strangers:
             hint = "give an empty directory, or one that an archive was written to"
-            raise BadArchive(f"{root} is no archive, it holds {', '.join(sorted(strangers)[:3])}: {hint}")
+            raise BadArchive(f"{root} is not an archive, it holds {', '.join(sorted(strangers)[:3])}: {hint}")
         return None
     try:
         found = ArchiveHeader(str(data["format"]), str(data["source"]), tuple(data["columns"]))
@@ -211,7 +213,7 @@ def _load(path: Path) -> dict[str, Any] | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except ValueError as error:
-        raise BadArchive(f"{path} is no JSON ({error}): restore it from a backup") from error
+        raise BadArchive(f"{path} is not JSON ({error}): restore it from a backup") from error
     if not isinstance(data, dict):
-        raise BadArchive(f"{path} is no JSON object: restore it from a backup")
+        raise BadArchive(f"{path} is not a JSON object: restore it from a backup")
     return data

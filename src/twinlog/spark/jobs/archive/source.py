@@ -1,7 +1,7 @@
-"""A stream whose tasks write the files of an archive, and whose rows are what was written.
+"""A streaming source whose tasks write the files of an archive; its rows describe those files.
 
 It plans as `format("rocketmq")` or `format("rocketmq_store")` does, with the same readers. A row names one file in
-staging; only the files named in a batch's rows are committed, so what a failed attempt left behind never counts.
+staging. Only the files that the rows of a batch name are committed, so files of a failed attempt never are.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveSpec:
-    """All that the tasks of a run have to know."""
+    """Everything that the tasks of a run need."""
 
     source: str  # brokers or stores
     options: dict[str, str]
@@ -40,7 +40,7 @@ class ArchiveSpec:
     root: str
     staging: str
     compression: str
-    topics: tuple[str, ...] = ()  # of stores; brokers are asked for these only
+    topics: tuple[str, ...] = ()  # of stores; brokers are asked only for these
     pattern: str | None = None
     unwanted: str | None = None
 
@@ -54,7 +54,7 @@ def decode_spec(text: str) -> ArchiveSpec:
 
 
 class ArchiveSource(DataSource):
-    """Registered by the job for its own session."""
+    """Registered by the job in its own session."""
 
     @classmethod
     def name(cls) -> str:
@@ -68,7 +68,7 @@ class ArchiveSource(DataSource):
 
 
 class ArchivingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans like the reader inside, and writes what that one reads."""
+    """Plans as the reader inside does, and writes what that reads."""
 
     def __init__(self, spec: ArchiveSpec) -> None:
         self._spec = spec
@@ -115,8 +115,8 @@ class ArchivingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def keep_messages(batch: pa.RecordBatch, spec: ArchiveSpec) -> pa.RecordBatch:
-    """The messages of the topics that are wanted: a log holds all topics of its broker, and also records that are in no
-    queue, the halves and rollbacks of transactions."""
+    """The messages of the wanted topics. A log holds all topics of its broker, and also records that are in no queue:
+    prepared and rolled-back messages of transactions."""
     topics = batch.column("topic").dictionary_encode()
     wanted = np.array([is_wanted(topic, spec) for topic in topics.dictionary.to_pylist()], np.bool_)
     keep = wanted[topics.indices.to_numpy()] & (batch.column("sysFlag").to_numpy() & TRANSACTION_PREPARED == 0)

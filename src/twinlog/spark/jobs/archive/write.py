@@ -1,7 +1,7 @@
 """Arrow batches of messages into Parquet files, one per topic and day; runs in Spark's tasks.
 
-Messages go from the decoder to the file as Arrow, and never become rows of a JVM: that is most of the cost of a
-stream's usual way into Parquet. What is not yet a row group waits in memory, at most `_BUFFER_BYTES_MAX` of it.
+Messages go from the decoder to the file as Arrow and never become rows in the JVM, which is most of the cost of Spark's
+own way from a stream to Parquet. What is not yet a row group is kept in memory, at most `_BUFFER_BYTES_MAX` of it.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from twinlog.spark.schema import MESSAGE_COLUMNS, Columns, arrow_schema
 _GROUP_BYTES = 32 << 20  # of Arrow, per row group
 _BUFFER_BYTES_MAX = 96 << 20
 _DAY_US = 86_400_000_000
-# Where values repeat; trying it on bodies and message ids would cost much and bring nothing.
+# Columns with repeated values; for bodies and message ids a dictionary costs much and saves nothing.
 _REPEATING = ("brokerName", "queueId", "tags", "flag", "sysFlag", "bornHost", "storeHost", "reconsumeTimes")
 Key = tuple[str, int]  # topic, day since 1970
 
 
 class CannotWriteArchive(SparkSourceError):
-    """A file of the archive that could not be written; its batch does not count."""
+    """A file of the archive could not be written; its batch is not committed."""
 
     def __init__(self, path: Path, error: OSError) -> None:
-        hint = "free space or allow writing, then run again: the batch is repeated, what counted before stays"
+        hint = "free space or allow writing, then run again: the batch is repeated, committed batches stay"
         super().__init__(f"{path} cannot be written ({error.strerror or error}): {hint}")
 
 
 class StagedFileWriter:
-    """A file that is being filled, under a name that readers do not look at; what waits for a row group is here."""
+    """A file that is being written, under a name that readers ignore; holds the rows of its next row group."""
 
     def __init__(self, directory: Path, schema: pa.Schema, compression: str) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -103,9 +103,9 @@ class FileWriter:
 
 @dataclass(frozen=True, slots=True)
 class WriteSorted:
-    """For mapInArrow: the rows of a partition, in their order, as one staged file; yields its name and rows.
+    """For mapInArrow: writes the rows of a partition, in their order, as one staged file; yields its name and rows.
 
-    Only a file whose name arrives counts: an attempt that died or was too slow leaves its own behind.
+    Only files whose names arrive are used: an attempt that failed or was too slow leaves its own file unused.
     """
 
     YIELDS: ClassVar[str] = "name string, rows bigint"
@@ -158,7 +158,7 @@ def split(batch: pa.RecordBatch) -> Iterator[tuple[Key, pa.RecordBatch]]:
 
 
 def partition_name(topic: str, day: int) -> str:
-    """topic=…/day=…, escaped as readers of such directories expect it."""
+    """topic=…/day=…, escaped as readers of partitioned tables expect it."""
     return f"topic={quote(topic, safe='')}/day={np.datetime64(day, 'D')}"
 
 
@@ -167,5 +167,5 @@ def message_schema(names: Iterable[str]) -> Columns:
 
 
 def file_columns() -> Mapping[str, str]:
-    """What a task tells of each file it wrote."""
+    """The columns of a row that describes one file."""
     return {"path": "string", "partition": "string", "rows": "bigint", "bytes": "bigint"}

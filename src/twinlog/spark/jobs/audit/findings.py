@@ -1,14 +1,14 @@
-"""What an audit says, one row each, and how two records are told apart. No file and no socket is touched here.
+"""The findings of an audit, one row each, and the comparison of two records; no files, no sockets.
 
 kind        meaning                                                                       counts as difference
 missing     the master has a record that the replica has not                              yes
 extra       the replica has a record that the master has not                              yes
 different   both have a valid record there, with other content                            yes
-corrupt     one side has bytes there that are no valid record                             yes
-segment     a file of the log is missing amid the others                                  yes
+corrupt     one side has bytes there that are not a valid record                          yes
+segment     a file of the log is missing between others                                   yes
 unit        a consume-queue unit that one side lacks, or that points elsewhere            yes
 metadata    a topic, group, offset or version that is not the same                        yes
-lag         bytes (or units) behind the replica's end                                     with --strict
+lag         bytes (or units) after the replica's end                                      with --strict
 note        something to know: a log that begins later, unused bytes that differ          no
 error       this pair, or a part of it, could not be compared                             exit status 2
 compared    a range that was compared, and is in the summary only
@@ -51,7 +51,7 @@ class Finding:
     pair: str
     kind: str
     what: str = ""
-    side: str | None = None  # which one is at fault, where that is known
+    side: str | None = None  # the side at fault, if it is known
     item: str | None = None
     key: str | None = None
     field: str | None = None
@@ -92,7 +92,7 @@ def as_batch(findings: Iterable[Finding]) -> pa.RecordBatch:
 
 
 def finding_of(pair: str, kind: str, record: bytes | memoryview, physical_offset: int, **more: str | None) -> Finding:
-    """A finding about a record, named by what the record itself says."""
+    """A finding about a record, with the topic, queue and id of that record."""
     try:
         message = decode_message(record, check_crc=False)
     except WireError:
@@ -113,7 +113,7 @@ def finding_of(pair: str, kind: str, record: bytes | memoryview, physical_offset
 def compare_records(
     pair: str, physical_offset: int, master: bytes | memoryview, replica: bytes | memoryview
 ) -> Finding | None:
-    """What two records at the same place differ in; None when they are equal."""
+    """The difference of two records at the same offset; None if they are equal."""
     if master == replica:
         return None
     ours, why = _decode(master)
@@ -136,7 +136,7 @@ def compare_records(
 
 
 def differing_fields(ours: Message, theirs: Message) -> tuple[list[str], list[str], list[str]]:
-    """(names, values of one, values of the other) of every field that is not the same."""
+    """(names, values of one, values of the other) of every field that differs."""
     names, left, right = [], [], []
 
     def note(name: str, one: object, other: object) -> None:
@@ -155,7 +155,7 @@ def differing_fields(ours: Message, theirs: Message) -> tuple[list[str], list[st
         one, other = ours.properties.get(key), theirs.properties.get(key)
         if one != other:
             note(f"properties.{key}", one, other)
-    if not names:  # the same values, written down in another order
+    if not names:  # the same values in another order
         note("properties", "another order or separator", "another order or separator")
     return names, left, right
 

@@ -1,7 +1,7 @@
 """The commit log of a store directory, for an audit: gaps between its files are findings, not errors.
 
-Everything is read through read-only mappings; a broker may be writing to the store at the same time. What lies before
-`end`, which is found by walking the last file, stays as it is.
+All is read through read-only mappings; a broker may write to the store at the same time. Bytes before `end`, which is
+found by scanning the last file, do not change.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _BACK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class LogFiles:
-    """The files of a log as they were when it was looked at; travels to the workers."""
+    """The files of a log at the time of inspection; travels to the workers."""
 
     name: str
     files: tuple[SegmentFile, ...]
     start: int
     end: int
     is_live: bool
-    torn: str = ""  # what stands behind the end, if it is not zeros
+    torn: str = ""  # what follows the end, if it is not zeros
 
     @property
     def segment_bytes(self) -> int:
@@ -43,7 +43,7 @@ class LogFiles:
 
 @dataclass(frozen=True, slots=True)
 class LogSpan:
-    """A record, or with `reason` a place where none is."""
+    """A record; or, with a `reason`, bytes that are not a valid record."""
 
     offset: int
     size: int
@@ -51,12 +51,14 @@ class LogSpan:
 
 
 def list_log(root: Path, directories: tuple[Path, ...]) -> LogFiles:
-    """Look at a log: its files, where its records begin, and where they end."""
+    """Inspect a log: its files, where its records begin, and where they end."""
     if not root.is_dir():
         raise NotAStore(root)
     files = segment_files(directories, root)
     if not files[0].size:
-        raise BadRecord(f"segment {files[0].path} has 0 bytes, as all others: copy the store again, or repair it")
+        raise BadRecord(
+            f"segment {files[0].path} has 0 bytes, and so have all others: copy the store again, or repair it"
+        )
     live = is_locked(root)
     start = _first_offset(files[0])
     used, end = list(files), 0
@@ -69,7 +71,7 @@ def list_log(root: Path, directories: tuple[Path, ...]) -> LogFiles:
 
 
 class LocalLog:
-    """Reads the files; segments are opened when first needed."""
+    """Reads the files; a segment is opened at its first use."""
 
     def __init__(self, listed: LogFiles) -> None:
         self.listed = listed
@@ -85,7 +87,7 @@ class LocalLog:
         self._open = {}
 
     def piece(self, offset: int, bytes_max: int) -> tuple[Segment | None, int, int]:
-        """(segment, position, length) from an offset on, within one file; without segment where a file is missing."""
+        """(segment, position, length) from an offset on, within one file; no segment if the file is missing."""
         row = int(np.searchsorted(self._bases, offset, side="right")) - 1
         file = self.listed.files[row] if row >= 0 else None
         if file is None or offset >= file.base + file.size:
@@ -95,12 +97,12 @@ class LocalLog:
         return self._segment(file), position, min(bytes_max, file.size - position)
 
     def chunk(self, physical_offset: int, bytes_max: int) -> memoryview | None:
-        """Up to so many bytes, ending with their file or the log; None where a file is missing."""
+        """Up to so many bytes of one file of the log; None if the file is missing."""
         segment, position, length = self.piece(physical_offset, min(bytes_max, self.listed.end - physical_offset))
         return None if segment is None or length <= 0 else segment.view(position, length)
 
     def bytes_at(self, offset: int, size: int) -> memoryview | None:
-        """Exactly these bytes; None when they are not all in one file of the log."""
+        """Exactly these bytes; None if they are not all in one file of the log."""
         view = self.chunk(offset, size)
         return view if view is not None and len(view) == size else None
 
@@ -110,7 +112,7 @@ class LocalLog:
             segment.release_pages(position, position + length)
 
     def records_over(self, begin: int, end: int, *, check_crc: bool = False) -> Iterator[LogSpan]:
-        """The records of which a byte lies in [begin, end), and the places in between that are none."""
+        """The records with a byte in [begin, end), and the bytes between them that are not valid records."""
         at = begin
         while at < end:
             segment, position, length = self.piece(at, end - at)
@@ -151,7 +153,7 @@ def _records_over(segment: Segment, low: int, high: int, records_end: int, check
 
 
 def _record_before(segment: Segment, low: int, records_end: int) -> int:
-    """A record that begins at or before `low`, not far from it; the file's beginning when there is none."""
+    """The position of a record at or shortly before `low`; the start of the file if there is none."""
     back = _BACK_BYTES
     while low > back:
         found = first_record(segment.map, low - back, low + 1, records_end, segment.base)
@@ -162,7 +164,7 @@ def _record_before(segment: Segment, low: int, records_end: int) -> int:
 
 
 def _first_offset(file: SegmentFile) -> int:
-    """Where the first file's records begin; a replica that joined amid a file has zeros before them."""
+    """Where the first file's records begin; a replica that joined within a file has zeros before them."""
     segment = file.open()
     try:
         if any(segment.view(0, 8)):
@@ -177,7 +179,7 @@ def _first_offset(file: SegmentFile) -> int:
 
 
 def _torn(file: SegmentFile, end: int) -> str:
-    """What is wrong behind the last record; nothing is when zeros or a blank follow."""
+    """What is wrong after the last record; empty if zeros or a blank follow."""
     if end >= file.size:
         return ""
     segment = file.open()

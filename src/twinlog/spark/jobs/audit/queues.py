@@ -1,7 +1,7 @@
 """Consume queues of two stores: units that one side lacks, or that point elsewhere.
 
-Unit numbers are queue offsets, so both sides are compared at equal numbers. Units whose record lies beyond what both
-logs have belong to the lag, and those before the later of the two first units to the past.
+Unit numbers are queue offsets, so both sides are compared at equal numbers. Only units whose record is in both logs are
+compared.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NAMES = ("physical_offset", "size", "tags_code")
 def compare_queues(
     pair: str, master: Endpoint, replica: Endpoint, log: tuple[int, int], *, unfinished: bool
 ) -> Iterator[Finding]:
-    """Every unit that differs, of records within `log`; a queue that a running broker has not written yet is lag."""
+    """Every unit that differs, of records within `log`; units that a running broker has not written yet are lag."""
     with _open(master) as one, _open(replica) as other:
         ours = {(queue.kind, queue.topic, queue.queue_id): queue for queue in one.queues()}
         theirs = {(queue.kind, queue.topic, queue.queue_id): queue for queue in other.queues()}
@@ -70,7 +70,7 @@ def _within(numbers: np.ndarray, units: np.ndarray, log: tuple[int, int]) -> tup
 
 
 def _units(queue: StoredQueue | None) -> tuple[np.ndarray, np.ndarray]:
-    """(numbers, units) of a queue; none of a queue that is not there."""
+    """(numbers, units) of a queue; empty if it does not exist."""
     numbers, parts = [], []
     for first, units in queue.chunks() if queue is not None else ():
         parts.append(units)

@@ -17,16 +17,16 @@ SUFFIXES = (".html", ".htm")
 
 
 def check_plot(path: str) -> None:
-    """BadOption for a file that no plot can be written to, before any sample is taken."""
+    """BadOption for a file that cannot be written as a plot, before any sample is taken."""
     if not path.lower().endswith(SUFFIXES):
         raise BadOption(f"--plot {path!r}: plots are HTML files with the pictures inside; write for example lag.html")
     parent = local_path(path, "--plot").parent
     if not parent.is_dir():
-        raise BadOption(f"--plot {path!r}: there is no directory {parent}; make it first")
+        raise BadOption(f"--plot {path!r}: the directory {parent} does not exist; create it first")
 
 
 def write_plot(spark: SparkSession, table: str, path: str, *, may_be_missing: bool = False) -> int:
-    """Draw everything in the table; how many moments that are."""
+    """Draw all samples of the table; returns the number of moments."""
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as F
 
@@ -39,7 +39,7 @@ def write_plot(spark: SparkSession, table: str, path: str, *, may_be_missing: bo
             file.write_text(page("Lag", ()))
             return 0
         raise BadOption(
-            f"{table} is no table of samples: take some first, `twinlog pipeline lag --to {table}`"
+            f"{table} is not a table of samples: take some first, `twinlog pipeline lag --to {table}`"
         ) from error
     rows = (
         samples.filter("kind != 'error'")
@@ -62,7 +62,7 @@ def write_plot(spark: SparkSession, table: str, path: str, *, may_be_missing: bo
 
 
 def error_note(broker: str, count: int, error: str) -> str:
-    """What a plot says of samples that failed; those without a broker failed at the name server."""
+    """The note of a plot about failed samples; those without a broker failed at the name server."""
     samples = "1 sample" if count == 1 else f"{count} samples"
     return f"{samples} of {broker or 'the name server'} failed, the last one: {error}"
 

@@ -1,4 +1,4 @@
-"""Samples of lag as a job: every minute all brokers of a cluster are asked, and the answers become rows of a table.
+"""Samples of lag: every minute all brokers of a cluster are asked, and the answers become rows of a table.
 
 The table has a directory for each name server and moment, `source=.../slot=20261115T134800`. A sample replaces the
 directory of its moment as a whole, so a repeated or restarted one leaves exactly one row for each moment, group,
@@ -63,14 +63,14 @@ _THREADS = 16  # brokers asked at the same time by one task
 class LagJob:
     cluster: ClusterOptions
     to: str
-    groups: tuple[str, ...] = ()  # names or patterns with * and ?; none means all
+    groups: tuple[str, ...] = ()  # names or patterns with * and ?; empty means all
     every_s: float = 60.0
-    for_s: float | None = 0.0  # 0 takes one sample; None goes on until stopped
+    for_s: float | None = 0.0  # 0 takes one sample; None continues until stopped
 
 
 @dataclass(frozen=True, slots=True)
 class LagSummary:
-    """What the samples saw; `latest` are the rows of the last one."""
+    """Totals of all samples; `latest` are the rows of the last one."""
 
     samples: int
     rows: int
@@ -87,7 +87,7 @@ def lag(
     clock: Callable[[], float] = lambda: wall_clock_ms() / 1000,
     sleep: Callable[[float], None] = time.sleep,
 ) -> LagSummary:
-    """Take samples until the time is over; Ctrl-C ends it early and keeps what was written."""
+    """Take samples until the time is over; Ctrl-C ends it and keeps what was written."""
     if not job.cluster.name_servers:
         raise BadOption("lag needs a name server: give --nameServer host:port")
     table_location(job.to, "--to")
@@ -122,7 +122,7 @@ def lag(
 
 
 def take_sample(spark: SparkSession, job: LagJob, slot: float, *, is_first: bool = True) -> tuple[LagRow, ...]:
-    """Ask all brokers and put their answers into the table; only the first sample insists on a name server."""
+    """Ask all brokers and write their answers to the table; only the first sample fails without a name server."""
     from pyspark.sql import functions as F
 
     try:
@@ -150,7 +150,7 @@ def take_sample(spark: SparkSession, job: LagJob, slot: float, *, is_first: bool
 
 
 def slot_of(seconds: float, every_s: float) -> float:
-    """The moment that a sample taken now is filed under."""
+    """The moment that a sample taken now belongs to."""
     return seconds - seconds % every_s
 
 

@@ -1,7 +1,7 @@
-"""Lag over time as one HTML file that needs nothing else: charts as inline SVG, legible on light and dark ground.
+"""Lag over time as one HTML file without other files: charts as inline SVG, for light and dark backgrounds.
 
-Pure: points in, text out. A chart has one line for each group or replica; the ones that were least behind become one
-line when there are too many to tell apart. A gap in the samples is a gap in the line.
+Pure: points in, text out. A chart has one line for each group or replica; if there are too many, the lines with the
+least lag become one line. A gap in the samples is a gap in the line.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class Chart:
 def page(title: str, charts: Iterable[Chart], *, every_s: float = 60.0, notes: Sequence[str] = ()) -> str:
     """The whole HTML file."""
     parts = [draw(chart, every_s) for chart in charts if chart.lines]
-    told = "".join(f'<p class="note">{html.escape(note)}</p>' for note in notes)
+    notes_text = "".join(f'<p class="note">{html.escape(note)}</p>' for note in notes)
     body = "".join(parts) or "<p>There are no samples yet.</p>"
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
-        f"<style>{_STYLE}</style></head><body><h1>{html.escape(title)}</h1>{body}{told}</body></html>\n"
+        f"<style>{_STYLE}</style></head><body><h1>{html.escape(title)}</h1>{body}{notes_text}</body></html>\n"
     )
 
 
@@ -89,13 +89,13 @@ def draw(chart: Chart, every_s: float = 60.0) -> str:
     for (name, points), colour in zip(lines.items(), COLOURS, strict=False):
         gap = max(2.5 * every_s, 2.5 * (end - begin) / POINTS_MAX)
         for run in unbroken(points, gap):
-            told = f"<title>{html.escape(name)}</title>"
+            tooltip = f"<title>{html.escape(name)}</title>"
             if len(run) == 1:
                 place = f'cx="{x(run[0][0])}" cy="{y(run[0][1])}"'
-                parts.append(f'<circle {place} r="3" fill="{colour}">{told}</circle>')
+                parts.append(f'<circle {place} r="3" fill="{colour}">{tooltip}</circle>')
             else:
                 path = " ".join(f"{x(at)},{y(value)}" for at, value in run)
-                parts.append(f'<polyline class="line" stroke="{colour}" points="{path}">{told}</polyline>')
+                parts.append(f'<polyline class="line" stroke="{colour}" points="{path}">{tooltip}</polyline>')
     parts.append("</svg>")
     legend = "".join(
         f'<span><i style="background:{colour}"></i>{html.escape(name)}: {short(points[-1][1])}</span>'
@@ -118,7 +118,7 @@ def worst_first(lines: Mapping[str, Points], count_max: int) -> dict[str, Points
 
 
 def thinned(points: Points, count_max: int) -> Points:
-    """At most so many points, each the highest of its share: a peak is never lost."""
+    """At most so many points, each the highest of its share: peaks are kept."""
     if len(points) <= count_max:
         return points
     share = -(-len(points) // count_max)
@@ -137,7 +137,7 @@ def unbroken(points: Points, gap_s: float) -> list[list[tuple[float, float]]]:
 
 
 def nice_ceiling(value: float) -> float:
-    """The next number that an axis ends well at: 1, 2, 4 or 8 times a power of ten."""
+    """The next round number for the end of an axis: 1, 2, 4 or 8 times a power of ten."""
     if value <= 0:
         return 1.0
     power = 10 ** math.floor(math.log10(value))

@@ -1,7 +1,7 @@
-"""One look at one broker and its replicas: how far groups and replicas are behind, asked in blocking calls.
+"""One sample of one broker and its replicas: how far groups and replicas are behind, read in blocking calls.
 
-Nothing is changed by looking: messages whose age is wanted are pulled as TOOLS_CONSUMER, a group that every broker
-has, and no offset is committed. What cannot be asked is a row that says why, never a row that is not there.
+A sample changes nothing: messages whose age is wanted are pulled as TOOLS_CONSUMER, a group that every broker has, and
+no offset is committed. If something cannot be read, there is a row with the reason.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from twinlog.wire.message import decode_message
 PULL_GROUP = "TOOLS_CONSUMER"
 TIMEOUT_MS = 10_000  # a broker that hangs becomes a row of this minute, after four tries
 _OWN_GROUPS = "CID_RMQ_SYS_"
-_TROUBLE = (ClientError, NetError, WireError, OSError, KeyError, ValueError)
+_EXPECTED = (ClientError, NetError, WireError, OSError, KeyError, ValueError)
 _NO_TOPIC = (ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SYSTEM_ERROR)
 
 
@@ -42,7 +42,7 @@ class BrokerGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LagRow:
-    """How far one group is behind in one queue, or one replica behind its master; `error` when nobody could tell."""
+    """How far one group is behind in one queue, or one replica behind its master; `error` if that is unknown."""
 
     kind: str  # group, replica, error
     cluster: str
@@ -51,8 +51,8 @@ class LagRow:
     group: str | None = None
     topic: str | None = None
     queue_id: int | None = None
-    broker_offset: int | None = None  # next free place: in the queue, or in the log
-    consumer_offset: int | None = None  # next place to read
+    broker_offset: int | None = None  # the end of the queue or the log
+    consumer_offset: int | None = None  # the next offset to read
     messages: int | None = None
     messages_exact: bool | None = None
     bytes: int | None = None
@@ -63,7 +63,7 @@ class LagRow:
 def sample_brokers(
     brokers: BrokerGroup, options: ClusterOptions, groups: tuple[str, ...], now_ms: Callable[[], int]
 ) -> Iterator[LagRow]:
-    """Everything about the brokers of one name; those that do not answer are told as such."""
+    """All rows of the brokers of one name; a broker that does not answer is a row of kind `error`."""
     master = brokers.addresses.get(0)
     blank = LagRow(kind="error", cluster=brokers.cluster, broker_name=brokers.name)
     if master is None:
@@ -72,7 +72,7 @@ def sample_brokers(
     asked = LiveBroker(master, options, TIMEOUT_MS)
     try:
         yield from _groups(asked, blank, groups, now_ms)
-    except _TROUBLE as error:
+    except _EXPECTED as error:
         yield replace(blank, error=f"{master}: {error_text(error)}")
         return
     for number, address in sorted(brokers.addresses.items()):
@@ -80,7 +80,7 @@ def sample_brokers(
             one = replace(blank, broker_id=number)
             try:
                 yield measure_replica(asked, LiveBroker(address, options, TIMEOUT_MS), one, now_ms)
-            except _TROUBLE as error:
+            except _EXPECTED as error:
                 yield replace(one, error=f"{address}: {error_text(error)}")
 
 
@@ -109,7 +109,7 @@ def _groups(broker: LiveBroker, blank: LagRow, wanted: tuple[str, ...], now_ms: 
 def committed_offsets(
     table: Mapping[str, Mapping[int, int]], wanted: tuple[str, ...]
 ) -> dict[tuple[str, str], Mapping[int, int]]:
-    """(topic, group) -> offsets by queue, of the groups that are wanted; a broker's own and broadcasts are left out."""
+    """(topic, group) -> offsets by queue, of the wanted groups; without system groups and broadcasts."""
     found = {}
     for key, row in table.items():
         topic, _, group = key.partition("@")
@@ -123,7 +123,7 @@ def committed_offsets(
 def group_rows(
     blank: LagRow, offsets: Mapping[tuple[str, str], Mapping[int, int]], queues: Mapping[tuple[str, int], TopicOffset]
 ) -> Iterator[LagRow]:
-    """A row for each queue in which a group has committed. What is no longer there to be read does not count as lag."""
+    """A row for each queue in which a group has committed. Deleted messages do not count as lag."""
     for (topic, group), row in sorted(offsets.items()):
         for queue_id, offset in sorted(row.items()):
             ends = queues.get((topic, queue_id))
@@ -173,7 +173,7 @@ _REFUSED = (ResponseCode.NO_PERMISSION, ResponseCode.SYSTEM_ERROR, ResponseCode.
 
 
 def measure_replica(master: LiveBroker, replica: LiveBroker, blank: LagRow, now_ms: Callable[[], int]) -> LagRow:
-    """The replica is asked first: what the master gets meanwhile counts as lag rather than as a lead."""
+    """The replica is asked first, so it never seems to be ahead of its master."""
     theirs = replica.status()
     end = theirs["logEnd"] if theirs else int(replica.runtime_info()["commitLogMaxOffset"])
     ours = master.status()
@@ -198,7 +198,7 @@ def _view_of(master: dict[str, Any] | None, replica: dict[str, Any] | None) -> d
 
 
 def _count_records(master: LiveBroker, row: LagRow, begin: int, end: int, now_ms: int) -> LagRow:
-    """Look at the first records the replica lacks; beyond some of them, go by their size."""
+    """Count the first records that the replica lacks; estimate the rest from their size."""
     missing = LagEstimate(begin, end)
     while (at := missing.wanted) is not None:
         (record,) = master.records_at([at])

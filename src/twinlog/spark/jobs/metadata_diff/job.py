@@ -1,4 +1,4 @@
-"""The difference as a job: between two sides as they are now, or between two moments of a synchronised broker."""
+"""Differences between two endpoints as they are now, or between two moments of a synchronised broker."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SCHEMA = "kind string, key string, field string, left string, right string"
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A broker as the history of a synchronisation knows it at a time."""
+    """A broker at a time, as the history of a synchronisation has it."""
 
     history: str
     broker: str | None
@@ -47,7 +47,7 @@ class DiffJob:
     left: Endpoint | Moment
     right: Endpoint | Moment
     kinds: tuple[str, ...] = KINDS  # in either spelling
-    versions: bool = False  # two brokers never share them, a master and its replica do
+    versions: bool = False  # two masters never have equal versions, a master and its replica do
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def as_table(spark: SparkSession, summary: DiffSummary) -> DataFrame:
 
 
 def snapshot_at(spark: SparkSession, moment: Moment) -> Snapshot:
-    """The metadata at a moment, from the table that `twinlog pipeline sync` keeps: the only place that reads it."""
+    """The metadata at a moment, from the table that `twinlog pipeline sync` writes."""
     from pyspark.errors import AnalysisException
 
     from twinlog.spark.jobs.sync.history import metadata_at
@@ -93,9 +93,9 @@ def snapshot_at(spark: SparkSession, moment: Moment) -> Snapshot:
         rows = [row.asDict() for row in table.select("broker", "kind", "key", "value").collect()]
     except AnalysisException as error:
         hint = "give the directory that `twinlog pipeline sync --history` writes"
-        raise BadOption(f"{moment.history} is no history of metadata: {hint}") from error
+        raise BadOption(f"{moment.history} is not a history of metadata: {hint}") from error
     if not rows:
-        raise BadOption(f"{moment.history} knows nothing of {moment}: it began later, or the name is another")
+        raise BadOption(f"{moment.history} has nothing about {moment}: it began later, or the name is wrong")
     return snapshot_of_rows(rows, moment)
 
 
@@ -122,10 +122,10 @@ def parse_moment(text: str, history: str, broker: str | None) -> Moment:
     try:
         when = datetime.fromisoformat(text)
     except ValueError:
-        raise BadOption(f"{text!r} is no moment: write for example 2026-11-15T12:00 (UTC) or with +01:00") from None
+        raise BadOption(f"{text!r} is not a moment: write for example 2026-11-15T12:00 (UTC) or with +01:00") from None
     place = local_path(history, "--history")
     if not place.is_dir():
         raise BadOption(
-            f"there is no directory {history}: give the one that `twinlog pipeline sync` keeps its history in"
+            f"there is no directory {history}: give the one that `twinlog pipeline sync` writes its history to"
         )
     return Moment(str(place), broker, when if when.tzinfo is not None else when.replace(tzinfo=UTC))

@@ -35,12 +35,12 @@ Snapshot = dict[str, dict[str, Fields]]  # kind -> key -> field -> value
 
 
 class NoMetadata(SparkSourceError):
-    """A side whose metadata cannot be had."""
+    """The metadata of an endpoint cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiffRow:
-    """One difference; None on a side says that it has no such key or field. Field * stands for a whole key."""
+    """One difference; None means that this side lacks the key or field. Field * stands for a whole key."""
 
     kind: str
     key: str
@@ -84,7 +84,7 @@ def diff(left: Snapshot, right: Snapshot, *, versions: bool = True) -> list[Diff
 
 
 def read_snapshot(side: Endpoint) -> Snapshot:
-    """The metadata of a side as it is now."""
+    """The metadata of an endpoint as it is now."""
     try:
         return _of_store(side) if side.store is not None else _of_broker(side.broker)
     except (MetadataError, WireError) as error:

@@ -1,4 +1,4 @@
-"""Consumer groups go on where they were: at the new place of the first message that they had not consumed."""
+"""Consumer groups continue where they were: at the new offset of the first message that they had not consumed."""
 
 from __future__ import annotations
 
@@ -25,13 +25,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 log = get_logger(__name__)
-Committed = dict[tuple[str, MessageQueue], int]
-"""(group, queue) -> the next message that the group wants."""
+Committed = dict[tuple[str, MessageQueue], int]  # (group, queue) -> the next offset of the group
 
 
 @dataclass(frozen=True, slots=True)
 class GroupPlace:
-    """Where a group was in a queue, and where it goes on."""
+    """Where a group was in a queue, and where it continues."""
 
     group: str
     source: MessageQueue
@@ -41,7 +40,7 @@ class GroupPlace:
 
 
 def make_groups(admin: Admin, masters: Cluster, groups: Iterable[str], queues: Iterable[MessageQueue]) -> None:
-    """Create the groups on the masters of `queues` that do not have them: a broker may refuse offsets of others."""
+    """Create the groups on those masters of `queues` that lack them: a broker may refuse offsets of unknown groups."""
     for address in sorted({masters.address_of(queue) for queue in queues}):
         present = admin.groups(address).subscription_group_table
         for group in groups:
@@ -52,7 +51,7 @@ def make_groups(admin: Admin, masters: Cluster, groups: Iterable[str], queues: I
 def place_groups(
     spark: SparkSession, job: RestoreJob, masters: Cluster, committed: Committed
 ) -> tuple[GroupPlace, ...]:
-    """Commit the offsets of the job's groups at the target, by the map that was just written, and read them back."""
+    """Commit the offsets of the job's groups at the target, by the new map, and read them back."""
     places = new_places(spark, job, committed)
     for group in job.groups:
         offsets: Offsets = {place.target: place.new_offset for place in places if place.group == group}
@@ -60,25 +59,27 @@ def place_groups(
             masters.commit(group, offsets)
         left = sorted({q for one, q in committed if one == group} - {p.source for p in places if p.group == group})
         if left:
-            log.warning("nothing was restored of queues that a group had read", group=group, queues=[*map(where, left)])
+            log.warning(
+                "a group had read queues of which nothing was restored", group=group, queues=[*map(where, left)]
+            )
     return places
 
 
 def new_places(spark: SparkSession, job: RestoreJob, committed: Committed) -> tuple[GroupPlace, ...]:
-    """For each group and queue the new place of the first message not consumed; behind the last when all were.
+    """For each group and queue the new offset of the first message not consumed; the end if all were consumed.
 
-    A queue of which nothing was restored is left alone.
+    A queue of which nothing was restored is left out.
     """
     from pyspark.sql.functions import expr
 
     rows = [(group, q.topic, q.broker_name, q.queue_id, at) for (group, q), at in sorted(committed.items())]
-    stood = spark.createDataFrame(
+    old = spark.createDataFrame(
         rows, "consumerGroup string, topic string, brokerName string, queueId int, committed bigint"
     )
     table = spark.read.parquet(str(job.map_root))
     keys = ("consumerGroup", "topic", "brokerName", "queueId", "committed", "newTopic", "newBrokerName", "newQueueId")
     first = "coalesce(min(case when oldOffset >= committed then newOffset end), max(newOffset) + 1) as place"
-    found = stood.join(table, ["topic", "brokerName", "queueId"]).groupBy(*keys).agg(expr(first)).collect()
+    found = old.join(table, ["topic", "brokerName", "queueId"]).groupBy(*keys).agg(expr(first)).collect()
     places = [
         GroupPlace(
             row.consumerGroup,
@@ -93,7 +94,7 @@ def new_places(spark: SparkSession, job: RestoreJob, committed: Committed) -> tu
 
 
 def committed_offsets(spark: SparkSession, job: RestoreJob, queues: Mapping[MessageQueue, MessageQueue]) -> Committed:
-    """Where the groups stood, from a store's consumerOffset.json or from a live cluster."""
+    """The offsets of the groups, from a store's consumerOffset.json or from a live cluster."""
     text = job.group_offsets or ""
     name, _, directory = text.rpartition("=")
     directory = local_text(directory, "--group-offsets")
@@ -123,11 +124,11 @@ def _from_store(spark: SparkSession, name: str, directory: str) -> Committed:
 def _from_cluster(job: RestoreJob, name_server: str, queues: Mapping[MessageQueue, MessageQueue]) -> Committed:
     try:
         cluster = Cluster(
-            cluster_options(OptionValues({**job.cluster_words, "nameServer": name_server}, known=CLUSTER_OPTIONS))
+            cluster_options(OptionValues({**job.cluster_settings, "nameServer": name_server}, known=CLUSTER_OPTIONS))
         )
         present = set(cluster.queues({queue.topic for queue in queues}))
         wanted = [queue for queue in queues if queue in present]
         return {(group, queue): at for group in job.groups for queue, at in cluster.committed(group, wanted).items()}
     except (NetError, ClientError) as error:
-        told = f"--group-offsets {name_server!r} is no store directory, and no cluster answers there"
-        raise BadOption(f"{told}: {error}") from error
+        problem = f"--group-offsets {name_server!r} is not a store directory, and no cluster answers there"
+        raise BadOption(f"{problem}: {error}") from error

@@ -2,8 +2,8 @@
 
     restore(spark, RestoreJob(archive="/data/archive", name_server="127.0.0.1:9876", topics=("Orders",)))
 
-It may be killed and run again: messages that are in the target already are known by their stamps (see restore_plan) and
-are not sent twice. In the end the target is read back. That gives the map, and shows that nothing is missing.
+It may be killed and run again: messages that the target already holds are found by their stamps (see `restore_plan`)
+and not sent again. At the end the target is read back. That gives the map, and shows that nothing is missing.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 from twinlog.base.atomic_directory import replace_directory
 from twinlog.client.errors import NoRoute
-from twinlog.client.options import ClientOptions, tls_context
+from twinlog.client.options import ClientOptions
 from twinlog.client.routing.routes import MASTER_ID
 from twinlog.client.sync import Admin
 from twinlog.spark.cluster import Cluster
-from twinlog.spark.cluster_options import CLUSTER_OPTIONS, ClusterOptions, cluster_options
+from twinlog.spark.cluster_options import CLUSTER_OPTIONS, ClusterOptions, cluster_options, tls_of
 from twinlog.spark.jobs.progress import JobProgress, ReportProgress, quiet, task_progress
 from twinlog.spark.jobs.restore.groups import Committed, GroupPlace, committed_offsets, make_groups, place_groups
 from twinlog.spark.jobs.restore.restore_plan import (
@@ -52,9 +52,9 @@ _ROUTE_SECONDS_MAX = 30
 
 @dataclass(frozen=True, slots=True)
 class RestoredQueue:
-    """One queue: what was wanted, what this run sent, what was there already, and what no broker takes (no body).
+    """One queue: messages wanted, sent by this run, present before, and empty (no broker accepts those).
 
-    `gaps` counts offsets between the first and the last that the source does not have: damaged, or never archived.
+    `gaps` counts the offsets that the source lacks between the first and the last: damaged, or never archived.
     """
 
     source: MessageQueue
@@ -94,18 +94,18 @@ class RestoreSummary:
 
 
 def restore(spark: SparkSession, job: RestoreJob, report: ReportProgress = quiet) -> RestoreSummary:
-    """Send what is wanted and not there yet, then write the map and place the groups."""
+    """Send the wanted messages that the target lacks, then write the map and place the groups."""
     check_restore(job)
     cluster = target_cluster(job)
     source = open_source(spark, job)
     report(JobProgress("counting what is to be restored"))
     counts, wanted = count_wanted(source, job)
     targets = _make_topics(job, cluster, counts)
-    stood: Committed = {}
-    if job.groups:  # a wrong name, or a group that cannot be made, is an error before hours of sending
-        stood = committed_offsets(spark, job, targets)
+    committed: Committed = {}
+    if job.groups:  # a wrong or refused group is an error before hours of sending
+        committed = committed_offsets(spark, job, targets)
         with admin_of(cluster) as admin:
-            make_groups(admin, Cluster(cluster), job.groups, {targets[queue] for _, queue in stood})
+            make_groups(admin, Cluster(cluster), job.groups, {targets[queue] for _, queue in committed})
     with task_progress(spark, "sending", report):
         sent = _send(source, job, targets)
     queues = tuple(
@@ -118,19 +118,17 @@ def restore(spark: SparkSession, job: RestoreJob, report: ReportProgress = quiet
     groups: tuple[GroupPlace, ...] = ()
     if job.groups:
         report(JobProgress("placing groups"))
-        groups = place_groups(spark, job, Cluster(cluster), stood)
+        groups = place_groups(spark, job, Cluster(cluster), committed)
     return RestoreSummary(queues, str(job.map_root), rows, copies, groups)
 
 
 def target_cluster(job: RestoreJob) -> ClusterOptions:
-    return cluster_options(OptionValues({**job.cluster_words, "nameServer": job.name_server}, known=CLUSTER_OPTIONS))
+    return cluster_options(OptionValues({**job.cluster_settings, "nameServer": job.name_server}, known=CLUSTER_OPTIONS))
 
 
 def admin_of(cluster: ClusterOptions) -> Admin:
-    """For what only an operator asks."""
-    files = {"ca_file": cluster.tls_ca_file, "cert_file": cluster.tls_cert_file, "key_file": cluster.tls_key_file}
-    tls = tls_context(**files, verify=cluster.tls_verify) if cluster.tls else None
-    options = ClientOptions(credentials=cluster.credentials, tls=tls)
+    """For requests of operators: topics and groups."""
+    options = ClientOptions(credentials=cluster.credentials, tls=tls_of(cluster))
     return Admin(";".join(cluster.name_servers), options=options, timeout_ms=cluster.request_timeout_ms)
 
 
@@ -140,7 +138,7 @@ def admin_of(cluster: ClusterOptions) -> Admin:
 def _make_topics(
     job: RestoreJob, cluster: ClusterOptions, counts: Mapping[str, Mapping[str, int]]
 ) -> dict[MessageQueue, MessageQueue]:
-    """The queue of each source queue; topics that the target does not have are created like the source's."""
+    """The target queue of each source queue; topics that the target lacks are created with as many queues."""
     targets: dict[MessageQueue, MessageQueue] = {}
     with admin_of(cluster) as admin:
         info = admin.cluster_info()
@@ -178,20 +176,22 @@ def _writable(cluster: ClusterOptions, topic: str) -> dict[str, int] | None:
 
 
 def _wait_for_route(cluster: ClusterOptions, topic: str, needed: Mapping[str, int]) -> None:
-    """A Java broker tells the name servers of a new topic a little later."""
+    """Wait for the registration: a Java broker registers a new topic a little later."""
     limit = time.monotonic() + _ROUTE_SECONDS_MAX
     while (present := _writable(cluster, topic) or {}) != dict(needed):
         if time.monotonic() > limit:
-            told = f"topic {topic} was created with {dict(needed)} queues, the name server knows {present}"
-            raise CannotRestore(f"{told} after {_ROUTE_SECONDS_MAX} s: check the brokers' registration, run it again")
+            problem = f"topic {topic} was created with {dict(needed)} queues, the name server knows {present}"
+            raise CannotRestore(
+                f"{problem} after {_ROUTE_SECONDS_MAX} s: check the brokers' registration, and run again"
+            )
         time.sleep(0.2)
 
 
 def _send(
     source: DataFrame, job: RestoreJob, targets: Mapping[MessageQueue, MessageQueue]
 ) -> dict[MessageQueue, tuple[int, int, int]]:
-    """Every queue goes to one task, in order; sent, present and empty messages of each."""
-    options = {**job.cluster_words, "nameServer": job.name_server}
+    """Send every queue in one task, in order; returns sent, present and empty messages of each."""
+    options = {**job.cluster_settings, "nameServer": job.name_server}
     places = {queue_text(old): queue_text(new) for old, new in targets.items()}
     send = SendQueues(job.name, options, places, job.batch)
     tasks = min(len(targets), _TASKS_MAX)
@@ -204,14 +204,14 @@ def _send(
 
 
 def read_map(spark: SparkSession, path: str | Path) -> DataFrame:
-    """Old and new place of every message that was restored."""
+    """Old and new offset of every message that was restored."""
     return spark.read.parquet(str(local_path(path, "map")))
 
 
 def _write_map(spark: SparkSession, job: RestoreJob) -> tuple[int, int]:
-    """Read the stamps of the target, and replace the map; its rows, and the messages that are there twice."""
+    """Read the stamps of the target, and replace the map; returns its rows, and the messages that are there twice."""
     columns = "topic string, brokerName string, queueId int, queueOffset bigint, properties map<string,string>"
-    options = {**job.cluster_words, "nameServer": job.name_server, "topic": ",".join(map(job.new_topic, job.topics))}
+    options = {**job.cluster_settings, "nameServer": job.name_server, "topic": ",".join(map(job.new_topic, job.topics))}
     stored = spark.read.schema(columns).format("rocketmq").options(**options).load()
     stored = stored.selectExpr("*", f"properties['{ORIGIN}'] as origin").where(f"startswith(origin, '{job.name}:')")
     # <name>:<topic>@<broker>@<queue>@<offset>
@@ -234,17 +234,17 @@ def _write_map(spark: SparkSession, job: RestoreJob) -> tuple[int, int]:
     path = job.map_root
     aside = path.with_name(f"{path.name}.new")
     table.sortWithinPartitions(*QUEUE, "oldOffset").write.mode("overwrite").parquet(str(aside))
-    told = spark.read.parquet(str(aside)).agg(expr_of("count(*) as n"), expr_of("sum(copies - 1) as more")).first()
-    assert told is not None
+    totals = spark.read.parquet(str(aside)).agg(expr_of("count(*) as n"), expr_of("sum(copies - 1) as more")).first()
+    assert totals is not None
     replace_directory(path, aside)
-    return told.n, told.more or 0
+    return totals.n, totals.more or 0
 
 
 def _check_complete(spark: SparkSession, job: RestoreJob, source: DataFrame, queues: Iterable[RestoredQueue]) -> None:
-    """CannotRestore when the target does not hold all that was wanted."""
+    """CannotRestore if the target lacks a wanted message."""
     table = read_map(spark, job.map_path).withColumnRenamed("oldOffset", "queueOffset")
     if job.from_ms is not None or job.to_ms is not None:
-        # The map has no times, and may hold messages of other times from a run before: only the source can tell.
+        # The map has no times, and may hold messages of other times from an earlier run: only the source has them.
         wanted = source.where(selection(job)).where("length(body) > 0").select(*QUEUE, "queueOffset")
         table = table.join(wanted, [*QUEUE, "queueOffset"], "left_semi")
     rows = table.where(selection(replace(job, from_ms=None, to_ms=None)))
@@ -253,5 +253,5 @@ def _check_complete(spark: SparkSession, job: RestoreJob, source: DataFrame, que
     for queue in queues:
         have, count = found.get(queue.source, 0), queue.wanted - queue.empty
         if have < count:
-            told = f"{where(queue.source)}: {count} messages were to be restored, the target has {have}"
-            raise CannotRestore(f"{told}: run it again; are messages deleted there, or the broker set back?")
+            problem = f"{where(queue.source)}: {count} messages were to be restored, the target has {have}"
+            raise CannotRestore(f"{problem}: run again; were messages deleted there, or the broker reset?")

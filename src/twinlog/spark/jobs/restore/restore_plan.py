@@ -4,8 +4,8 @@ Every message that is sent carries where it came from, as a property:
 
     TWINLOG_ORIGIN = <name of the restore>:<topic>@<broker>@<queue>@<offset>
 
-By these stamps a restore that is run again finds what is there already, and the map of old to new offsets is read back
-from the target itself. Each queue of the source has one queue of the target to itself, so order is kept.
+By these stamps a restore that is run again finds what the target already holds, and the map of old to new offsets is
+read from the target itself. Each queue of the source has its own queue of the target, so order is kept.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 from twinlog.base.system_names import is_retry_or_dlq
 from twinlog.spark.cluster_options import CLUSTER_OPTIONS
 from twinlog.spark.errors import BadOption, SparkSourceError
+from twinlog.spark.jobs.conditions import sql_text
 from twinlog.spark.offsets import queue_text, where
 from twinlog.spark.option_values import OptionValues
 from twinlog.spark.paths import local_path, local_text
@@ -32,7 +33,7 @@ BATCH_COUNT_MAX = 500
 STORE_OPTIONS = ("brokerName", "commitLogDirs", "checkCrc", "failOnDataLoss", "splitBytes")
 _OF_STORES = frozenset(name.lower() for name in STORE_OPTIONS)
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
-# What a broker or client wrote for its own use: sent again, it would delay, hide or split a message.
+# Properties that brokers and clients use themselves: sent again, they would delay, hide or split a message.
 _DROPPED = frozenset(
     (
         names.WAIT,
@@ -65,12 +66,12 @@ _DROPPED = frozenset(
 
 
 class CannotRestore(SparkSourceError):
-    """A target that does not take what it is sent, or a restore that is not complete."""
+    """The target refuses messages, or the restore is not complete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreJob:
-    """What to restore, and to where; `archive` or `stores`, one of them."""
+    """What to restore, and where to; give `archive` or `stores`."""
 
     name_server: str
     topics: tuple[str, ...]
@@ -81,13 +82,13 @@ class RestoreJob:
     to_ms: int | None = None
     from_offset: int | None = None  # of every queue, the end excluded
     to_offset: int | None = None
-    brokers: tuple[str, ...] = ()  # only what these held
+    brokers: tuple[str, ...] = ()  # only messages of these
     queues: tuple[int, ...] = ()
     name: str = "restore"
     map_path: str | Path = "restore-map"
     groups: tuple[str, ...] = ()
     group_offsets: str | None = None  # a store directory, name=directory, or a name server
-    batch: int = BATCH_COUNT_MAX  # messages per request, at most
+    batch: int = BATCH_COUNT_MAX  # messages per request at most
     options: Mapping[str, str] = field(default_factory=dict)  # of the cluster and of the stores: see below
 
     @property
@@ -99,12 +100,12 @@ class RestoreJob:
         return local_path(self.map_path, "--map")
 
     @property
-    def cluster_words(self) -> dict[str, str]:
+    def cluster_settings(self) -> dict[str, str]:
         """The options of clusters: credentials, TLS, time limits."""
         return {name: value for name, value in self.options.items() if name.lower() not in _OF_STORES}
 
     @property
-    def store_words(self) -> dict[str, str]:
+    def store_settings(self) -> dict[str, str]:
         """The options of `format("rocketmq_store")`."""
         return {name: value for name, value in self.options.items() if name.lower() in _OF_STORES}
 
@@ -113,7 +114,7 @@ class RestoreJob:
 
 
 def check_restore(job: RestoreJob) -> None:
-    """BadOption for a description that makes no sense, before anything is started."""
+    """BadOption for an invalid description, before anything is started."""
     if (job.archive is None) == (not job.stores):
         raise BadOption("give an archive or store directories to restore from, and not both")
     if not job.topics:
@@ -129,14 +130,16 @@ def check_restore(job: RestoreJob) -> None:
             raise BadOption(f"two topics would become {topic}: their queues would mix; restore them apart")
     for low, high, what in ((job.from_ms, job.to_ms, "time"), (job.from_offset, job.to_offset, "offset")):
         if low is not None and high is not None and low >= high:
-            raise BadOption(f"the range of {what}s from {low} to {high} is empty: the end comes after the start")
+            raise BadOption(f"the range of {what}s from {low} to {high} is empty: give an end after the start")
     if job.groups and not job.group_offsets:
-        raise BadOption("where did the groups stand? give --group-offsets with a store directory or a name server")
+        raise BadOption(
+            "the offsets of the groups are missing: give --group-offsets with a store directory or a name server"
+        )
     if job.group_offsets and not job.groups:
-        raise BadOption("--group-offsets without --groups places nobody: name the groups")
+        raise BadOption("--group-offsets has no effect without --groups: name the groups")
     OptionValues({**job.options, "nameServer": job.name_server}, known=(*CLUSTER_OPTIONS, *STORE_OPTIONS))
-    if job.store_words and not job.stores:
-        raise BadOption(f"{next(iter(job.store_words))} is an option of stores: give it together with --store")
+    if job.store_settings and not job.stores:
+        raise BadOption(f"{next(iter(job.store_settings))} is an option of stores: give it together with --store")
     _check_paths(job)
 
 
@@ -166,14 +169,9 @@ def selection(job: RestoreJob) -> str:
     return " and ".join(parts) or "true"
 
 
-def sql_text(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
 # -- queues --------------------------------------------------------------------------------------------
 
-QueueCounts = Mapping[str, int]
-"""Broker name -> how many queues of a topic it has."""
+QueueCounts = Mapping[str, int]  # broker name -> how many queues of a topic it has
 
 
 def queue_map(
@@ -181,8 +179,8 @@ def queue_map(
 ) -> dict[MessageQueue, MessageQueue]:
     """The queue of the target that each queue of the source goes to.
 
-    A broker's queues go to the broker of the same name, if there is one. Those of other brokers are dealt out, and a
-    broker that takes the queues of several gets more queues: no two ever share one.
+    A broker's queues go to the broker of the same name, if there is one. Those of other brokers are distributed. A
+    broker that takes the queues of several others gets more queues: no two source queues share one.
     """
     targets = sorted(brokers)
     if not targets:
@@ -211,7 +209,7 @@ def queues_needed(queues: Iterable[MessageQueue]) -> dict[str, int]:
 
 
 def check_room(topic: str, needed: Mapping[str, int], present: Mapping[str, int]) -> None:
-    """CannotRestore when an existing topic has too few queues to keep order."""
+    """CannotRestore if an existing topic has too few queues to keep order."""
     for broker, count in sorted(needed.items()):
         have = present.get(broker, 0)
         if have < count:
@@ -229,7 +227,7 @@ def stamp_prefix(name: str, queue: MessageQueue) -> str:
 def element(
     name: str, queue: MessageQueue, offset: int, body: bytes, flag: int, properties: Mapping[str, str]
 ) -> BatchElement:
-    """A message as it is sent: its own properties, and where it came from."""
+    """A message as it is sent: its own properties, and its origin."""
     kept = {key: value for key, value in properties.items() if key not in _DROPPED and key != ORIGIN and value}
     text = encode_properties({**kept, ORIGIN: f"{stamp_prefix(name, queue)}{offset}"})
     if len(text) > PROPERTIES_BYTES_MAX:

@@ -1,9 +1,9 @@
-"""Sending in Spark's tasks: the messages of a queue one batch after another, and none that is there already.
+"""Sends in Spark's tasks: the messages of a queue one batch after another, without those that the target holds.
 
-A task gets whole queues, sorted by offset. For each it first reads the stamps in the target queue. One request at a
-time is under way for a queue, since a broker may store two in any order. A request whose answer is lost is not sent
-again before the target's tail was looked at. What remains is a send that is still on its way when that look is taken,
-after the pause: a broker that stores it later than that has it twice, which the summary tells.
+A task gets whole queues, sorted by offset. For each it first reads the stamps in the target queue. A queue has one
+request in flight at a time, since a broker may store two in any order. A request whose answer is lost is not sent again
+before the end of the target queue was read. One case remains: a request that is still in flight at that moment. If the
+broker stores it later, the target holds its messages twice, which the summary counts.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from twinlog.wire.fields import encode_fields
 from twinlog.wire.headers import SendHeaderV2
 from twinlog.wire.properties import WAIT, encode_properties
 
-pc: Any = pyarrow.compute  # its functions are made when it is imported, which type checkers do not see
+pc: Any = pyarrow.compute  # its functions are created at import: type checkers do not see them
 log = get_logger(__name__)
 _COUNTS = ("sent", "present", "empty")
 SENT_COLUMNS = {"topic": "string", "brokerName": "string", "queueId": "int", **dict.fromkeys(_COUNTS, "bigint")}
@@ -61,7 +61,7 @@ _AGAIN_LATER = (ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE)
 
 @dataclass(frozen=True, slots=True)
 class SendQueues:
-    """The function of the tasks; `targets` is {source queue: target queue} as text."""
+    """The function that tasks run; `targets` is {source queue: target queue} as text."""
 
     name: str
     options: Mapping[str, str]
@@ -75,18 +75,18 @@ class SendQueues:
                 queue = MessageQueue(row["topic"], row["brokerName"], row["queueId"])
                 if current is None or current.queue != queue:
                     if current is not None:
-                        yield _told(current)
+                        yield _finished_row(current)
                     current = self._sender(queue)
                 current.add(row["queueOffset"], row["body"] or b"", row["flag"] or 0, dict(row["properties"] or ()))
         if current is not None:
-            yield _told(current)
+            yield _finished_row(current)
 
     def _sender(self, queue: MessageQueue) -> QueueSender:
         (target,) = decode_offsets({self.targets[queue_text(queue)]: 0})
         return QueueSender(Target(target, self.options), self.name, queue, self.batch)
 
 
-def _told(sender: QueueSender) -> pa.RecordBatch:
+def _finished_row(sender: QueueSender) -> pa.RecordBatch:
     sender.finish()
     queue = sender.queue
     row = {"topic": queue.topic, "brokerName": queue.broker_name, "queueId": queue.queue_id}
@@ -100,7 +100,7 @@ class _Pending:
 
 
 class QueueSender:
-    """One queue of the source on its way into its queue of the target."""
+    """Sends one queue of the source to its queue of the target."""
 
     def __init__(self, target: Target, name: str, queue: MessageQueue, batch: int = BATCH_COUNT_MAX) -> None:
         self.queue = queue
@@ -114,13 +114,13 @@ class QueueSender:
         self._pending_bytes = 0
 
     def add(self, offset: int, body: bytes, flag: int, properties: Mapping[str, str]) -> None:
-        if offset == self._last:  # two copies of one store were given
+        if offset == self._last:  # the same store was given twice
             return
         self._last = offset
         if offset in self._stored:
             self.present += 1
             return
-        if not body:  # stores may hold such a message, but no broker takes one
+        if not body:  # stores may hold such a message, but no broker accepts it
             log.warning("a message without a body is left out", where=where(self.queue, offset))
             self.empty += 1
             return
@@ -132,38 +132,38 @@ class QueueSender:
         self._pending_bytes += size
 
     def finish(self) -> None:
-        """Send what is pending; returns when it is stored."""
-        patience = _Patience(self._target.wait_ms)
+        """Send the pending messages; returns when they are stored."""
+        retries = _Retries(self._target.wait_ms)
         in_doubt = False
         while self._pending:
             try:
                 if in_doubt:
-                    self._leave_out_arrived()
+                    self._drop_stored()
                     in_doubt = False
                     continue
                 self._target.send([one.element for one in self._pending], where(self.queue, self._pending[0].offset))
             except (NetError, ClientError, CannotRead, _Busy) as error:
                 in_doubt = True
                 place = where(self.queue, self._pending[0].offset)
-                patience.check(error, place, monotonic_ms())
-                log.warning("a send failed, looking at the target before it is repeated", where=place, error=str(error))
+                retries.check(error, place, monotonic_ms())
+                log.warning("a send failed, reading the target before it is repeated", where=place, error=str(error))
                 self._target.forget()
-                time.sleep(patience.pause_s)
+                time.sleep(retries.pause_s)
                 continue
             self.sent += len(self._pending)
             self._pending = []
         self._pending_bytes = 0
 
-    def _leave_out_arrived(self) -> None:
-        """Drop from what is pending what the target has after all."""
+    def _drop_stored(self) -> None:
+        """Drop the pending messages that the target holds."""
         found, self._seen_to = self._target.stamps(self._prefix, self._seen_to)
         arrived = [one for one in self._pending if one.offset in found]
         self.sent += len(arrived)
         self._pending = [one for one in self._pending if one.offset not in found]
 
 
-class _Patience:
-    """How long one request is tried: a few times if it is refused, and for `wait_ms` if its broker is away."""
+class _Retries:
+    """How long a request is retried: a few times if it is refused, for `wait_ms` if its broker is away."""
 
     def __init__(self, wait_ms: int) -> None:
         self._wait_ms = wait_ms
@@ -171,7 +171,7 @@ class _Patience:
         self._away_since_ms: float | None = None
 
     def check(self, error: Exception, place: str, now_ms: float) -> None:
-        """CannotRestore when it is over."""
+        """CannotRestore if there are no more retries."""
         self._failures += 1
         if not isinstance(error, AWAY) or isinstance(error, RequestTimeout):
             self._refusals += 1
@@ -184,9 +184,10 @@ class _Patience:
             elapsed_ms = 0 if self._away_since_ms is None else now_ms - self._away_since_ms
             if elapsed_ms < self._wait_ms:
                 return
-            hint = f"its broker is away for {elapsed_ms / 1000:.0f} s: start it, or set --option brokerWait; "
-        told = f"{place}: not stored after {self._failures} tries: {error}; {hint}run it again to go on"
-        raise CannotRestore(told) from error
+            hint = f"its broker has been away for {elapsed_ms / 1000:.0f} s: start it, or set --option brokerWait; "
+        raise CannotRestore(
+            f"{place}: not stored after {self._failures} tries: {error}; {hint}run again to continue"
+        ) from error
 
     @property
     def pause_s(self) -> float:
@@ -194,11 +195,11 @@ class _Patience:
 
 
 class _Busy(Exception):
-    """A broker that asks to come back later."""
+    """A broker is busy: try again later."""
 
 
 class Target:
-    """A queue that messages are sent to, and that can be read back."""
+    """A queue that messages are sent to and read back from."""
 
     def __init__(self, queue: MessageQueue, options: Mapping[str, str]) -> None:
         self.queue = queue
@@ -208,7 +209,7 @@ class Target:
         self._address = ""
 
     def stamps(self, prefix: str, start: int) -> tuple[frozenset[int], int]:
-        """The old offsets stamped with `prefix` in the queue from `start` on, and where the look ended."""
+        """The old offsets stamped with `prefix` in the queue from `start` on, and up to where it was read."""
         low, high = self._cluster.min_offsets([self.queue]), self._cluster.max_offsets([self.queue])
         begin, end = max(low[self.queue], start), high[self.queue]
         found: set[int] = set()
@@ -226,11 +227,11 @@ class Target:
         if answer.code in _AGAIN_LATER:
             raise _Busy(f"{self._address} answers {name_of(ResponseCode, answer.code)}: {answer.remark}")
         if answer.code not in STORED_CODES:
-            told = f"{self._address} refuses it with {name_of(ResponseCode, answer.code)}: {answer.remark}"
-            raise CannotRestore(f"{place}: {told}; check the topic's permissions and the broker's size limit")
+            problem = f"{self._address} refuses it with {name_of(ResponseCode, answer.code)}: {answer.remark}"
+            raise CannotRestore(f"{place}: {problem}; check the topic's permissions and the broker's size limit")
 
     def forget(self) -> None:
-        """After a failure: another connection, and a fresh look at the route."""
+        """After a failure: close the connection and drop the cached route."""
         forget_connection(self._address, self._options.cluster)
         self._cluster = Cluster(self._options.cluster, waits=True)
 
@@ -245,7 +246,7 @@ def stamped(batch: pa.RecordBatch, prefix: str) -> np.ndarray:
 
 
 def send_command(queue: MessageQueue, elements: list[BatchElement], now_ms: int) -> Command:
-    """One request for some messages; a single one travels as a plain send, which every topic takes."""
+    """One request for some messages; a single message is a plain send, which every topic accepts."""
     alone = len(elements) == 1
     wait = encode_properties({WAIT: "true"})
     header = SendHeaderV2(

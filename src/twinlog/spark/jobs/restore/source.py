@@ -1,4 +1,4 @@
-"""What a restore reads: an archive or stores, as one table, and how much of it is wanted."""
+"""The source of a restore: an archive or stores as one table, and how much of it is wanted."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from twinlog.spark.errors import BadOption
-from twinlog.spark.jobs.archive.job import IN_A_QUEUE, read_archive
+from twinlog.spark.jobs.archive.job import read_archive
 from twinlog.spark.jobs.archive.layout import BadArchive
-from twinlog.spark.jobs.restore.restore_plan import RestoreJob, selection, sql_text
+from twinlog.spark.jobs.conditions import IN_A_QUEUE, sql_text
+from twinlog.spark.jobs.restore.restore_plan import RestoreJob, selection
 from twinlog.spark.offsets import where
 from twinlog.spark.schema import MESSAGE_COLUMNS, ddl
 from twinlog.telemetry.log import get_logger
@@ -25,7 +26,7 @@ _COLUMNS = (*QUEUE, "queueOffset", "storeTimestamp", "body", "flag", "properties
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """How many messages of a queue are wanted, and how many between them the source does not have."""
+    """How many messages of a queue are wanted, and how many between them the source lacks."""
 
     count: int
     gaps: int
@@ -37,9 +38,9 @@ def open_source(spark: SparkSession, job: RestoreJob) -> DataFrame:
         frame = read_archive(spark, job.archive_root)
         missing = [name for name in _COLUMNS if name not in frame.columns]
         if "body" in missing:
-            raise BadArchive(f"the archive {job.archive} keeps no bodies: archive with all columns to restore from it")
+            raise BadArchive(f"the archive {job.archive} has no bodies: archive with all columns to restore from it")
         if missing:
-            log.warning("the archive does not keep all of a message: what it lacks is not restored", lacks=missing)
+            log.warning("the archive lacks columns of a message: these are not restored", lacks=missing)
         frame = frame.selectExpr(*(name if name not in missing else f"null as {name}" for name in _COLUMNS))
     else:
         columns = {name: MESSAGE_COLUMNS[name] for name in (*_COLUMNS, "sysFlag")}
@@ -49,12 +50,12 @@ def open_source(spark: SparkSession, job: RestoreJob) -> DataFrame:
 
 
 def _store_reader(spark: SparkSession, job: RestoreJob) -> DataFrameReader:
-    reader = spark.read.format("rocketmq_store").options(**job.store_words)
+    reader = spark.read.format("rocketmq_store").options(**job.store_settings)
     return reader.option("paths", json.dumps(list(job.stores)))
 
 
 def count_wanted(source: DataFrame, job: RestoreJob) -> tuple[dict[str, dict[str, int]], dict[MessageQueue, Wanted]]:
-    """Topic -> broker -> number of queues, and what is wanted of each queue."""
+    """Topic -> broker -> number of queues, and the wanted messages of each queue."""
     chosen = f"case when {selection(job)} then queueOffset end"
     numbers = (f"count(distinct {chosen}) as wanted", f"min({chosen}) as low", f"max({chosen}) as high")
     rows = source.groupBy(*QUEUE).agg(*map(expr_of, numbers)).collect()
@@ -80,7 +81,7 @@ def count_wanted(source: DataFrame, job: RestoreJob) -> tuple[dict[str, dict[str
 
 
 def _add_empty_queues(spark: SparkSession, job: RestoreJob, counts: dict[str, dict[str, int]]) -> None:
-    """A store knows how many queues a topic had, also those without a message."""
+    """A store also holds the number of a topic's queues, with those that have no message."""
     for row in _store_reader(spark, job).option("kind", "topic_configs").load().collect():
         brokers = counts.get(row.topic, {})
         if row.brokerName in brokers:

@@ -14,7 +14,7 @@ from twinlog.replication.metadata.kinds import DELAY_OFFSETS, KIND_BY_NAME, tabl
 from twinlog.spark.jobs.sync.replica_state import Change, encode_value
 from twinlog.wire.bodies import DataVersion
 
-FORBIDDEN = "forbidden"  # which topics a group may not read: kept beside the groups, told as a kind of its own
+FORBIDDEN = "forbidden"  # which topics a group may not read: stored with the groups, recorded as a kind of its own
 KINDS = (*KIND_BY_NAME, FORBIDDEN)
 
 Image = Mapping[str, Mapping[str, Any]]

@@ -12,10 +12,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from twinlog.client.options import tls_context
 from twinlog.client.signing import sign
 from twinlog.net.pool import ConnectionPool
-from twinlog.spark.cluster_options import ClusterOptions
+from twinlog.spark.cluster_options import ClusterOptions, tls_of
 from twinlog.spark.jobs.sync.broker_tick import BrokerErrors, BrokerTick
 from twinlog.spark.jobs.sync.copy_slots import DISK_ERRORS, CopySlots
 from twinlog.spark.jobs.sync.replica import Replica, SparseFiles
@@ -46,7 +45,7 @@ class _Group:
         loop.set_default_executor(ThreadPoolExecutor(COPIES_AT_ONCE + 8, thread_name_prefix="sync"))
         options = self._work.cluster
         pool = ConnectionPool(
-            tls=_tls(options) if options.tls else None,
+            tls=tls_of(options),
             connect_timeout_ms=options.connect_timeout_ms,
             before_request=_signer(options),
         )
@@ -93,12 +92,3 @@ def _error_text(error: Exception, root: Path) -> str:
 def _signer(options: ClusterOptions):
     credentials = options.credentials
     return None if credentials is None else lambda command: sign(command, credentials)
-
-
-def _tls(options: ClusterOptions):
-    return tls_context(
-        ca_file=options.tls_ca_file,
-        cert_file=options.tls_cert_file,
-        key_file=options.tls_key_file,
-        verify=options.tls_verify,
-    )

@@ -98,7 +98,7 @@ class WholeRecords:
         return Whole(self._begin, memoryview(self._buffer)[:at], records, last_record)
 
     def _behind(self, stop: Stop, at: int, end: int, segment_end: int) -> int | None:
-        """Where to go on after a scan has stopped; None to wait for more bytes."""
+        """Where to continue after a scan has stopped; None to wait for more bytes."""
         step = next_step(stop, end, segment_end)
         if step is NextStep.NEXT_SEGMENT:
             return segment_end
