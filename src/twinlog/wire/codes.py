@@ -9,7 +9,6 @@ VERSION_MAX_RECONSUME = 121  # V3_4_9: from here on a request's maxReconsumeTime
 VERSION_RELAY_MIN = 62  # V3_1_8_SNAPSHOT: oldest consumer that answers relayed admin requests
 VERSION_REGISTER_WRAPPED = 37  # V3_0_11: older registrations carry the topic table alone
 VERSION_QUEUE_MAPPINGS = 413  # V5_0_0: compressed registrations carry queue mappings from here on
-VERSION_GO_AWAY = 475  # V5_3_1: newer clients understand GO_AWAY
 
 # Java's words, in the remarks of several answers.
 FAQ_REMARK = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."

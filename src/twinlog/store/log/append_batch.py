@@ -20,7 +20,7 @@ from twinlog.store.property_scan import dispatch_properties
 from twinlog.wire.batch import ELEMENT_HEAD
 from twinlog.wire.checksum import crc32
 from twinlog.wire.java_text import tags_code
-from twinlog.wire.record_layout import HEAD_BYTES, HEADS, PROPERTIES_LENGTH
+from twinlog.wire.record_layout import HEAD_BYTES, HEADS, HOST_BYTES, PROPERTIES_LENGTH
 
 _PROPERTIES_MAX = 4095
 _UNIQ_KEY = b"UNIQ_KEY\x01"
@@ -43,7 +43,7 @@ def append_elements(
     queue = appender.queue(topic, queue_id)
     if queue is None or queue.is_schedule or sys_flag & UNUSUAL_FLAGS or appender.crc_bytes:
         return None
-    if born is None or len(born) != 8 or len(store) != 8:
+    if born is None or len(born) != HOST_BYTES or len(store) != HOST_BYTES:
         return None
     around = (
         HEAD_BYTES + len(queue.topic_bytes) - ELEMENT_HEAD.size

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.log.appender import PACKED_LENGTHS, Appender
 from twinlog.wire.checksum import crc32
-from twinlog.wire.record_layout import HEAD_BYTES, HEADS
+from twinlog.wire.record_layout import HEAD_BYTES, HEADS, HOST_BYTES
 from twinlog.wire.sys_flag import BORN_HOST_V6, INNER_BATCH, NEED_UNWRAP, STORE_HOST_V6, TRANSACTION_MASK
 
 Row = tuple[str, int, bytes, bytes, int, int, int, int, tuple[int, str, str | None]]
@@ -32,7 +32,7 @@ def append_run(appender: Appender, born_host: tuple[str, int], rows: Sequence[Ro
     """Store the ordinary messages at the front of `rows`; (physical offset, queue offset, size) of each."""
     born = appender.host(born_host)
     store, memory, log = appender.store_host, appender.memory, appender.log
-    if born is None or len(born) != 8 or len(store) != 8 or memory is None or appender.crc_bytes:
+    if born is None or len(born) != HOST_BYTES or len(store) != HOST_BYTES or memory is None or appender.crc_bytes:
         return []
     timestamp = appender.clock_ms()
     if timestamp < appender.last_timestamp:

@@ -8,8 +8,7 @@ import numpy as np
 
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.scan.scan import scan
-from twinlog.store.scan.stop import StopReason
-from twinlog.store.scan.walk import LogEnd, walk_log
+from twinlog.store.scan.walk import LogEnd, ends_segment, walk_log
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,7 @@ def part_at(commit_log: CommitLog, physical_offset: int) -> LogPart | None:
                 queue, offset = int(batch.queue_id[row]), int(batch.queue_offset[row])
                 return LogPart(segment.base + at, segment.base + at + size, f"record {topic}/{queue}/{offset}")
         if batch.stop is not None:
-            what = "the blank end of the segment" if batch.stop.reason is StopReason.BLANK else "no valid record"
+            what = "the blank end of the segment" if ends_segment(batch.stop, segment.size) else "no valid record"
             return LogPart(segment.base + begin, segment.end, what)
     return None
 
