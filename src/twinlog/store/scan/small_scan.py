@@ -28,6 +28,11 @@ from twinlog.wire.record_layout import (
 from twinlog.wire.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
 SMALL_BYTES_MAX = 40 * 1024
+_BEHIND_HOSTS_BYTES = BEHIND_HOSTS.size
+_unpack_before_hosts = BEFORE_HOSTS.unpack_from
+_unpack_timestamp = TIMESTAMP.unpack_from
+_unpack_behind_hosts = BEHIND_HOSTS.unpack_from
+_unpack_length = PROPERTIES_LENGTH.unpack_from
 
 
 def scan_small(
@@ -38,7 +43,7 @@ def scan_small(
     while True:
         if end - at < HOSTS_AT:
             return requests, at, end - at < SIZE_AND_MAGIC.size or _is_beginning(view, at, end)
-        size, magic, crc, queue_id, _, queue_offset, physical_offset, flags, _ = BEFORE_HOSTS.unpack_from(view, at)
+        size, magic, crc, queue_id, _, queue_offset, physical_offset, flags, _ = _unpack_before_hosts(view, at)
         after = at + size
         version = 1 if magic == MAGIC_V1 else 2
         if (magic != MAGIC_V1 and magic != MAGIC_V2) or size < RECORD_BYTES_MIN or physical_offset != base + at:
@@ -47,11 +52,11 @@ def scan_small(
             return requests, at, True
         born_end = at + HOSTS_AT + (HOST_V6_BYTES if flags & BORN_HOST_V6 else HOST_BYTES)
         store_end = born_end + 8 + (HOST_V6_BYTES if flags & STORE_HOST_V6 else HOST_BYTES)
-        body_at = store_end + BEHIND_HOSTS.size
+        body_at = store_end + _BEHIND_HOSTS_BYTES
         if body_at > after:
             return requests, at, False
-        (timestamp,) = TIMESTAMP.unpack_from(view, born_end)
-        _, prepared, body_length = BEHIND_HOSTS.unpack_from(view, store_end)
+        (timestamp,) = _unpack_timestamp(view, born_end)
+        _, prepared, body_length = _unpack_behind_hosts(view, store_end)
         topic_at = body_at + body_length + version
         if body_length < 0 or topic_at + 2 > after:
             return requests, at, False
@@ -61,7 +66,7 @@ def scan_small(
         properties_at = topic_at + topic_length + 2
         if topic_length < 0 or properties_at > after:
             return requests, at, False
-        if PROPERTIES_LENGTH.unpack_from(view, properties_at - 2)[0] != after - properties_at:
+        if _unpack_length(view, properties_at - 2)[0] != after - properties_at:
             return requests, at, False
         topic = decode_topic(view[topic_at : properties_at - 2])
         if topic is None:
