@@ -92,7 +92,7 @@ def test_checksums_are_compared_on_request(make_topic, monkeypatch):
         topic.read(checkCrc="true")
 
 
-def test_the_driver_tries_as_often_and_pauses_as_long_as_it_is_told(make_topic, monkeypatch):
+def test_the_driver_tries_as_often_and_pauses_as_long_as_its_options_say(make_topic, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as free:
         nobody = f"127.0.0.1:{free.getsockname()[1]}"
     pauses = []

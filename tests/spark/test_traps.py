@@ -108,7 +108,7 @@ def test_9_rows_come_out_of_the_scan_so_nothing_waits_for_columns(spark, make_to
     assert "ColumnarToRow" not in plan
 
 
-def test_10_the_progress_tells_how_far_behind_the_query_is(archived):
+def test_10_the_progress_shows_how_far_behind_the_query_is(archived):
     def offset(value) -> int:
         return (json.loads(value) if isinstance(value, str) else value)[archived.topic.key(0)]
 
@@ -118,18 +118,18 @@ def test_10_the_progress_tells_how_far_behind_the_query_is(archived):
 
 
 @pytest.mark.parametrize(
-    ("trigger", "told"),
+    ("trigger", "message"),
     [
         ({"continuous": "1 second"}, "rocketmq does not support continuous processing"),
         ({"realTime": "5 minutes"}, r"STREAMING_REAL_TIME_MODE.INPUT_STREAM_NOT_SUPPORTED"),
     ],
 )
-def test_11_modes_without_micro_batches_are_refused_by_name(spark, make_topic, tmp_path, trigger, told):
+def test_11_modes_without_micro_batches_are_refused_by_name(spark, make_topic, tmp_path, trigger, message):
     session = spark.newSession()
     session.conf.set("spark.sql.streaming.realTimeMode.allowlistCheck", "false")  # the sink is not what this is about
     writer = read_stream(session, make_topic(), startingOffsets="earliest").select("body").writeStream.format("noop")
     writer = writer.outputMode("update").option("checkpointLocation", str(tmp_path)).trigger(**trigger)
-    with pytest.raises(PySparkException, match=told):
+    with pytest.raises(PySparkException, match=message):
         writer.start().awaitTermination(120)
 
 

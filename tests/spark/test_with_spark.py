@@ -74,7 +74,7 @@ def test_a_schema_chooses_columns_and_one_that_does_not_fit_is_refused(spark, ma
     (row,) = read(spark, topic, "queueOffset bigint, topic string").collect()
     assert row.asDict() == {"queueOffset": 0, "topic": topic.name}
     for schema, told in (
-        ("storeSize bigint", "is int, the schema says bigint"),
+        ("storeSize bigint", "is int, the schema has bigint"),
         ("offset bigint", "no column 'offset'"),
         ("topic string not null", "NOT NULL"),
     ):
@@ -99,7 +99,7 @@ def test_filters_are_applied(spark, make_topic):
     assert bodies(frame) == numbers(5, 35)
 
 
-def test_a_session_that_was_told_nothing_finds_the_sources(spark, make_topic):
+def test_a_session_without_registration_finds_the_sources(spark, make_topic):
     other = spark.newSession()
     topic = make_topic()
     topic.send_numbers(5)
@@ -181,7 +181,7 @@ def test_a_first_batch_from_latest_that_fails_loses_nothing(spark, make_topic, t
     assert seen == numbers(7, 5)
 
 
-def test_a_running_stream_finds_new_queues_and_tells_the_group(spark, make_topic, tmp_path):
+def test_a_running_stream_finds_new_queues_and_commits_to_the_group(spark, make_topic, tmp_path):
     topic = make_topic(queues=1)
     topic.create_group("spark-follows")
     topic.send_numbers(4)

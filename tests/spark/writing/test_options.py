@@ -23,7 +23,7 @@ def test_names_are_compared_without_regard_to_case():
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"numRetry": "1"}, "no option 'numRetry'.*did you mean 'numRetries'"),
         ({"startingOffsets": "earliest"}, "no option 'startingOffsets'"),
@@ -37,8 +37,8 @@ def test_names_are_compared_without_regard_to_case():
         ({"accessKey": "me"}, "belong together"),
     ],
 )
-def test_an_option_that_cannot_be_used_says_what_to_write(given, told):
-    with pytest.raises(BadOption, match=told):
+def test_an_option_that_cannot_be_used_says_what_to_write(given, message):
+    with pytest.raises(BadOption, match=message):
         batch(**given)
 
 
@@ -77,7 +77,7 @@ def test_every_column_may_be_there():
 
 
 @pytest.mark.parametrize(
-    ("ddl", "told"),
+    ("ddl", "message"),
     [
         ("body string, tag string", "no column 'tag': did you mean 'tags'"),
         ("body string, offset bigint", "no column 'offset'.*select the columns"),
@@ -90,8 +90,8 @@ def test_every_column_may_be_there():
         ("body string, body string", "twice"),
     ],
 )
-def test_a_column_that_is_no_part_of_a_message_is_refused(ddl, told):
-    with pytest.raises(BadSchema, match=told):
+def test_a_column_that_is_not_part_of_a_message_is_refused(ddl, message):
+    with pytest.raises(BadSchema, match=message):
         check(ddl)
 
 

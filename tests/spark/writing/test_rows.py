@@ -118,7 +118,7 @@ def test_a_slice_of_a_batch_is_encoded_like_the_rows_themselves():
 
 
 @pytest.mark.parametrize(
-    ("bad", "told"),
+    ("bad", "message"),
     [
         ({"body": None}, "row 1 of partition 0: body is null"),
         ({"body": b""}, "row 1 of partition 0: body is empty"),
@@ -137,10 +137,10 @@ def test_a_slice_of_a_batch_is_encoded_like_the_rows_themselves():
         ({"delayLevel": -1}, "row 1 .*delayLevel is -1"),
     ],
 )
-def test_a_row_that_no_broker_would_take_is_named(bad, told):
+def test_a_row_that_no_broker_accepts_is_named(bad, message):
     good = {"body": b"x", "topic": "T", "tags": "t", "keys": "k", "properties": {"ok": "1"}, "delayLevel": 0}
     chosen = write_options(GIVEN, streaming=False)
-    with pytest.raises(BadRow, match=told):
+    with pytest.raises(BadRow, match=message):
         for piece in pieces_of(frame([good, {**good, **bad}, good]), chosen, 0, 0):
             EncodedRows(piece, np.arange(len(piece)), [pair("UNIQ_KEY", pa.array(["u"] * len(piece)))], chosen)
 

@@ -130,7 +130,7 @@ def test_large_bodies_go_alone(make_topic):
     assert [len(row["body"]) for row in rows_of(topic)] == [5, 1 << 20, 4 << 20, 4]
 
 
-def test_a_task_without_rows_asks_nobody(make_topic):
+def test_a_task_without_rows_sends_no_request(make_topic):
     topic = make_topic()
     assert write(topic, numbered(0), nameServer="127.0.0.1:1").rows == 0
     assert write(topic, nameServer="127.0.0.1:1", write_id="q").rows == 0

@@ -111,7 +111,7 @@ def numbered_frame(spark, count: int):
 
 
 @pytest.mark.parametrize("idempotent", [False, True])
-def test_a_task_that_is_tried_again_writes_rows_twice_unless_told_not_to(spark, make_topic, tmp_path, idempotent):
+def test_a_task_that_is_tried_again_writes_rows_twice_unless_idempotent(spark, make_topic, tmp_path, idempotent):
     topic, marker = make_topic(queues=3), tmp_path / "failed"
     more = {"idempotent": "true", "writeId": "load-1"} if idempotent else {}
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "500")

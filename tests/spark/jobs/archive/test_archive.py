@@ -71,7 +71,7 @@ def test_up_to_now_in_limited_batches_and_again_later(spark, make_topic, tmp_pat
     assert bodies(root) == numbers(36)
 
 
-def test_a_run_goes_on_and_finds_what_is_new_until_it_is_told_to_end(spark, make_topic, tmp_path):
+def test_a_run_continues_and_finds_what_is_new_until_it_is_stopped(spark, make_topic, tmp_path):
     topic, over, sent = make_topic(queues=1), threading.Event(), threading.Event()
     topic.send_numbers(10)
 

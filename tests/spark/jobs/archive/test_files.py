@@ -233,7 +233,7 @@ def test_a_target_that_cannot_be_written_is_named(tmp_path):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
-def test_a_full_disk_is_told_as_such(tmp_path, monkeypatch):
+def test_a_full_disk_is_reported_as_such(tmp_path, monkeypatch):
     (tmp_path / "_staging" / "run").mkdir(parents=True)
     (tmp_path / "_staging" / "run" / "full.staged").symlink_to("/dev/full")
     monkeypatch.setattr("twinlog.spark.jobs.archive.write.uuid.uuid4", lambda: SimpleNamespace(hex="full"))
@@ -326,7 +326,7 @@ def test_a_second_run_on_the_same_archive_is_refused(tmp_path):
         pass
 
 
-def test_the_cause_of_a_failure_is_told_in_one_line():
+def test_the_cause_of_a_failure_is_one_line():
     report = (
         "[STREAM_FAILED] Query terminated\nTraceback\ntwinlog.spark.errors.DataLoss: topic T: gone; do this\n at org"
     )

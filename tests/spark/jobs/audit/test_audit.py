@@ -99,7 +99,7 @@ def test_a_corrupt_length_is_one_corrupt_record(pair, length):
     assert found.key == f"ID{70:030d}"
 
 
-def test_damage_on_the_master_is_told_as_the_masters(pair):
+def test_damage_on_the_master_is_reported_as_the_masters(pair):
     master, replica, places = pair
     write_log(replica, places[70], b"\xff")
     (found,) = compare(replica, master)
@@ -231,7 +231,7 @@ def test_a_store_that_cannot_be_read_is_an_error_with_its_name(pair, tmp_path):
     assert found.kind == "error" and "has 100 bytes" in found.what
 
 
-def test_a_store_without_metadata_says_how_to_leave_it_out(pair):
+def test_the_error_of_a_store_without_metadata_says_how_to_leave_it_out(pair):
     master, replica, _ = pair
     shutil.rmtree(replica / "store" / "config")
     (found,) = compare(master, replica)
@@ -275,7 +275,7 @@ def test_a_replica_that_begins_later_is_a_note_and_an_empty_one_is_only_behind(p
     assert [one.kind for one in found] == ["lag"]
 
 
-def test_files_of_different_sizes_are_told_beside_what_follows_from_them(tmp_path):
+def test_files_of_different_sizes_are_reported_beside_what_follows_from_them(tmp_path):
     make_master(tmp_path / "a")
     with open_store(tmp_path / "b", settings={"segment_bytes": 2 * SEGMENT}) as store:
         fill(store, 300)
@@ -353,7 +353,7 @@ def offsets(value, version=1):
     }
 
 
-def test_metadata_that_follows_late_is_no_difference_and_what_stands_still_is():
+def test_metadata_that_follows_late_is_not_a_difference_and_what_does_not_follow_is():
     following = iter(
         [(offsets(90, 1), offsets(100, 2)), (offsets(95, 1), offsets(150, 3)), (offsets(110, 2), offsets(200, 4))]
     )

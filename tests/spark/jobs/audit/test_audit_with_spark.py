@@ -102,7 +102,7 @@ def test_a_pair_that_cannot_be_compared_leaves_the_others_compared(spark, home, 
     assert "nowhere" in summary.findings[0].what
 
 
-def test_the_command_says_how_it_went_by_its_exit_status(spark, home, monkeypatch, capfd):
+def test_the_exit_status_of_the_command_shows_the_result(spark, home, monkeypatch, capfd):
     home, _, _ = home
     monkeypatch.setattr(type(spark), "stop", lambda self: None)  # the session is shared with other tests
     equal = run(capfd, "audit", *stores(home, "master", "twin"))

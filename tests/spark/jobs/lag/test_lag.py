@@ -79,7 +79,7 @@ def lagging(broker, make_topic):
     return group, topic.name
 
 
-def test_a_sample_tells_messages_and_the_age_of_the_next_one(broker, lagging):
+def test_a_sample_has_the_messages_and_the_age_of_the_next_one(broker, lagging):
     group, topic = lagging
     options = ClusterOptions(name_servers=(broker.namesrv_address,))
     (brokers,) = broker_groups(Cluster(options).info())
@@ -90,7 +90,7 @@ def test_a_sample_tells_messages_and_the_age_of_the_next_one(broker, lagging):
     assert all(60 <= row.seconds < 120 for row in rows)
 
 
-def test_a_silent_broker_or_one_without_master_is_a_row_that_says_so():
+def test_a_silent_broker_or_one_without_master_is_a_row_with_the_reason():
     options = ClusterOptions(name_servers=(), tries=1, connect_timeout_ms=200)
     (row,) = sample_brokers(BrokerGroup("c", "a", {0: "127.0.0.1:1"}), options, (), lambda: 0)
     assert row.kind == "error" and "127.0.0.1:1" in row.error
@@ -217,7 +217,7 @@ def test_a_page_needs_nothing_else_and_is_legible_on_dark_ground():
     assert "no samples yet" in page("Lag", [])
 
 
-def test_a_plot_says_how_many_samples_failed_and_where():
+def test_a_plot_shows_how_many_samples_failed_and_where():
     assert error_note("broker-a", 2, "gone") == "2 samples of broker-a failed, the last one: gone"
     assert error_note("", 1, "no name server answers").startswith("1 sample of the name server failed")
 
@@ -244,7 +244,7 @@ def test_a_time_axis_has_some_ticks_and_not_too_many(begin, length):
     assert 0 < len(time_ticks(begin, begin + length)) <= 40
 
 
-def test_more_groups_than_colours_are_told_as_the_highest_of_the_others():
+def test_more_groups_than_colours_are_drawn_as_the_highest_of_the_others():
     lines = {f"g{n:02d}": [(0.0, float(n)), (60.0, 0.0)] for n in range(20)}
     shown = worst_first(lines, 8)
     assert list(shown)[:2] == ["g19", "g18"] and list(shown)[-1] == "highest of 12 others"

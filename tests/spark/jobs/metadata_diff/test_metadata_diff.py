@@ -82,7 +82,7 @@ def test_forbidden_topics_belong_to_their_group(two):
     assert compare(one, other).rows == (DiffRow("groups", "GroupA", "forbidden", None, '{"TopicA":4}'),)
 
 
-def test_a_version_that_one_side_does_not_keep_is_no_difference():
+def test_a_version_that_one_side_does_not_keep_is_not_a_difference():
     without = {"dataVersion": {}, "offsets": {}}
     with_one = snapshot_of(
         OFFSETS, open_tables(None, 5).offsets.decode_file(b'{"dataVersion":{"counter":1},"offsetTable":{}}')
@@ -99,7 +99,7 @@ def test_java_files_are_read_like_ours(two):
     assert [row.kind for row in compare(one, other, versions=True).rows] == ["dataVersion"]
 
 
-def test_a_live_broker_tells_the_same_as_its_files_and_pages_are_gathered(broker, make_topic, monkeypatch):
+def test_a_live_broker_returns_the_same_as_its_files_and_pages_are_gathered(broker, make_topic, monkeypatch):
     names = [make_topic().name for _ in range(3)]
     side = parse_endpoint(broker.broker_address)
     whole = read_snapshot(side)
@@ -109,7 +109,7 @@ def test_a_live_broker_tells_the_same_as_its_files_and_pages_are_gathered(broker
     assert isinstance(side.broker, LiveBroker)
 
 
-def test_a_side_that_cannot_be_read_says_why(tmp_path):
+def test_an_endpoint_that_cannot_be_read_is_an_error_with_the_reason(tmp_path):
     with pytest.raises(NoMetadata, match="no directory config"):
         read_snapshot(parse_endpoint(str(tmp_path)))
     with pytest.raises(BadOption, match="neither a store directory nor host:port"):
@@ -193,7 +193,7 @@ def test_two_moments_of_a_history_are_compared(spark, tmp_path, monkeypatch, cap
     assert run(capfd, *words, "2026-11-15T11:01", "2026-11-15T12:02").exit_code == 2
 
 
-def test_the_command_needs_no_spark_for_two_sides_and_tells_by_its_exit_status(two, broker, capfd):
+def test_the_command_needs_no_spark_for_two_endpoints_and_its_exit_status_is_the_result(two, broker, capfd):
     one, other = (str(home / "store") for home in two)
     equal = run(capfd, "metadata-diff", one, other)
     assert (equal.exit_code, "are equal" in equal.stdout) == (0, True), equal.stderr

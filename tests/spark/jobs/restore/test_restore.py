@@ -139,7 +139,7 @@ def test_what_cannot_be_restored_is_said(spark, archived, tmp_path):
     assert messages(topic, "Wide", 0) == [], "it is said before anything is sent"
 
 
-def test_damage_in_a_topic_that_is_not_restored_is_no_obstacle(spark, archived, tmp_path):
+def test_damage_in_a_topic_that_is_not_restored_is_not_an_error(spark, archived, tmp_path):
     topic, _ = archived
     (tmp_path / "broker-x" / "store" / "config").mkdir(parents=True)
     with open_store(tmp_path / "broker-x") as store:

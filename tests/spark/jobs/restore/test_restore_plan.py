@@ -178,7 +178,7 @@ def test_lost_requests_and_lost_answers_give_no_gap_and_no_copy(events, killed_a
 
 
 @pytest.mark.parametrize("wait_ms", [5_000, 60_000])
-def test_a_target_that_is_away_is_waited_for_as_broker_wait_says(monkeypatch, wait_ms):
+def test_a_target_that_is_away_is_waited_for_as_long_as_broker_wait(monkeypatch, wait_ms):
     now_s = [0.0]
     monkeypatch.setattr(send, "monotonic_ms", lambda: now_s[0] * 1000)
     monkeypatch.setattr(send.time, "sleep", lambda seconds: now_s.__setitem__(0, now_s[0] + seconds))

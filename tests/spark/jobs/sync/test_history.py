@@ -68,7 +68,7 @@ def numbers(path, table="changes"):
     return sorted((row["replica"], row["sequence"]) for row in rows(path, table))
 
 
-def test_a_row_that_is_told_again_is_entered_once_also_by_another_run(tmp_path):
+def test_a_row_that_is_reported_again_is_added_once_also_by_another_run(tmp_path):
     tables = HistoryTables(tmp_path)
     tables.add([report(entry(1, "A", "B"), ranges=[digest(1, 0, 10)])])
     tables.add([report(entry(1, "A", "B"), entry(2, "A"), ranges=[digest(1, 0, 10), digest(2, 10, 30)])])
@@ -89,7 +89,7 @@ def test_a_replica_that_was_begun_anew_has_numbers_of_its_own(tmp_path):
     assert numbers(tmp_path) == [("r1", 1), ("r1", 2), ("r2", 1)]
 
 
-def test_nothing_new_leaves_no_file_and_a_half_written_file_is_no_part_of_a_table(tmp_path):
+def test_nothing_new_adds_no_file_and_a_partial_file_is_not_part_of_a_table(tmp_path):
     tables = HistoryTables(tmp_path)
     tables.add([report()])
     assert not (tmp_path / "changes").exists()
@@ -232,7 +232,7 @@ def test_a_master_that_is_gone_is_an_error_that_is_counted(master):
     assert "cannot connect" in status.error and status.failures == 1 and status.lag_bytes == 0
 
 
-def test_an_address_that_nobody_answers_at_is_an_error_of_its_own_unless_it_is_the_only_one(master):
+def test_an_address_without_an_answer_is_an_error_of_its_own_unless_it_is_the_only_one(master):
     job = SyncJob(to=str(master.to), addresses=("127.0.0.1:1", master.target.address))
     run = SyncRun(job, 1, quiet)
     run.discover()

@@ -352,7 +352,7 @@ def test_entries_in_the_table_leave_the_journal_and_numbers_go_on(tmp_path):
     assert isinstance(entry, JournalEntry) and entry.sequence == 3
 
 
-def test_revisions_count_only_while_nobody_else_writes_the_files(tmp_path):
+def test_revisions_count_only_while_no_other_program_writes_the_files(tmp_path):
     adopt(tmp_path, {"A": 1}, 1, held={"topics": "e:1"})
     replica = Replica.open(tmp_path)
     assert replica.holds() == {"topics": "e:1"}

@@ -48,20 +48,20 @@ def test_all_masters_of_a_name_server_are_copied_unless_some_are_chosen():
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "message"),
     [
         ({"brokers": ("x",)}, "no broker 'x' is registered there; registered are a, b, c"),
         ({"brokers": ("c",)}, "broker 'c' has no master at the moment"),
         ({"cluster_name": "Three"}, "knows no cluster 'Three'; it knows One, Two"),
     ],
 )
-def test_a_broker_that_is_not_there_is_named(more, told):
-    with pytest.raises(BadOption, match=told):
+def test_a_broker_that_is_not_there_is_named(more, message):
+    with pytest.raises(BadOption, match=message):
         choose_masters(CLUSTER, job(**more))
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         (SyncJob(to="", cluster=NAMES), "--to DIR"),
         (SyncJob(to="/r"), "no masters are given"),
@@ -69,8 +69,8 @@ def test_a_broker_that_is_not_there_is_named(more, told):
         (job(every_ms=5), "a tick every 5 ms"),
     ],
 )
-def test_a_job_that_cannot_be_done_is_refused_before_anything_is_touched(given, told):
-    with pytest.raises(BadOption, match=told):
+def test_a_job_that_cannot_be_done_is_refused_before_anything_is_touched(given, message):
+    with pytest.raises(BadOption, match=message):
         check_job(given)
 
 
@@ -123,7 +123,7 @@ def test_another_round_is_worth_it_only_while_it_brings_the_replica_closer():
     assert not is_behind(report(end=100), 120), "the master lost its tail"
 
 
-def test_a_masters_configuration_tells_where_its_log_is_served():
+def test_a_masters_configuration_has_the_address_of_its_log():
     lines = {"brokerName": "a", "brokerClusterName": "C", "mappedFileSizeCommitLog": "1024", "haListenPort": "10912"}
     found = read_master_conf("h:10911", lines)
     assert (found.ha_address, found.segment_bytes, found.cluster) == ("h:10912", 1024, "C")

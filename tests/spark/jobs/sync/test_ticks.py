@@ -239,7 +239,7 @@ def test_a_disk_that_takes_no_more_is_named_with_what_to_do(master, monkeypatch,
     assert_same_log(master.home / "master" / "store", master.replica)
 
 
-def test_a_range_that_could_not_be_noted_is_not_told_and_the_next_tick_tells_it_whole(master, monkeypatch):
+def test_a_range_that_could_not_be_saved_is_not_reported_and_the_next_tick_reports_it_whole(master, monkeypatch):
     master.send(5)
     save = SyncFolder.save
 

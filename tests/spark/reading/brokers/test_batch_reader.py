@@ -85,7 +85,7 @@ def test_a_time_behind_the_last_message_is_an_error_or_the_end(make_topic):
     assert topic.read(startingTimestamp=late, startingOffsetsByTimestampStrategy="latest") == []
 
 
-def test_a_group_says_where_to_start(make_topic):
+def test_reading_starts_at_the_offsets_of_a_group(make_topic):
     topic = make_topic()
     topic.send_numbers(10, queue=0)
     topic.send_numbers(5, queue=1, start=10)
@@ -133,7 +133,7 @@ def test_the_broker_filters_by_tag(make_topic):
     assert topic.read(subExpression="none") == []
 
 
-def test_tags_with_the_same_hash_are_told_apart(make_topic):
+def test_tags_with_the_same_hash_are_distinguished(make_topic):
     topic = make_topic(queues=1)
     topic.send("no", tags="BB")  # its Java hash is that of Aa
     topic.send("yes", tags="Aa")
@@ -292,7 +292,7 @@ def test_the_master_is_read_although_there_is_a_replica(with_brokers):
 
 
 @pytest.mark.parametrize("role", ["master", "slave"])
-def test_a_topic_is_gone_if_the_master_says_so_and_a_replica_may_just_not_know_it_yet(with_brokers, monkeypatch, role):
+def test_a_topic_is_gone_if_its_master_lacks_it_but_not_if_a_replica_does(with_brokers, monkeypatch, role):
     topic = with_brokers(**{"id0": "live"} if role == "master" else {"id0": "dead", "id1": "live"})
     reader = topic.reader(readFrom=role, failOnDataLoss="false")
     parts = reader.partitions()
@@ -309,7 +309,7 @@ def test_a_topic_is_gone_if_the_master_says_so_and_a_replica_may_just_not_know_i
             bodies_of(reader, parts)
 
 
-def test_a_topic_that_nobody_has_any_more_is_a_loss_unless_forgiven(make_topic, monkeypatch):
+def test_a_topic_that_no_broker_has_any_more_is_a_loss_unless_allowed(make_topic, monkeypatch):
     monkeypatch.setattr("twinlog.spark.broker_wait.PAUSE_S_FIRST", 0.001)
     topic = make_topic(queues=1)
     topic.send_numbers(10)

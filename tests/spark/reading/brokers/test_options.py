@@ -42,14 +42,14 @@ def test_an_option_like_no_other_is_refused_with_all_names():
         read_options({**GIVEN, "xyzzy": "1"}, streaming=False)
 
 
-def test_an_option_of_streams_has_no_effect_on_a_batch_and_says_so(caplog):
+def test_an_option_of_streams_has_no_effect_on_a_batch_and_is_warned_about(caplog):
     assert batch(maxOffsetsPerTrigger="5").trigger_rows_max is None
     assert "maxOffsetsPerTrigger" in caplog.text
     assert stream(maxOffsetsPerTrigger="5", minOffsetsPerTrigger="2", maxTriggerDelay="30s").trigger_rows_max == 5
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "message"),
     [
         ({"nameServer": ""}, "nameServer is missing"),
         ({"nameServer": "localhost"}, "not host:port"),
@@ -74,8 +74,8 @@ def test_an_option_of_streams_has_no_effect_on_a_batch_and_says_so(caplog):
         ({"topic": "", "assign": '{"Orders":{"broker-a":3}}'}, "not a list of queues"),
     ],
 )
-def test_a_value_that_cannot_be_used_says_what_to_write_instead(more, told):
-    with pytest.raises(BadOption, match=told):
+def test_a_value_that_cannot_be_used_says_what_to_write_instead(more, message):
+    with pytest.raises(BadOption, match=message):
         batch(**more)
 
 

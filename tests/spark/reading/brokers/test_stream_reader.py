@@ -96,7 +96,7 @@ def test_the_default_checkpoint_location_keeps_offsets_while_a_first_batch_is_un
     assert topic.stream(checkpoints=str(tmp_path)).initialOffset() == {topic.key(): 10}
 
 
-def test_a_stream_that_keeps_its_start_nowhere_says_what_it_risks(make_topic, caplog, tmp_path):
+def test_a_stream_that_does_not_save_its_start_warns_about_the_risk(make_topic, caplog, tmp_path):
     topic = make_topic(queues=1)
     topic.stream().initialOffset()
     assert "may be lost; set initialOffsetsLocation" in caplog.text
@@ -218,7 +218,7 @@ def test_a_topic_that_is_gone_is_a_loss(make_topic):
         stream.latestOffset(start, ALL)
 
 
-def test_a_loss_that_is_forgiven_is_told_once_until_it_is_back(make_topic, caplog):
+def test_a_loss_that_is_allowed_is_logged_once_until_it_is_back(make_topic, caplog):
     topic = make_topic(queues=2)
     topic.send_numbers(2, queue=1)
     stream = topic.stream(startingOffsets="earliest", failOnDataLoss="false")
@@ -267,7 +267,7 @@ def test_a_queue_that_went_back_is_a_loss(make_topic):
     assert read_batch(forgiving, found, forgiving.latestOffset(found, ALL)) == numbers(3)
 
 
-def test_the_group_is_told_the_next_offset(make_topic):
+def test_the_next_offset_is_committed_to_the_group(make_topic):
     topic = make_topic(queues=1)
     topic.send_numbers(7)
     topic.create_group("spark-told")
@@ -292,7 +292,7 @@ def test_a_group_that_does_not_exist_is_an_error_at_the_start(make_topic, monkey
         stream.latestOffset(start, ALL)
 
 
-def test_a_group_that_cannot_be_told_does_not_stop_the_query(make_topic, monkeypatch, caplog):
+def test_a_commit_that_fails_does_not_stop_the_query(make_topic, monkeypatch, caplog):
     topic = make_topic(queues=1)
     stream = topic.stream(startingOffsets="earliest", consumerGroup="spark-untold", commitOffsetsToGroup="true")
     start = stream.initialOffset()

@@ -307,7 +307,7 @@ def test_a_first_file_that_is_being_made_is_an_empty_store_and_several_empty_one
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "message"),
     [
         ({"kind": "message"}, "did you mean 'messages'"),
         ({"splitByte": "1m"}, "did you mean 'splitBytes'"),
@@ -325,12 +325,12 @@ def test_a_first_file_that_is_being_made_is_an_empty_store_and_several_empty_one
         ({"kind": "topic_configs", "topic": "A"}, "filter its rows with where"),
     ],
 )
-def test_bad_options_say_what_to_write_instead(tmp_path, more, told):
-    with pytest.raises(BadOption, match=told):
+def test_bad_options_say_what_to_write_instead(tmp_path, more, message):
+    with pytest.raises(BadOption, match=message):
         store_options({"path": str(tmp_path), **more})
 
 
-def test_a_directory_without_segments_is_no_store(tmp_path):
+def test_a_directory_without_segments_is_not_a_store(tmp_path):
     with pytest.raises(NotAStore):
         reader(tmp_path).partitions()
 

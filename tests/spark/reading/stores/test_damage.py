@@ -41,7 +41,7 @@ def of(*topics):
 @pytest.mark.parametrize("split", [1024, SEGMENT])
 @pytest.mark.parametrize("field", FIELDS)
 @pytest.mark.parametrize("number", [2, 5, 29, 32])
-def test_a_damaged_record_of_another_topic_is_no_obstacle(stored, caplog, split, field, number):
+def test_a_damaged_record_of_another_topic_is_not_an_error(stored, caplog, split, field, number):
     path, places = stored
     _, place, size = places[number]
     write_log(path, place + field, b"\xff")
@@ -86,7 +86,7 @@ def test_damage_before_the_blank_end_of_a_segment_has_an_owner_too(stored):
         numbers(path, topic=topic)
 
 
-def test_damage_that_no_queue_knows_is_an_error_that_says_how_to_go_on(stored):
+def test_damage_that_no_queue_refers_to_is_an_error_that_says_how_to_continue(stored):
     path, places = stored
     _, place, size = places[2]
     shutil.rmtree(path / "store" / "consumequeue")
@@ -159,7 +159,7 @@ def test_offsets_outside_the_log_are_a_loss(stored, caplog):
     assert numbers(path, brokerName="broker-x", **more) == left
 
 
-def test_a_segment_that_its_broker_deletes_meanwhile_tells_no_time(stored):
+def test_a_segment_that_its_broker_deletes_meanwhile_has_no_time(stored):
     path, _ = stored
     one = reader(path / "store", startingTimestamp=1)
     segments = list_segments([path / "store" / "commitlog"], path / "store")
