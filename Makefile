@@ -57,7 +57,7 @@ bench: $(STAMP)
 	$(BIN)/python -m bench
 
 config: $(STAMP)
-	$(BIN)/python tools/make_configuration.py
+	$(BIN)/python -m tools.make_configuration
 
 clean:
 	rm -rf $(VENV) build dist .coverage .pytest_cache .ruff_cache .hypothesis .import_linter_cache
