@@ -3,7 +3,7 @@
 A virtual machine may give memory that has been free for a second or two back to its host, and pays for every page
 it takes again: here a file of 2 GiB is written at 7 GiB/s right after another one was deleted, at 0.4 to 1.7 GiB/s
 a few seconds later. That is neither the broker's doing nor the copy's. So the memory a run will need is held
-until it is needed, and let go just ahead of it, at whatever speed the run has.
+until it is needed, and released just ahead of it, at whatever speed the run has.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _AHEAD_BYTES = 384 << 20
 
 
 class Ballast:
-    """Holds `size` bytes; `release(used)` lets go of as many as were used, and some more."""
+    """Holds `size` bytes; `release(used)` frees as many as were used, and some more."""
 
     def __init__(self, size: int) -> None:
         self._pieces = [_touched() for _ in range(-(-size // _PIECE_BYTES))]

@@ -110,7 +110,7 @@ class LogEnd:
 
 def _log_end(connected: socket.socket) -> int:
     answer = _answer(connected, 28, None)
-    while answer.code != 0:  # a Java broker that has just started fails to tell at first
+    while answer.code != 0:  # a Java broker that has just started fails to answer at first
         time.sleep(0.05)
         answer = _answer(connected, 28, None)
     return int(loads(answer.body or b"{}")["table"]["commitLogMaxOffset"])

@@ -1,4 +1,4 @@
-"""A Spark session in a process of its own, which runs the jobs it is told on standard input.
+"""A Spark session in a process of its own, which runs the jobs that it reads from standard input.
 
     python -m bench.spark_runner local[2] "" 2
 
@@ -71,7 +71,7 @@ def _run(spark, job: dict[str, Any]) -> dict[str, float]:
     from pyspark.sql.functions import count, lit
 
     seen = None
-    if not job.get("to"):  # Spark's Kafka sink never tells what it saw, and who writes knows how many rows there are
+    if not job.get("to"):  # Spark's Kafka sink reports no count; the number of rows is known to the caller
         seen = Observation()
         frame = frame.observe(seen, count(lit(1)).alias("rows"))
     with sampled(_largest_worker_mb, 0.2) as watched:
