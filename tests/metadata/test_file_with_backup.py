@@ -49,6 +49,27 @@ def test_a_broken_file_is_set_aside_by_the_next_save_and_its_backup_is_kept(tmp_
     assert load(file) == {"a": 2}
 
 
+def test_a_save_that_fails_after_the_broken_file_was_set_aside_does_not_set_the_next_content_aside(
+    tmp_path, monkeypatch
+):
+    path = tmp_path / "topics.json"
+    path.write_text("torn")
+    path.with_name("topics.json.bak").write_text('{"a":0}')
+    file = FileWithBackup(path)
+    assert load(file) == {"a": 0}
+    with monkeypatch.context() as patched:
+        patched.setattr("twinlog.base.atomic_file.sync_directory", fail)
+        with pytest.raises(OSError, match="directory"):
+            file.save([b'{"a":1}'])
+    file.save([b'{"a":2}'])
+    assert (load(file), text(path.with_name("topics.json.bak"))) == ({"a": 2}, '{"a":1}')
+    assert not path.with_name("topics.json.broken-2").exists()
+
+
+def fail(directory) -> None:
+    raise OSError(f"the directory {directory} cannot be synced")
+
+
 def test_a_broken_file_without_backup_starts_from_defaults_but_is_not_lost(tmp_path):
     file = FileWithBackup(tmp_path / "topics.json")
     file.path.write_text("torn")

@@ -49,17 +49,16 @@ class FileWithBackup:
 
     def save(self, chunks: Iterable[bytes]) -> None:
         """Replace the content; after this returns it survives a crash of the machine."""
-        keep_old = keep_backup if self.problem is None else _set_aside
+        keep_old = keep_backup if self.problem is None else self._set_aside
         replace_file(self.path, chunks, self._modes, keep_old=keep_old)
-        self.problem = None
 
-
-def _set_aside(broken: Path) -> None:
-    number = 1
-    while (aside := sibling(broken, f"broken-{number}")).exists():
-        number += 1
-    if broken.exists():
-        os.replace(broken, aside)
+    def _set_aside(self, broken: Path) -> None:
+        number = 1
+        while (aside := sibling(broken, f"broken-{number}")).exists():
+            number += 1
+        if broken.exists():
+            os.replace(broken, aside)
+        self.problem = None  # also if a later step of the save fails: what stands here next is not broken
 
 
 def _read(path: Path, parse: Callable[[bytes], T]) -> tuple[T | None, str | None]:
