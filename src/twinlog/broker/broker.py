@@ -84,7 +84,7 @@ class Broker:
         started = time.perf_counter()
         tables = load_tables(self.conf, self._clock_ms())
         filters = open_filters(self.conf, tables, self._clock_ms())
-        with await open_in_thread(partial(self._open_store, tables, filters)) as store, saved_at_end(tables):
+        with await open_in_thread(partial(self._open_store, tables, filters)) as store, saved_at_end(tables, store):
             ctx = self.context = self._make_context(tables, store, filters)
             pushed_by_master: dict[int, Handler] = {}
             net = self.conf.net

@@ -16,7 +16,7 @@ from twinlog.broker.pulls.filters.consumer_filters import ConsumerFilters
 from twinlog.broker.topics.topic_creation import seed_tables
 from twinlog.metadata.errors import NotSaved
 from twinlog.metadata.tables import MetadataTables, open_tables
-from twinlog.store.errors import RecoveryStopped, StoreUnusable, system_errors_as
+from twinlog.store.errors import FlushFailed, RecoveryStopped, StoreUnusable, system_errors_as
 from twinlog.store.plugins import open_store
 from twinlog.telemetry.log import get_logger
 
@@ -53,12 +53,14 @@ def open_filters(conf: BrokerConf, tables: MetadataTables, now_ms: int) -> Consu
 
 
 @contextlib.contextmanager
-def saved_at_end(tables: MetadataTables) -> Iterator[None]:
-    """Write the tables' files at the end of the block."""
+def saved_at_end(tables: MetadataTables, store: MessageStore) -> Iterator[None]:
+    """Write the tables' files at the end of the block, after the log: progress on disk must not be ahead of it."""
     try:
         yield
     finally:
         try:
+            with contextlib.suppress(FlushFailed):  # closing the store fails with it, too, and reports it
+                store.flush()
             tables.save()
         except OSError as error:
             raise NotSaved(error) from error

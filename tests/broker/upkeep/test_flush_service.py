@@ -11,9 +11,12 @@ import pytest
 from tests.broker.running import broker_conf, connected, pull, running_broker, send
 
 from twinlog.base.clock import wall_clock_ms
+from twinlog.base.system_names import TIMER_TOPIC
 from twinlog.broker.broker import Broker
+from twinlog.broker.deferred.timer_file import TimerFile
 from twinlog.broker.sends.pending_sends import Demand, NoReplicas
 from twinlog.metadata.errors import NotSaved
+from twinlog.metadata.tables import MetadataTables
 from twinlog.store.errors import FlushFailed
 from twinlog.store.run_flags import RunFlags
 
@@ -154,6 +157,33 @@ async def test_metadata_that_cannot_be_saved_at_the_end_is_an_error(tmp_path, mo
     with pytest.raises(NotSaved, match=r"could not be saved: .*full; the files keep what was saved before"):
         async with running_broker(broker_conf(tmp_path)):
             monkeypatch.setattr("twinlog.metadata.tables.MetadataTables.save", full)
+
+
+async def test_a_broker_that_stops_flushes_the_log_before_it_saves_progress(tmp_path, monkeypatch):
+    """Power loss between the two must not leave a delay offset ahead of the copies that it counts."""
+    unflushed = []
+
+    def noted(kind: type, name: str) -> None:
+        save = getattr(kind, name)
+
+        def saving(self: object, *given: object) -> object:
+            unflushed.append(store.log_end - store.flushed_end)
+            return save(self, *given)
+
+        monkeypatch.setattr(kind, name, saving)
+
+    # Nothing flushes by itself: only the stop does.
+    async with (
+        running_broker(broker_conf(tmp_path, flushIntervalCommitLog=600_000)) as broker,
+        connected(broker) as client,
+    ):
+        store = broker.context.store
+        assert (await send(client, i="TIMER_DELAY_MS\x013600000\x02")).code == 0
+        while not store.max_offset(TIMER_TOPIC, 0):
+            await asyncio.sleep(0.01)
+        noted(MetadataTables, "save")
+        noted(TimerFile, "save")
+    assert len(unflushed) == 2 and not any(unflushed)
 
 
 async def test_a_clock_that_is_set_back_keeps_no_answer_waiting(tmp_path):

@@ -20,6 +20,7 @@ from twinlog.broker.deferred.timer_file import TimerFile
 from twinlog.broker.deferred.timer_table import TimerTable
 from twinlog.broker.sends.parking import real_place, redelivery
 from twinlog.broker.sends.timer_rules import message_keys, out_time
+from twinlog.store.errors import FlushFailed
 from twinlog.telemetry.log import get_logger
 from twinlog.wire import properties as names
 from twinlog.wire.bodies import DataVersion
@@ -64,8 +65,9 @@ class TimerService:
                 tasks.create_task(self._roll(), name="roll-timers")
         finally:
             try:
+                self._ctx.store.flush()  # what is saved as delivered must be on disk
                 self.save()
-            except OSError as error:
+            except (OSError, FlushFailed) as error:
                 log.error("timer progress cannot be written; some timers will come twice", error=str(error))
 
     # -- delivering ----------------------------------------------------------------------------
