@@ -44,7 +44,7 @@ on each line. RocketMQ's own files work. `--print` prints every key with the val
 - A value that cannot be read stops the start, with file and line. So do the values that are listed at the end.
 - A key that nothing reads causes a warning: it is a RocketMQ key that Twinlog does not support, or a typing error.
 - *run time*: `yes` when `updateBrokerConfig` or `updateNamesrvConfig` can change it on a running server. The change is
-  also written into the file. Other keys need a restart.
+  also written into the file that the server was started with. Other keys need a restart.
 - *from*: `Java` for RocketMQ's keys, `own` for Twinlog's.
 - Sizes are in bytes and times in milliseconds unless the meaning names another unit; the value itself has no unit.
 """

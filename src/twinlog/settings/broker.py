@@ -50,7 +50,8 @@ class BrokerSettings:
 
     # -- Registration
 
-    # What clients may do here: 2 write, 4 read, 6 both. Topics are registered with no more than this.
+    # What clients may do: 2 write, 4 read, 6 both. Topics are registered with no more than this; pulls without 4 are
+    # refused. Sends without 2 are refused only for topics in order: other producers avoid the broker by its routes.
     permission: int = conf("brokerPermission", 6, minimum=0, maximum=7, updatable=True)
     # Milliseconds between two registrations at the name servers; used within 10000 to 60000.
     register_interval_ms: int = conf("registerNameServerPeriod", 30_000, updatable=True)
@@ -69,9 +70,11 @@ class BrokerSettings:
 
     # -- Topics and groups
 
-    # Create a topic with the first send to it.
+    # Create a topic with the first send to it. With false at the first start there is no TBW102, the topic that new
+    # ones are copied from: create it before changing this to true.
     topics_auto_created: bool = conf("autoCreateTopicEnable", True, updatable=True)
-    # Most queues of a topic that a send creates; the producer may want fewer.
+    # Queues of TBW102 when a store is new, and so most queues of a topic that a send creates; the producer may want
+    # fewer. Later, change TBW102 itself.
     default_topic_queues: int = conf("defaultTopicQueueNums", 8, minimum=1, maximum=TOPIC_QUEUES_MAX)
     # Create a consumer group with its first heartbeat, pull or send-back.
     groups_auto_created: bool = conf("autoCreateSubscriptionGroup", True, updatable=True)

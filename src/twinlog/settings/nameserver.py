@@ -47,7 +47,7 @@ class NameServerSettings:
     all_topics_listed: bool = conf("enableAllTopicList", True, updatable=True)
     # Answer requests for other lists of topics, such as those of a cluster.
     topics_listed: bool = conf("enableTopicList", True, updatable=True)
-    # Refuse requests for routes for waitSecondsForService after the start, until brokers have registered.
+    # Refuse requests for routes for waitSecondsForService after the start.
     waits_for_service: bool = conf("needWaitForService", False, updatable=True)
     # Seconds of that wait.
     wait_seconds: int = conf("waitSecondsForService", 45, minimum=0, updatable=True)

@@ -28,7 +28,10 @@ def cluster_options(
 
     access_key, secret_key = account(access_key, secret_key)
     if bool(access_key) != bool(secret_key):
-        fail("ROCKETMQ_ACCESS_KEY and ROCKETMQ_SECRET_KEY go together: set both or none")
+        fail(
+            "an access key and a secret key go together: give both or none, as options or as ROCKETMQ_ACCESS_KEY and "
+            "ROCKETMQ_SECRET_KEY"
+        )
     try:
         names = tuple(parse_name_servers(name_servers)) if name_servers else ()
     except ClientError as problem:

@@ -7,8 +7,8 @@ from twinlog.base.addresses import is_address
 from twinlog.client.errors import BadRoute
 from twinlog.settings.broker import TOPIC_QUEUES_MAX
 from twinlog.wire.bodies import MessageQueue, TopicRouteData
+from twinlog.wire.topic_bits import READ, WRITE
 
-READ, WRITE = 4, 2
 MASTER_ID = 0
 
 
