@@ -4,12 +4,13 @@ import socket
 import ssl
 
 import pytest
+from tests.spark.own_time import own_time
 from tests.spark.topics import numbers
 from tests.store.store_at import fill, open_store
 
 from twinlog.client import ClientError, NoNameServer
 from twinlog.net.self_signed import self_signed_pem
-from twinlog.spark import cluster, remoting
+from twinlog.spark import cluster_routes, remoting
 from twinlog.spark.errors import BadRecord
 from twinlog.spark.reading.brokers import fetch, pull_requests
 from twinlog.spark.reading.stores.batch_reader import StoreBatchReader
@@ -96,7 +97,7 @@ def test_the_driver_tries_as_often_and_pauses_as_long_as_its_options_say(make_to
     with socket.create_server(("127.0.0.1", 0)) as free:
         nobody = f"127.0.0.1:{free.getsockname()[1]}"
     pauses = []
-    monkeypatch.setattr(cluster.time, "sleep", pauses.append)
+    monkeypatch.setattr(cluster_routes, "time", own_time(sleep=pauses.append))
     options = {"fetchOffset__numRetries": 5, "fetchOffset__retryIntervalMs": 70}
     with pytest.raises(NoNameServer):
         make_topic().reader(nameServer=nobody, **options).partitions()

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.types import BinaryType, StructField, StructType
+from tests.spark.own_time import own_time
 from tests.spark.second_broker import SecondBroker
 from tests.spark.topics import BROKER, numbers
 from tests.spark.writing.written import NamedTopic, frame, numbered, rows_of, task, write
@@ -320,7 +321,7 @@ def test_rows_wait_for_their_broker_and_are_stored_when_it_is_back(broker, make_
                 second.start()
 
         monkeypatch.setattr(sender_module.Sender, "_stored", stored)
-        monkeypatch.setattr(sender_module.time, "sleep", pause)
+        monkeypatch.setattr(sender_module, "time", own_time(sleep=pause))
         made.run(iter([rows]))
         assert len(pauses) >= 10
         assert topic.read() == numbers(300)

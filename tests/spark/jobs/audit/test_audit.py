@@ -16,6 +16,7 @@ from tests.spark.jobs.audit.audit_stores import (
     record,
     with_body,
 )
+from tests.spark.own_time import own_time
 from tests.store.store_at import NOW, SEGMENT, fill, open_store, write_log
 
 from twinlog.spark.errors import BadOption
@@ -326,7 +327,7 @@ def test_a_log_that_grows_during_the_audit_is_compared_up_to_where_it_was(pair):
 def test_bytes_that_were_still_being_written_are_no_difference(pair, monkeypatch):
     master, replica, places = pair
     good = record(master, places[-1])
-    monkeypatch.setattr(compare_module.time, "sleep", lambda s: write_log(replica, places[-1], good))
+    monkeypatch.setattr(compare_module, "time", own_time(sleep=lambda s: write_log(replica, places[-1], good)))
     with open_store(replica) as store:
         assert store.log_end
         write_log(replica, places[-1] + BODY_AT, b"\0\0")

@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.spark.own_time import own_time
 
 from twinlog.net.errors import ConnectionLost
 from twinlog.spark.errors import BadOption, CannotRead
@@ -159,7 +160,7 @@ class FakeTarget:
 @given(st.lists(st.sampled_from(["ok", "ok", "lost", "unanswered", "away", "blind"]), max_size=12), st.integers(0, 40))
 def test_lost_requests_and_lost_answers_give_no_gap_and_no_copy(events, killed_at):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(send.time, "sleep", lambda seconds: None)
+        patch.setattr(send, "time", own_time(sleep=lambda seconds: None))
         target = FakeTarget(events)
         for limit in (killed_at, 40):  # a run that was killed, and the one after it
             try:
@@ -181,7 +182,7 @@ def test_lost_requests_and_lost_answers_give_no_gap_and_no_copy(events, killed_a
 def test_a_target_that_is_away_is_waited_for_as_long_as_broker_wait(monkeypatch, wait_ms):
     now_s = [0.0]
     monkeypatch.setattr(send, "monotonic_ms", lambda: now_s[0] * 1000)
-    monkeypatch.setattr(send.time, "sleep", lambda seconds: now_s.__setitem__(0, now_s[0] + seconds))
+    monkeypatch.setattr(send, "time", own_time(sleep=lambda seconds: now_s.__setitem__(0, now_s[0] + seconds)))
     target = FakeTarget(["away"] * 12)
     target.wait_ms = wait_ms
     sender = QueueSender(target, "r", QUEUE)  # pyright: ignore[reportArgumentType]

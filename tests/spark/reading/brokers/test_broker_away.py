@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
+from tests.spark.own_time import own_time
 from tests.spark.second_broker import SecondBroker
 from tests.spark.topics import bodies_of, numbers
 
@@ -146,7 +147,7 @@ def test_a_task_waits_for_its_broker_and_reads_each_row_once(two, monkeypatch):
             second.start()
 
     monkeypatch.setattr(fetch.QueueFetch, "_take", take)
-    monkeypatch.setattr(fetch.time, "sleep", pause)
+    monkeypatch.setattr(fetch, "time", own_time(sleep=pause))
     assert bodies_of(stream, parts) == numbers(40)
     assert len(pauses) >= 2 * fetch._TRIES
 
@@ -169,7 +170,7 @@ def test_a_batch_is_planned_when_the_broker_is_back(two, monkeypatch):
             second.start()
 
     monkeypatch.setattr(cluster.Cluster, "queues", queues)
-    monkeypatch.setattr(cluster.time, "sleep", pause)
+    monkeypatch.setattr(broker_wait, "time", own_time(sleep=pause))
     assert bodies_of(reader) == ["1"]
 
 

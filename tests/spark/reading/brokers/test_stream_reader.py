@@ -11,6 +11,7 @@ from twinlog.client import NoRoute
 from twinlog.client.errors import BrokerRefused
 from twinlog.client.sync import Admin, PullConsumer
 from twinlog.spark.errors import BadOption, DataLoss, SparkSourceError
+from twinlog.spark.reading.brokers import stream_reader
 from twinlog.wire.codes import RequestCode, ResponseCode
 
 ALL = ReadAllAvailable()
@@ -141,7 +142,7 @@ def test_a_batch_waits_for_enough_messages_but_not_for_ever(make_topic, monkeypa
     topic.send_numbers(3)
     stream = topic.stream(startingOffsets="earliest", minOffsetsPerTrigger=10, maxTriggerDelay="1m")
     now = [0.0]
-    monkeypatch.setattr(stream, "_now_ms", lambda: now[0])
+    monkeypatch.setattr(stream_reader, "monotonic_ms", lambda: now[0])
     limit = stream.getDefaultReadLimit()
     assert limit == ReadMinRows(10)
     first = stream.latestOffset(stream.initialOffset(), limit)
