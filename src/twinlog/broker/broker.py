@@ -100,11 +100,13 @@ class Broker:
             finally:
                 ctx.table_work.close()
                 await pool.close()
+                store.flush()  # before any progress is saved, here and at the end of the blocks
+                services.deferred.timers.save()
 
     async def _serve(self, ctx: BrokerContext, services: BrokerServices, started: float) -> None:
-        services.replication.listen()
         handlers = services.handlers()
         async with asyncio.TaskGroup() as tasks, listening(ctx, handlers, self.servers, self._metrics):
+            services.replication.listen()
             for service in services.vital:
                 tasks.create_task(service.run(), name=type(service).__name__)
             for service in services.fenced:

@@ -16,7 +16,7 @@ from twinlog.broker.pulls.filters.consumer_filters import ConsumerFilters
 from twinlog.broker.topics.topic_creation import seed_tables
 from twinlog.metadata.errors import NotSaved
 from twinlog.metadata.tables import MetadataTables, open_tables
-from twinlog.store.errors import FlushFailed, RecoveryStopped, StoreUnusable, system_errors_as
+from twinlog.store.errors import RecoveryStopped, StoreUnusable, system_errors_as
 from twinlog.store.plugins import open_store
 from twinlog.telemetry.log import get_logger
 
@@ -59,8 +59,7 @@ def saved_at_end(tables: MetadataTables, store: MessageStore) -> Iterator[None]:
         yield
     finally:
         try:
-            with contextlib.suppress(FlushFailed):  # closing the store fails with it, too, and reports it
-                store.flush()
+            store.flush()  # FlushFailed ends the broker, and nothing is saved
             tables.save()
         except OSError as error:
             raise NotSaved(error) from error

@@ -18,6 +18,7 @@ from twinlog.broker.sends.pending_sends import Demand, NoReplicas
 from twinlog.metadata.errors import NotSaved
 from twinlog.metadata.tables import MetadataTables
 from twinlog.store.errors import FlushFailed
+from twinlog.store.file_ops import FileOps
 from twinlog.store.run_flags import RunFlags
 
 
@@ -184,6 +185,30 @@ async def test_a_broker_that_stops_flushes_the_log_before_it_saves_progress(tmp_
         noted(MetadataTables, "save")
         noted(TimerFile, "save")
     assert len(unflushed) == 2 and not any(unflushed)
+
+
+async def test_a_last_flush_that_fails_once_ends_the_broker_with_an_error_and_no_progress_is_saved(
+    tmp_path, monkeypatch
+):
+    real, failures = FileOps.flush, []
+
+    def failing(self: FileOps, *given: object) -> None:
+        if not failures:
+            failures.append(given)
+            raise OSError(5, "the disk refuses")
+        real(self, *given)  # later calls succeed, and prove nothing
+
+    saved = []
+    with pytest.raises(FlushFailed):
+        async with running_broker(broker_conf(tmp_path, flushIntervalCommitLog=600_000)) as broker:
+            async with connected(broker) as client:
+                assert (await send(client, i="DELAY\x011\x02")).code == 0
+            monkeypatch.setattr(FileOps, "flush", failing)
+            monkeypatch.setattr(MetadataTables, "save", lambda self: saved.append("tables"))
+            monkeypatch.setattr(TimerFile, "save", lambda *given: saved.append("timers"))
+    store = broker.context.store
+    assert (len(failures), saved, store.flushed_end < store.log_end) == (1, [], True)
+    assert (tmp_path / "abort").exists()
 
 
 async def test_a_clock_that_is_set_back_keeps_no_answer_waiting(tmp_path):

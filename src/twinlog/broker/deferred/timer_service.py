@@ -20,7 +20,6 @@ from twinlog.broker.deferred.timer_file import TimerFile
 from twinlog.broker.deferred.timer_table import TimerTable
 from twinlog.broker.sends.parking import real_place, redelivery
 from twinlog.broker.sends.timer_rules import message_keys, out_time
-from twinlog.store.errors import FlushFailed
 from twinlog.telemetry.log import get_logger
 from twinlog.wire import properties as names
 from twinlog.wire.bodies import DataVersion
@@ -58,17 +57,10 @@ class TimerService:
         self._alarm.set(due_ms)
 
     async def run(self) -> None:
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._deliver(), name="deliver-timers")
-                tasks.create_task(self._persist(), name="save-timer-progress")
-                tasks.create_task(self._roll(), name="roll-timers")
-        finally:
-            try:
-                self._ctx.store.flush()  # what is saved as delivered must be on disk
-                self.save()
-            except (OSError, FlushFailed) as error:
-                log.error("timer progress cannot be written; some timers will come twice", error=str(error))
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._deliver(), name="deliver-timers")
+            tasks.create_task(self._persist(), name="save-timer-progress")
+            tasks.create_task(self._roll(), name="roll-timers")
 
     # -- delivering ----------------------------------------------------------------------------
 
@@ -250,10 +242,14 @@ class TimerService:
         return TimerProgress(table.delivered_before_ms, end, low, self._file.saved.counter + 1)
 
     def save(self) -> None:
-        """Save the progress at the end of a run; the store closes right after, and is flushed then."""
+        """Save the progress at the end of a run, once the log is flushed; a disk that refuses is logged."""
         progress = self.progress()
-        if progress is not None:
+        if progress is None:
+            return
+        try:
             self._file.save(progress, self._ctx.clock_ms())
+        except OSError as error:
+            log.error("timer progress cannot be written; some timers will come twice", error=str(error))
 
     # -- for replicas and statistics -----------------------------------------------------------
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from twinlog.store.errors import ForeignFile, OffsetGap, ReadOnlySegment, SegmentGap, StoreClosed
+from twinlog.store.errors import FlushFailed, ForeignFile, OffsetGap, ReadOnlySegment, SegmentGap, StoreClosed
 from twinlog.store.file_ops import FILE_OPS, FileOps
 from twinlog.store.log.segment import SEGMENT_NAME, Segment
 from twinlog.wire.record_layout import BLANK_BYTES, MAGIC_BLANK, SIZE_AND_MAGIC
@@ -80,6 +80,7 @@ class CommitLog:
         self._filling: Segment | None = None  # by a thread, see `raw_room`
         self._worker: ThreadPoolExecutor | None = None
         self._flush_lock = threading.Lock()
+        self._flush_failure: FlushFailed | None = None
         self._closed = False
 
     def load(self) -> None:
@@ -272,13 +273,23 @@ class CommitLog:
     # ---- durability
 
     def flush(self) -> int:
-        """Make everything appended so far durable; returns the new flushed end. Callable from any thread."""
+        """Make everything appended so far durable; returns the new flushed end. Callable from any thread.
+
+        After FlushFailed every call fails with it: what is on disk is unknown until the log is opened again.
+        """
         with self._flush_lock:
             if self._closed:
                 raise StoreClosed
+            if self._flush_failure is not None:
+                # A second fdatasync may succeed without the pages that the first one lost, so it would prove nothing.
+                raise self._flush_failure
             end = self.log_end
             for segment, _, _ in self.ranges(self.flushed_end, end):
-                segment.flush()
+                try:
+                    segment.flush()
+                except FlushFailed as error:
+                    self._flush_failure = error
+                    raise
                 self.flushed_end = max(self.flushed_end, min(end, segment.end))
             return self.flushed_end
 
