@@ -80,7 +80,6 @@ class BrokerContext:
     prepare: PutHook | None = None  # turns a message with TRAN_MSG=true into a half message
     wait_until_announced: Callable[[], Awaitable[None]] | None = None  # name servers know the current topics then
     topic_listeners: list[Callable[[tuple[str, ...]], None]] = field(default_factory=list)
-    conf_listeners: list[Callable[[BrokerConf, BrokerConf], None]] = field(default_factory=list)  # (before, now)
     master_listeners: list[Callable[[], None]] = field(default_factory=list)  # called after each registration
     wake_replicas: Callable[[], None] = _do_nothing  # this and the next two are set by ReplicationService
     expect_reports: Callable[[], None] = _do_nothing
@@ -146,7 +145,7 @@ class BrokerContext:
         2. Queues and index get the records, then held pulls are woken. With SYNC_FLUSH, only durable records are.
         3. If sends wait for replicas, the loop polls for their reports, which are due about now.
 
-        A chunk's answers are written before this, so a producer waits for none of it.
+        A chunk's answers are written before this, so its producers wait for none of it.
         """
         self.wake_replicas()
         self.store.dispatch_pending()
@@ -164,11 +163,9 @@ class BrokerContext:
     # -- settings ------------------------------------------------------------------------------
 
     def replace_conf(self, conf: BrokerConf) -> None:
-        """Replace the settings while the broker runs; `conf_listeners` act on the differences."""
-        before, self.conf = self.conf, conf
+        """Replace the settings while the broker runs."""
+        self.conf = conf
         self.store.update_settings(conf.store)
-        for listener in self.conf_listeners:
-            listener(before, conf)
 
     # -- topics --------------------------------------------------------------------------------
 

@@ -96,7 +96,7 @@ class ReplicationService:
 
     def _start_fenced(self, name: str, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
         assert self._tasks is not None, "tasks are started while the broker runs"
-        # A hole in the queues is acknowledged data that nobody can read: that error ends the broker.
+        # A hole in the queues is acknowledged data that cannot be read: that error ends the broker.
         return self._tasks.create_task(self._ctx.fence.run(name, work, raises=(DispatchFailed,)), name=name)
 
     def _dispatched(self, batch: Sequence[DispatchRequest]) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 _SETTLE_S_MAX = 10.0
-_FEED_S_MAX = 30.0  # for a replica that is behind; meanwhile nobody accepts sends
+_FEED_S_MAX = 30.0  # for a replica that is behind; meanwhile no broker accepts sends
 _REPORT_S_MAX = 1.0  # then check again whether a replica is still connected
 _ROUND_MS_MAX = 3_000  # a round of metadata may take so long, and knows what was true when it began
 
@@ -143,7 +143,7 @@ class RoleChange:
         service.replica.broker_id = broker_id
 
     async def _settle_answers(self) -> None:
-        """Let sends that wait get their answer; one that waits longer than its patience gets the timeout's."""
+        """Let sends that wait get their answer; one that waits longer than its limit gets the answer of a timeout."""
         pending = self._ctx.pending_sends
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_SETTLE_S_MAX):

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 from twinlog.net.errors import RequestRefused
 from twinlog.wire import properties as names
 from twinlog.wire.codes import ResponseCode
+from twinlog.wire.numbers import LONG_MAX
 
 if TYPE_CHECKING:
     from twinlog.settings.store import StoreSettings
 
 DELETE_KEY_SEPARATOR = "+"
-_JAVA_LONG_MAX = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,4 +134,4 @@ def _long(text: str) -> int | None:
         value = int(text)
     except ValueError:
         return None
-    return value if -_JAVA_LONG_MAX <= value <= _JAVA_LONG_MAX else None
+    return value if -LONG_MAX <= value <= LONG_MAX else None
