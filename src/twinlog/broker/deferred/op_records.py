@@ -1,4 +1,4 @@
-"""Op records: which prepared messages are finished, and how far the op queue is read.
+"""Op records: which half messages are finished, and how far the op queue is read.
 
     prepared queue   ... | 7 | 8 | 9 | ...     RMQ_SYS_TRANS_HALF_TOPIC
     op queue         ... | "7,9," | ...        RMQ_SYS_TRANS_OP_HALF_TOPIC: these are finished
@@ -61,9 +61,9 @@ class OpBuffer:
 
 
 class OpTracker:
-    """Which prepared messages of one queue are finished, and which op records need not be read again.
+    """Which half messages of one queue are finished, and which op records need not be read again.
 
-    A prepared message that was written again keeps the identity of its first copy, so that it ends once, whichever copy
+    A half message that was written again keeps the identity of its first copy, so that it ends once, whichever copy
     its producer names. The last `ENDED_MAX` identities are kept, which also makes a repeated commit harmless.
     """
 

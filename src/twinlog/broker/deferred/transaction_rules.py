@@ -1,7 +1,7 @@
 """Transactions: who may end one, when its producer is asked, and what is written.
 
-A prepared message (RocketMQ calls it a half message) waits in RMQ_SYS_TRANS_HALF_TOPIC until its producer decides. A
-commit stores the message in its real queue, a rollback nothing; then an op record names the prepared message's offset
+A half message waits in RMQ_SYS_TRANS_HALF_TOPIC until its producer decides. A
+commit stores the message in its real queue, a rollback nothing; then an op record names the half message's offset
 (`op_records`). A master that dies leaves commits without an op record. The committed record itself names its prepared
 message, so the next master finds these commits and writes their op records (`transaction_takeover`).
 
@@ -49,7 +49,7 @@ def came_too_late(message: Message, header: EndTransactionHeader, timeout_ms: in
 
 
 def immunity_ms(text: str | None, timeout_ms: int) -> int:
-    """How long after it was sent a prepared message is not checked."""
+    """How long after it was sent a half message is not checked."""
     try:
         seconds = int(text) if text else -1
     except ValueError:
@@ -66,7 +66,7 @@ def committed(message: Message, topic: str, queue_id: int) -> Draft:
 
 
 def is_commit_of(record: Message, message: Message) -> bool:
-    """Whether `record`, which is flagged as committed, is the commit of the prepared message `message`."""
+    """Whether `record`, which is flagged as committed, is the commit of the half message `message`."""
     return (
         message.topic == HALF_TOPIC
         and record.prepared_transaction_offset == message.physical_offset
@@ -79,7 +79,7 @@ def is_commit_of(record: Message, message: Message) -> bool:
 
 
 class CheckDecision(Enum):
-    """What to do with a prepared message whose producer has not decided."""
+    """What to do with a half message whose producer has not decided."""
 
     WAIT = "it is too young, and so is everything after it"
     KEEP = "its producer set a longer time: write it again, do not ask"
@@ -116,7 +116,7 @@ def checks_so_far(properties: Mapping[str, str]) -> int:
 
 
 def rewritten(message: Message, decision: CheckDecision) -> Draft:
-    """The prepared message as it is written again at the end of its queue.
+    """The half message as it is written again at the end of its queue.
 
     It keeps the offset its producer knows: an answer that names the old one still ends it.
     """
@@ -135,7 +135,7 @@ def identity(message: Message) -> int:
 
 
 def check_body(message: Message, topic: str, queue_id: int) -> Message:
-    """What the producer is asked about: the prepared message under its real topic and queue."""
+    """What the producer is asked about: the half message under its real topic and queue."""
     return Message(
         topic=topic,
         queue_id=queue_id,

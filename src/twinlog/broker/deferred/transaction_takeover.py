@@ -2,7 +2,7 @@
 
 A term is the time in which a broker is master without a break. What was learnt in one term does not hold in the next,
 whose log may be different. Each term begins with the op records. Then the log is searched for commits, from the oldest
-prepared message on that no op record names: a master that died did not write its last op records.
+half message on that no op record names: a master that died did not write its last op records.
 
 That may be many GiB. So it goes in steps: bytes are searched in a thread, and sends get the loop between two steps.
 Ending and checking a transaction waits until all is learnt.
@@ -85,7 +85,7 @@ def _nothing() -> Steps:
 
 
 def find_committed(store: MessageStore, begin: int, is_known: IsKnown, found: Callable[[Message], None]) -> Steps:
-    """Call `found` with each prepared message whose commit stands between `begin` and the present end of the log.
+    """Call `found` with each half message whose commit stands between `begin` and the present end of the log.
 
     `is_known` is called in a thread: known messages are skipped before anything is decoded.
     """

@@ -1,7 +1,7 @@
-"""The commits of prepared messages in a range of the log.
+"""The commits of half messages in a range of the log.
 
 A commit is an ordinary record with TRANSACTION_COMMIT in its system flag, whose `prepared_transaction_offset` is the
-physical offset of its prepared message. The range is searched in slices. The thread that owns the log makes a slice,
+physical offset of its half message. The range is searched in slices. The thread that owns the log makes a slice,
 and another thread may search it: its mapping stays valid if the segment is deleted meanwhile. A slice is dropped after
 its search, so that segments can be added and deleted between two slices.
 """
@@ -23,11 +23,11 @@ RECORDS_PER_SLICE = 2048
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A record that makes a prepared message visible."""
+    """A record that makes a half message visible."""
 
     physical_offset: int
     size: int
-    prepared: int  # physical offset of the prepared message
+    prepared: int  # physical offset of the half message
 
 
 @dataclass(frozen=True, slots=True)
