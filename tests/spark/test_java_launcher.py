@@ -88,3 +88,11 @@ def test_a_launcher_of_another_user_is_replaced(shared):
     os.chown(launcher, NOBODY, NOBODY)
     assert write_launcher(JAVA) / "bin" / "java" == launcher
     assert (launcher.stat().st_uid, launcher.read_text()) == (0, text)
+
+
+def test_a_launcher_of_our_own_that_lost_its_mode_can_be_run_again(shared):
+    launcher = write_launcher(JAVA) / "bin" / "java"
+    launcher.write_text("of an older version")
+    launcher.chmod(0o600)
+    assert write_launcher(JAVA) / "bin" / "java" == launcher
+    assert launcher.stat().st_mode & 0o777 == 0o700

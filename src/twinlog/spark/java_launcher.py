@@ -83,5 +83,7 @@ def _write(launcher: Path, text: str) -> None:
             launcher.unlink()  # a replaced file would keep the other user as its owner
         elif launcher.read_text() == text:
             return
+        else:
+            launcher.chmod(0o700)  # a replaced file keeps its mode
     # Several programs may start at once, so each has a temporary file of its own.
     replace_file(launcher, [text.encode()], Modes(0o700), temporary=sibling(launcher, str(os.getpid())))

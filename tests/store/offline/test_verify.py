@@ -141,6 +141,14 @@ def test_a_directory_without_a_log_is_not_a_store(tmp_path):
         StoreFiles(tmp_path)
 
 
+def test_a_store_whose_only_segment_is_empty_is_a_store_without_records(tmp_path):
+    """A crash between the creation of the first segment and its allocation leaves this."""
+    (tmp_path / "store" / "commitlog").mkdir(parents=True)
+    (tmp_path / "store" / "commitlog" / "00000000000000000000").touch()
+    assert verify_store(look(tmp_path)).problems == []
+    assert list(dump_log(look(tmp_path))) == [{"end": 0, "torn": False}]
+
+
 def test_damage_at_a_file_boundary_is_described_once(tmp_path):
     with open_store(tmp_path) as store:
         fill(store, 300)

@@ -112,7 +112,7 @@ def _settings(directory: Path | None, config: Path | None) -> StoreSettings:
         settings = dataclasses.replace(settings, root_dir=str(directory))
     root = Path(settings.root_dir)
     sizes = {
-        "segment_bytes": segment_size_of(map(Path, settings.commit_log_dirs)),
+        "segment_bytes": segment_size_of(map(Path, settings.commit_log_dirs)) or 0,
         "queue_file_bytes_given": _queue_file_size(root / "consumequeue"),
         "batch_queue_file_bytes": _queue_file_size(root / "batchconsumequeue"),
     }

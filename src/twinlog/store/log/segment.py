@@ -34,10 +34,13 @@ def segment_name(base: int) -> str:
     return f"{base:020d}"
 
 
-def segment_size_of(directories: Iterable[Path]) -> int:
-    """The size of the segments in these directories, which all have the same; 0 when there are none."""
+def segment_size_of(directories: Iterable[Path]) -> int | None:
+    """The size of the segments in these directories, which all have the same; None when there are none.
+
+    A crash may leave a last segment of 0 bytes, so the largest counts.
+    """
     files = (path for place in directories if place.is_dir() for path in place.iterdir())
-    return max((path.stat().st_size for path in files if SEGMENT_NAME.match(path.name)), default=0)
+    return max((path.stat().st_size for path in files if SEGMENT_NAME.match(path.name)), default=None)
 
 
 class Segment:

@@ -41,7 +41,7 @@ class StoreFiles:
         self.index_entries = index_entries
         directories = list(commit_log_dirs) or [root / "commitlog"]
         segment_size = segment_size_of(directories)
-        if not segment_size:
+        if segment_size is None:
             raise NotAStore(root)
         self.commit_log = CommitLog(directories, segment_size, writable=False)
         self.commit_log.load()

@@ -106,7 +106,7 @@ class StoreSource:
         self._end = master_end
         self._buffer = memoryview(bytearray(CHUNK_BYTES))
         self._file, self._base, self._size = -1, -1, 0
-        self._segment_bytes = segment_size_of([self._directory])
+        self._segment_bytes = segment_size_of([self._directory]) or 0
         if not self._segment_bytes:
             raise ReplicationError(f"{self._directory} holds no commit log: give the master's storePathRootDir")
 
