@@ -1,4 +1,4 @@
-"""Names that RocketMQ reserves: prefixes of topics, topics and groups of the brokers themselves."""
+"""Names in RocketMQ: those it reserves for itself, and how long names may be."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 SYSTEM_PREFIX = "rmq_sys_"
 TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
+
+TOPIC_LENGTH_MAX = 127
+LONG_TOPIC_LENGTH_MAX = 255  # of retry and dead-letter topics
+GROUP_LENGTH_MAX = 120
 
 SYSTEM_TOPICS = frozenset(
     {

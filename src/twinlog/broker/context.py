@@ -17,6 +17,7 @@ from twinlog.net.limits import Limits
 from twinlog.settings.broker import TOPIC_QUEUES_MAX
 from twinlog.store.log.append import Appended, Draft
 from twinlog.telemetry.fence import Fence
+from twinlog.wire.bodies import MessageQueue
 from twinlog.wire.message_id import UniqueIds
 from twinlog.wire.properties import decode_properties, encode_properties
 
@@ -168,6 +169,10 @@ class BrokerContext:
         self.store.update_settings(conf.store)
 
     # -- topics --------------------------------------------------------------------------------
+
+    def queue(self, topic: str, queue_id: int) -> MessageQueue:
+        """The queue as answers name it: with the name of this broker."""
+        return MessageQueue(topic, self.settings.broker_name, queue_id)
 
     def has_queue(self, topic: str, queue_id: int) -> bool:
         """Whether a consumer can have an offset in this queue: it is configured, or has messages from earlier."""

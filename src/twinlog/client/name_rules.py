@@ -2,18 +2,15 @@
 
 import re
 
-from twinlog.base.system_names import is_retry_or_dlq
+from twinlog.base.system_names import GROUP_LENGTH_MAX, LONG_TOPIC_LENGTH_MAX, TOPIC_LENGTH_MAX, is_retry_or_dlq
 from twinlog.client.errors import BadArgument, BadMessage
 
-TOPIC_LENGTH_MAX = 127
-RETRY_TOPIC_LENGTH_MAX = 255
-GROUP_LENGTH_MAX = 120
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
 def check_topic(topic: str) -> None:
     """Raise BadMessage for a name that no broker accepts for a topic."""
-    length_max = RETRY_TOPIC_LENGTH_MAX if is_retry_or_dlq(topic) else TOPIC_LENGTH_MAX
+    length_max = LONG_TOPIC_LENGTH_MAX if is_retry_or_dlq(topic) else TOPIC_LENGTH_MAX
     if not topic or len(topic) > length_max or not _NAME.fullmatch(topic):
         raise BadMessage(f"topic {topic!r} is not a valid name: use 1 to {length_max} of a-z A-Z 0-9 _ - % |")
 

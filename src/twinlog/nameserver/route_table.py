@@ -25,9 +25,9 @@ from twinlog.nameserver.registration import (
     Registration,
 )
 from twinlog.wire.bodies import BrokerData, DataVersion, QueueData
+from twinlog.wire.codes import MASTER_ID
 from twinlog.wire.topic_bits import READ_WRITE, WRITE
 
-MASTER_ID = 0
 SILENCE_MS_MAX = 120_000
 
 

@@ -9,14 +9,14 @@ from typing import TypeVar
 
 from twinlog.base.system_names import SYSTEM_TOPICS
 from twinlog.client.errors import BrokerRefused, NoNameServer, NoRoute
-from twinlog.client.routing.routes import MASTER_ID, TopicRoute, read_route
+from twinlog.client.routing.routes import TopicRoute, read_route
 from twinlog.net.errors import NetError
 from twinlog.spark.cluster_options import ClusterOptions
 from twinlog.spark.errors import CannotRead, NoReplica
 from twinlog.spark.offsets import where
 from twinlog.spark.remoting import Response, connection_to, forget_connection
 from twinlog.wire.bodies import ClusterInfo, MessageQueue, TopicList, TopicRouteData, decode_body
-from twinlog.wire.codes import RequestCode, ResponseCode
+from twinlog.wire.codes import MASTER_ID, RequestCode, ResponseCode
 from twinlog.wire.command import Command
 
 T = TypeVar("T")

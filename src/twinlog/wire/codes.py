@@ -10,6 +10,8 @@ VERSION_RELAY_MIN = 62  # V3_1_8_SNAPSHOT: oldest consumer that answers relayed 
 VERSION_REGISTER_WRAPPED = 37  # V3_0_11: older registrations carry the topic table alone
 VERSION_QUEUE_MAPPINGS = 413  # V5_0_0: compressed registrations carry queue mappings from here on
 
+MASTER_ID = 0  # the brokerId of a master; replicas have others
+
 # Java's words, in the remarks of several answers.
 FAQ_REMARK = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 UNSET_REMARK = "not set any response code"  # an answer keeps the remark it was made with

@@ -12,7 +12,8 @@ from tests.broker.running import broker_conf, connected, running_broker, send
 from tests.broker.stored import stored_context
 
 from twinlog.broker.admin import group_handlers, reset_handlers, topic_handlers
-from twinlog.broker.stats import consume_stats, stats_handlers
+from twinlog.broker.context import BrokerContext
+from twinlog.broker.stats import stats_handlers
 from twinlog.broker.topics.topic_limits import QUEUES_PER_TURN, Turns
 from twinlog.metadata.topics import TopicsFile
 from twinlog.wire.bodies import (
@@ -117,19 +118,18 @@ async def test_a_crowd_of_statistics_takes_turns_with_others(tmp_path, monkeypat
     with stored_context(tmp_path) as ctx:
         ctx.topics.put("BIG", TopicConfig(topic_name="BIG", read_queue_nums=600, write_queue_nums=600), 0)
         handlers, walked, seen = stats_handlers.handlers(ctx), [], []
-        queue_of = consume_stats.queue_of
+        queue = BrokerContext.queue
 
         def counted(*arguments):
             walked.append(1)
-            return queue_of(*arguments)
+            return queue(*arguments)
 
         async def other():
             while True:
                 seen.append(len(walked))
                 await asyncio.sleep(0)
 
-        monkeypatch.setattr(consume_stats, "queue_of", counted)
-        monkeypatch.setattr(stats_handlers, "queue_of", counted)
+        monkeypatch.setattr(BrokerContext, "queue", counted)
         questions = [(202, {"topic": "BIG"}), (208, {"consumerGroup": "G", "topic": "BIG"})]
         questions.append((303, {"topic": "BIG", "group": "G"}))
         beside = asyncio.create_task(other())
@@ -163,8 +163,8 @@ async def test_large_statistics_are_encoded_beside_the_loop(tmp_path, monkeypatc
 def test_a_topic_that_is_named_many_times_is_walked_once(tmp_path, monkeypatch):
     with stored_context(tmp_path) as ctx:
         walked = []
-        queue_of = consume_stats.queue_of
-        monkeypatch.setattr(consume_stats, "queue_of", lambda *args: walked.append(1) or queue_of(*args))
+        queue = BrokerContext.queue
+        monkeypatch.setattr(BrokerContext, "queue", lambda *args: walked.append(1) or queue(*args))
         answer = ask(stats_handlers.handlers(ctx), 208, {"consumerGroup": "G", "topicList": "T;" * 1_000})
         assert answer.code == 0
         assert len(walked) == ctx.topics.get("T").read_queue_nums

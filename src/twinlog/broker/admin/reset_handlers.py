@@ -60,7 +60,7 @@ class ResetHandlers:
         for queue_id, offset in targets.items():
             ctx.offsets.reset(group, topic, queue_id, offset, ctx.clock_ms())
         log.info("offsets reset", group=group, topic=topic, queues=len(targets))
-        return {self._queue(topic, queue_id): offset for queue_id, offset in targets.items()}
+        return {self._ctx.queue(topic, queue_id): offset for queue_id, offset in targets.items()}
 
     def _targets(self, header: ResetOffsetHeader, config: TopicConfig) -> dict[int, int]:
         topic, timestamp = config.topic_name, -1 if header.timestamp is None else header.timestamp
@@ -86,9 +86,6 @@ class ResetHandlers:
             return self._ctx.store.max_offset(topic, queue_id)
         return self._ctx.store.search_offset(topic, queue_id, timestamp_ms)
 
-    def _queue(self, topic: str, queue_id: int) -> MessageQueue:
-        return MessageQueue(topic, self._ctx.settings.broker_name, queue_id)
-
     # -- at the clients, as 4.x does -----------------------------------------------------------
 
     def _reset_at_clients(self, request: Request, header: ResetOffsetHeader) -> Command:
@@ -105,7 +102,7 @@ class ResetHandlers:
             if committed is None:
                 raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"THe consumer group <{group}> not exist")
             target = self._at_time(topic, queue_id, timestamp)
-            table[self._queue(topic, queue_id)] = target if header.is_force else min(target, committed)
+            table[self._ctx.queue(topic, queue_id)] = target if header.is_force else min(target, committed)
         online = ctx.clients.consumers.get(group)
         if online is None:
             remark = (

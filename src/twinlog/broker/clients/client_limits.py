@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from twinlog.broker.topics.name_rules import LONG_TOPIC_LENGTH_MAX
+from twinlog.base.system_names import LONG_TOPIC_LENGTH_MAX
 from twinlog.net.errors import RequestRefused
 from twinlog.wire.codes import ResponseCode
 from twinlog.wire.java_text import utf16_length

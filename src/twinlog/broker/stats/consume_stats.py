@@ -24,7 +24,7 @@ async def topic_stats(ctx: BrokerContext, config: TopicConfig, turns: Turns) -> 
         for queue_id in part:
             low, high = max(ctx.store.min_offset(topic, queue_id), 0), ctx.store.max_offset(topic, queue_id)
             written_ms = ctx.store.store_time_of(topic, queue_id, high - 1) if high > 0 else 0
-            table[queue_of(ctx, topic, queue_id)] = TopicOffset(
+            table[ctx.queue(topic, queue_id)] = TopicOffset(
                 min_offset=low, max_offset=high, last_update_timestamp=max(written_ms, 0)
             )
     return TopicStats(offset_table=table, topic_put_tps=ctx.stats.put_tps(topic, ctx.clock_ms()))
@@ -75,7 +75,7 @@ async def topic_consume_stats(ctx: BrokerContext, group: str, config: TopicConfi
             consumed = max(ctx.offsets.get(group, topic, queue_id) or 0, 0)
             pulled = ctx.offsets.pull_offset(group, topic, queue_id) or 0
             seen_ms = ctx.store.store_time_of(topic, queue_id, consumed - 1) if consumed > 0 else 0
-            table[queue_of(ctx, topic, queue_id)] = OffsetWrapper(
+            table[ctx.queue(topic, queue_id)] = OffsetWrapper(
                 broker_offset=ctx.store.max_offset(topic, queue_id),
                 consumer_offset=consumed,
                 pull_offset=max(pulled, consumed),
@@ -92,10 +92,6 @@ def lag(stats: ConsumeStats) -> int:
 def inflight(stats: ConsumeStats) -> int:
     """Messages pulled and not yet consumed."""
     return sum(row.pull_offset - row.consumer_offset for row in stats.offset_table.values())
-
-
-def queue_of(ctx: BrokerContext, topic: str, queue_id: int) -> MessageQueue:
-    return MessageQueue(topic, ctx.settings.broker_name, queue_id)
 
 
 def lowest_offsets(ctx: BrokerContext, topic: str, without_groups: set[str]) -> dict[int, int]:

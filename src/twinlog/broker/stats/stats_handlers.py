@@ -14,7 +14,6 @@ from twinlog.broker.stats.consume_stats import (
     correction_offsets,
     inflight,
     lag,
-    queue_of,
     topic_stats,
 )
 from twinlog.broker.topics.topic_limits import Turns, check_walk
@@ -129,7 +128,7 @@ class StatsHandlers:
             "delayTime": delay_ms,
             "maxTimeStamp": last_ms,
             "maxTimeStampStr": java_date(last_ms),
-            "messageQueue": queue_of(ctx, topic, queue_id),
+            "messageQueue": ctx.queue(topic, queue_id),
             "minTimeStamp": first_ms,
             "minTimeStampStr": java_date(first_ms),
         }

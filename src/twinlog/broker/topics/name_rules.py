@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from twinlog.base.system_names import is_retry_or_dlq, is_system_topic
+from twinlog.base.system_names import (
+    GROUP_LENGTH_MAX,
+    LONG_TOPIC_LENGTH_MAX,
+    TOPIC_LENGTH_MAX,
+    is_retry_or_dlq,
+    is_system_topic,
+)
 from twinlog.wire.java_text import utf16_length
 
 if TYPE_CHECKING:
     from twinlog.settings.broker import BrokerSettings
 
-TOPIC_LENGTH_MAX = 127
-LONG_TOPIC_LENGTH_MAX = 255  # of retry and dead-letter topics
-GROUP_LENGTH_MAX = 120
 _ILLEGAL_CHARACTERS = "contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
 _SHOWN_LENGTH_MAX = 512
 _ILLEGAL = re.compile(r"[^%|a-zA-Z0-9_-]")

@@ -7,9 +7,8 @@ from twinlog.base.addresses import is_address
 from twinlog.client.errors import BadRoute
 from twinlog.settings.broker import TOPIC_QUEUES_MAX
 from twinlog.wire.bodies import MessageQueue, TopicRouteData
+from twinlog.wire.codes import MASTER_ID
 from twinlog.wire.topic_bits import READ, WRITE
-
-MASTER_ID = 0
 
 
 @dataclass(frozen=True, slots=True)

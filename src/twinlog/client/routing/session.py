@@ -17,7 +17,7 @@ from twinlog.client.routing.failures import route_may_be_stale
 from twinlog.client.routing.heartbeats import Heartbeats
 from twinlog.client.routing.name_servers import parse_name_servers
 from twinlog.client.routing.route_cache import RouteCache
-from twinlog.client.routing.routes import MASTER_ID, TopicRoute
+from twinlog.client.routing.routes import TopicRoute
 from twinlog.client.signing import sign
 from twinlog.client.tasks import TaskSet
 from twinlog.net.connecting import below
@@ -25,7 +25,7 @@ from twinlog.net.connection import Connection, Handler
 from twinlog.net.errors import ConnectFailed, NetError
 from twinlog.net.pool import ConnectionPool
 from twinlog.wire.bodies import HeartbeatData, MessageQueue, TopicRouteData, decode_body
-from twinlog.wire.codes import RequestCode, ResponseCode
+from twinlog.wire.codes import MASTER_ID, RequestCode, ResponseCode
 from twinlog.wire.command import Command
 from twinlog.wire.fields import encode_fields
 from twinlog.wire.headers import UnregisterClientHeader

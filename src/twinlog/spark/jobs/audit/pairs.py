@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from twinlog.client.routing.routes import MASTER_ID
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.cluster_options import ClusterOptions
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.endpoint import Endpoint, parse_endpoint
 from twinlog.wire.bodies import ClusterInfo
+from twinlog.wire.codes import MASTER_ID
 
 Pairs = tuple[tuple[Endpoint, Endpoint], ...]
 

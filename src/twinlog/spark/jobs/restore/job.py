@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from twinlog.base.atomic_directory import replace_directory
 from twinlog.client.errors import NoRoute
 from twinlog.client.options import ClientOptions
-from twinlog.client.routing.routes import MASTER_ID
 from twinlog.client.sync import Admin
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.cluster_options import CLUSTER_OPTIONS, ClusterOptions, cluster_options, tls_of
@@ -41,6 +40,7 @@ from twinlog.spark.paths import local_path
 from twinlog.spark.schema import ddl
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import MessageQueue, TopicConfig
+from twinlog.wire.codes import MASTER_ID
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

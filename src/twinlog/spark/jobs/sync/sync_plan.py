@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from twinlog.base.file_modes import PRIVATE, Modes
-from twinlog.client.routing.routes import MASTER_ID
 from twinlog.spark.cluster_options import ClusterOptions
 from twinlog.spark.errors import BadOption
 from twinlog.spark.paths import local_path
 from twinlog.wire.bodies import ClusterInfo
+from twinlog.wire.codes import MASTER_ID
 
 COPIES_AT_ONCE = 4  # of one task: more would only wait for the disk and the network
 _SHARE_MS_MIN = 500

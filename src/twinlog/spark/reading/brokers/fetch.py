@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from twinlog.base.clock import monotonic_ms
 from twinlog.client.consuming.pulling import PULL_CODES
 from twinlog.client.errors import ClientError, name_of
-from twinlog.client.routing.routes import MASTER_ID
 from twinlog.net.errors import NetError
 from twinlog.spark.broker_wait import AwayBrokers, pause_s
 from twinlog.spark.cluster import Cluster
@@ -25,7 +24,7 @@ from twinlog.spark.reading.brokers.queue_ranges import QueueRange
 from twinlog.spark.reading.data_loss import report_loss
 from twinlog.spark.remoting import BlockingConnection, Response, connection_to, forget_connection, next_opaque
 from twinlog.telemetry.log import get_logger
-from twinlog.wire.codes import RequestCode, ResponseCode
+from twinlog.wire.codes import MASTER_ID, RequestCode, ResponseCode
 
 log = get_logger(__name__)
 _CHUNK_BYTES = 4 * 1024 * 1024
