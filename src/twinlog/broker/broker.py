@@ -100,7 +100,7 @@ class Broker:
             finally:
                 ctx.table_work.close()
                 await pool.close()
-                store.flush()  # before any progress is saved, here and at the end of the blocks
+                store.flush()  # timers below are saved as delivered only if their copies are on disk
                 services.deferred.timers.save()
 
     async def _serve(self, ctx: BrokerContext, services: BrokerServices, started: float) -> None:

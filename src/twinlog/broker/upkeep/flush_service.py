@@ -64,8 +64,7 @@ class FlushService:
 
     async def _flush_once(self) -> None:
         store = self._ctx.store
-        if self._failed:
-            # A second fdatasync may succeed without the pages that the first one lost, so it would prove nothing.
+        if self._failed:  # every later flush of the log fails as the first one did, which is logged once
             return
         try:
             flushed_end = await asyncio.get_running_loop().run_in_executor(self._thread, store.flush)
