@@ -90,6 +90,30 @@ def test_a_new_day_remembers_this_morning_and_the_one_before():
     assert (stats.yesterday_morning.puts, stats.today_morning.puts) == (4, 7)
 
 
+def test_a_topic_that_is_made_again_has_no_old_readings():
+    stats = BrokerStats(START)
+    now_ms = run(stats, 100, per_second=5)
+    stats.forget_topic("T1")
+    sent(stats, "T2", 3)
+    assert stats.view("TOPIC_PUT_NUMS", "T2", now_ms).minute.sum == 3
+    assert stats.view("TOPIC_PUT_NUMS", "T2", now_ms).day.sum == 3
+
+
+def test_a_tick_in_steps_pauses_after_each_thousand_of_counters():
+    stats, whole = BrokerStats(START), BrokerStats(START)
+    for second in range(1, 101):
+        for one in (stats, whole):
+            for number in range(2_500):
+                sent(one, f"T{number}", number % 7)
+        pauses = sum(1 for _ in stats.tick_in_steps(START + second * 1_000))
+        whole.tick(START + second * 1_000)
+        assert pauses == (0 if second % 10 else 3)
+    for number in (0, 1, 1_023, 1_024, 2_499):
+        seen = stats.view("TOPIC_PUT_NUMS", f"T{number}", START + 100_000)
+        assert seen == whole.view("TOPIC_PUT_NUMS", f"T{number}", START + 100_000)
+        assert seen.minute.sum == 60 * (number % 7)
+
+
 @given(st.lists(st.tuples(st.sampled_from(["T1", "T2", "T3"]), st.integers(0, 50)), max_size=60))
 def test_the_broker_total_is_the_sum_of_its_topics(sends):
     stats = BrokerStats(START)

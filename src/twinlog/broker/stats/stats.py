@@ -1,17 +1,16 @@
 """How much was sent and consumed: totals that only grow, and how fast they grew in the last minute, hour and day.
 
-The hot paths add to the two members of a `MessageCounter`, nothing else. A counter above zero has one ring of old
-readings per window. All rings of a window are read at the same times, so a reading is eight bytes.
+The hot paths add to the two members of a `MessageCounter`, nothing else; `readings` has its earlier values.
 """
 
 from __future__ import annotations
 
-from array import array
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from twinlog.broker.stats.latency import Latencies
+from twinlog.broker.stats.readings import MessageCounter, Readings
 
 TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
 TOPIC_PUT_SIZE = "TOPIC_PUT_SIZE"
@@ -21,22 +20,7 @@ SEND_BACK_NUMS = "SNDBCK_PUT_NUMS"
 BROKER_PUT_NUMS = "BROKER_PUT_NUMS"
 BROKER_GET_NUMS = "BROKER_GET_NUMS"
 
-MINUTE_STEP_MS, MINUTE_READINGS = 10_000, 7
-HOUR_STEP_MS, HOUR_READINGS = 600_000, 7
-DAY_STEP_MS, DAY_READINGS = 3_600_000, 25
-_KINDS = ((MINUTE_STEP_MS, MINUTE_READINGS), (HOUR_STEP_MS, HOUR_READINGS), (DAY_STEP_MS, DAY_READINGS))
 _SECONDS_MAX = 600
-
-
-class MessageCounter:
-    """Running totals of one statistic."""
-
-    __slots__ = ("bytes", "count", "rings")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.bytes = 0
-        self.rings: tuple[array[int], ...] | None = None  # per window: counts, then bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,25 +51,6 @@ class BrokerTotals:
     missed: int = 0
 
 
-class _Clock:
-    """When the rings of one window were last read."""
-
-    def __init__(self, step_ms: int, readings: int, now_ms: int) -> None:
-        self.step_ms, self.readings = step_ms, readings
-        self.times = [now_ms] * readings
-        self.oldest = 0
-
-    def is_due(self, now_ms: int) -> bool:
-        return now_ms - self.times[self.oldest - 1] >= self.step_ms
-
-    def tick(self, now_ms: int) -> int:
-        """The index in every ring where the new reading goes."""
-        index = self.oldest
-        self.times[index] = now_ms
-        self.oldest = (index + 1) % self.readings
-        return index
-
-
 class BrokerStats:
     """All statistics of one broker; `tick` once a second keeps the windows moving."""
 
@@ -99,9 +64,9 @@ class BrokerStats:
         self._puts: dict[str, MessageCounter] = {}
         self._gets: dict[tuple[str, str], MessageCounter] = {}
         self._send_backs: dict[tuple[str, str], MessageCounter] = {}
+        self._readings = Readings(now_ms)
         self._gone_puts, self._gone_gets = MessageCounter(), MessageCounter()  # of topics that were deleted since
-        self._all_puts, self._all_gets = MessageCounter(), MessageCounter()
-        self._clocks = [_Clock(step_ms, readings, now_ms) for step_ms, readings in _KINDS]
+        self._all_puts, self._all_gets = self._readings.counter(), self._readings.counter()
         self._seconds: deque[BrokerTotals] = deque([BrokerTotals(time_ms=now_ms)], maxlen=_SECONDS_MAX + 1)
         self.yesterday_morning = self.today_morning = BrokerTotals(time_ms=now_ms)
 
@@ -110,19 +75,19 @@ class BrokerStats:
     def puts(self, topic: str) -> MessageCounter:
         counter = self._puts.get(topic)
         if counter is None:
-            counter = self._puts[topic] = MessageCounter()
+            counter = self._puts[topic] = self._readings.counter()
         return counter
 
     def gets(self, topic: str, group: str) -> MessageCounter:
         counter = self._gets.get((topic, group))
         if counter is None:
-            counter = self._gets[topic, group] = MessageCounter()
+            counter = self._gets[topic, group] = self._readings.counter()
         return counter
 
     def send_backs(self, topic: str, group: str) -> MessageCounter:
         counter = self._send_backs.get((topic, group))
         if counter is None:
-            counter = self._send_backs[topic, group] = MessageCounter()
+            counter = self._send_backs[topic, group] = self._readings.counter()
         return counter
 
     def failed_put(self) -> None:
@@ -134,27 +99,26 @@ class BrokerStats:
         if gone is not None:
             self._gone_puts.count += gone.count
             self._gone_puts.bytes += gone.bytes
-        for key in [key for key in self._gets if key[0] == topic]:
-            self._gone_gets.count += self._gets[key].count
-            del self._gets[key]
-        for key in [key for key in self._send_backs if key[0] == topic]:
-            del self._send_backs[key]
+            self._readings.forget(gone)
+        for table in (self._gets, self._send_backs):
+            for key in [key for key in table if key[0] == topic]:
+                counter = table.pop(key)
+                self._readings.forget(counter)
+                if table is self._gets:
+                    self._gone_gets.count += counter.count
 
     # -- the passing of time -----------------------------------------------------------------------
 
     def tick(self, now_ms: int) -> None:
         """Take the readings that are due."""
+        for _ in self.tick_in_steps(now_ms):
+            pass
+
+    def tick_in_steps(self, now_ms: int) -> Iterator[None]:
+        """The same with pauses between the steps of the iterator: there may be very many counters."""
         self.put_times.tick(now_ms)
-        self._seconds.append(self.totals(now_ms))
-        for kind, clock in enumerate(self._clocks):
-            if clock.is_due(now_ms):
-                self._sum_up()
-                index = clock.tick(now_ms)
-                for counter in self._active():
-                    if counter.rings is None:
-                        counter.rings = tuple(array("q", bytes(16 * readings)) for _, readings in _KINDS)
-                    ring = counter.rings[kind]
-                    ring[index], ring[index + clock.readings] = counter.count, counter.bytes
+        self._seconds.append(self.totals(now_ms))  # sums up too
+        yield from self._readings.tick(now_ms)
 
     def new_day(self, now_ms: int) -> None:
         """It is midnight in the broker's time zone."""
@@ -185,7 +149,7 @@ class BrokerStats:
         if counter is None:
             return None
         wants_bytes = name in (TOPIC_PUT_SIZE, GROUP_GET_SIZE)
-        minute, hour, day = (self._growth(counter, kind, wants_bytes, now_ms) for kind in range(3))
+        minute, hour, day = (self._growth(counter, window, wants_bytes, now_ms) for window in range(3))
         return Snapshot(minute, hour, day)
 
     def put_tps(self, topic: str, now_ms: int) -> float:
@@ -213,30 +177,17 @@ class BrokerStats:
         self._sum_up()
         return {BROKER_PUT_NUMS: self._all_puts, BROKER_GET_NUMS: self._all_gets}.get(name)
 
-    def _growth(self, counter: MessageCounter, kind: int, wants_bytes: bool, now_ms: int) -> Growth:
-        clock = self._clocks[kind]
-        counted, sized = counter.count, counter.bytes
-        if counter.rings is not None:
-            ring = counter.rings[kind]
-            counted -= ring[clock.oldest]
-            sized -= ring[clock.oldest + clock.readings]
+    def _growth(self, counter: MessageCounter, window: int, wants_bytes: bool, now_ms: int) -> Growth:
+        count, size, time_ms = self._readings.oldest(counter, window)
+        counted, sized = counter.count - count, counter.bytes - size
         total = sized if wants_bytes else counted
-        elapsed_ms = now_ms - clock.times[clock.oldest]
-        return Growth(total, _rate(total, elapsed_ms), total / counted if counted else 0.0)
+        return Growth(total, _rate(total, now_ms - time_ms), total / counted if counted else 0.0)
 
     def _sum_up(self) -> None:
         puts, gets = self._puts.values(), self._gets.values()
         self._all_puts.count = self._gone_puts.count + sum([counter.count for counter in puts])
         self._all_puts.bytes = self._gone_puts.bytes + sum([counter.bytes for counter in puts])
         self._all_gets.count = self._gone_gets.count + sum([counter.count for counter in gets])
-
-    def _active(self) -> Iterable[MessageCounter]:
-        for table in (self._puts, self._gets, self._send_backs):
-            for counter in table.values():
-                if counter.count:
-                    yield counter
-        yield self._all_puts
-        yield self._all_gets
 
 
 def _rate(gained: int, elapsed_ms: int) -> float:

@@ -14,7 +14,7 @@ _TICK_S = 1.0
 
 
 class StatsService:
-    """Calls `BrokerStats.tick` every second and `new_day` at midnight."""
+    """Has `BrokerStats` take its readings every second and `new_day` at midnight."""
 
     def __init__(self, ctx: BrokerContext, stats: BrokerStats) -> None:
         self._ctx = ctx
@@ -31,7 +31,8 @@ class StatsService:
         while True:
             await asyncio.sleep(_TICK_S)
             now_ms = self._ctx.clock_ms()
-            self._stats.tick(now_ms)
+            for _ in self._stats.tick_in_steps(now_ms):
+                await asyncio.sleep(0)
             if local_day(self._ctx.wall_ms()) != day:
                 day = local_day(self._ctx.wall_ms())
                 self._stats.new_day(now_ms)
