@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tempfile
 import zlib
+from pathlib import Path
 
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.broker.running import broker_conf, connected, running_broker, send
 
 from twinlog.broker.naming.register_service import RegisterService
-from twinlog.broker.naming.registration import plan_registration
+from twinlog.broker.naming.registration import encode_plain, plan_registration
 from twinlog.nameserver.registration_body import decode_registration
 from twinlog.net.server import Server
 from twinlog.telemetry import fence
@@ -69,6 +73,34 @@ def test_a_table_too_large_for_a_frame_is_cut_even_when_nobody_asked(tmp_path):
     assert versions[-1] == VERSION.counter
 
 
+NAMES = st.text(alphabet=st.sampled_from('aB9%-_|"\\\n\u2028\x80é'), min_size=1, max_size=8)
+CONFIGS = st.builds(
+    TopicConfig,
+    topic_name=NAMES,
+    read_queue_nums=st.integers(-1, 1 << 31),
+    write_queue_nums=st.integers(0, 1024),
+    perm=st.integers(0, 15),
+    topic_filter_type=NAMES,
+    topic_sys_flag=st.integers(0, 9),
+    order=st.booleans(),
+    attributes=st.dictionaries(NAMES, NAMES, max_size=2),
+)
+
+
+@given(st.lists(CONFIGS, max_size=4, unique_by=lambda config: config.topic_name))
+def test_a_body_of_topics_that_are_encoded_one_by_one_is_the_whole_one(rows):
+    with tempfile.TemporaryDirectory() as folder:
+        conf = broker_conf(Path(folder), listenPort=20911)
+        (part,) = plan_registration(conf, {config.topic_name: config for config in rows}, VERSION)
+    assert part.body == encode_plain(rows, VERSION)
+
+
+def test_a_large_registration_pauses_after_every_thousand_topics(tmp_path):
+    pauses = []
+    list(plan_registration(broker_conf(tmp_path), topics(2_500), VERSION, pause=lambda: pauses.append(1)))
+    assert len(pauses) == 2 + 1, "and after its body"
+
+
 def test_a_compressed_registration_can_be_read_again(tmp_path):
     conf = broker_conf(tmp_path, listenPort=20911, compressedRegister=True)
     (part,) = plan_registration(conf, topics(5, attributes={"queue.type": "BatchCQ"}), VERSION)
@@ -112,6 +144,20 @@ async def test_a_broker_registers_with_every_name_server_and_unregisters(tmp_pat
                 assert request.fields["brokerAddr"] == broker.address
         for name_server in (first, second):
             assert name_server.requests.get_nowait().code == 104
+
+
+async def test_every_name_server_gets_a_large_table_that_is_encoded_beside_the_loop(tmp_path):
+    async with NameServerDouble() as first, NameServerDouble() as second:
+        conf = broker_conf(tmp_path, namesrvAddr=f"{first.address};{second.address}")
+        async with running_broker(conf) as broker:
+            first.requests.get_nowait()
+            second.requests.get_nowait()
+            broker.context.topics.put_all(topics(3_000), 5)
+            broker.context.notify_topic_changed(topics(3_000))
+            for name_server in (first, second):
+                request = await name_server.requests.get()
+                table = decode_body(RegisterBrokerBody, request.body).topic_config_serialize_wrapper
+                assert table.topic_config_table.keys() >= topics(3_000).keys()
 
 
 async def test_a_new_topic_is_announced_at_once_and_alone(tmp_path):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from twinlog.base.addresses import is_address, split_addresses
-from twinlog.broker.naming.registration import plan_registration
+from twinlog.broker.naming.registration import PAUSE_ROWS, RegisterRequest, plan_registration
 from twinlog.net.errors import NetError
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import DataVersion, KVTable, TopicConfig, decode_body, encode_body
@@ -144,8 +145,16 @@ class RegisterService:
         """Whether every reachable name server accepted `rows`."""
         version = self._ctx.topics.version
         rows = dict(rows)
+        making, made = asyncio.Lock(), list[RegisterRequest]()
+
+        async def requests() -> list[RegisterRequest]:
+            async with making:  # all name servers get the same ones
+                if not made:
+                    made.extend(await self._plan(rows, version))
+            return made
+
         results = await asyncio.gather(
-            *(self._register_with(address, rows, version, whole=whole) for address in self.name_servers)
+            *(self._register_with(address, requests, version, whole=whole) for address in self.name_servers)
         )
         answers = [answer for answer in results if answer is not None]
         accepted = [answer for answer in answers if answer.code == ResponseCode.SUCCESS]
@@ -154,8 +163,22 @@ class RegisterService:
             self._adopt(next((one for one in accepted if "masterAddr" in (one.fields or {})), accepted[0]), whole=whole)
         return len(accepted) == len(answers)
 
+    async def _plan(self, rows: Mapping[str, TopicConfig], version: DataVersion) -> list[RegisterRequest]:
+        conf = self._ctx.conf
+        if len(rows) <= PAUSE_ROWS:
+            return list(plan_registration(conf, rows, version))
+        # 100,000 topics take more than 0.1 s.
+        return await self._ctx.table_work.in_order(
+            "registration", lambda: list(plan_registration(conf, rows, version, pause=lambda: time.sleep(0)))
+        )
+
     async def _register_with(
-        self, address: str, rows: Mapping[str, TopicConfig], version: DataVersion, *, whole: bool
+        self,
+        address: str,
+        requests: Callable[[], Awaitable[list[RegisterRequest]]],
+        version: DataVersion,
+        *,
+        whole: bool,
     ) -> Command | None:
         """The name server's last answer; None when it cannot be reached."""
         ctx = self._ctx
@@ -165,7 +188,7 @@ class RegisterService:
             asks_first = ctx.is_master and not ctx.settings.register_always
             if whole and asks_first and not await self._lacks(address, version):
                 return None
-            for part in plan_registration(ctx.conf, rows, version):
+            for part in await requests():
                 timeout_ms = ctx.settings.register_timeout_ms
                 answer = await self._pool.request(
                     address, RequestCode.REGISTER_BROKER, part.fields, part.body, timeout_ms
