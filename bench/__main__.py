@@ -2,7 +2,8 @@
 
     python -m bench                 everything, about an hour
     python -m bench --quick         short rounds, to see that it works
-    python -m bench --only sends    one part, by the names in PARTS
+    python -m bench --only shapes   one part, by the names in PARTS
+    python -m bench --shape oneway  one shape of sends, by the names in bench/shapes.py
 
 The table goes to the terminal, the numbers to bench/results/<date>.json and bench/results/latest.json.
 """
@@ -27,11 +28,13 @@ from tests.interop.twinlog_servers import Twinlog
 from bench import recovery, replication
 from bench.metadata import measure_metadata
 from bench.rows import Row, console, print_table
-from bench.servers import JAVA_VERSION, cpu_seconds, rss_mb, running
+from bench.sends import measure_shapes
+from bench.servers import JAVA_VERSION, rss_mb, running, side_by_side
+from bench.shapes import SHAPES
 
 RESULTS = Path(__file__).parent / "results"
 ROOT = Path(__file__).parent.parent
-BROKER_PARTS = ("sends", "pulls", "start", "recovery", "catch-up", "sync", "lag", "metadata")
+BROKER_PARTS = ("shapes", "pulls", "start", "recovery", "catch-up", "sync", "lag", "metadata")
 SPARK_PARTS = (
     "spark-wire",
     "spark-store",
@@ -63,44 +66,6 @@ def load(kind: str, address: str, topic: str, *args: object) -> dict:
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
     return json.loads(done.stdout)
-
-
-def side_by_side(folder: Path, part: Callable[[dict[str, str], dict[str, int]], None]) -> None:
-    """Run `part` while one broker of each kind is up; only one of them is under load at a time."""
-    with (
-        Twinlog().name_server(folder / "names") as names,
-        running("java", folder / "java", names.address) as (java, _),
-        running("twinlog", folder / "twinlog", names.address, brokerName="broker-t") as (twinlog, _),
-    ):
-        addresses = {"twinlog": twinlog.address, "java": java.address}
-        part(addresses, {"twinlog": twinlog.pid, "java": java.pid})
-
-
-def measure_sends(folder: Path, options: Options) -> list[Row]:
-    rows = [
-        Row("sends, 4 x 64 in flight, 128 B", "messages/s", ">= 1.5"),
-        Row("sends, 4 x 64 in flight, 1 KiB", "messages/s", ">= 1.5"),
-        Row("sends, one in flight, 128 B", "messages/s", ">= 2"),
-    ]
-    cpu = Row("CPU per send, 4 x 64 in flight, 128 B", "us", "", higher_is_better=False)
-    plans = [("pipelined", 128), ("pipelined", 1024), ("single", 128)]
-
-    def part(addresses: dict[str, str], pids: dict[str, int]) -> None:
-        for kind, body in plans:  # both warm: Java has compiled, Twinlog has its files
-            for side in ("java", "twinlog"):
-                load(kind, addresses[side], "Warm", "--body", body, "--seconds", options.seconds)
-        for number in range(options.rounds):
-            for row, (kind, body) in zip(rows, plans, strict=True):
-                for side in ("java", "twinlog") if number % 2 else ("twinlog", "java"):
-                    before = cpu_seconds(pids[side])
-                    result = load(kind, addresses[side], "Bench", "--body", body, "--seconds", options.seconds)
-                    getattr(row, side).append(result["per_second"])
-                    if row is rows[0]:
-                        getattr(cpu, side).append((cpu_seconds(pids[side]) - before) / result["count"] * 1e6)
-            console.print(f"  sends: round {number + 1} of {options.rounds}")
-
-    side_by_side(folder, part)
-    return [*rows, cpu]
 
 
 def measure_pulls(folder: Path, options: Options) -> list[Row]:
@@ -196,6 +161,7 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench")
     parser.add_argument("--quick", action="store_true", help="short rounds, to see that it works")
     parser.add_argument("--only", choices=PARTS, action="append", help="measure only this part; may be repeated")
+    parser.add_argument("--shape", choices=SHAPES, action="append", help="send only this shape; may be repeated")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--seconds", type=float)
     given = parser.parse_args(argv)
@@ -206,7 +172,9 @@ def main(argv: list[str] | None = None) -> None:
     )
     options.rounds, options.seconds = given.rounds or options.rounds, given.seconds or options.seconds
     measures = {
-        "sends": measure_sends,
+        "shapes": lambda folder, options: measure_shapes(
+            folder, load, rounds=options.rounds, seconds=options.seconds, names=given.shape
+        ),
         "pulls": measure_pulls,
         "start": measure_start,
         "recovery": measure_recovery,
@@ -221,7 +189,7 @@ def main(argv: list[str] | None = None) -> None:
         **spark_measures(),
     }
     rows: list[Row] = []
-    for name in given.only or PARTS:
+    for name in given.only or (("shapes",) if given.shape else PARTS):
         console.print(f"[bold]{name}[/bold]")
         folder = Path(tempfile.mkdtemp(prefix="twinlog-bench-"))
         try:

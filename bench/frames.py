@@ -67,3 +67,8 @@ def topic_frame(topic: str, queues: int) -> bytes:
         "order": "false",
     }
     return encode_command(Command(17, opaque=1, fields=fields))
+
+
+def max_offset_frame(topic: str, queue_id: int) -> bytes:
+    """GET_MAX_OFFSET."""
+    return encode_command(Command(30, opaque=1, fields={"topic": topic, "queueId": str(queue_id)}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.interop.java_rocketmq import Broker, JavaRocketmq
@@ -20,6 +20,7 @@ DEFAULTS = {
     "maxIndexNum": "20000000",
     "enablePropertyFilter": "false",
     "flushDiskType": "ASYNC_FLUSH",
+    "messageDelayLevel": "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
     "transactionCheckInterval": "30000",
 }
 JVM_OPTIONS = (  # last one wins: the interop tests favour a quick start over speed
@@ -53,6 +54,17 @@ def running(kind: str, home: Path, name_server: str, **conf: str) -> Iterator[tu
     started = time.perf_counter()
     with implementations()[kind].broker(home, name_server, registered=False, **{**DEFAULTS, **conf}) as broker:
         yield broker, time.perf_counter() - started
+
+
+def side_by_side(folder: Path, part: Callable[[dict[str, str], dict[str, int]], None]) -> None:
+    """Run `part` while one broker of each kind is up; only one of them is under load at a time."""
+    with (
+        Twinlog().name_server(folder / "names") as names,
+        running("java", folder / "java", names.address) as (java, _),
+        running("twinlog", folder / "twinlog", names.address, brokerName="broker-t") as (twinlog, _),
+    ):
+        addresses = {"twinlog": twinlog.address, "java": java.address}
+        part(addresses, {"twinlog": twinlog.pid, "java": java.pid})
 
 
 def rss_mb(pid: int) -> float:

@@ -1,0 +1,107 @@
+"""A load generator's connections: one request and its answer at a time, and what an answer says."""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+from bench.frames import max_offset_frame, topic_frame
+from twinlog.wire.command import decode_command
+from twinlog.wire.frame import take_frame
+
+# The begin of an answer: length, header type, and the code if the header is binary.
+ANSWER_BEGIN = struct.Struct(">iB3xh")
+OK = b'"code":0,'
+_LENGTH = struct.Struct(">i")
+_PIPELINED_MAX = 200
+
+
+class LoadFailed(Exception):
+    """The broker answered something else, or went away."""
+
+
+def connect(address: str) -> socket.socket:
+    host, port = address.rsplit(":", 1)
+    connected = socket.create_connection((host, int(port)), timeout=10)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connected.settimeout(None)
+    return connected
+
+
+def ask(connected: socket.socket, frame: bytes) -> bytes:
+    """One request, and its whole answer frame."""
+    connected.sendall(frame)
+    return read_frame(connected)
+
+
+def read_frame(connected: socket.socket) -> bytes:
+    data = connected.recv(262144)
+    while data:
+        if len(data) >= 4 and len(data) >= (size := 4 + _LENGTH.unpack_from(data)[0]):
+            return data[:size]
+        more = connected.recv(262144)
+        if not more:
+            break
+        data += more
+    raise LoadFailed("the broker closed the connection")
+
+
+def count_answers(data: bytes) -> tuple[int, int]:
+    """(whole answers in `data`, where the last of them ends); LoadFailed if one is not a success.
+
+    A broker may answer a binary request with a JSON header, as Java's does: each answer says its own type.
+    """
+    at, end, count, binary = 0, len(data), 0, 0
+    unpack = ANSWER_BEGIN.unpack_from
+    while end - at >= 10:
+        length, header_type, code = unpack(data, at)
+        after = at + 4 + length
+        if after > end:
+            break
+        if header_type:
+            binary += 1
+            if code:
+                raise LoadFailed(f"an answer has code {code}: {data[at + 8 : at + 400]!r}")
+        at = after
+        count += 1
+    if data.count(OK, 0, at) != count - binary:
+        raise LoadFailed(f"an answer is not code 0: {_first_bad(data, at)!r}")
+    return count, at
+
+
+def _first_bad(data: bytes, end: int) -> bytes:
+    at = 0
+    while at < end:
+        after = at + 4 + _LENGTH.unpack_from(data, at)[0]
+        if not data[at + 4] and OK not in data[at:after]:
+            return data[at + 8 : min(after, at + 400)]
+        at = after
+    return data[8:400]
+
+
+def create_topics(address: str, topics: list[str], queues: int) -> None:
+    with connect(address) as connected:
+        for topic in topics:
+            answer = ask(connected, topic_frame(topic, queues))
+            if OK not in answer:
+                raise LoadFailed(f"topic {topic} cannot be created: {answer[8:400]!r}")
+
+
+def queue_ends(connected: socket.socket, queues: list[tuple[str, int]]) -> int:
+    """The sum of the queues' ends: how many messages they took so far."""
+    total = 0
+    for first in range(0, len(queues), _PIPELINED_MAX):
+        asked = queues[first : first + _PIPELINED_MAX]
+        connected.sendall(b"".join(max_offset_frame(*queue) for queue in asked))
+        buffer = bytearray()
+        for _ in asked:
+            while (frame := take_frame(buffer)) is None:
+                more = connected.recv(262144)
+                if not more:
+                    raise LoadFailed("the broker closed the connection")
+                buffer += more
+            answer = decode_command(frame)
+            if answer.code:
+                raise LoadFailed(f"the end of a queue is not known: code {answer.code}, {answer.remark}")
+            total += int((answer.fields or {})["offset"])
+    return total

@@ -1,0 +1,81 @@
+"""The load generator counts what was answered and stored, and nothing else."""
+
+import socket
+import threading
+
+import pytest
+from bench.connections import LoadFailed, count_answers, create_topics
+from bench.lanes import Lane, send_shape
+from bench.shapes import QUEUES, SHAPES, frames_of, topics_of
+from tests.interop.twinlog_servers import Twinlog
+
+from twinlog.wire.command import decode_command, encode_command, response_to
+from twinlog.wire.frame import BINARY, JSON, take_frame
+from twinlog.wire.properties import decode_properties
+
+OK_JSON = encode_command(response_to(1, fields={"msgId": "A", "queueOffset": "7"}), JSON)
+OK_BINARY = encode_command(response_to(1, fields={"msgId": "A", "queueOffset": "7"}), BINARY)
+
+
+def test_answers_of_both_types_are_counted_to_the_last_whole_one():
+    data = OK_JSON + OK_BINARY + OK_JSON
+    assert count_answers(data) == (3, len(data))
+    for cut in range(1, len(OK_JSON)):
+        assert count_answers(data[:-cut]) == (2, len(OK_JSON + OK_BINARY))
+    assert count_answers(b"") == (0, 0)
+
+
+@pytest.mark.parametrize("header_type", [JSON, BINARY])
+@pytest.mark.parametrize("code", [1, 2, 10, 14, 215])
+def test_an_answer_with_an_error_code_fails_the_run(header_type, code):
+    bad = encode_command(response_to(1, code, "no"), header_type)
+    with pytest.raises(LoadFailed, match="no"):
+        count_answers(OK_JSON + bad + OK_BINARY)
+
+
+def test_each_cycle_of_a_lane_has_new_keys():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        received = bytearray()
+        lane = Lane(
+            f"127.0.0.1:{server.getsockname()[1]}", frames_of(SHAPES["main"], "T", lane=0, round_id=1, count=8), 0
+        )
+        accepted, _ = server.accept()
+        reader = threading.Thread(
+            target=lambda: [received.extend(data) for data in iter(lambda: accepted.recv(65536), b"")]
+        )
+        reader.start()
+        for count in (3, 5, 8, 1, 30):
+            lane.send(count)
+        lane.socket.close()
+        reader.join()
+        accepted.close()
+    keys = []
+    while frame := take_frame(received):
+        properties = decode_properties((decode_command(frame).fields or {})["i"].encode())
+        keys.append((properties["UNIQ_KEY"], properties["KEYS"], properties["traceparent"]))
+    assert len(keys) == lane.sent == 47
+    for column in zip(*keys, strict=True):
+        assert len(set(column)) == 47
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory):
+    home = tmp_path_factory.mktemp("bench")
+    with Twinlog().broker(home, "127.0.0.1:1", registered=False) as broker:
+        yield broker
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_every_shape_is_seen_to_be_stored(broker, name):
+    shape = SHAPES[name]
+    create_topics(broker.address, topics_of(shape, f"T_{name}"), QUEUES)
+    result = send_shape(broker.address, f"T_{name}", shape, seconds=0.05)
+    assert result["lost"] == 0
+    assert 0 < result["count"] <= result["sent"]
+
+
+def test_a_send_that_is_refused_fails_the_run(broker):
+    shape = SHAPES["turn"]
+    create_topics(broker.address, ["Narrow"], 2)  # queues 2 to 7 do not exist
+    with pytest.raises(LoadFailed):
+        send_shape(broker.address, "Narrow", shape, seconds=0.05)
