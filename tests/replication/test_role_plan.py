@@ -23,13 +23,14 @@ class Model:
     flushed: bool = False
     fed: bool = False
     registered: bool = True
+    has_epoch: bool = True
 
     @classmethod
     def of(cls, role: str) -> "Model":
         master = role != "SLAVE"
         model = cls(master, not master, not master, master, master, master)
         if not master:
-            model.waiting = []
+            model.waiting, model.has_epoch = [], False
         return model
 
     def take(self, step: Step) -> None:
@@ -44,8 +45,12 @@ class Model:
             case Step.STORE_AS_MASTER:
                 assert not self.follows, "a master's bytes would meet our own appends"
                 self.store_appends = True
+            case Step.TAKE_EPOCH:
+                assert not self.follows
+                self.has_epoch = True
             case Step.ACCEPT_SENDS:
                 assert self.store_appends and self.offsets_lead
+                assert self.has_epoch, "the old master would not notice that it was replaced"
                 self.accepts_sends = self.serves_replicas = True
             case Step.REFUSE_SENDS:
                 self.accepts_sends = False

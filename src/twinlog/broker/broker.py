@@ -32,6 +32,7 @@ from twinlog.broker.task_errors import single_error
 from twinlog.broker.topics.auto_created import AutoCreated
 from twinlog.net.pool import ConnectionPool
 from twinlog.net.tls import client_context
+from twinlog.replication.master.guard import MasterGuard
 from twinlog.telemetry.fence import Fence
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.message_id import UniqueIds
@@ -145,14 +146,16 @@ class Broker:
 
     def _make_context(self, tables: MetadataTables, store: MessageStore, filters: ConsumerFilters) -> BrokerContext:
         """What the handlers and services of this broker share."""
+        guard = MasterGuard(monotonic_ms)
         ctx = BrokerContext(
             conf=self.conf,
+            guard=guard,
             store=store,
             tables=tables,
             clients=ClientTable(),
             locks=LockTable(),
             holds=HoldTable(),
-            pending_sends=PendingSends(lambda: ctx.conf, monotonic_ms),
+            pending_sends=PendingSends(lambda: ctx.conf, monotonic_ms, guard),
             stats=self.stats,
             copy_budget=CopyBudget(),
             auto_topics=AutoCreated(tables.topics),

@@ -11,9 +11,10 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from twinlog.base.clock import SteadyClock, wall_clock_ms
+from twinlog.base.clock import SteadyClock, monotonic_ms, wall_clock_ms
 from twinlog.broker.table_work import TableWork
 from twinlog.net.limits import Limits
+from twinlog.replication.master.guard import MasterGuard
 from twinlog.settings.broker import TOPIC_QUEUES_MAX
 from twinlog.store.log.append import Appended, Draft
 from twinlog.telemetry.fence import Fence
@@ -71,6 +72,7 @@ class BrokerContext:
     auto_topics: AutoCreated
     auto_groups: AutoCreated
     limits: Limits = field(default_factory=Limits)
+    guard: MasterGuard = field(default_factory=lambda: MasterGuard(monotonic_ms))  # may this master acknowledge now?
     table_work: TableWork = field(default_factory=TableWork)
     fence: Fence = field(default_factory=Fence)  # around tasks whose failure must not end the broker
     clock_ms: Callable[[], int] = field(default_factory=SteadyClock)  # for delays and timeouts: it does not jump

@@ -11,6 +11,7 @@ from twinlog.broker.naming.register_service import RegisterService
 from twinlog.broker.pulls import pull, query_handlers
 from twinlog.broker.pulls.hold_service import HoldService
 from twinlog.broker.replication import metadata_handlers, replication_handlers
+from twinlog.broker.replication.guarded import APPENDING, guarded
 from twinlog.broker.replication.replication_service import ReplicationService
 from twinlog.broker.sends import reply, send, send_back
 from twinlog.broker.stats import runtime_info, stats_handlers
@@ -69,12 +70,12 @@ class BrokerServices:
 
     def handlers(self) -> dict[int, Handler]:
         """The handler of each request code."""
-        ctx, merged = self._ctx, {}
+        ctx, merged = self._ctx, dict(self.deferred.handlers())
         for module in HANDLERS:
             merged.update(module.handlers(ctx))
+        merged.update({code: guarded(ctx, merged[code]) for code in APPENDING & merged.keys()})
         return {
             **merged,
-            **self.deferred.handlers(),
             **metadata_handlers.handlers(ctx, self.deferred.timers_in_use),
             **runtime_info.handlers(ctx, self.deferred.timers),
             **replication_handlers.handlers(ctx, self.replication),

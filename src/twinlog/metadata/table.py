@@ -81,7 +81,12 @@ class Table(PersistedTable, Generic[V]):
 
     def advance(self, now_ms: int) -> None:
         """A new version, since something changed that replicas and name servers must get."""
-        self.version = self.version.next(now_ms)
+        self.version = self.version.next(now_ms, self.version.state_version)
+        self.changed()
+
+    def take_epoch(self, epoch: int, now_ms: int) -> None:
+        """A new version of a new master: name servers prefer the higher epoch of two masters of one name."""
+        self.version = self.version.next(now_ms, epoch)
         self.changed()
 
     def adopt(self, rows: Mapping[str, V], version: DataVersion) -> bool:

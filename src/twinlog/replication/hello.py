@@ -22,6 +22,7 @@ class HelloHeader:
     segment_bytes: int | None = None
     observer: bool = False
     whole_history: bool = False
+    master_epoch: int | None = None  # the highest that the replica has seen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,4 +33,5 @@ class HelloAnswer:
     log_start: int | None = None
     log_end: int | None = None
     segment_bytes: int | None = None
+    master_epoch: int | None = None
     awaits_replicas: bool = False  # its sends are answered after replicas have reported them

@@ -21,6 +21,7 @@ class Step(Enum):
     LEARN_TOPICS = "configure topics whose messages came after the last round of metadata"
     LEAD_OFFSETS = "make this broker's consumer offsets the truth"
     STORE_AS_MASTER = "drop a partly received record and let the store append"
+    TAKE_EPOCH = "take the next epoch, durably: a master that comes back finds that it was replaced"
     ACCEPT_SENDS = "take the new role: sends, delayed delivery and transaction checks begin"
     REFUSE_SENDS = "take the new role: sends, delayed delivery and transaction checks end"
     SETTLE_ANSWERS = "answer or time out every send that still waits for replicas or disk"
@@ -39,6 +40,7 @@ _TO_MASTER = (
     Step.LEARN_TOPICS,
     Step.LEAD_OFFSETS,
     Step.STORE_AS_MASTER,
+    Step.TAKE_EPOCH,
     Step.ACCEPT_SENDS,
     Step.REGISTER,
 )

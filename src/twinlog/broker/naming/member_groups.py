@@ -6,11 +6,14 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from twinlog.base.addresses import is_address
 from twinlog.net.errors import NetError
 from twinlog.wire.bodies import BrokerMemberGroupBody, ClusterInfo, HaRuntimeInfo, decode_body
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.errors import WireError
+from twinlog.wire.twinlog_codes import TwinlogCode
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
@@ -18,6 +21,12 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S = 3.0
 _RIVAL_TIMEOUT_S = 0.5
+
+
+class _Epoch(msgspec.Struct):
+    """The part of a replication status that is read here."""
+
+    epoch: int = 0
 
 
 class MemberGroup:
@@ -46,6 +55,14 @@ class MemberGroup:
             if address is not None and address != self._ctx.settings.address and await self._serves(address, broker_id):
                 return address
         return None
+
+    async def master_epoch(self, address: str) -> int:
+        """The epoch of the master at `address`; 0 for a Java master, and for one that does not answer."""
+        try:
+            answer = await self._pool.request(address, TwinlogCode.REPLICATION_STATUS)
+            return msgspec.json.decode(answer.body or b"", type=_Epoch).epoch
+        except (NetError, ValueError):
+            return 0
 
     async def _ask(self, name_server: str, timeout_s: float) -> dict[int, str] | None:
         settings = self._ctx.settings

@@ -15,6 +15,7 @@ from twinlog.replication.digests import parse_ranges, range_digest
 from twinlog.replication.errors import ReplicationError
 from twinlog.replication.hello import HelloAnswer, HelloHeader
 from twinlog.replication.master.metadata_changes import encode_changes
+from twinlog.replication.master_epoch import MASTER_EPOCH, OldEpoch
 from twinlog.wire.bodies import HaClientInfo, HaConnectionInfo, HaRuntimeInfo, encode_body
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.command import Command
@@ -56,6 +57,7 @@ class ReplicationHandlers:
         ctx, store = self._ctx, self._ctx.store
         self._must_be_master("serves no replicas")
         hello = decode_fields(HelloHeader, request.fields)
+        self._check_epoch(hello.master_epoch or 0)
         settings = ctx.settings
         try:
             number = self._replication.master.issue_pass(hello, settings.broker_name, settings.cluster_name)
@@ -66,6 +68,7 @@ class ReplicationHandlers:
             log_start=store.log_start,
             log_end=store.log_end,
             segment_bytes=store.commit_log.segment_size,
+            master_epoch=self._replication.epochs.now.own,
             awaits_replicas=self._replication.send_demand.replicas_needed > 0,
         )
         return request.reply(fields=encode_fields(answer))
@@ -86,9 +89,13 @@ class ReplicationHandlers:
         fields = dict(request.fields or {})
         if fields.pop("push", None) == "true":
             self._pushes.add(request.connection)
+        if is_natural(seen := fields.pop(MASTER_EPOCH, "")):
+            self._check_epoch(int(seen))
         tables, question = self._ctx.tables, tuple(sorted(fields.items()))
         body = await self._ctx.table_work.in_turn("changes", question, lambda: encode_changes(tables, fields))
-        return request.reply(body=body)
+        epoch = self._replication.epochs.now
+        answer = {MASTER_EPOCH: str(epoch.own if self._ctx.is_master else epoch.seen)}
+        return request.reply(fields=answer, body=body)
 
     def offsets_carried_back(self, request: Request) -> Command:
         """A replica sends the offsets that consumers committed there while this master was away."""
@@ -156,6 +163,13 @@ class ReplicationHandlers:
     def status(self, request: Request) -> Command:
         """The document behind `twinlog replication status`."""
         return request.reply(body=msgspec.json.encode(self._report.document()))
+
+    def _check_epoch(self, seen: int) -> None:
+        """Refuse a replica that knows a newer master than this one, and find out whether it is right."""
+        own = self._replication.epochs.now.own
+        if self._ctx.is_master and seen > own:
+            self._replication.successors.check_soon()
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(OldEpoch(self._ctx.settings.address, own, seen)))
 
     def _must_be_master(self, what: str) -> None:
         if not self._ctx.is_master:

@@ -49,6 +49,17 @@ def _watch_master(metrics: Metrics, ctx: BrokerContext, replication: Replication
         kind="counter",
     )
     metrics.watch(
+        "rocketmq_ha_master_epoch",
+        "Epoch of this master, or the highest that this replica has seen",
+        lambda: replication.epochs.now.own if ctx.is_master else replication.epochs.now.seen,
+    )
+    metrics.watch(
+        "rocketmq_ha_stalls",
+        "Times this broker was held up so long that it asked whether it is still the master",
+        lambda: ctx.guard.stalls,
+        kind="counter",
+    )
+    metrics.watch(
         "rocketmq_ha_refused_connections",
         "HA connections that were closed because of what they sent",
         lambda: master.refused,

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 from twinlog.base.clock import monotonic_ms
 from twinlog.broker.naming.member_groups import MemberGroup
+from twinlog.broker.replication.epoch_file import EpochFile
 from twinlog.broker.replication.following import Following
 from twinlog.broker.replication.member_watch import MemberWatch
 from twinlog.broker.replication.role_change import RoleChange
 from twinlog.broker.replication.send_demand import SendDemand
 from twinlog.broker.replication.store_instance import store_instance
+from twinlog.broker.replication.successor_watch import SuccessorWatch
 from twinlog.replication.master.log_marks import LogMarks
 from twinlog.replication.master.master_service import MasterService
 from twinlog.replication.master.replica_acks import ReplicaAcks
@@ -44,6 +46,8 @@ class ReplicationService:
         self.register = register
         self.group = MemberGroup(ctx, pool, lambda: register.name_servers)
         settings, acks = ctx.settings, ReplicaAcks()
+        self.epochs = EpochFile(Path(ctx.conf.store.root_dir), settings.broker_name, ctx.conf.store.modes)
+        self._start_epoch()
         self.send_demand = SendDemand(ctx, acks)
         self.members = MemberWatch(ctx, self.group, register, acks, on_count=self.send_demand.acknowledged)
         self.master = MasterService(
@@ -58,7 +62,9 @@ class ReplicationService:
         )
         self.instance = store_instance(Path(ctx.conf.store.root_dir), ctx.conf.store.modes)
         identity = ReplicaIdentity(settings.cluster_name, settings.broker_name, settings.broker_id, self.instance)
-        self.replica = ReplicaService(lambda: ctx.conf.replication, ctx.store, identity, pool, clock_ms=ctx.wall_ms)
+        self.replica = ReplicaService(
+            lambda: ctx.conf.replication, ctx.store, identity, pool, clock_ms=ctx.wall_ms, epochs=self.epochs
+        )
         self.sync = MetadataSyncService(
             lambda: ctx.conf.replication,
             ctx.tables,
@@ -66,9 +72,11 @@ class ReplicationService:
             own_address=settings.address,
             clock_ms=ctx.wall_ms,
             extra_kinds=extra_kinds,
+            epochs=self.epochs,
         )
         self.following = Following(ctx, self.replica, self.sync, self._start_fenced)
         self.role_change = RoleChange(ctx, self.group, self)
+        self.successors = SuccessorWatch(ctx, self.group, self.epochs, self.role_change.change_to)
         self.marks = LogMarks(ctx.store.log_end)
         self._tasks: asyncio.TaskGroup | None = None
         ctx.pending_sends.replicas = self.send_demand
@@ -76,6 +84,14 @@ class ReplicationService:
         ctx.change_role = self.role_change.change_to
         ctx.master_listeners.append(self.following.use_known_master)
         ctx.store.on_dispatch.append(self._dispatched)
+
+    def _start_epoch(self) -> None:
+        """A replica that is started as master is promoted; a master that was replaced must not start."""
+        ctx = self._ctx
+        if not ctx.is_master:
+            self.epochs.follow()
+        elif self.epochs.start_as_master():
+            ctx.topics.take_epoch(self.epochs.now.own, ctx.clock_ms())
 
     def listen(self) -> None:
         self.master.listen()
@@ -89,6 +105,7 @@ class ReplicationService:
                 self._start_fenced("MemberCount", self.members.count_replicas)
                 self._start_fenced("MasterSearch", self._search_master)
                 self._start_fenced("IdentityWatch", self.members.watch_identity)
+                self._start_fenced("SuccessorWatch", self.successors.run)
                 if not self._ctx.is_master:
                     self.following.start()
         finally:

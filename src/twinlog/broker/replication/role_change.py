@@ -94,6 +94,7 @@ class RoleChange:
             Step.LEARN_TOPICS: self._learn_topics,
             Step.LEAD_OFFSETS: ctx.tables.offsets.lead,
             Step.STORE_AS_MASTER: lambda: ctx.store.change_role(role),
+            Step.TAKE_EPOCH: self._take_epoch,
             Step.ACCEPT_SENDS: lambda: self._take_role(role, broker_id),
             Step.REFUSE_SENDS: lambda: self._take_role(role, broker_id),
             Step.SETTLE_ANSWERS: self._settle_answers,
@@ -101,13 +102,22 @@ class RoleChange:
             Step.FLUSH: self._flush,
             Step.DROP_REPLICAS: lambda: service.master.drop_all("this broker becomes a replica"),
             Step.STORE_AS_REPLICA: lambda: ctx.store.change_role("SLAVE"),
-            Step.FOLLOW_OFFSETS: ctx.tables.offsets.follow,
+            Step.FOLLOW_OFFSETS: self._follow,
             Step.START_FOLLOWING: service.following.start,
             Step.REGISTER: service.register.register_soon,
         }
         pending = actions[step]()
         if pending is not None:
             await pending
+
+    def _take_epoch(self) -> None:
+        epoch = self._service.epochs.promote()
+        self._ctx.topics.take_epoch(epoch, self._ctx.clock_ms())
+        log.info("this broker is master in a new epoch", epoch=epoch)
+
+    def _follow(self) -> None:
+        self._ctx.tables.offsets.follow()
+        self._service.epochs.follow()
 
     def _learn_topics(self) -> None:
         """Configure topics that the master created after the last round of metadata.

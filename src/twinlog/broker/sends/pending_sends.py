@@ -11,6 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from twinlog.broker.sends.wait_queue import Finished, WaitQueue
+from twinlog.replication.master.guard import MasterGuard
 from twinlog.store.log.append import PutStatus
 from twinlog.wire.codes import ResponseCode
 
@@ -62,9 +63,12 @@ class PendingSends:
     `clock_ms` measures timeouts, so it must not jump: an answer would leave too early, or hours late.
     """
 
-    def __init__(self, conf: Callable[[], BrokerConf], clock_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, conf: Callable[[], BrokerConf], clock_ms: Callable[[], int], guard: MasterGuard | None = None
+    ) -> None:
         self._conf = conf
         self._clock_ms = clock_ms
+        self._guard = guard if guard is not None else MasterGuard(clock_ms)
         self._waiting: WaitQueue[WriteAnswer] = WaitQueue()
         self.replicas: Replicas = NoReplicas()
         self.on_flush_wanted: list[Callable[[], None]] = []
@@ -169,5 +173,14 @@ class PendingSends:
             listener()
 
     def _send(self, finished: list[Finished[WriteAnswer]]) -> None:
+        if finished and not self._guard.is_valid:
+            self._guard.when_confirmed(lambda: self._send_confirmed(finished))
+            return
         for one in finished:
             one.answer(one.status)
+
+    def _send_confirmed(self, finished: list[Finished[WriteAnswer]]) -> None:
+        """Answer what was in doubt; a broker that was replaced meanwhile acknowledges nothing."""
+        is_replaced = self._conf().broker.broker_role == "SLAVE"
+        for one in finished:
+            one.answer(PutStatus.FLUSH_SLAVE_TIMEOUT if is_replaced else one.status)

@@ -218,7 +218,7 @@ class FastSend:
         ctx = self._ctx
         if ctx.conf is not self._conf or self._topics.edition != self._topics_edition:
             self._clear_caches()
-        if not self._allowed:
+        if not self._allowed or not ctx.guard.is_valid:
             return at
         rows: list[Row] = []
         sends: list[Unanswered] = []

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from twinlog.base.clock import wall_clock_ms
+from twinlog.broker.replication.epoch_file import forget_epochs
 from twinlog.metadata.errors import MetadataError
 from twinlog.metadata.tables import open_tables
 from twinlog.settings.broker_conf import load_broker_conf
@@ -81,7 +82,7 @@ def plan_cut(settings: StoreSettings, cut: int) -> tuple[int, int]:
 
 
 def cut_tail(settings: StoreSettings, cut: int) -> Path:
-    """Recover the store, keep its tail in a file and cut it off; returns the file."""
+    """Recover the store, keep its tail in a file and cut it off; returns the file. It may follow any master then."""
     now_ms = wall_clock_ms()
     tables = open_tables(str(Path(settings.root_dir) / "config"), now_ms, modes=settings.modes)
     tables.load()
@@ -91,7 +92,9 @@ def cut_tail(settings: StoreSettings, cut: int) -> Path:
         return config.attributes.get("queue.type", "SimpleCQ") if config is not None else "SimpleCQ"
 
     with MessageStore.open(settings, role="SLAVE", topic_kind=topic_kind) as store:
-        return store.cut_tail(cut, now_ms)
+        kept = store.cut_tail(cut, now_ms)
+    forget_epochs(Path(settings.root_dir))
+    return kept
 
 
 def _confirm(yes: bool) -> None:

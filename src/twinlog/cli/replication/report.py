@@ -42,8 +42,10 @@ def _title(group: Group) -> str:
         return f"{name}: master {master.address} does not answer: {master.error}"
     refused = master.document.get("refusedConnections")
     flushed = master.document.get("flushedEnd")
+    epoch = master.document.get("epoch")
     return (
         f"{name}: master {master.address} ({master.kind}, {master.role}), log {master.log_start} to {master.log_end}"
+        + (f", epoch {epoch}" if epoch else "")
         + (f", durable to {flushed}" if flushed is not None else "")
         + (f", {refused} connections refused" if refused else "")
     )

@@ -40,6 +40,7 @@ class MasterFacts:
     segment_bytes: int | None = None
     differs_at: int | None = None  # the first offset at which both logs are known to differ
     awaits_replicas: bool = False
+    master_epoch: int = 0  # a Java master has none
 
     @property
     def is_twinlog(self) -> bool:
@@ -85,7 +86,13 @@ class Handshake:
         if theirs.pass_number is None or theirs.log_start is None or theirs.log_end is None:
             raise ReplicationError(f"{self._address} answered without a pass or the bounds of its log: {answer.fields}")
         log = LogRange(theirs.log_start, theirs.log_end)
-        return MasterFacts(log, theirs.pass_number, theirs.segment_bytes, awaits_replicas=theirs.awaits_replicas)
+        return MasterFacts(
+            log,
+            theirs.pass_number,
+            theirs.segment_bytes,
+            awaits_replicas=theirs.awaits_replicas,
+            master_epoch=theirs.master_epoch or 0,
+        )
 
     async def compare(self, facts: MasterFacts) -> MasterFacts:
         """The facts with `differs_at`."""

@@ -23,6 +23,7 @@ from twinlog.net.connecting import below
 from twinlog.net.connection import Connection
 from twinlog.net.errors import NetError
 from twinlog.net.pool import ConnectionPool
+from twinlog.replication.master_epoch import MASTER_EPOCH, SeenEpochs
 from twinlog.replication.metadata.delta import decode_changes, decode_delta, parse_held
 from twinlog.replication.metadata.kinds import KIND_BY_NAME, KINDS, OFFSETS, Kind, table_of
 from twinlog.replication.metadata.table_pages import TablePages, decode_answer
@@ -33,6 +34,7 @@ from twinlog.telemetry.fence import error_text
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import DataVersion
 from twinlog.wire.codes import ResponseCode
+from twinlog.wire.command import Command
 from twinlog.wire.errors import WireError
 from twinlog.wire.numbers import is_natural
 from twinlog.wire.twinlog_codes import TwinlogCode
@@ -67,6 +69,7 @@ class MetadataSyncService:
         clock_ms: Callable[[], int],
         extra_kinds: Sequence[ExtraKind] = (),
         on_changed: Callable[[str], None] = lambda kind: None,
+        epochs: SeenEpochs | None = None,
     ) -> None:
         self._settings = settings
         self._tables = tables
@@ -75,6 +78,7 @@ class MetadataSyncService:
         self._clock_ms = clock_ms
         self._extra_kinds = extra_kinds
         self._on_changed = on_changed
+        self._epochs = epochs
         self._master: str | None = None
         self._wake = asyncio.Event()
         self._followers = {kind: Follower(kind) for kind in KIND_BY_NAME}
@@ -183,16 +187,25 @@ class MetadataSyncService:
             fields = {kind: str(self._followers[kind].held) for kind in asked}
             if self._settings().metadata_pushed:
                 fields["push"] = "true"
+            if self._epochs is not None:
+                fields[MASTER_EPOCH] = str(self._epochs.now.seen)
             answer = await connection.request(TwinlogCode.METADATA_CHANGES, fields, timeout_ms=_TIMEOUT_MS)
             if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 connection.attributes["is_java"] = True
                 return False
             if answer.code != ResponseCode.SUCCESS:
                 raise MasterRefused("changes", answer.code, answer.remark)
+            self._check_epoch(answer)
             deltas = decode_changes(answer.body)
             asked = [kind for kind in asked if await self._apply(kind, deltas.get(kind))]
         await self._carry_back(connection)
         return True
+
+    def _check_epoch(self, answer: Command) -> None:
+        """Refuse the tables of a master that was replaced."""
+        epoch = (answer.fields or {}).get(MASTER_EPOCH, "0")
+        if self._epochs is not None and is_natural(epoch) and int(epoch) < self._epochs.now.seen:
+            raise MasterRefused("changes", answer.code, f"its epoch {epoch} is lower than {self._epochs.now.seen}")
 
     async def _apply(self, kind: str, raw: msgspec.Raw | None) -> bool:
         """Apply a page of one kind, with its own success or failure; whether there is another page."""

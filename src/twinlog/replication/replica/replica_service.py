@@ -21,6 +21,7 @@ from twinlog.net.errors import NetError
 from twinlog.net.pool import ConnectionPool
 from twinlog.replication.errors import JoinRefused, ReplicationError
 from twinlog.replication.hello import HelloHeader
+from twinlog.replication.master_epoch import SeenEpochs, check_epoch
 from twinlog.replication.replica.handshake import Handshake, MasterFacts
 from twinlog.replication.replica.join import Begin, LogRange, Refuse, Reseed, decide_join
 from twinlog.replication.replica.receiver import Receiver
@@ -67,6 +68,7 @@ class ReplicaService:
         *,
         clock_ms: Callable[[], int],
         ticks_ms: Callable[[], int] = monotonic_ms,
+        epochs: SeenEpochs | None = None,
     ) -> None:
         self._settings = settings
         self._store = store
@@ -74,6 +76,7 @@ class ReplicaService:
         self._pool = pool
         self._clock_ms = clock_ms
         self._ticks_ms = ticks_ms
+        self._epochs = epochs
         self._addresses = MasterAddresses()
         self._configured: str | None = None  # the haMasterAddress that was used last
         self._changed = asyncio.Event()
@@ -213,8 +216,11 @@ class ReplicaService:
                 log_end=ours.end,
                 segment_bytes=store.settings.segment_bytes,
                 whole_history=settings.copy_whole_history,
+                master_epoch=self._epochs.now.seen if self._epochs is not None else None,
             )
         )
+        if self._epochs is not None and facts.is_twinlog:
+            check_epoch(address, facts.master_epoch, self._epochs)
         plan = decide_join(
             ours,
             facts.log,

@@ -1,0 +1,80 @@
+"""Finds out whether another broker has replaced this master, and if so, makes this one a replica.
+
+It asks when the loop was held up for so long that the process may have been stopped, when a replica knows a higher
+epoch, and every ten seconds. The name servers prefer the master of the higher epoch, so they return its address. If no
+name server answers, this broker goes on: only a consensus service could decide then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from twinlog.telemetry.log import get_logger
+from twinlog.wire.codes import MASTER_ID
+
+if TYPE_CHECKING:
+    from twinlog.broker.context import BrokerContext
+    from twinlog.broker.naming.member_groups import MemberGroup
+    from twinlog.broker.replication.epoch_file import EpochFile
+
+log = get_logger(__name__)
+_TICK_S = 0.5  # several within MasterGuard's limit
+_PERIOD_TICKS = 20
+_ASK_S_MAX = 2.0
+
+
+class SuccessorWatch:
+    """Keeps the guard of a master valid, as long as nobody has replaced it."""
+
+    def __init__(
+        self,
+        ctx: BrokerContext,
+        group: MemberGroup,
+        epochs: EpochFile,
+        change_role: Callable[[str], Awaitable[object]],
+    ) -> None:
+        self._ctx = ctx
+        self._group = group
+        self._epochs = epochs
+        self._change_role = change_role
+        self._wake = asyncio.Event()
+
+    def check_soon(self) -> None:
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Until cancelled. If this ends with an error, sends wait until it runs again."""
+        ticks = 0
+        self._ctx.guard.tick()
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_TICK_S):
+                    await self._wake.wait()
+            guard, ticks = self._ctx.guard, ticks + 1
+            is_valid = guard.tick()
+            if not is_valid:
+                log.warning("the broker was held up; asking whether another master has replaced it")
+            if not is_valid or self._wake.is_set() or ticks % _PERIOD_TICKS == 0:
+                self._wake.clear()
+                await self._check()
+            if not is_valid:
+                guard.confirm()
+
+    async def _check(self) -> None:
+        ctx, own = self._ctx, self._epochs.now.own
+        if not ctx.is_master:
+            return
+        address, epoch = None, 0
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_ASK_S_MAX):
+                address = await self._group.rival(MASTER_ID)
+                epoch = await self._group.master_epoch(address) if address is not None else 0
+        if ctx.is_master and epoch > own:
+            log.error("another master has replaced this one, which becomes a replica", master=address, epoch=epoch)
+            self._epochs.saw(epoch)
+            ctx.guard.doubt()
+            await self._change_role("SLAVE")
+            ctx.guard.confirm()

@@ -1,0 +1,147 @@
+"""Epochs of masters in running brokers: a master that was replaced acknowledges nothing, and becomes a replica."""
+
+import asyncio
+
+import pytest
+from tests.broker.replication.test_role_change import bodies, change_role
+from tests.broker.running import SEND_FIELDS, connected
+from tests.replication.cluster import ask, end_of, running_cluster, send_all, status, twins, until
+
+from twinlog.broker.replication.epoch_file import EpochFile
+from twinlog.replication.errors import ReplicationError
+from twinlog.replication.hello import HelloHeader
+from twinlog.replication.master_epoch import MasterEpochs
+from twinlog.wire.fields import encode_fields
+from twinlog.wire.twinlog_codes import TwinlogCode
+
+
+@pytest.fixture
+async def cluster(tmp_path):
+    async with running_cluster(tmp_path) as cluster:
+        yield cluster
+
+
+def epochs_of(broker):
+    return broker.replication.epochs.now
+
+
+async def test_each_promotion_takes_the_next_epoch_and_the_replica_remembers_it(cluster, tmp_path):
+    one = await cluster.start("one")
+    two = await cluster.start("two", "SLAVE", 1)
+    await twins(one, two)
+    assert (await status(one))["epoch"] == 0 == one.context.topics.version.state_version
+    for number, (old, new) in enumerate([(one, two), (two, one)], 1):
+        assert (await change_role(old, "SLAVE", number)).code == 0
+        assert (await change_role(new, "ASYNC_MASTER")).code == 0
+        assert (await status(new))["epoch"] == number
+        assert new.context.topics.version.state_version == number, "name servers rank by it"
+        await twins(new, old)
+        await until(lambda old=old, number=number: epochs_of(old).seen == number, "the replica has seen it")
+    await send_all(one, bodies("new topics keep the epoch", 1))
+    conf = one.context.conf.store
+    assert EpochFile(tmp_path / "one", one.context.settings.broker_name, conf.modes).now == epochs_of(one)
+    assert EpochFile(tmp_path / "one", "another", conf.modes).now == MasterEpochs()
+
+
+async def test_a_replica_that_is_started_as_master_is_promoted(cluster):
+    one = await cluster.start("one")
+    two = await cluster.start("two", "SLAVE", 1)
+    await twins(one, two)
+    await cluster.stop("two")
+    await cluster.stop("one")
+    two = await cluster.start("two")
+    assert epochs_of(two).own == 1 == two.context.topics.version.state_version
+
+
+async def replaced_pair(cluster):
+    """(old master, new master): the old one was silent for its name server while the other one was promoted."""
+    one = await cluster.start("one")
+    two = await cluster.start("two", "SLAVE", 1)
+    await send_all(one, bodies("before"))
+    await twins(one, two)
+    return one, two
+
+
+async def promote_beside(monkeypatch, old, new):
+    """Promote `new` as if `old` did not answer: as if its process were stopped."""
+
+    async def nobody(*_):
+        return None
+
+    with monkeypatch.context() as patched:
+        patched.setattr(new.replication.group, "rival", nobody)
+        assert (await change_role(new, "ASYNC_MASTER")).code == 0
+
+
+async def test_a_master_that_finds_a_higher_epoch_becomes_its_replica(cluster, monkeypatch):
+    one, two = await replaced_pair(cluster)
+    await promote_beside(monkeypatch, one, two)
+    sent = await send_all(two, bodies("after"))
+    assert sent == bodies("after")
+    one.replication.successors.check_soon()
+    await until(lambda: not one.context.is_master, "the old master steps down")
+    await twins(two, one)
+    assert await send_all(one, [b"refused"]) == []
+
+
+async def test_sends_in_doubt_wait_and_a_replaced_master_acknowledges_none(cluster, monkeypatch):
+    one, two = await replaced_pair(cluster)
+    end = end_of(one)
+    one.context.guard.doubt()  # as after a pause
+    async with connected(one) as connection:
+        sends = [asyncio.create_task(connection.request(310, SEND_FIELDS, b"late", timeout_ms=20_000)) for _ in "abc"]
+        await promote_beside(monkeypatch, one, two)
+        answers = await asyncio.gather(*sends)
+    assert {answer.code for answer in answers}.isdisjoint({0, 10, 11, 12})
+    assert end_of(one) == end, "nothing was appended"
+    await twins(two, one)
+
+
+async def test_sends_in_doubt_are_answered_by_a_master_that_nobody_replaced(cluster):
+    one = await cluster.start("one")
+    one.context.guard.doubt()
+    assert await send_all(one, bodies("held up")) == bodies("held up")
+    assert one.context.guard.stalls == 1
+
+
+async def test_a_replaced_master_does_not_start_as_master(cluster, monkeypatch):
+    one, two = await replaced_pair(cluster)
+    await promote_beside(monkeypatch, one, two)
+    one.replication.epochs.saw(epochs_of(two).own)  # and is killed before it steps down
+    await cluster.stop("one")
+    await cluster.stop("two")
+    with pytest.raises(ReplicationError, match=r"a master with epoch 1 has replaced this one.*brokerRole=SLAVE"):
+        await cluster.start("one")
+    two = await cluster.start("two")
+    one = await cluster.start("one", "SLAVE", 1)
+    await twins(two, one)
+
+
+async def test_a_replica_follows_no_master_that_was_replaced(cluster):
+    one = await cluster.start("one")
+    two = await cluster.start("two", "SLAVE", 1)
+    await twins(one, two)
+    two.replication.epochs.saw(7)
+    await cluster.stop("one")
+    one = await cluster.start("one")
+    await until(lambda: "epoch 7 has replaced it" in two.replication.replica.status.reason, "it refuses the old master")
+    answer = await ask(one, TwinlogCode.METADATA_CHANGES, {"topics": "", "masterEpoch": "7"})
+    assert answer.code != 0 and "epoch 0" in answer.remark
+    assert not epochs_of(one).is_replaced, "a claim alone replaces nobody"
+
+
+async def test_a_stranger_that_claims_an_epoch_does_not_stop_a_master(cluster):
+    one = await cluster.start("one")
+    hello = HelloHeader(cluster_name="C", broker_name="b", broker_id=1, instance="x", master_epoch=99)
+    answer = await ask(one, TwinlogCode.REPLICA_HELLO, encode_fields(hello))
+    assert answer.code != 0
+    await asyncio.sleep(0.2)
+    assert await send_all(one, bodies("still master", 3)) == bodies("still master", 3)
+
+
+async def test_an_epoch_file_that_does_not_parse_stops_the_start(cluster):
+    await cluster.start("one", "SLAVE", 1)
+    await cluster.stop("one")
+    (cluster.home / "one" / "config" / "twinlogEpoch").write_text("{")
+    with pytest.raises(ReplicationError, match="twinlogEpoch does not parse"):
+        await cluster.start("one", "SLAVE", 1)
