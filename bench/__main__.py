@@ -15,6 +15,7 @@ import json
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -26,15 +27,16 @@ from pathlib import Path
 from tests.interop.twinlog_servers import Twinlog
 
 from bench import recovery, replication
+from bench.java_client import SCENES, measure_java_client
 from bench.metadata import measure_metadata
 from bench.rows import Row, console, print_table
 from bench.sends import measure_shapes
-from bench.servers import JAVA_VERSION, rss_mb, running, side_by_side
+from bench.servers import JAVA_VERSION, both_brokers, in_turn, rss_mb, running
 from bench.shapes import SHAPES
 
 RESULTS = Path(__file__).parent / "results"
 ROOT = Path(__file__).parent.parent
-BROKER_PARTS = ("shapes", "pulls", "start", "recovery", "catch-up", "sync", "lag", "metadata")
+BROKER_PARTS = ("shapes", "java-client", "pulls", "start", "recovery", "catch-up", "sync", "lag", "metadata")
 SPARK_PARTS = (
     "spark-wire",
     "spark-store",
@@ -45,6 +47,8 @@ SPARK_PARTS = (
     "spark-fleet",
 )
 PARTS = (*BROKER_PARTS, *SPARK_PARTS)
+# A Spark session, its Kafka and their warm-up take half a minute for each part: one of them stands for all.
+NOT_QUICK = ("spark-store", "spark-write", "spark-archive", "spark-sync", "spark-audit", "spark-fleet")
 
 
 @dataclass
@@ -57,6 +61,8 @@ class Options:
     spark_rows: int
     store_gb: tuple[int, ...]
     fleet: int
+    backlog: int  # messages that a push consumer reads
+    quick: bool
 
 
 def load(kind: str, address: str, topic: str, *args: object) -> dict:
@@ -69,20 +75,18 @@ def load(kind: str, address: str, topic: str, *args: object) -> dict:
 
 
 def measure_pulls(folder: Path, options: Options) -> list[Row]:
-    row = Row("pulls of 32 x 1 KiB", "messages/s", ">= 1")
-
-    def part(addresses: dict[str, str], pids: dict[str, int]) -> None:
-        for side in ("java", "twinlog"):
-            load("fill", addresses[side], "Pull", "--body", 1024, "--messages", options.fill)
+    row = Row("pulls of 32 x 1 KiB", "messages/s", ">= 1.1")
+    with both_brokers(folder) as brokers:
+        for address in brokers.addresses.values():
+            load("fill", address, "Pull", "--body", 1024, "--messages", options.fill)
             time.sleep(2)
-            load("pull", addresses[side], "Pull", "--messages", options.fill, "--seconds", options.seconds)
-        for number in range(options.rounds):
-            for side in ("java", "twinlog") if number % 2 else ("twinlog", "java"):
-                result = load("pull", addresses[side], "Pull", "--messages", options.fill, "--seconds", options.seconds)
-                getattr(row, side).append(result["per_second"])
+        for number in range(-1, options.rounds):  # the first round warms up
+            for side in in_turn(number):
+                words = ("--messages", options.fill, "--seconds", options.seconds)
+                result = load("pull", brokers.addresses[side], "Pull", *words)
+                if number >= 0:
+                    getattr(row, side).append(result["per_second"])
             console.print(f"  pulls: round {number + 1} of {options.rounds}")
-
-    side_by_side(folder, part)
     return [row]
 
 
@@ -91,7 +95,7 @@ def measure_start(folder: Path, options: Options) -> list[Row]:
     idle = Row("memory of an idle broker", "MB RSS", "<= 100 MB", higher_is_better=False)
     with Twinlog().name_server(folder / "names") as names:
         for number in range(min(options.rounds, 3)):
-            for side in ("java", "twinlog"):
+            for side in in_turn(number):
                 with running(side, folder / f"{side}-{number}", names.address) as (broker, seconds):
                     time.sleep(2)
                     getattr(ready, side).append(seconds)
@@ -102,7 +106,7 @@ def measure_start(folder: Path, options: Options) -> list[Row]:
 def measure_recovery(folder: Path, options: Options) -> list[Row]:
     row = Row(f"recovery of {options.log_mb} MiB of 1 KiB messages after kill -9", "s", ">= 1", higher_is_better=False)
     for number in range(min(options.rounds, 3)):
-        for side in ("java", "twinlog") if number % 2 else ("twinlog", "java"):
+        for side in in_turn(number):
             taken = recovery.measure(side, folder / f"{side}-{number}", options.log_mb, load)
             getattr(row, side).append(taken)
         console.print(f"  recovery: round {number + 1}")
@@ -133,6 +137,36 @@ def spark_measures() -> dict[str, Callable[[Path, Options], list[Row]]]:
     }
 
 
+def measures_of(given: argparse.Namespace) -> dict[str, Callable[[Path, Options], list[Row]]]:
+    """How each part is measured."""
+    return {
+        "shapes": lambda folder, options: measure_shapes(
+            folder, load, rounds=options.rounds, seconds=options.seconds, names=given.shape, quick=options.quick
+        ),
+        "java-client": lambda folder, options: measure_java_client(
+            folder, rounds=options.rounds, seconds=options.seconds, backlog=options.backlog, names=given.scene
+        ),
+        "pulls": measure_pulls,
+        "start": measure_start,
+        "recovery": measure_recovery,
+        "catch-up": lambda folder, options: replication.measure_catch_up(
+            folder, load, rounds=min(options.rounds, 3), megabytes=options.behind_mb
+        ),
+        "sync": lambda folder, options: replication.measure_sync(
+            folder, load, rounds=options.rounds, seconds=options.seconds
+        ),
+        "lag": lambda folder, options: replication.measure_lag(folder, load, seconds=4 * options.seconds),
+        "metadata": lambda folder, options: measure_metadata(folder, rounds=options.rounds),
+        **spark_measures(),
+    }
+
+
+def parts_of(given: argparse.Namespace) -> list[str]:
+    """The parts to run: those that were asked for, else those that a shape or scene belongs to, else all."""
+    asked = given.only or [*(["shapes"] if given.shape else []), *(["java-client"] if given.scene else [])]
+    return asked or [name for name in PARTS if not (given.quick and name in NOT_QUICK)]
+
+
 def save(rows: list[Row], options: Options) -> Path:
     RESULTS.mkdir(exist_ok=True)
     document = {
@@ -141,11 +175,12 @@ def save(rows: list[Row], options: Options) -> Path:
         "python": platform.python_version(),
         "cpus": os.cpu_count(),
         "options": asdict(options),
-        "rows": [{**asdict(row), "ratio": row.ratio, "java_against_java": row.noise} for row in rows],
+        "rows": [{**asdict(row), "ratio": row.ratio, "met": row.met, "java_against_java": row.noise} for row in rows],
     }
     path = RESULTS / f"{document['date'].replace(':', '')}.json"
     path.write_text(json.dumps(document, indent=2) + "\n")
-    _update_latest(document)
+    if not options.quick:
+        _update_latest(document)
     return path
 
 
@@ -162,42 +197,39 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="short rounds, to see that it works")
     parser.add_argument("--only", choices=PARTS, action="append", help="measure only this part; may be repeated")
     parser.add_argument("--shape", choices=SHAPES, action="append", help="send only this shape; may be repeated")
+    parser.add_argument(
+        "--scene", choices=SCENES, action="append", help="this scene of the Java client; may be repeated"
+    )
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--seconds", type=float)
     given = parser.parse_args(argv)
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))  # so that the servers end with us
     options = (
-        Options(1.5, 2, 20_000, 64, 128, 50_000, (1,), 40)
+        Options(0.5, 1, 20_000, 64, 128, 50_000, (1,), 40, 20_000, True)
         if given.quick
-        else Options(5.0, 5, 200_000, 1024, 2048, 1_000_000, (3, 10), 500)
+        else Options(4.0, 5, 200_000, 1024, 2048, 1_000_000, (3, 10), 500, 400_000, False)
     )
     options.rounds, options.seconds = given.rounds or options.rounds, given.seconds or options.seconds
-    measures = {
-        "shapes": lambda folder, options: measure_shapes(
-            folder, load, rounds=options.rounds, seconds=options.seconds, names=given.shape
-        ),
-        "pulls": measure_pulls,
-        "start": measure_start,
-        "recovery": measure_recovery,
-        "catch-up": lambda folder, options: replication.measure_catch_up(
-            folder, load, rounds=min(options.rounds, 3), megabytes=options.behind_mb
-        ),
-        "sync": lambda folder, options: replication.measure_sync(
-            folder, load, rounds=options.rounds, seconds=options.seconds
-        ),
-        "lag": lambda folder, options: replication.measure_lag(folder, load, seconds=4 * options.seconds),
-        "metadata": lambda folder, options: measure_metadata(folder, rounds=options.rounds),
-        **spark_measures(),
-    }
-    rows: list[Row] = []
-    for name in given.only or (("shapes",) if given.shape else PARTS):
+    rows, failed, begun = [], [], time.monotonic()
+    measures, chosen = measures_of(given), parts_of(given)
+    for name in chosen:
         console.print(f"[bold]{name}[/bold]")
         folder = Path(tempfile.mkdtemp(prefix="twinlog-bench-"))
+        started = time.monotonic()
         try:
             rows += measures[name](folder, options)
+        except Exception:  # the other parts still have something to say
+            console.print_exception()
+            failed.append(name)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+        console.print(f"  {name} took {time.monotonic() - started:.0f} s")
     print_table(rows)
-    console.print(f"kept in {save(rows, options)}")
+    console.print(f"{time.monotonic() - begun:.0f} s in all, kept in {save(rows, options)}")
+    if left_out := [name for name in PARTS if name not in chosen]:
+        console.print(f"left out: {', '.join(left_out)}")
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

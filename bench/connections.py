@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 
 from bench.frames import max_offset_frame, topic_frame
-from twinlog.wire.command import decode_command
+from twinlog.wire.command import Command, decode_command, encode_command
 from twinlog.wire.frame import take_frame
 
 # The begin of an answer: length, header type, and the code if the header is binary.
@@ -85,6 +86,17 @@ def create_topics(address: str, topics: list[str], queues: int) -> None:
             answer = ask(connected, topic_frame(topic, queues))
             if OK not in answer:
                 raise LoadFailed(f"topic {topic} cannot be created: {answer[8:400]!r}")
+
+
+def wait_route(name_server: str, topic: str, seconds_max: float = 60) -> None:
+    """Return once the name server has a route to `topic`: before, a producer would create it on any broker."""
+    frame = encode_command(Command(105, opaque=1, fields={"topic": topic}))
+    deadline = time.monotonic() + seconds_max
+    with connect(name_server) as connected:
+        while OK not in ask(connected, frame):
+            if time.monotonic() > deadline:
+                raise LoadFailed(f"no route to {topic} in {seconds_max} s")
+            time.sleep(0.05)
 
 
 def queue_ends(connected: socket.socket, queues: list[tuple[str, int]]) -> int:

@@ -151,10 +151,32 @@ def send_shape(address: str, topic: str, shape: Shape, *, seconds: float, connec
     return {"per_second": count / taken, "count": count, "sent": sent, "lost": lost, "load_cpu": cpu / taken}
 
 
+def fill_shape(address: str, topic: str, shape: Shape, messages: int) -> None:
+    """Exactly `messages` of this shape, stored."""
+    queues = shapes.stored_queues(shape, topic)
+    with connect(address) as control:
+        before = queue_ends(control, queues)
+        window = min(256, messages)
+        lane = Lane(address, shapes.frames_of(shape, topic, lane=0, round_id=time.time_ns() // 1000), window)
+        while lane.answered < messages:
+            count = lane.receive()
+            lane.send(min(count, messages - lane.sent))
+        lane.socket.close()
+        wait_stored(control, queues, before + messages)
+
+
 def wait_stored(control: socket.socket, queues: list[tuple[str, int]], wanted: int) -> None:
     """Return once the queues hold exactly so many messages; Java's follow its log a moment later."""
+    ends = wait_at_least(control, queues, wanted)
+    if ends != wanted:
+        raise LoadFailed(f"{wanted} messages should be stored, the queues end at {ends}")
+
+
+def wait_at_least(control: socket.socket, queues: list[tuple[str, int]], wanted: int) -> int:
+    """The number of messages in the queues, once it is at least `wanted`."""
     deadline = time.perf_counter() + SILENCE_MAX
-    while (ends := queue_ends(control, queues)) != wanted:
-        if ends > wanted or time.perf_counter() > deadline:
-            raise LoadFailed(f"{wanted} messages were acknowledged, the queues end at {ends}")
+    while (ends := queue_ends(control, queues)) < wanted:
+        if time.perf_counter() > deadline:
+            raise LoadFailed(f"{wanted} messages should be stored, the queues end at {ends}")
         time.sleep(0.005)
+    return ends

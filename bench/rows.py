@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 import sys
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from rich.table import Table
 
 from bench.servers import JAVA_VERSION
 
+_GOAL = re.compile(r"([<>]=) ([0-9.,]+)")
 console = Console(width=None if sys.stdout.isatty() else 150)
 
 
@@ -20,7 +22,7 @@ class Row:
 
     name: str
     unit: str
-    goal: str
+    goal: str  # ">= 1.5" is a ratio, "<= 100 MB" a figure of our own; other texts are for the reader
     higher_is_better: bool = True
     twinlog: list[float] = field(default_factory=list)
     java: list[float] = field(default_factory=list)
@@ -33,6 +35,17 @@ class Row:
         ours, theirs = statistics.median(self.twinlog), statistics.median(self.java)
         over, under = (ours, theirs) if self.higher_is_better else (theirs, ours)
         return over / under if under else None
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the goal is met: ">= X" is about the ratio, "<= X" about our own figure; None if it is neither."""
+        found = _GOAL.match(self.goal)
+        if found is None or not self.twinlog:
+            return None
+        limit = float(found[2].replace(",", ""))
+        if found[1] == "<=":
+            return statistics.median(self.twinlog) <= limit
+        return None if self.ratio is None else self.ratio >= limit
 
     @property
     def noise(self) -> float | None:
@@ -49,10 +62,12 @@ def print_table(rows: list[Row]) -> None:
     for row in rows:
         ours = statistics.median(row.twinlog) if row.twinlog else None
         theirs = statistics.median(row.java) if row.java else None
-        table.add_row(
-            row.name, row.unit, _number(ours), _number(theirs), _ratio(row.ratio), row.goal, _ratio(row.noise)
-        )
+        goal = f"[bold red]missed: {row.goal}[/]" if row.met is False else row.goal
+        table.add_row(row.name, row.unit, _number(ours), _number(theirs), _ratio(row.ratio), goal, _ratio(row.noise))
     console.print(table)
+    judged = [row.met for row in rows if row.met is not None]
+    if judged:
+        console.print(f"{sum(judged)} of {len(judged)} goals are met")
 
 
 def _number(value: float | None) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bench.rows import Row, console
-from bench.servers import cpu_seconds, side_by_side
+from bench.servers import Brokers, both_brokers, cpu_seconds, in_turn
 from bench.shapes import SHAPES
 
 Load = Callable[..., dict]
@@ -16,30 +16,25 @@ LOAD_CPU_MAX = 0.5  # of a core: so the load generator could drive twice what th
 
 
 def measure_shapes(
-    folder: Path, load: Load, *, rounds: int, seconds: float, names: Sequence[str] | None = None
+    folder: Path, load: Load, *, rounds: int, seconds: float, names: Sequence[str] | None = None, quick: bool = False
 ) -> list[Row]:
+    """A quick run has one pair of brokers for all, and warms up with one shape."""
     chosen = list(names or SHAPES)
+    size = len(chosen) if quick else _GROUP
     rows: dict[str, tuple[Row, Row]] = {name: _rows(name) for name in chosen}
     busiest: dict[str, float] = {}
-    for first in range(0, len(chosen), _GROUP):
-        group = chosen[first : first + _GROUP]
-
-        def part(addresses: dict[str, str], pids: dict[str, int], group: list[str] = group) -> None:
+    for first in range(0, len(chosen), size):
+        group = chosen[first : first + size]
+        with both_brokers(folder / str(first)) as brokers:
             for number in range(-1, rounds):  # the first round warms up: Java compiles, both make their files
-                for name in group:
-                    for side in ("java", "twinlog") if number % 2 else ("twinlog", "java"):
-                        words = ["--shape", name, "--seconds", seconds, *(["--created"] if number >= 0 else [])]
-                        before = cpu_seconds(pids[side])
-                        result = load("shape", addresses[side], f"Shape_{name}", *words)
-                        cpu_us = (cpu_seconds(pids[side]) - before) / result["sent"] * 1e6
-                        if result["lost"]:
-                            console.print(f"  {name}: {side} stored {result['count']} of {result['sent']}")
+                for name in group[:1] if quick and number < 0 else group:
+                    for side in in_turn(number):
+                        create = number < 0 or quick
+                        result, cpu_us = _round(load, brokers, side, name, seconds, create=create)
                         if number >= 0:
-                            _keep(rows[name], side, result["per_second"], cpu_us)
+                            keep(rows[name], side, result["per_second"], cpu_us)
                             busiest[name] = max(busiest.get(name, 0), result["load_cpu"])
                 console.print(f"  {', '.join(group)}: round {number + 1} of {rounds}")
-
-        side_by_side(folder / str(first), part)
     busy = [f"{name} {share:.0%}" for name, share in busiest.items() if share > LOAD_CPU_MAX]
     if busy:
         console.print(f"  the load generator took more than {LOAD_CPU_MAX:.0%} of a core: {', '.join(busy)}")
@@ -54,6 +49,17 @@ def _rows(name: str) -> tuple[Row, Row]:
     )
 
 
-def _keep(rows: tuple[Row, Row], side: str, *figures: float) -> None:
+def _round(load: Load, brokers: Brokers, side: str, name: str, seconds: float, *, create: bool) -> tuple[dict, float]:
+    """What the load generator reports, and the broker's CPU per message in us."""
+    words = ["--shape", name, "--seconds", seconds, *([] if create else ["--created"])]
+    before = cpu_seconds(brokers.pids[side])
+    result = load("shape", brokers.addresses[side], f"Shape_{name}", *words)
+    if result["lost"]:
+        console.print(f"  {name}: {side} stored {result['count']} of {result['sent']}")
+    return result, (cpu_seconds(brokers.pids[side]) - before) / result["sent"] * 1e6
+
+
+def keep(rows: tuple[Row, Row], side: str, *figures: float) -> None:
+    """One round's figures."""
     for row, figure in zip(rows, figures, strict=True):
         getattr(row, side).append(figure)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.interop.java_rocketmq import Broker, JavaRocketmq
@@ -56,15 +57,29 @@ def running(kind: str, home: Path, name_server: str, **conf: str) -> Iterator[tu
         yield broker, time.perf_counter() - started
 
 
-def side_by_side(folder: Path, part: Callable[[dict[str, str], dict[str, int]], None]) -> None:
-    """Run `part` while one broker of each kind is up; only one of them is under load at a time."""
+@dataclass(frozen=True)
+class Brokers:
+    """One broker of each kind, by "java" and "twinlog"; only one of them is under load at a time."""
+
+    addresses: dict[str, str]
+    pids: dict[str, int]
+    name_server: str
+
+
+@contextlib.contextmanager
+def both_brokers(folder: Path, **conf: str) -> Iterator[Brokers]:
     with (
         Twinlog().name_server(folder / "names") as names,
-        running("java", folder / "java", names.address) as (java, _),
-        running("twinlog", folder / "twinlog", names.address, brokerName="broker-t") as (twinlog, _),
+        running("java", folder / "java", names.address, **conf) as (java, _),
+        running("twinlog", folder / "twinlog", names.address, brokerName="broker-t", **conf) as (twinlog, _),
     ):
-        addresses = {"twinlog": twinlog.address, "java": java.address}
-        part(addresses, {"twinlog": twinlog.pid, "java": java.pid})
+        addresses = {"java": java.address, "twinlog": twinlog.address}
+        yield Brokers(addresses, {"java": java.pid, "twinlog": twinlog.pid}, names.address)
+
+
+def in_turn(number: int) -> tuple[str, str]:
+    """The order of both sides in round `number`: each comes first in every second one."""
+    return ("java", "twinlog") if number % 2 else ("twinlog", "java")
 
 
 def rss_mb(pid: int) -> float:

@@ -58,6 +58,7 @@ class Shape:
     spelling: str = "java"  # or go-order, go, blanks
     keys: bool = False  # KEYS differ
     trace: bool = False  # a traceparent differs
+    filtered: bool = False  # ten tags in turn, and properties to select by
     batch: int = 1
     delay: bool = False
     oneway: bool = False
@@ -91,6 +92,10 @@ SHAPES = {
     "single": Shape(title="one in flight", goal=2.0, keys=True, trace=True, single=True),
 }
 
+# What filters read: a tenth of it has TAGS Tag3, a tenth has n = 3.
+BACKLOG = Shape(title="", goal=0, keys=True, trace=True, filtered=True)
+BACKLOG_TAG, BACKLOG_SQL, BACKLOG_KEPT = "Tag3", "n = 3 AND region = 'eu'", 10
+
 
 def frames_of(shape: Shape, topic: str, *, lane: int, round_id: int, count: int = 0) -> list[bytes]:
     """The frames of connection number `lane`; `round_id` makes their keys different from every other round's."""
@@ -121,8 +126,10 @@ def frames_of(shape: Shape, topic: str, *, lane: int, round_id: int, count: int 
 
 
 def frames_count(shape: Shape) -> int:
-    """A multiple of the queues and topics, so that the next cycle goes on in turn."""
-    return FRAMES // 4 if shape.batch > 1 else FRAMES // 500 * 500 if shape.topics > 1 else FRAMES
+    """A multiple of the queues, topics and tags, so that the next cycle goes on in turn."""
+    if shape.batch > 1:
+        return FRAMES // 4
+    return 2000 if shape.topics > 1 or shape.filtered else FRAMES
 
 
 def queue_of(shape: Shape, number: int, lane: int) -> int:
@@ -163,7 +170,9 @@ def _elements(shape: Shape, body: bytes, lane: int, round_id: int, number: int) 
         properties["WAIT"] = "true"
         if shape.delay:
             properties["DELAY"] = str(DELAY_LEVEL)
-        properties["TAGS"] = "TagA"
+        properties["TAGS"] = f"Tag{number % BACKLOG_KEPT}" if shape.filtered else "TagA"
+        if shape.filtered:
+            properties |= {"n": str(number % BACKLOG_KEPT), "region": "eu"}
         if shape.spelling == "go":
             properties = _shuffled(properties, chance)
         yield BatchElement(body, encode_properties(properties))
