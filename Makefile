@@ -19,7 +19,7 @@ help:
 	@echo "make wheel    the package, installed and started in an empty environment"
 	@echo "make interop  the same wire and the same files with real RocketMQ software (downloads it)"
 	@echo "make soak     a long run under faults"
-	@echo "make bench    side by side with Java; ratios on the screen and as JSON"
+	@echo "make bench    side by side with Java; ratios on the screen and as JSON (QUICK=1: under five minutes)"
 	@echo "make config   write docs/configuration.md from the settings"
 	@echo "make clean    remove the environment and what the targets left"
 	@echo "Any of them sets up $(VENV) first. SPARK=4.3 takes that Spark, in an environment of its own."
@@ -54,7 +54,7 @@ soak: $(STAMP)
 	$(BIN)/python tools/soak.py
 
 bench: $(STAMP)
-	$(BIN)/python -m bench
+	$(BIN)/python -m bench $(if $(QUICK),--quick)
 
 config: $(STAMP)
 	$(BIN)/python -m tools.make_configuration

@@ -144,7 +144,12 @@ def measures_of(given: argparse.Namespace) -> dict[str, Callable[[Path, Options]
             folder, load, rounds=options.rounds, seconds=options.seconds, names=given.shape, quick=options.quick
         ),
         "java-client": lambda folder, options: measure_java_client(
-            folder, rounds=options.rounds, seconds=options.seconds, backlog=options.backlog, names=given.scene
+            folder,
+            rounds=options.rounds,
+            seconds=options.seconds,
+            backlog=options.backlog,
+            names=given.scene,
+            quick=options.quick,
         ),
         "pulls": measure_pulls,
         "start": measure_start,

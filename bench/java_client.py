@@ -52,28 +52,36 @@ _GROUPS = (("sync", "async", "ordered", "batch"), ("delay",), ("transactions",),
 
 
 def measure_java_client(
-    folder: Path, *, rounds: int, seconds: float, backlog: int, names: Sequence[str] | None = None
+    folder: Path, *, rounds: int, seconds: float, backlog: int, names: Sequence[str] | None = None, quick: bool = False
 ) -> list[Row]:
+    """A quick run has one pair of brokers for all, and warms up with one scene."""
     rows = {name: _rows(name) for name in names or SCENES}
     with java_client(folder / "client") as client:
-        for number, group in enumerate(_GROUPS):
+        for number, group in enumerate((tuple(SCENES),) if quick else _GROUPS):
             chosen = {name: rows[name] for name in group if name in rows}
             if chosen:
                 with both_brokers(folder / str(number), enablePropertyFilter="true") as brokers:
-                    _measure_group(client, brokers, chosen, rounds, seconds, backlog)
+                    _measure_group(client, brokers, chosen, rounds, seconds, backlog, warm=1 if quick else len(chosen))
     return [row for pair in rows.values() for row in pair]
 
 
 def _measure_group(
-    client: JavaClient, brokers: Brokers, rows: dict[str, tuple[Row, Row]], rounds: int, seconds: float, backlog: int
+    client: JavaClient,
+    brokers: Brokers,
+    rows: dict[str, tuple[Row, Row]],
+    rounds: int,
+    seconds: float,
+    backlog: int,
+    warm: int,
 ) -> None:
     for side, address in brokers.addresses.items():
-        create_topics(address, [_topic(side)], QUEUES)
-        wait_route(brokers.name_server, _topic(side))
+        for topic in (_topic(side), _backlog(side)):
+            create_topics(address, [topic], QUEUES)
+            wait_route(brokers.name_server, topic)
         if any(SCENES[name].consumes for name in rows):
-            fill_shape(address, _topic(side), BACKLOG, backlog)
+            fill_shape(address, _backlog(side), BACKLOG, backlog)
     for number in range(-1, rounds):  # the first round warms up
-        for name, pair in rows.items():
+        for name, pair in list(rows.items())[: warm if number < 0 else None]:
             for side in in_turn(number):
                 before = cpu_seconds(brokers.pids[side])
                 count, taken = _round(client, SCENES[name], brokers, side, seconds, backlog)
@@ -87,7 +95,7 @@ def _round(
     client: JavaClient, scene: Scene, brokers: Brokers, side: str, seconds: float, backlog: int
 ) -> tuple[int, float]:
     """(messages, seconds) of one round; what was sent is looked for in the store."""
-    topic = _topic(side)
+    topic = _backlog(side) if scene.consumes else _topic(side)
     queues = [(DELAY_TOPIC, DELAY_LEVEL - 1)] if scene.kind == "delay" else [(topic, queue) for queue in range(QUEUES)]
     with connect(brokers.addresses[side]) as control:
         before = queue_ends(control, queues)
@@ -102,6 +110,10 @@ def _round(
 
 def _topic(side: str) -> str:
     return f"Client-{side}"
+
+
+def _backlog(side: str) -> str:
+    return f"Backlog-{side}"
 
 
 def _rows(name: str) -> tuple[Row, Row]:

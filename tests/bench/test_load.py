@@ -4,11 +4,12 @@ import socket
 import threading
 
 import pytest
-from bench.connections import LoadFailed, count_answers, create_topics
+from bench.connections import LoadFailed, connect, count_answers, create_topics, queue_ends
 from bench.lanes import Lane, send_shape
-from bench.shapes import QUEUES, SHAPES, frames_of, topics_of
+from bench.shapes import BACKLOG, QUEUES, SHAPES, frames_of, stored_queues, topics_of
 from tests.interop.twinlog_servers import Twinlog
 
+from bench import lanes
 from twinlog.wire.command import decode_command, encode_command, response_to
 from twinlog.wire.frame import BINARY, JSON, take_frame
 from twinlog.wire.properties import decode_properties
@@ -79,3 +80,27 @@ def test_a_send_that_is_refused_fails_the_run(broker):
     create_topics(broker.address, ["Narrow"], 2)  # queues 2 to 7 do not exist
     with pytest.raises(LoadFailed):
         send_shape(broker.address, "Narrow", shape, seconds=0.05)
+
+
+def test_a_oneway_that_is_not_stored_does_not_count(broker, monkeypatch):
+    monkeypatch.setattr(lanes, "SILENCE_MAX", 0.4)
+    create_topics(broker.address, ["NarrowOneway"], 2)  # what goes to queues 2 to 7 is refused, and nobody says so
+    result = send_shape(broker.address, "NarrowOneway", SHAPES["oneway"], seconds=0.05)
+    assert result["sent"] == result["count"] + result["lost"]
+    assert 0 < result["count"] < result["sent"] / 3
+
+
+def test_acknowledged_messages_that_are_missing_in_the_store_fail_the_run(broker, monkeypatch):
+    monkeypatch.setattr(lanes, "SILENCE_MAX", 0.1)
+    create_topics(broker.address, ["Half"], QUEUES)
+    with connect(broker.address) as control:
+        lanes.wait_stored(control, [("Half", 0)], 0)
+        with pytest.raises(LoadFailed, match="7 messages should be stored, the queues end at 0"):
+            lanes.wait_stored(control, [("Half", 0)], 7)
+
+
+def test_a_backlog_has_exactly_as_many_messages_as_were_asked_for(broker):
+    create_topics(broker.address, ["Backlog"], QUEUES)
+    lanes.fill_shape(broker.address, "Backlog", BACKLOG, 4100)
+    with connect(broker.address) as control:
+        assert queue_ends(control, stored_queues(BACKLOG, "Backlog")) == 4100

@@ -4,7 +4,20 @@ import json
 import re
 
 import pytest
-from bench.shapes import CYCLE, FRAMES, QUEUES, SHAPES, Shape, frames_of, stored_queues, topics_of
+from bench.shapes import (
+    BACKLOG,
+    BACKLOG_KEPT,
+    BACKLOG_SQL,
+    BACKLOG_TAG,
+    CYCLE,
+    FRAMES,
+    QUEUES,
+    SHAPES,
+    Shape,
+    frames_of,
+    stored_queues,
+    topics_of,
+)
 
 from twinlog.wire.batch import decode_batch
 from twinlog.wire.command import Command, decode_command
@@ -121,3 +134,12 @@ def test_v1_has_long_names_and_binary_the_same_fields_as_json():
 
 def test_a_lane_has_enough_frames_to_make_a_cycle_worth_its_renumbering():
     assert len(frames_of(SHAPES["turn"], "T", lane=0, round_id=1)) == FRAMES
+
+
+def test_a_tenth_of_the_backlog_passes_each_filter():
+    found = messages(BACKLOG, count=0)
+    assert len(found) % QUEUES == 0
+    tenth = [each for each in found if each["TAGS"] == BACKLOG_TAG]
+    assert len(tenth) * BACKLOG_KEPT == len(found)
+    assert tenth == [each for each in found if each["n"] == "3" and each["region"] == "eu"]
+    assert BACKLOG_SQL == "n = 3 AND region = 'eu'"
