@@ -39,11 +39,17 @@ class DurableStore(WritableStore):
         self.checkpoint.physic_timestamp = max(self.checkpoint.physic_timestamp, timestamp)
         return flushed
 
-    def flush_queues(self) -> None:
-        """Write and flush queues, index and plug-ins. For a worker thread."""
+    def flush_queues(self, *, thorough: bool = True) -> bool:
+        """Write and flush queues, index and plug-ins; whether all of them. For a worker thread.
+
+        Without `thorough`, queues may be left out: see `QueueTable.is_write_cheap`. The checkpoint then stays where it
+        is, and after a crash, recovery reads their records again.
+        """
+        complete = thorough or self.queues.is_write_cheap
         try:
             for dispatcher in self.dispatchers:
-                dispatcher.flush()
+                if complete or dispatcher is not self.queues:
+                    dispatcher.flush()
         except OSError as error:
             self._queues_failed(error)
             raise
@@ -53,6 +59,7 @@ class DurableStore(WritableStore):
         self.checkpoint.logics_timestamp = max(self.checkpoint.logics_timestamp, self.queues.flushed_timestamp)
         if self.index is not None:
             self.checkpoint.index_timestamp = max(self.checkpoint.index_timestamp, self.index.full_timestamp)
+        return complete
 
     def save_checkpoint(self) -> None:
         """Save how far the flushes have come. For a worker thread."""

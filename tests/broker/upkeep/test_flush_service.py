@@ -19,6 +19,8 @@ from twinlog.metadata.errors import NotSaved
 from twinlog.metadata.tables import MetadataTables
 from twinlog.store.errors import FlushFailed
 from twinlog.store.file_ops import FileOps
+from twinlog.store.message_store import MessageStore
+from twinlog.store.recovery.checkpoint import load_checkpoint
 from twinlog.store.run_flags import RunFlags
 
 
@@ -149,6 +151,33 @@ async def test_queues_that_failed_are_tried_again_at_every_interval(tmp_path):
             while store.queues_failed:
                 await asyncio.sleep(0.005)
         assert (await send(client)).code == 0
+
+
+@pytest.mark.parametrize("thorough_ms", [60_000, 5])
+async def test_short_tails_of_many_queues_wait_for_the_thorough_flush(tmp_path, monkeypatch, thorough_ms):
+    monkeypatch.setattr("twinlog.store.queues.queue_table.FEW_QUEUES", 0)
+    saved = asyncio.Event()
+    monkeypatch.setattr(MessageStore, "save_checkpoint", _then(MessageStore.save_checkpoint, saved))
+    intervals = {"flushIntervalConsumeQueue": 5, "flushConsumeQueueThoroughInterval": thorough_ms}
+    conf = broker_conf(tmp_path, flushConsumeQueueLeastPages=0, **intervals)
+    async with running_broker(conf) as broker, connected(broker) as client:
+        store = broker.context.store
+        await send(client)
+        async with asyncio.timeout(5):
+            await saved.wait()
+        # Recovery after a crash begins before messages that no file of a queue has.
+        assert bool(store.checkpoint.logics_timestamp) == (thorough_ms == 5)
+    assert load_checkpoint(tmp_path / "checkpoint").logics_timestamp > 0, "a stop writes all queues"
+
+
+def _then(function, event):
+    loop = asyncio.get_running_loop()
+
+    def wrapped(*args):
+        function(*args)
+        loop.call_soon_threadsafe(event.set)
+
+    return wrapped
 
 
 async def test_metadata_that_cannot_be_saved_at_the_end_is_an_error(tmp_path, monkeypatch):

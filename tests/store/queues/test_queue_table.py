@@ -8,6 +8,7 @@ from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.errors import ForeignFile, QueueTypeMismatch, SegmentSizeMismatch
 from twinlog.store.file_ops import FileOps
 from twinlog.store.file_pool import FLUSH_EACH_MAX
+from twinlog.store.queues import queue_table
 from twinlog.store.queues.queue_table import TAIL_BYTES_MAX, QueueTable
 
 SIZES = {"queue_file_bytes": 20_000, "batch_file_bytes": 46_000, "ext_file_bytes": 65_536}
@@ -93,6 +94,23 @@ def test_queue_files_have_their_full_size_and_hardly_any_blocks(tmp_path):
     stat = os.stat(tmp_path / "consumequeue/TopicA/0/00000000000000000000")
     assert stat.st_size == 6_000_000
     assert stat.st_blocks * 512 <= 64 * 1024
+
+
+def test_many_short_tails_wait_until_writing_them_is_cheap(tmp_path, monkeypatch):
+    monkeypatch.setattr(queue_table, "FEW_QUEUES", 3)
+    table = table_at(tmp_path)
+    table.dispatch([request(number, topic=f"T{number}", queue_offset=0) for number in range(3)])
+    assert table.is_write_cheap, "the queues are few"
+    table.dispatch([request(3, topic="T3", queue_offset=0)])
+    assert not table.is_write_cheap
+    more = queue_table.UNITS_PER_WRITE * 4 - 4
+    table.dispatch([request(4 + number, topic="T0", queue_offset=1 + number) for number in range(more)])
+    assert table.is_write_cheap, "the tails are long"
+    table.write_pending()
+    table.dispatch([request(1_000 + number, topic=f"N{number}", queue_offset=0) for number in range(4)])
+    assert not table.is_write_cheap
+    monkeypatch.setattr(queue_table, "TAIL_UNITS_MAX", 4)
+    assert table.is_write_cheap, "all of them together are large"
 
 
 def test_prepared_and_rolled_back_records_are_not_queued(tmp_path):

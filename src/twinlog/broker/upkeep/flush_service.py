@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 from twinlog.store.errors import StoreError
@@ -109,16 +110,16 @@ class QueueFlushService:
             # A record takes at least a hundred bytes of log and twenty of a queue.
             enough = new_bytes // 100 >= settings.queue_flush_least_pages * QUEUE_UNITS_PER_PAGE
             if new_bytes and (enough or thorough or self._ctx.store.queues_failed):
-                await self._flush()
+                await self._flush(thorough=thorough or self._ctx.store.queues_failed)
             if thorough:
                 thorough_at = loop.time()
 
-    async def _flush(self) -> None:
+    async def _flush(self, *, thorough: bool) -> None:
         store = self._ctx.store
         end = store.dispatched_end
         try:
             loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._thread, store.flush_queues)
+            complete = await loop.run_in_executor(self._thread, partial(store.flush_queues, thorough=thorough))
             await loop.run_in_executor(self._thread, store.save_checkpoint)
         except (OSError, StoreError) as error:
             if not self._failing:
@@ -126,4 +127,5 @@ class QueueFlushService:
             self._failing = True
             return
         self._failing = False
-        self._flushed_end = end
+        if complete:
+            self._flushed_end = end

@@ -29,6 +29,10 @@ from twinlog.wire.sys_flag import TRANSACTION_HIDDEN
 log = get_logger(__name__)
 
 TAIL_BYTES_MAX = 64 * 1024
+# Writing a tail costs about 15 microseconds, however long it is. So those of many queues wait until they are longer.
+FEW_QUEUES = 1024
+UNITS_PER_WRITE = 32
+TAIL_UNITS_MAX = 4_000_000  # of all queues together: 80 MB
 
 Queue = ConsumeQueue | BatchConsumeQueue
 
@@ -63,6 +67,7 @@ class QueueTable:
         self._topic_kind = topic_kind
         self._topics: dict[str, dict[int, Queue]] = {}
         self._dirty: list[Queue] = []
+        self._tail_units = 0  # about how many units the tails have
         self._flushing = threading.RLock()
         self._taken_end = self._taken_timestamp = 0
 
@@ -112,6 +117,7 @@ class QueueTable:
                     dirty.append(queue)
                 if len(tail) >= TAIL_BYTES_MAX:
                     long_tails.append(queue)
+            self._tail_units += len(batch)
             self._taken_end = batch[-1].physical_offset + batch[-1].size
             self._taken_timestamp = batch[-1].store_timestamp
         for queue in long_tails:
@@ -149,16 +155,24 @@ class QueueTable:
                     self._dirty.append(queue)
                 if len(tail) >= TAIL_BYTES_MAX:
                     long_tails.append(queue)
+            self._tail_units += len(batch)
             self._taken_end = batch.end
             self._taken_timestamp = int(records.store_timestamp[-1])
         for queue in long_tails:
             queue.write()
+
+    @property
+    def is_write_cheap(self) -> bool:
+        """Whether the tails are few, or long enough that writing them costs little per message."""
+        queues = len(self._dirty)
+        return queues <= FEW_QUEUES or self._tail_units >= min(queues * UNITS_PER_WRITE, TAIL_UNITS_MAX)
 
     def write_pending(self) -> None:
         """Write all tails to their files, so that they outlive the process."""
         with self._flushing:
             with self.files.lock:
                 dirty, self._dirty = self._dirty, []
+                units, self._tail_units = self._tail_units, 0
                 end, timestamp = self._taken_end, self._taken_timestamp
             try:
                 while dirty:
@@ -167,6 +181,7 @@ class QueueTable:
             except OSError:
                 with self.files.lock:
                     self._dirty += dirty
+                    self._tail_units += units
                 raise
             self.written_end, self.written_timestamp = end, timestamp
 

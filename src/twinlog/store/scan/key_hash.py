@@ -43,7 +43,7 @@ def hash_rows(prefixes: np.ndarray, keys: np.ndarray) -> np.ndarray:
     return _absolute(hashes)
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=1 << 18)  # topics that are sent to in turn must fit, or none is found again
 def hash_prefix(topic: str) -> int:
     """The hash of `topic#`, unsigned, as `hash_keys` takes it."""
     return java_hash(topic + "#") & _WORD
