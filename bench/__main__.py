@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from tests.interop.twinlog_servers import Twinlog
@@ -222,7 +222,7 @@ def main(argv: list[str] | None = None) -> None:
         folder = Path(tempfile.mkdtemp(prefix="twinlog-bench-"))
         started = time.monotonic()
         try:
-            rows += measures[name](folder, options)
+            rows += [replace(row, part=name) for row in measures[name](folder, options)]
         except Exception:  # the other parts still have something to say
             console.print_exception()
             failed.append(name)

@@ -29,6 +29,8 @@ def test_noise_is_java_against_java_round_by_round():
         ("<= 100 MB", 100, 400, True),
         ("<= 100 MB", 101, 4000, False),
         ("<= 100 MB", 99, None, True),
+        (">= 1 GB/s", 1.9, 6.2, True),
+        (">= 1 GB/s", 0.9, 0.1, False),
         ("flat", 1, 1, None),
         ("", 1, 1, None),
     ],
