@@ -63,6 +63,7 @@ class Options:
     fleet: int
     backlog: int  # messages that a push consumer reads
     quick: bool
+    keep: bool = False  # in latest.json, from which the documents' tables are made
 
 
 def load(kind: str, address: str, topic: str, *args: object) -> dict:
@@ -141,11 +142,16 @@ def measures_of(given: argparse.Namespace) -> dict[str, Callable[[Path, Options]
     """How each part is measured."""
     return {
         "shapes": lambda folder, options: measure_shapes(
-            folder, load, rounds=options.rounds, seconds=options.seconds, names=given.shape, quick=options.quick
+            folder,
+            load,
+            rounds=given.rounds or min(options.rounds, 3),
+            seconds=options.seconds,
+            names=given.shape,
+            quick=options.quick,
         ),
         "java-client": lambda folder, options: measure_java_client(
             folder,
-            rounds=options.rounds,
+            rounds=given.rounds or min(options.rounds, 3),
             seconds=options.seconds,
             backlog=options.backlog,
             names=given.scene,
@@ -184,7 +190,7 @@ def save(rows: list[Row], options: Options) -> Path:
     }
     path = RESULTS / f"{document['date'].replace(':', '')}.json"
     path.write_text(json.dumps(document, indent=2) + "\n")
-    if not options.quick:
+    if options.keep:
         _update_latest(document)
     return path
 
@@ -207,13 +213,15 @@ def main(argv: list[str] | None = None) -> None:
     )
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--seconds", type=float)
+    parser.add_argument("--keep", action="store_true", help="a run with --rounds or --seconds goes to latest.json, too")
     given = parser.parse_args(argv)
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))  # so that the servers end with us
     options = (
         Options(0.5, 1, 20_000, 64, 128, 50_000, (1,), 40, 20_000, True)
         if given.quick
-        else Options(4.0, 5, 200_000, 1024, 2048, 1_000_000, (3, 10), 500, 400_000, False)
+        else Options(3.0, 5, 200_000, 1024, 2048, 1_000_000, (3, 10), 500, 400_000, False)
     )
+    options.keep = given.keep or not (given.quick or given.rounds or given.seconds)
     options.rounds, options.seconds = given.rounds or options.rounds, given.seconds or options.seconds
     rows, failed, begun = [], [], time.monotonic()
     measures, chosen = measures_of(given), parts_of(given)
