@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -178,7 +178,8 @@ def parts_of(given: argparse.Namespace) -> list[str]:
     return asked or [name for name in PARTS if not (given.quick and name in NOT_QUICK)]
 
 
-def save(rows: list[Row], options: Options) -> Path:
+def save(rows: list[Row], options: Options, partly: Collection[str] = ()) -> Path:
+    """Where the figures are kept; of the parts `partly` not all rows were measured."""
     RESULTS.mkdir(exist_ok=True)
     document = {
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -191,14 +192,15 @@ def save(rows: list[Row], options: Options) -> Path:
     path = RESULTS / f"{document['date'].replace(':', '')}.json"
     path.write_text(json.dumps(document, indent=2) + "\n")
     if options.keep:
-        _update_latest(document)
+        _update_latest(document, {row.part for row in rows} - set(partly))
     return path
 
 
-def _update_latest(document: dict) -> None:
-    """latest.json has the newest measurement of every row, whichever parts were run last."""
+def _update_latest(document: dict, whole: set[str]) -> None:
+    """latest.json has the newest measurement of every row; a part that ran whole leaves no older rows."""
     latest = RESULTS / "latest.json"
-    rows = {row["name"]: row for row in json.loads(latest.read_text())["rows"]} if latest.exists() else {}
+    older = json.loads(latest.read_text())["rows"] if latest.exists() else []
+    rows = {row["name"]: row for row in older if row["part"] not in whole}
     rows |= {row["name"]: {**row, "measured": document["date"]} for row in document["rows"]}
     latest.write_text(json.dumps({**document, "rows": list(rows.values())}, indent=2) + "\n")
 
@@ -238,7 +240,8 @@ def main(argv: list[str] | None = None) -> None:
             shutil.rmtree(folder, ignore_errors=True)
         console.print(f"  {name} took {time.monotonic() - started:.0f} s")
     print_table(rows)
-    console.print(f"{time.monotonic() - begun:.0f} s in all, kept in {save(rows, options)}")
+    partly = [name for name, some in (("shapes", given.shape), ("java-client", given.scene)) if some]
+    console.print(f"{time.monotonic() - begun:.0f} s in all, kept in {save(rows, options, partly)}")
     if left_out := [name for name in PARTS if name not in chosen]:
         console.print(f"left out: {', '.join(left_out)}")
     if failed:
