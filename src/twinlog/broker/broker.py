@@ -100,6 +100,7 @@ class Broker:
                     await self._serve(ctx, services, started)
             finally:
                 ctx.table_work.close()
+                ctx.disk_work.close()
                 await pool.close()
                 store.flush()  # timers below are saved as delivered only if their copies are on disk
                 services.deferred.timers.save()

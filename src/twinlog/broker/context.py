@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from twinlog.base.clock import SteadyClock, monotonic_ms, wall_clock_ms
+from twinlog.broker.disk_work import DiskWork
 from twinlog.broker.table_work import TableWork
 from twinlog.net.limits import Limits
 from twinlog.replication.master.guard import MasterGuard
@@ -74,6 +75,7 @@ class BrokerContext:
     limits: Limits = field(default_factory=Limits)
     guard: MasterGuard = field(default_factory=lambda: MasterGuard(monotonic_ms))  # may this master acknowledge now?
     table_work: TableWork = field(default_factory=TableWork)
+    disk_work: DiskWork = field(default_factory=DiskWork)
     fence: Fence = field(default_factory=Fence)  # around tasks whose failure must not end the broker
     clock_ms: Callable[[], int] = field(default_factory=SteadyClock)  # for delays and timeouts: it does not jump
     wall_ms: Callable[[], int] = wall_clock_ms  # compared with stamps of records and files, or shown

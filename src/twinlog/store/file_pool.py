@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from twinlog.store.file_ops import FILE_OPS, FileOps
+from twinlog.store.page_cache import bytes_in_memory
 
 OPEN_FILES_MAX = 256
 FLUSH_EACH_MAX = 256  # more files than this are flushed in one go, with everything else on their disk
@@ -32,24 +33,50 @@ class FilePool:
         self.ops = ops
         self.unflushed: set[str] = set()
         self._open_max = open_max
-        self._descriptors: OrderedDict[str, int] = OrderedDict()
-        self._reading = threading.Lock()  # a descriptor must not be closed, and reused, under a reader
+        self._open: OrderedDict[str, _OpenFile] = OrderedDict()
+        self._opening = threading.Lock()  # around `_open`; not held while a file is read
 
     def read(self, path: str, count: int, at: int) -> bytes:
         """Up to `count` bytes at `at`; nothing when the file does not exist."""
-        with self._reading:
-            descriptor = self._descriptors.get(path)
-            if descriptor is None:
+        file = self._take(path)
+        if file is None:
+            return b""
+        try:
+            return os.pread(file.descriptor, count, at)
+        finally:
+            self._give_back(file)
+
+    def in_memory(self, path: str, count: int, at: int) -> bool:
+        """Whether `read` would return these bytes without waiting for the disk."""
+        file = self._take(path)
+        if file is None:
+            return True
+        try:
+            return bytes_in_memory(file.descriptor, at, count) == count
+        finally:
+            self._give_back(file)
+
+    def _take(self, path: str) -> _OpenFile | None:
+        """The open file, which stays open until `_give_back`; None when it does not exist."""
+        with self._opening:
+            file = self._open.get(path)
+            if file is None:
                 try:
-                    descriptor = self.ops.open(path, os.O_RDONLY)
+                    file = self._open[path] = _OpenFile(self.ops.open(path, os.O_RDONLY))
                 except FileNotFoundError:
-                    return b""
-                self._descriptors[path] = descriptor
-                if len(self._descriptors) > self._open_max:
-                    os.close(self._descriptors.popitem(last=False)[1])
+                    return None
+                if len(self._open) > self._open_max:
+                    self._open.popitem(last=False)[1].drop()
             else:
-                self._descriptors.move_to_end(path)
-            return os.pread(descriptor, count, at)
+                self._open.move_to_end(path)
+            file.readers += 1
+            return file
+
+    def _give_back(self, file: _OpenFile) -> None:
+        with self._opening:
+            file.readers -= 1
+            if file.dropped and not file.readers:
+                file.drop()
 
     def read_written(self, path: str, zeros: memoryview, at: int) -> None:
         """Fill `zeros` with the bytes from `at` on, except where the file was never written: those stay as they are."""
@@ -115,16 +142,33 @@ class FilePool:
         self.ops.remove(Path(path))
 
     def forget(self, path: str) -> None:
-        with self._reading:
-            descriptor = self._descriptors.pop(path, None)
-            if descriptor is not None:
-                os.close(descriptor)
+        with self._opening:
+            file = self._open.pop(path, None)
+            if file is not None:
+                file.drop()
 
     def close(self) -> None:
-        with self._reading:
-            for descriptor in self._descriptors.values():
-                os.close(descriptor)
-            self._descriptors.clear()
+        with self._opening:
+            for file in self._open.values():
+                file.drop()
+            self._open.clear()
+
+
+class _OpenFile:
+    """A descriptor, and how many threads read through it: it must not be closed, and reused, under a reader."""
+
+    __slots__ = ("descriptor", "dropped", "readers")
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.readers = 0
+        self.dropped = False
+
+    def drop(self) -> None:
+        """Close it now, or with its last reader."""
+        self.dropped = True
+        if not self.readers:
+            os.close(self.descriptor)
 
 
 def _one_of_each_disk(paths: list[str]) -> list[str]:

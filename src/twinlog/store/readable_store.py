@@ -11,6 +11,7 @@ from twinlog.settings.store import StoreSettings
 from twinlog.store.file_ops import FILE_OPS, FileOps
 from twinlog.store.index.message_index import Index
 from twinlog.store.log.commit_log import CommitLog
+from twinlog.store.log.log_access import DiskLog, LogAccess, MemoryLog
 from twinlog.store.queues.queue_table import QueueTable
 from twinlog.store.queues.read import (
     Accept,
@@ -74,6 +75,7 @@ class ReadableStore:
                 ops=ops,
             )
         self.limits = read_limits(settings)
+        self._recent_from: int | None = None  # see `log_in_memory`
         self._ops = ops
 
     @property
@@ -93,6 +95,16 @@ class ReadableStore:
     def flushed_end(self) -> int:
         return self.commit_log.flushed_end
 
+    def log_in_memory(self) -> MemoryLog:
+        """For one read in the event loop: it raises OnDisk instead of waiting for the disk."""
+        if self._recent_from is None:
+            self._recent_from = self.log_end  # what was there before may never have been read by this process
+        return MemoryLog(self.commit_log, self._recent_from)
+
+    def log_on_disk(self) -> DiskLog:
+        """For reads in a worker thread: what they have read is in memory afterwards."""
+        return DiskLog(self.commit_log)
+
     def read(
         self,
         topic: str,
@@ -103,11 +115,19 @@ class ReadableStore:
         bytes_max: int = 1 << 62,
         accept: Accept | None = None,
         accept_record: AcceptRecord | None = None,
+        log: LogAccess | None = None,
     ) -> ReadResult:
-        """Messages of a queue from `queue_offset` on, as windows on the mapped log."""
+        """Messages of a queue from `queue_offset` on, as windows on the mapped log.
+
+        Without `log`, this thread waits for what is not in memory.
+        """
+        queue = self.queues.get(topic, queue_id)
+        if log is not None and queue is not None:
+            filtered = accept is not None or accept_record is not None
+            log.check_units(queue, queue_offset, self.limits.units_examined_max if filtered else count_max)
         return read_queue(
-            self.queues.get(topic, queue_id),
-            self.commit_log,
+            queue,
+            log or self.commit_log,
             queue_offset,
             count_max=count_max,
             limits=self.limits,
@@ -123,12 +143,14 @@ class ReadableStore:
     def max_offset(self, topic: str, queue_id: int) -> int:
         return self.queues.max_offset(topic, queue_id)
 
-    def search_offset(self, topic: str, queue_id: int, timestamp_ms: int, *, upper: bool = False) -> int:
-        return search_offset(self.queues.get(topic, queue_id), self.commit_log, timestamp_ms, upper=upper)
+    def search_offset(
+        self, topic: str, queue_id: int, timestamp_ms: int, *, upper: bool = False, log: LogAccess | None = None
+    ) -> int:
+        return search_offset(self.queues.get(topic, queue_id), log or self.commit_log, timestamp_ms, upper=upper)
 
-    def store_time_of(self, topic: str, queue_id: int, queue_offset: int) -> int:
+    def store_time_of(self, topic: str, queue_id: int, queue_offset: int, *, log: LogAccess | None = None) -> int:
         """When the message was stored; -1 when it is not there."""
-        return store_time_at(self.queues.get(topic, queue_id), self.commit_log, queue_offset)
+        return store_time_at(self.queues.get(topic, queue_id), log or self.commit_log, queue_offset)
 
     def unit(self, topic: str, queue_id: int, queue_offset: int) -> tuple[int, int, int] | None:
         """(physical offset, record size, tags code) of one message."""
@@ -136,15 +158,16 @@ class ReadableStore:
         unit = queue.unit(queue_offset) if queue is not None else None
         return None if unit is None else (unit.physical_offset, unit.size, unit.tags_code or 0)
 
-    def record_at(self, physical_offset: int) -> memoryview | None:
+    def record_at(self, physical_offset: int, *, log: LogAccess | None = None) -> memoryview | None:
         """The bytes of the record that begins there."""
-        return self.commit_log.record(physical_offset)
+        return (log or self.commit_log).record(physical_offset)
 
-    def message_at(self, physical_offset: int, size: int | None = None) -> Message | None:
+    def message_at(
+        self, physical_offset: int, size: int | None = None, *, log: LogAccess | None = None
+    ) -> Message | None:
         """The message whose record begins there; None when there is none."""
-        record = (
-            self.commit_log.record(physical_offset) if size is None else self.commit_log.slice(physical_offset, size)
-        )
+        source = log or self.commit_log
+        record = source.record(physical_offset) if size is None else source.slice(physical_offset, size)
         if record is None:
             return None
         try:
@@ -153,14 +176,17 @@ class ReadableStore:
             return None
         return message if message.physical_offset == physical_offset else None
 
-    def query(self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int) -> QueryResult:
+    def query(
+        self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int, *, log: LogAccess | None = None
+    ) -> QueryResult:
         """The newest records of a topic with this unique key or user key, in the order of the log; not copied."""
         if self.index is None:
             return QueryResult()
         found = self.index.query(topic, key, count_max, begin_ms, end_ms)
         buffers = []
         for physical_offset in sorted(found.physical_offsets):
-            message, record = self.message_at(physical_offset), self.record_at(physical_offset)
+            message = self.message_at(physical_offset, log=log)
+            record = self.record_at(physical_offset, log=log)
             # The index holds hashes only, and an entry may outlive its record.
             if message is None or record is None or message.topic != topic:
                 continue

@@ -242,7 +242,7 @@ def test_only_a_bounded_number_of_files_is_open(tmp_path):
     table.close()
     table.load(clean=True)
     assert sum(queue.max_offset for queue in table.queues()) == 600
-    assert len(table.files._descriptors) <= 256
+    assert len(table.files._open) <= 256
 
 
 def test_deleting_a_topic_removes_its_directories(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from twinlog.broker.context import BrokerContext
 from twinlog.net.connection import Handler, Request
 from twinlog.net.errors import RequestRefused
@@ -72,12 +74,13 @@ class OffsetHandlers:
         ctx.offsets.commit(group, topic, header.queue_id, header.commit_offset, ctx.clock_ms())
         return request.reply(fields={})
 
-    def search(self, request: Request) -> Command:
+    async def search(self, request: Request) -> Command:
+        """A search reads some twenty records all over the queue, most of them from disk."""
         header = decode_fields(SearchOffsetHeader, request.fields)
-        upper = (header.boundary_type or "").upper() == "UPPER"
-        found = self._ctx.store.search_offset(
-            header.topic or "", _queue_id(header.queue_id), header.timestamp or 0, upper=upper
-        )
+        store, upper = self._ctx.store, (header.boundary_type or "").upper() == "UPPER"
+        place = header.topic or "", _queue_id(header.queue_id), header.timestamp or 0
+        work = partial(store.search_offset, *place, upper=upper, log=store.log_on_disk())
+        found = await self._ctx.disk_work.run(request.connection, work)
         return request.reply(fields={"offset": str(found)})
 
     def max_offset(self, request: Request) -> Command:
@@ -90,10 +93,12 @@ class OffsetHandlers:
         offset = max(self._ctx.store.min_offset(header.topic or "", _queue_id(header.queue_id)), 0)
         return request.reply(remark="", fields={"offset": str(offset)})  # Java: an empty remark, here only
 
-    def earliest_store_time(self, request: Request) -> Command:
+    async def earliest_store_time(self, request: Request) -> Command:
         header = decode_fields(QueueHeader, request.fields)
         topic, queue_id, store = header.topic or "", _queue_id(header.queue_id), self._ctx.store
-        at = store.store_time_of(topic, queue_id, store.min_offset(topic, queue_id))
+        first = store.min_offset(topic, queue_id)
+        work = partial(store.store_time_of, topic, queue_id, first, log=store.log_on_disk())
+        at = await self._ctx.disk_work.run(request.connection, work)
         return request.reply(fields={"timestamp": str(at)})
 
 

@@ -1,7 +1,8 @@
 """Pulls: codes 11 and 361.
 
 A pull that finds nothing new, and allows it, is held until a message arrives or its time is up. Then it goes through
-all checks again, since topics, groups and settings may have changed, and is answered with what it finds.
+all checks again, since topics, groups and settings may have changed, and is answered with what it finds. So does a pull
+whose messages are on disk only: a thread reads them first, and the loop goes on meanwhile.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from twinlog.broker.pulls.pull_checks import PullRefused, check_pull
 from twinlog.net.connection import answer_for_error
 from twinlog.net.errors import RequestRefused
 from twinlog.net.limits import limit_text
+from twinlog.store.log.log_access import OnDisk
 from twinlog.store.queues.read import ReadStatus
 from twinlog.wire.codes import BUSY_REMARK, VERSION, RequestCode, ResponseCode
 from twinlog.wire.command import RESPONSE_FLAG
@@ -24,9 +26,12 @@ from twinlog.wire.numbers import Int, Long
 from twinlog.wire.sys_flag import PULL_COMMIT_OFFSET, PULL_SUSPEND
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from twinlog.broker.context import BrokerContext
     from twinlog.broker.pulls.pull_checks import PullPlan
     from twinlog.net.connection import Answer, Handler, Request
+    from twinlog.store.log.log_access import LogAccess
     from twinlog.store.queues.read import ReadResult
 
 OFFSET_RESET = "OFFSET_RESET"
@@ -80,8 +85,22 @@ class PullHandler:
     def __init__(self, ctx: BrokerContext) -> None:
         self._ctx = ctx
 
-    def handle(self, request: Request) -> Answer:
+    def handle(self, request: Request) -> Answer | Awaitable[Answer]:
         """The answer to a pull that came in; None when it is held."""
+        try:
+            return self._answer(request, may_hold=True, log=self._ctx.store.log_in_memory())
+        except OnDisk:
+            return self._answer_from_disk(request)
+
+    async def _answer_from_disk(self, request: Request) -> Answer:
+        """The answer after a thread has read what the pull asks for; by then, it may be another one."""
+        ctx = self._ctx
+        try:
+            pull = read_fields(request)
+            plan = check_pull(ctx, request, pull)
+        except PullRefused as refused:
+            return request.reply(refused.code, refused.remark, refused.fields)
+        await ctx.disk_work.run(request.connection, lambda: self._read(pull, plan, ctx.store.log_on_disk()))
         return self._answer(request, may_hold=True)
 
     def finish(self, hold: Hold, remark: str | None = None) -> None:
@@ -93,7 +112,21 @@ class PullHandler:
             answer = answer_for_error(request, error)
         request.connection.send(answer)
 
-    def _answer(self, request: Request, *, may_hold: bool, remark: str | None = None) -> Answer:
+    def _read(self, pull: PullFields, plan: PullPlan, log: LogAccess | None) -> ReadResult:
+        return self._ctx.store.read(
+            pull.topic,
+            pull.queue_id,
+            pull.queue_offset,
+            count_max=max(pull.max_msg_nums, 1),
+            accept=plan.accept,
+            accept_record=plan.accept_record,
+            log=log,
+        )
+
+    def _answer(
+        self, request: Request, *, may_hold: bool, remark: str | None = None, log: LogAccess | None = None
+    ) -> Answer:
+        """The answer, or None for a pull that is held. If `log` raises OnDisk, nothing has changed by then."""
         ctx = self._ctx
         settings = ctx.settings
         if not ctx.is_master and not settings.replica_reads:
@@ -110,14 +143,7 @@ class PullHandler:
             moved = ResponseCode.PULL_OFFSET_MOVED
             return self._reply(request, plan, moved, OFFSET_RESET, reset, low, high, suggested=0)
         started = perf_counter()
-        found = ctx.store.read(
-            topic,
-            queue_id,
-            pull.queue_offset,
-            count_max=max(pull.max_msg_nums, 1),
-            accept=plan.accept,
-            accept_record=plan.accept_record,
-        )
+        found = self._read(pull, plan, log)
         ctx.stats.longest_get_s = max(ctx.stats.longest_get_s, perf_counter() - started)
         ctx.offsets.commit_pull(group, topic, queue_id, found.next_offset)
         if may_hold and pull.sys_flag & PULL_COMMIT_OFFSET:

@@ -1,17 +1,26 @@
-"""Messages by key (code 12) and by physical offset (code 33)."""
+"""Messages by key (code 12) and by physical offset (code 33).
+
+They may be anywhere in the index and in the log, so the disk is read in a thread beside the loop.
+"""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from twinlog.net.errors import RequestRefused
+from twinlog.store.log.log_access import OnDisk
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.fields import decode_fields
 from twinlog.wire.headers import QueryMessageHeader, ViewMessageHeader
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from twinlog.broker.context import BrokerContext
     from twinlog.net.connection import Handler, Request
+    from twinlog.store.log.log_access import LogAccess
+    from twinlog.store.readable_store import QueryResult
     from twinlog.wire.command import Command
 
 UNIQUE_KEY_MARK = "_UNIQUE_KEY_QUERY"
@@ -28,7 +37,7 @@ class QueryHandlers:
     def __init__(self, ctx: BrokerContext) -> None:
         self._ctx = ctx
 
-    def query(self, request: Request) -> Command:
+    async def query(self, request: Request) -> Command:
         header = decode_fields(QueryMessageHeader, request.fields)
         if header.topic is None or header.key is None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "topic or key is missing; a query names both", {})
@@ -36,21 +45,34 @@ class QueryHandlers:
         if (request.fields or {}).get(UNIQUE_KEY_MARK) == "true":
             count = settings.unique_query_count
         count = min(count, settings.query_count_max)
-        found = self._ctx.store.query(
-            header.topic, header.key, count, header.begin_timestamp or 0, header.end_timestamp or 0
-        )
+        times = header.begin_timestamp or 0, header.end_timestamp or 0
+        work = partial(self._find, header.topic, header.key, count, *times)
+        found, body = await self._ctx.disk_work.run(request.connection, work)
         fields = {
             "indexLastUpdateTimestamp": str(found.last_update_timestamp),
             "indexLastUpdatePhyoffset": str(found.last_update_offset),
         }
-        if not found.buffers:
+        if not body:
             remark = "can not find message, maybe time range not correct"
             return request.reply(ResponseCode.QUERY_NOT_FOUND, remark, fields)
-        return request.reply(fields=fields, body=b"".join(found.buffers))
+        return request.reply(fields=fields, body=body)
 
-    def view(self, request: Request) -> Command:
+    def _find(self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int) -> tuple[QueryResult, bytes]:
+        store = self._ctx.store
+        found = store.query(topic, key, count_max, begin_ms, end_ms, log=store.log_on_disk())
+        return found, b"".join(found.buffers)
+
+    def view(self, request: Request) -> Command | Awaitable[Command]:
         offset = decode_fields(ViewMessageHeader, request.fields).offset
-        record = None if offset is None or offset < 0 else self._ctx.store.record_at(offset)
-        if record is None or self._ctx.store.message_at(offset or 0) is None:
+        try:
+            return self._view(request, offset, self._ctx.store.log_in_memory())
+        except OnDisk:
+            work = partial(self._view, request, offset, self._ctx.store.log_on_disk())
+            return self._ctx.disk_work.run(request.connection, work)
+
+    def _view(self, request: Request, offset: int | None, log: LogAccess) -> Command:
+        store = self._ctx.store
+        record = None if offset is None or offset < 0 else store.record_at(offset, log=log)
+        if record is None or store.message_at(offset or 0, log=log) is None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}", {})
         return request.reply(body=bytes(record))

@@ -76,6 +76,7 @@ class CommitLog:
         self.disk_ratio_max = disk_ratio_max
         self._ops = ops
         self._bases: list[int] = []
+        self._by_base = (self._bases, self.segments)  # both lists as one value, for readers in other threads
         self._next: Future[Segment] | None = None
         self._filling: Segment | None = None  # by a thread, see `raw_room`
         self._worker: ThreadPoolExecutor | None = None
@@ -114,10 +115,11 @@ class CommitLog:
 
     def segment_at(self, physical_offset: int) -> Segment | None:
         """The segment that holds this byte."""
-        index = bisect.bisect_right(self._bases, physical_offset) - 1
-        if index < 0 or physical_offset >= self._bases[index] + self.segment_size:
+        bases, segments = self._by_base
+        index = bisect.bisect_right(bases, physical_offset) - 1
+        if index < 0 or physical_offset >= bases[index] + self.segment_size:
             return None
-        return self.segments[index]
+        return segments[index]
 
     def slice(self, physical_offset: int, size: int) -> memoryview | None:
         """`size` bytes without copying; None when they are not (or no longer) all in one segment of the log."""
@@ -256,8 +258,7 @@ class CommitLog:
             self.segments[0].path.parent, os.W_OK
         ):  # a file that cannot be deleted would leave a gap in the log
             return None
-        segment = self.segments.pop(0)
-        del self._bases[0]
+        segment = self._take_out(0)
         segment.close()
         self._in_background(self._ops.remove, segment.path)  # freeing a large file's blocks takes a while
         return segment
@@ -292,13 +293,6 @@ class CommitLog:
                     raise
                 self.flushed_end = max(self.flushed_end, min(end, segment.end))
             return self.flushed_end
-
-    def drop_cached(self, begin: int, end: int) -> None:
-        """Free the memory that caches these bytes, as far as they are flushed. Callable from any thread."""
-        with self._flush_lock:
-            if not self._closed:
-                for segment, first, last in self.ranges(begin, min(end, self.flushed_end)):
-                    segment.drop_cached(first, last)
 
     def close(self) -> None:
         """Close all files; a segment allocated ahead and never used is deleted."""
@@ -340,9 +334,15 @@ class CommitLog:
         self.segments.append(segment)
         self._bases.append(segment.base)
 
+    def _take_out(self, index: int) -> Segment:
+        segment = self.segments[index]
+        self.segments = [one for one in self.segments if one is not segment]
+        self._bases = [one.base for one in self.segments]
+        self._by_base = (self._bases, self.segments)
+        return segment
+
     def _remove(self, index: int) -> Segment:
-        segment = self.segments.pop(index)
-        del self._bases[index]
+        segment = self._take_out(index)
         segment.remove()
         return segment
 

@@ -10,7 +10,6 @@ loses its name at once, and its memory is freed with the last view.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import mmap
 import os
@@ -19,7 +18,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from twinlog.base.safe_files import refuse_link
-from twinlog.store.errors import AllocationFailed, FlushFailed, ForeignFile, ReadOnlySegment, SegmentSizeMismatch
+from twinlog.store.errors import (
+    AllocationFailed,
+    FlushFailed,
+    ForeignFile,
+    ReadOnlySegment,
+    SegmentSizeMismatch,
+    StoreClosed,
+)
 from twinlog.store.file_ops import FILE_OPS, FileOps
 
 SEGMENT_NAME = re.compile(r"[0-9]{20}\Z")
@@ -98,11 +104,14 @@ class Segment:
 
     @property
     def map(self) -> mmap.mmap:
-        """The mapping, made when first needed."""
-        if self._map is None:
+        """The mapping, made when first needed; StoreClosed after `close`, which may come from another thread."""
+        mapped = self._map
+        if mapped is None:
+            if self.descriptor < 0:  # a mapping without a file would be all zeros
+                raise StoreClosed
             access = mmap.ACCESS_WRITE if self.writable else mmap.ACCESS_READ
-            self._map = mmap.mmap(self.descriptor, self.size, access=access)
-        return self._map
+            mapped = self._map = mmap.mmap(self.descriptor, self.size, access=access)
+        return mapped
 
     def view(self, position: int, length: int) -> memoryview:
         """`length` bytes at `position` of this file, without copying."""
@@ -142,17 +151,10 @@ class Segment:
         """Give pages back to the page cache: they stop counting as this process's memory, their content stays."""
         begin = max(0, begin - begin % PAGE)
         end = self.size if end is None else end
-        mapped = self._map  # another thread may close the segment meanwhile
-        if mapped is not None and begin < end:
-            mapped.madvise(mmap.MADV_DONTNEED, begin, end - begin)
+        if self._map is not None and begin < end:
+            self._map.madvise(mmap.MADV_DONTNEED, begin, end - begin)
             if end == self.size:
                 self._populated = 0
-
-    def drop_cached(self, begin: int, end: int) -> None:
-        """Let the kernel use the memory of these bytes for others: what is flushed of them leaves the page cache."""
-        self.release_pages(begin, end)
-        with contextlib.suppress(OSError):  # a hint that not every file system takes; or the file is closed by now
-            os.posix_fadvise(self.descriptor, begin, end - begin, os.POSIX_FADV_DONTNEED)
 
     def read_ahead(self, wanted: bool) -> None:
         """Whether a page fault should bring in what follows the page. Behind the log's end there are only zeros."""

@@ -21,6 +21,7 @@ from twinlog.store.queues.unit_queue import UnitQueue
 
 _UNIT = struct.Struct(">qiqqqhii")
 _NOT_COMPACTED = -1
+_RECENT_MESSAGES = 4096
 
 
 class BatchConsumeQueue(UnitQueue):
@@ -83,6 +84,10 @@ class BatchConsumeQueue(UnitQueue):
         for unit in _UNIT.iter_unpack(self.read(max(start, self.min_unit), count)):
             physical_offset, size, tags_code, _, base_offset, batch_size, _, _ = unit
             yield (physical_offset, size, tags_code), base_offset + batch_size, batch_size
+
+    def in_memory(self, unit: int, count: int) -> bool:
+        """Whether the unit of a queue offset can be searched without waiting for the disk: true of recent ones."""
+        return self.max_offset - unit <= _RECENT_MESSAGES
 
     def ext_unit(self, address: int) -> None:
         """Batches have no filter data."""

@@ -68,6 +68,18 @@ class UnitQueue:
         # A short read: retention has deleted a file meanwhile. Units behind that hole must not be returned.
         return old + fresh if len(old) == min(count, written - unit) * size else old
 
+    def in_memory(self, unit: int, count: int) -> bool:
+        """Whether `read` would return these units without waiting for the disk."""
+        written, size = self.written, self.UNIT_BYTES
+        end = min(unit + count, written)
+        while unit < end:
+            at = unit % self.file_units
+            take = min(end - unit, self.file_units - at)
+            if not self.files.in_memory(self.path_of(unit), take * size, at * size):
+                return False
+            unit += take
+        return True
+
     def write(self) -> None:
         """Move the tail into the files. On failure everything that was not written stays in the tail."""
         with self.files.writing:

@@ -1,0 +1,120 @@
+"""Two ways to read the mapped log beside an event loop: without the disk, and with it.
+
+A page of the log that is not in memory costs a page fault, and Python keeps its interpreter lock meanwhile: the whole
+process waits for the disk. So whoever runs a loop reads in two steps:
+
+    MemoryLog   in the loop: raises OnDisk for bytes that are not in memory, and touches none of them
+    DiskLog     in a worker thread: reads the bytes in system calls, which release the lock; they are in memory then
+
+Both offer what a read needs of a commit log (`LogReader`), so that the same code runs in the loop and in the thread.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Protocol
+
+from twinlog.store.errors import StoreClosed, StoreError
+from twinlog.store.page_cache import bytes_in_memory, read_through
+
+if TYPE_CHECKING:
+    from twinlog.store.log.commit_log import CommitLog
+
+# What was written last is in memory, unless the machine has hardly any: it is not asked for each read.
+RECENT_BYTES = 128 * 1024 * 1024
+_LOOK_BYTES = 64 * 1024  # a filter reads record after record: the next ones are looked for at the same time
+_INT = struct.Struct(">i")
+
+
+class OnDisk(StoreError):
+    """The bytes are not in memory: read them in a thread."""
+
+
+class Units(Protocol):
+    """What is asked of a queue."""
+
+    def in_memory(self, unit: int, count: int) -> bool: ...
+
+
+class LogAccess:
+    """The log as a read sees it; `slice` decides what happens to bytes that are on disk only."""
+
+    __slots__ = ("_log",)
+
+    def __init__(self, log: CommitLog) -> None:
+        self._log = log
+
+    @property
+    def log_start(self) -> int:
+        return self._log.log_start
+
+    @property
+    def log_end(self) -> int:
+        return self._log.log_end
+
+    def slice(self, physical_offset: int, size: int) -> memoryview | None:
+        """`size` bytes without copying; None when they are not all in one segment of the log."""
+        raise NotImplementedError
+
+    def record(self, physical_offset: int) -> memoryview | None:
+        """The record that begins at this offset, by its own size field; None when there is none."""
+        head = self.slice(physical_offset, 4)
+        return None if head is None else self.slice(physical_offset, _INT.unpack(head)[0])
+
+    def check_units(self, queue: Units, queue_offset: int, count: int) -> None:
+        """Called before `count` units of `queue` are read."""
+
+
+class MemoryLog(LogAccess):
+    """For one read in the loop. `recent_from` is where the log ended when this process opened it, or later."""
+
+    __slots__ = ("_begin", "_end", "_recent_from")
+
+    def __init__(self, log: CommitLog, recent_from: int) -> None:
+        self._log = log
+        self._recent_from = max(recent_from, log.log_end - RECENT_BYTES)
+        self._begin = self._end = 0  # what is known to be in memory
+
+    def slice(self, physical_offset: int, size: int) -> memoryview | None:
+        window = self._log.slice(physical_offset, size)
+        if (
+            window is not None
+            and physical_offset < self._recent_from
+            and not self._begin <= physical_offset <= physical_offset + size <= self._end
+        ):
+            self._look(physical_offset, size)
+        return window
+
+    def _look(self, physical_offset: int, size: int) -> None:
+        segment = self._log.segment_at(physical_offset)
+        if segment is None:
+            return
+        look = min(max(size, _LOOK_BYTES), segment.end - physical_offset, self._log.log_end - physical_offset)
+        found = bytes_in_memory(segment.descriptor, physical_offset - segment.base, look)
+        if found < size:
+            raise OnDisk
+        self._begin, self._end = physical_offset, physical_offset + found
+
+    def check_units(self, queue: Units, queue_offset: int, count: int) -> None:
+        if not queue.in_memory(queue_offset, count):
+            raise OnDisk
+
+
+class DiskLog(LogAccess):
+    """For a worker thread."""
+
+    __slots__ = ()
+
+    def slice(self, physical_offset: int, size: int) -> memoryview | None:
+        try:
+            window = self._log.slice(physical_offset, size)
+        except StoreClosed:  # retention has just deleted the segment
+            return None
+        if window is not None:
+            self.bring_in(physical_offset, size)
+        return window
+
+    def bring_in(self, physical_offset: int, size: int) -> None:
+        """Wait until these bytes are in memory, as far as the log has them."""
+        for segment, first, last in self._log.ranges(physical_offset, physical_offset + size):
+            read_through(segment.descriptor, first, last - first)

@@ -1,0 +1,154 @@
+"""Reading without the disk in the loop, and with it in a thread."""
+
+import errno
+import os
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.store.store_at import SEGMENT, draft, fill, open_store
+
+from twinlog.store import page_cache
+from twinlog.store.log import log_access
+from twinlog.store.log.log_access import OnDisk
+from twinlog.store.page_cache import bytes_in_memory, read_through
+from twinlog.wire.message import decode_messages
+
+
+@pytest.fixture
+def store(tmp_path):
+    with open_store(tmp_path) as store:
+        fill(store, 100)
+        yield store
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    """A page cache that holds nothing but what was read through: the ranges, by descriptor."""
+    read: list[tuple[int, int, int]] = []
+
+    def in_memory(descriptor, position, size):
+        end = position
+        for one, first, count in sorted(read):
+            if one == descriptor and first <= end < first + count:
+                end = first + count
+        return min(end - position, size)
+
+    monkeypatch.setattr(log_access, "bytes_in_memory", in_memory)
+    monkeypatch.setattr(log_access, "read_through", lambda *part: read.append(part))
+    return read
+
+
+def bodies_of(result):
+    return [message.body for buffer in result.buffers for message in decode_messages(buffer)]
+
+
+def test_what_the_system_does_not_have_in_memory_is_not_there_until_it_is_read_through(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(os.urandom(1 << 20))
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        if bytes_in_memory(descriptor, 1 << 19, 4096) == 4096:
+            pytest.skip("this file system keeps its files in memory")
+        read_through(descriptor, 0, 1 << 20)
+        assert bytes_in_memory(descriptor, 0, 1 << 20) == 1 << 20
+    finally:
+        os.close(descriptor)
+
+
+def test_a_system_without_the_question_has_everything_in_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(page_cache, "_NOWAIT", 0)
+    assert bytes_in_memory(-1, 0, 100) == 100
+
+
+def test_a_file_that_is_closed_needs_no_reading_and_a_disk_error_is_raised(monkeypatch):
+    read_through(-1, 0, 100)
+
+    def broken(*_):
+        raise OSError(errno.EIO, "bad sector")
+
+    monkeypatch.setattr(page_cache.os, "preadv", broken)
+    with pytest.raises(OSError, match="bad sector"):
+        read_through(0, 0, 100)
+
+
+def test_a_read_in_the_loop_refuses_what_is_on_disk_and_takes_it_after_the_thread(store, disk):
+    with pytest.raises(OnDisk):
+        store.read("TopicA", 0, 0, log=store.log_in_memory())
+    in_thread = store.read("TopicA", 0, 0, log=store.log_on_disk())
+    assert disk
+    assert bodies_of(store.read("TopicA", 0, 0, log=store.log_in_memory())) == bodies_of(in_thread)
+
+
+def test_what_was_written_since_the_first_read_is_not_asked_for(store, disk):
+    store.log_in_memory()  # from here on everything is recent
+    fill(store, 2, start=100)
+    assert bodies_of(store.read("TopicA", 0, 50, log=store.log_in_memory())) == [b"body 100"]
+
+
+def test_recent_is_only_the_newest_part_of_the_log(store, disk, monkeypatch):
+    store.log_in_memory()
+    monkeypatch.setattr(log_access, "RECENT_BYTES", 0)
+    fill(store, 2, start=100)
+    with pytest.raises(OnDisk):
+        store.read("TopicA", 0, 50, log=store.log_in_memory())
+
+
+def test_units_on_disk_are_not_read_in_the_loop(store, monkeypatch):
+    store.flush_queues()
+    monkeypatch.setattr("twinlog.store.file_pool.bytes_in_memory", lambda *_: 0)
+    with pytest.raises(OnDisk):
+        store.read("TopicA", 0, 0, log=store.log_in_memory())
+    assert len(bodies_of(store.read("TopicA", 0, 0, log=store.log_on_disk()))) == 32
+
+
+def test_records_by_place_by_key_and_by_time_are_brought_in(store, disk):
+    place = store.unit("TopicA", 1, 7)[0]
+    with pytest.raises(OnDisk):
+        store.message_at(place, log=store.log_in_memory())
+    assert store.message_at(place, log=store.log_on_disk()).body == b"body 15"
+    assert store.message_at(place, log=store.log_in_memory()).body == b"body 15"
+    disk.clear()
+    (found,) = store.query("TopicA", "key-15", 1, 0, 1 << 62, log=store.log_on_disk()).buffers
+    assert decode_messages(found)[0].body == b"body 15"
+    assert disk
+    disk.clear()
+    assert store.search_offset("TopicA", 0, 0, log=store.log_on_disk()) == 0
+    assert disk
+
+
+def test_a_segment_that_retention_deletes_under_a_thread_is_gone(store):
+    log, first = store.log_on_disk(), store.commit_log.segments[0]
+    store.flush()
+    first.close()
+    assert log.slice(0, 100) is None
+
+
+def test_a_reader_that_looks_up_a_segment_never_gets_another_one(tmp_path):
+    with open_store(tmp_path) as store:
+        while len(store.commit_log.segments) < 4:
+            store.append(draft())
+        log = store.commit_log
+        bases, segments = log._by_base
+        while len(log.segments) > 1:
+            store.flush()
+            log.drop_oldest()
+        assert [one.base for one in segments] == bases  # what a reader has taken stays as it was
+        assert log.segment_at(0) is None
+        assert log.segment_at(log.log_end - 1).base == 3 * SEGMENT
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@given(st.data())
+def test_every_way_to_read_gives_the_same(store, data):
+    options = {
+        "count_max": data.draw(st.integers(1, 60)),
+        "accept": data.draw(st.sampled_from([None, lambda code, ext: code is not None])),
+        "accept_record": data.draw(st.sampled_from([None, lambda record: record[-1] % 2 == 0 or len(record) % 3 == 0])),
+    }
+    offset = data.draw(st.integers(-1, 51))
+    plain = store.read("TopicA", 0, offset, **options)
+    assert store.read("TopicA", 0, offset, **options, log=store.log_on_disk()) == plain
+    assert store.read("TopicA", 0, offset, **options, log=store.log_in_memory()) == plain
