@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -64,6 +64,7 @@ class Options:
     fleet: int
     backlog: int  # messages that a push consumer reads
     quick: bool
+    keep: bool = False  # in latest.json, from which the documents' tables are made
 
 
 def load(kind: str, address: str, topic: str, *args: object) -> dict:
@@ -142,11 +143,16 @@ def measures_of(given: argparse.Namespace) -> dict[str, Callable[[Path, Options]
     """How each part is measured."""
     return {
         "shapes": lambda folder, options: measure_shapes(
-            folder, load, rounds=options.rounds, seconds=options.seconds, names=given.shape, quick=options.quick
+            folder,
+            load,
+            rounds=given.rounds or min(options.rounds, 3),
+            seconds=options.seconds,
+            names=given.shape,
+            quick=options.quick,
         ),
         "java-client": lambda folder, options: measure_java_client(
             folder,
-            rounds=options.rounds,
+            rounds=given.rounds or min(options.rounds, 3),
             seconds=options.seconds,
             backlog=options.backlog,
             names=given.scene,
@@ -176,7 +182,8 @@ def parts_of(given: argparse.Namespace) -> list[str]:
     return asked or [name for name in PARTS if not (given.quick and name in NOT_QUICK)]
 
 
-def save(rows: list[Row], options: Options) -> Path:
+def save(rows: list[Row], options: Options, partly: Collection[str] = ()) -> Path:
+    """Where the figures are kept; of the parts `partly` not all rows were measured."""
     RESULTS.mkdir(exist_ok=True)
     document = {
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -188,15 +195,16 @@ def save(rows: list[Row], options: Options) -> Path:
     }
     path = RESULTS / f"{document['date'].replace(':', '')}.json"
     path.write_text(json.dumps(document, indent=2) + "\n")
-    if not options.quick:
-        _update_latest(document)
+    if options.keep:
+        _update_latest(document, {row.part for row in rows} - set(partly))
     return path
 
 
-def _update_latest(document: dict) -> None:
-    """latest.json has the newest measurement of every row, whichever parts were run last."""
+def _update_latest(document: dict, whole: set[str]) -> None:
+    """latest.json has the newest measurement of every row; a part that ran whole leaves no older rows."""
     latest = RESULTS / "latest.json"
-    rows = {row["name"]: row for row in json.loads(latest.read_text())["rows"]} if latest.exists() else {}
+    older = json.loads(latest.read_text())["rows"] if latest.exists() else []
+    rows = {row["name"]: row for row in older if row["part"] not in whole}
     rows |= {row["name"]: {**row, "measured": document["date"]} for row in document["rows"]}
     latest.write_text(json.dumps({**document, "rows": list(rows.values())}, indent=2) + "\n")
 
@@ -211,13 +219,15 @@ def main(argv: list[str] | None = None) -> None:
     )
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--seconds", type=float)
+    parser.add_argument("--keep", action="store_true", help="a run with --rounds or --seconds goes to latest.json, too")
     given = parser.parse_args(argv)
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))  # so that the servers end with us
     options = (
         Options(0.5, 1, 20_000, 64, 128, 50_000, (1,), 40, 20_000, True)
         if given.quick
-        else Options(4.0, 5, 200_000, 1024, 2048, 1_000_000, (3, 10), 500, 400_000, False)
+        else Options(3.0, 5, 200_000, 1024, 2048, 1_000_000, (3, 10), 500, 400_000, False)
     )
+    options.keep = given.keep or not (given.quick or given.rounds or given.seconds)
     options.rounds, options.seconds = given.rounds or options.rounds, given.seconds or options.seconds
     rows, failed, begun = [], [], time.monotonic()
     measures, chosen = measures_of(given), parts_of(given)
@@ -234,7 +244,8 @@ def main(argv: list[str] | None = None) -> None:
             shutil.rmtree(folder, ignore_errors=True)
         console.print(f"  {name} took {time.monotonic() - started:.0f} s")
     print_table(rows)
-    console.print(f"{time.monotonic() - begun:.0f} s in all, kept in {save(rows, options)}")
+    partly = [name for name, some in (("shapes", given.shape), ("java-client", given.scene)) if some]
+    console.print(f"{time.monotonic() - begun:.0f} s in all, kept in {save(rows, options, partly)}")
     if left_out := [name for name in PARTS if name not in chosen]:
         console.print(f"left out: {', '.join(left_out)}")
     if failed:

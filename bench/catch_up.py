@@ -32,6 +32,7 @@ from twinlog.wire.java_json.fastjson import loads
 SEGMENT = 256 << 20
 CONF = {"mappedFileSizeCommitLog": str(SEGMENT), "slaveReadEnable": "true"}
 TOPIC = "CatchUp"
+MEMORY = ("untouched", "touched")  # see `ballast`
 
 
 @dataclass(frozen=True)
@@ -63,15 +64,15 @@ def make_stores(home: Path, body: int, megabytes: int, load: Callable[..., dict]
     return Stores(home / "whole" / "store", home / "beginning", count)
 
 
-def measure(home: Path, stores: Stores, master: str, replica: str) -> float:
-    """MB/s of one catch-up."""
+def measure(home: Path, stores: Stores, master: str, replica: str, memory: str) -> float:
+    """MB/s of one catch-up; `memory` is one of MEMORY."""
     with Twinlog().name_server(home / "names") as names, contextlib.ExitStack() as stack:
         for name, source in (("master", stores.whole), ("replica", stores.beginning)):
             _copy(source, home / name / "store")
         running_master = running(master, home / "master", names.address, brokerRole="ASYNC_MASTER", **CONF)
         stack.enter_context(running_master)
         os.sync()
-        with Ballast(stores.bytes) as ballast:
+        with memory_for(stores, memory) as ballast:
             second = running(replica, home / "replica", names.address, brokerRole="SLAVE", brokerId="1", **CONF)
             broker, _ = stack.enter_context(second)
             rate = _watch(broker, stores.messages, ballast)
@@ -96,6 +97,11 @@ def _watch(broker: Broker, messages: int, ballast: Ballast) -> float:
                 return (last_end - first_end) / (time.perf_counter() - begun) / 1e6
             time.sleep(0.03)  # asking costs the replica time, too
     raise RuntimeError(f"the replica has not caught up in 300 s: {last_end}\n{broker.tail()}")
+
+
+def memory_for(stores: Stores, memory: str) -> Ballast:
+    """Put free memory into one of the states that `ballast` describes."""
+    return Ballast.untouched(stores.bytes) if memory == "untouched" else Ballast.touched(stores.bytes)
 
 
 class LogEnd:
@@ -138,16 +144,16 @@ def _copy(source: Path, target: Path) -> None:
     subprocess.run(["cp", "-r", "--sparse=always", str(source), str(target)], check=True)
 
 
-def raw_copy(home: Path, stores: Stores) -> float:
+def raw_copy(home: Path, stores: Stores, memory: str) -> float:
     """MB/s of the same log by sendfile to a socket and from there into a preallocated file, two processes.
 
-    Its source is copied and synced just as a master's store is, and its memory is at hand just as a replica's.
+    Its source is copied and synced just as a master's store is, and its memory is in the same state as a replica's.
     """
     _copy(stores.whole / "commitlog", home / "source")
     os.sync()
     files = sorted((home / "source").iterdir())
     size = stores.bytes
-    with Ballast(size) as ballast, socket.create_server(("127.0.0.1", 0)) as server:
+    with memory_for(stores, memory) as ballast, socket.create_server(("127.0.0.1", 0)) as server:
         command = [sys.executable, "-c", _RECEIVER, str(server.getsockname()[1]), str(home / "target"), str(size)]
         child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         connected, _ = server.accept()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tests.interop.java_rocketmq import Broker
@@ -19,35 +19,38 @@ from bench.servers import running
 Load = Callable[..., dict]
 
 
-def measure_catch_up(folder: Path, load: Load, *, rounds: int, megabytes: int) -> list[Row]:
-    rows = []
-    for body in (4096, 1024):
-        name = f"catch-up of {megabytes} MiB, {body // 1024} KiB messages"
-        pair = Row(name, "MB/s", ">= 3")
-        from_java = Row(f"{name}, Twinlog replica of a Java master", "MB/s", ">= 1")
-        to_java = Row(f"{name}, Java replica of a Twinlog master", "MB/s", ">= 1")
-        raw = Row(f"{name}, beside a raw copy (in Java's column)", "MB/s", ">= 0.5")
+def measure_catch_up(
+    folder: Path, load: Load, *, rounds: int, megabytes: int, bodies: Sequence[int] = (4096, 1024)
+) -> list[Row]:
+    """Catch-up with memory in both states that `ballast` describes; other pairs only as after a restart."""
+    rows: list[Row] = []
+    for body in bodies:
         stores = catch_up.make_stores(folder / f"stores-{body}", body, megabytes, load)
-        for number in range(rounds):
-            for row, master, replica in (
-                (pair, "java", "java"),
-                (pair, "twinlog", "twinlog"),
-                (from_java, "java", "twinlog"),
-                (to_java, "twinlog", "java"),
-            ):
-                rate = catch_up.measure(folder / f"{master}-{replica}", stores, master, replica)
-                if master == replica == "java":
-                    for each in (pair, from_java, to_java):
-                        each.java.append(rate)
-                else:
-                    row.twinlog.append(rate)
-                    if row is pair:
-                        raw.twinlog.append(rate)
-            raw.java.append(catch_up.raw_copy(folder / "raw", stores))
-            console.print(f"  catch-up, {body} B: round {number + 1} of {rounds}")
+        for memory in catch_up.MEMORY:
+            name = f"catch-up of {megabytes} MiB, {body // 1024} KiB messages, memory {memory}"
+            rows += _catch_up_rows(folder, stores, name, memory, rounds)
         shutil.rmtree(folder / f"stores-{body}", ignore_errors=True)
-        rows += [pair, from_java, to_java, raw]
     return rows
+
+
+def _catch_up_rows(folder: Path, stores: catch_up.Stores, name: str, memory: str, rounds: int) -> list[Row]:
+    pair = Row(name, "MB/s", ">= 3")
+    raw = Row(f"{name}, beside a raw copy (in Java's column)", "MB/s", ">= 0.5")
+    from_java = Row(f"{name}, Twinlog replica of a Java master", "MB/s", ">= 1")
+    to_java = Row(f"{name}, Java replica of a Twinlog master", "MB/s", ">= 1")
+    mixed = [from_java, to_java] if memory == "untouched" else []
+    for number in range(rounds):
+        java, ours = (catch_up.measure(folder / side, stores, side, side, memory) for side in ("java", "twinlog"))
+        pair.twinlog.append(ours)
+        raw.twinlog.append(ours)
+        for row in (pair, *mixed):
+            row.java.append(java)
+        if mixed:
+            from_java.twinlog.append(catch_up.measure(folder / "mixed", stores, "java", "twinlog", memory))
+            to_java.twinlog.append(catch_up.measure(folder / "mixed", stores, "twinlog", "java", memory))
+        raw.java.append(catch_up.raw_copy(folder / "raw", stores, memory))
+        console.print(f"  {name}: round {number + 1} of {rounds}")
+    return [pair, raw, *mixed]
 
 
 @contextlib.contextmanager

@@ -1,12 +1,14 @@
 """A run of the bench: which parts it takes, and that a broken one is not passed over."""
 
 import argparse
+import json
 import subprocess
 import sys
 
 import pytest
 from bench.connections import LoadFailed
 from bench.java_client import SCENES, JavaClient
+from bench.rows import Row
 
 from bench import __main__ as bench
 
@@ -67,10 +69,25 @@ def test_a_part_that_fails_ends_the_run_with_an_error_after_the_others(monkeypat
     monkeypatch.setattr(bench, "measures_of", lambda given: {"pulls": broken, "start": lambda *words: []})
     with pytest.raises(SystemExit, match="failed: pulls"):
         bench.main(["--quick", "--only", "pulls", "--only", "start"])
-    assert not (tmp_path / "latest.json").exists()  # a quick run is not a measurement
+    bench.main(["--rounds", "1", "--only", "start"])
+    assert not (tmp_path / "latest.json").exists()  # a shortened run is not a measurement
     bench.main(["--only", "start"])
     assert (tmp_path / "latest.json").exists()
 
 
 def test_every_scene_has_a_goal():
     assert all(scene.goal >= 1 for scene in SCENES.values())
+
+
+def test_the_newest_figures_are_of_the_newest_rows(monkeypatch, tmp_path):
+    monkeypatch.setattr(bench, "RESULTS", tmp_path)
+    options = bench.Options(1, 1, 1, 1, 1, 1, (1,), 1, 1, quick=False, keep=True)
+
+    def kept(rows: dict[str, float], partly: tuple[str, ...] = ()) -> dict[str, list[float]]:
+        made = [Row(name, "s", "", twinlog=[figure], part=name.split()[0]) for name, figure in rows.items()]
+        bench.save(made, options, partly)
+        return {row["name"]: row["twinlog"] for row in json.loads((tmp_path / "latest.json").read_text())["rows"]}
+
+    assert kept({"shapes a": 1, "shapes b": 2, "pulls": 3}) == {"shapes a": [1], "shapes b": [2], "pulls": [3]}
+    assert kept({"shapes a": 4}, ("shapes",)) == {"shapes a": [4], "shapes b": [2], "pulls": [3]}
+    assert kept({"shapes c": 5}) == {"pulls": [3], "shapes c": [5]}

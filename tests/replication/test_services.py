@@ -15,7 +15,7 @@ from twinlog.replication.hello import HelloHeader
 from twinlog.replication.master import master_service
 from twinlog.replication.master.master_service import MasterService
 from twinlog.replication.master.passes import PASSES_MAX, Passes
-from twinlog.replication.replica import receiver
+from twinlog.replication.replica import memory_reuse, receiver
 from twinlog.replication.replica.replica_service import MasterAddresses, ReplicaIdentity, ReplicaService
 from twinlog.settings.replication import ReplicationSettings
 from twinlog.settings.store import StoreSettings
@@ -122,10 +122,14 @@ class Pair:
         self.replica.close()
 
 
-@pytest.fixture(params=["in the loop", "in the thread"], autouse=True)
+@pytest.fixture(params=["in the loop", "in the thread", "where memory is expensive"], autouse=True)
 def receiving(request, monkeypatch):
-    """Every test runs twice: as a replica that keeps up receives, and as one that is far behind."""
-    if request.param == "in the thread":
+    """Every test runs as a replica that keeps up receives, as one that is far behind, and as one that reuses memory."""
+    if request.param == "where memory is expensive":
+        monkeypatch.setattr(memory_reuse, "_EXPENSIVE_SECONDS_PER_BYTE", -1)
+        for limit in ("_SAMPLE_BYTES", "_ROUND_BYTES", "CACHED_BYTES_MIN"):
+            monkeypatch.setattr(memory_reuse, limit, 1)
+    if request.param != "in the loop":
         monkeypatch.setattr(receiver, "_TURN_BYTES_MAX", 1)
         monkeypatch.setattr(receiver, "_RECEIVE_BYTES", 10_000)
         monkeypatch.setattr(receiver, "_BULK_BYTES", 40_000)

@@ -1,5 +1,7 @@
 """Segments and the log they make: full size, real blocks, nothing foreign."""
 
+import ctypes
+import mmap
 import os
 
 import pytest
@@ -121,3 +123,33 @@ def test_a_closed_log_takes_nothing(tmp_path):
 def test_the_used_part_of_a_disk_is_rounded_up_to_whole_percents(tmp_path):
     ratio = disk_used_ratio(tmp_path / "not" / "there")
     assert 0 < ratio <= 1 and round(ratio * 100) == pytest.approx(ratio * 100)
+
+
+def resident_pages(path) -> int:
+    """How many pages of a file the kernel caches."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open(path, "r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        pages = (ctypes.c_ubyte * (len(mapped) // mmap.PAGESIZE))()
+        begin = ctypes.c_ubyte.from_buffer(mapped)
+        failed = libc.mincore(ctypes.c_void_p(ctypes.addressof(begin)), ctypes.c_size_t(len(mapped)), pages)
+        del begin
+    assert not failed
+    return sum(page & 1 for page in pages)
+
+
+def test_bytes_that_were_dropped_from_memory_are_the_same_and_only_flushed_ones_are_dropped(tmp_path):
+    log = open_log(tmp_path)
+    data = os.urandom(SIZE)
+    log.write_raw(0, data[: SIZE // 2])
+    log.drop_cached(0, SIZE)
+    assert log.slice(0, SIZE // 2) == data[: SIZE // 2]
+    log.flush()
+    log.write_raw(SIZE // 2, data[SIZE // 2 :])
+    path = log.segments[0].path
+    before = resident_pages(path)
+    log.drop_cached(0, 2 * SIZE)
+    # A file system in memory caches everything, always.
+    assert resident_pages(path) in (SIZE // 2 // mmap.PAGESIZE, before)
+    assert log.slice(0, SIZE) == data
+    log.close()
+    log.drop_cached(0, SIZE)  # a thread may come late

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from twinlog.base.system_names import retry_topic
 from twinlog.broker.topics.ensure import ensure_group
 from twinlog.net.errors import RequestRefused
+from twinlog.store.queues.unit_filters import TagCodes
 from twinlog.wire.codes import FAQ_REMARK, ResponseCode
 from twinlog.wire.filter_expression import is_tag_type, parse_tags
 from twinlog.wire.java_text import tags_code
@@ -137,7 +138,7 @@ def _check_kind(ctx: BrokerContext, expression_type: str | None) -> None:
 
 def want_tags(plan: PullPlan, codes: set[int]) -> PullPlan:
     """`plan` for messages with one of these tag hashes; a message without a known hash passes."""
-    plan.accept = lambda code, _: code is None or code in codes
+    plan.accept = TagCodes(codes)
     plan.wakes = lambda message: message.tags_code in codes
     return plan
 

@@ -17,10 +17,12 @@ import contextlib
 import socket
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from time import thread_time
 
 from twinlog.net.busy_wait import BusyWait
 from twinlog.replication.errors import PeerSilent
 from twinlog.replication.replica.link import ReplicaLink
+from twinlog.replication.replica.memory_reuse import MemoryReuse
 from twinlog.replication.replica.status import ReplicaStatus
 from twinlog.settings.replication import ReplicationSettings
 from twinlog.store.log.commit_log import RawRoom
@@ -67,6 +69,7 @@ class Receiver:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="replica-receive")
         self._receiving: Future[int] | None = None
         self._catching_up: asyncio.Task[None] | None = None
+        self._memory = MemoryReuse(store)
         self.over: asyncio.Future[None] = self._loop.create_future()
         self._report()
         self._loop.add_reader(connected.fileno(), self._readable)
@@ -87,6 +90,7 @@ class Receiver:
                 self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread
             wait([self._receiving])
         self._thread.shutdown()
+        self._memory.stop()
         self._drop_leftovers()
         if not self.over.done():
             self.over.cancel()
@@ -163,6 +167,7 @@ class Receiver:
                 self._receiving = None
                 received, more = taken, taken == room.size
                 self._store.raw_written(self._link.next_offset)
+                self._memory.turn()
             self._socket.setblocking(False)
             self._dispatch(received)
             self._loop.add_reader(self._socket.fileno(), self._readable)
@@ -199,7 +204,10 @@ class Receiver:
             if count == 0:
                 raise ConnectionError("the master closed the connection")
             parts = [append.data for append in self._link.receive(buffer[:count], self._ticks_ms())]
-            at += room.write(parts, at)
+            begun = thread_time()
+            written = room.write(parts, at)
+            self._memory.wrote(written, thread_time() - begun)
+            at += written
             left -= count
             if count < wanted:
                 break

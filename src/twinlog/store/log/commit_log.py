@@ -294,6 +294,13 @@ class CommitLog:
                 self.flushed_end = max(self.flushed_end, min(end, segment.end))
             return self.flushed_end
 
+    def drop_cached(self, begin: int, end: int) -> None:
+        """Free the memory that caches these bytes, as far as they are flushed. Callable from any thread."""
+        with self._flush_lock:
+            if not self._closed:
+                for segment, first, last in self.ranges(begin, min(end, self.flushed_end)):
+                    segment.drop_cached(first, last)
+
     def close(self) -> None:
         """Close all files; a segment allocated ahead and never used is deleted."""
         if self._closed:

@@ -10,6 +10,7 @@ loses its name at once, and its memory is freed with the last view.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import mmap
 import os
@@ -151,10 +152,17 @@ class Segment:
         """Give pages back to the page cache: they stop counting as this process's memory, their content stays."""
         begin = max(0, begin - begin % PAGE)
         end = self.size if end is None else end
-        if self._map is not None and begin < end:
-            self._map.madvise(mmap.MADV_DONTNEED, begin, end - begin)
+        mapped = self._map  # another thread may close the segment meanwhile
+        if mapped is not None and begin < end:
+            mapped.madvise(mmap.MADV_DONTNEED, begin, end - begin)
             if end == self.size:
                 self._populated = 0
+
+    def drop_cached(self, begin: int, end: int) -> None:
+        """Let the kernel use the memory of these bytes for others: what is flushed of them leaves the page cache."""
+        self.release_pages(begin, end)
+        with contextlib.suppress(OSError):  # a hint that not every file system takes; or the file is closed by now
+            os.posix_fadvise(self.descriptor, begin, end - begin, os.POSIX_FADV_DONTNEED)
 
     def read_ahead(self, wanted: bool) -> None:
         """Whether a page fault should bring in what follows the page. Behind the log's end there are only zeros."""

@@ -4,7 +4,8 @@ A fast path: it runs once per pull, handles units as plain numbers, and returns 
 that lie side by side become one window, so a consumer that keeps up costs one slice per pull.
 
     read_queue      outside the queue? all units in one piece? else
-      _select       examines units one by one: limits, deleted records, filters
+      _read_blocks  examines blocks of units through a filter (`block_read`), or, where something is unusual,
+      _select       units one by one: limits, deleted records, filters
       _windows      slices the log
 """
 
@@ -21,9 +22,11 @@ from typing import Protocol
 
 import msgspec
 
-from twinlog.store.queues.consume_queue import FILL_SIZE
+from twinlog.store.queues.block_read import UNITS_MIN, Room, select_blocks
+from twinlog.store.queues.consume_queue import FILL_SIZE, ConsumeQueue
 from twinlog.store.queues.consume_queue_ext import ADDRESS_MAX, ExtUnit
 from twinlog.store.queues.queue_table import Queue
+from twinlog.store.queues.unit_filters import ExtTest, PropertyTest, TagCodes
 
 _FILTERED_CHUNK = 128  # units read at a time when a filter may refuse many
 
@@ -117,6 +120,14 @@ def read_queue(
         whole = _read_whole(queue, log, queue_offset, count, min(bytes_max, limits.bytes_in_memory_max), limits)
         if whole is not None:
             return whole
+    if isinstance(queue, ConsumeQueue) and queue.is_plain:
+        if isinstance(accept, ExtTest):
+            accept = None  # this queue has no filter data, so it accepts everything
+        wanted = _for_blocks(accept, accept_record)
+        if wanted is not None:
+            found = _read_blocks(queue, log, queue_offset, count_max, bytes_max, limits, wanted)
+            if found is not None:
+                return found
     check_each = accept_record is not None
     while True:
         result, runs = _select(
@@ -170,6 +181,48 @@ def _read_whole(
 @lru_cache(maxsize=1024)
 def _units(count: int) -> struct.Struct:
     return struct.Struct(">" + "qiq" * count)
+
+
+def _for_blocks(accept: Accept | None, accept_record: AcceptRecord | None) -> TagCodes | PropertyTest | None:
+    """The filter of a read, if it is one that examines a block of units at once."""
+    if isinstance(accept, TagCodes):
+        return accept if accept_record is None and accept.goes_in_blocks else None
+    return accept_record if accept is None and isinstance(accept_record, PropertyTest) else None
+
+
+def _read_blocks(
+    queue: ConsumeQueue, log: LogReader, queue_offset: int, count_max: int, bytes_max: int, limits: ReadLimits,
+    wanted: TagCodes | PropertyTest,
+) -> ReadResult | None:  # fmt: skip
+    """What a filter accepts, if all units are usual and their records in memory; None when `_select` must decide."""
+    min_offset, max_offset = queue.min_offset, queue.max_offset
+    examined_end = min(max_offset, queue_offset + max(limits.units_examined_max, count_max))
+    if examined_end - queue_offset < UNITS_MIN:
+        return None
+    room = Room(
+        examined_end,
+        min(count_max, limits.count_in_memory_max),
+        min(bytes_max, limits.bytes_in_memory_max),
+        max(log.log_start, log.log_end - limits.memory_bytes),
+    )
+    found = select_blocks(queue, log, queue_offset, room, wanted)
+    if found is None:
+        return None
+    windows = _windows_on(log, found.runs)
+    if windows is None:
+        return None
+    status = ReadStatus.FOUND if found.size else ReadStatus.NO_MATCHED_MESSAGE
+    return ReadResult(status, found.next_offset, min_offset, max_offset, windows, found.messages, found.size)
+
+
+def _windows_on(log: LogReader, runs: list[tuple[int, int]]) -> list[memoryview] | None:
+    """As `_windows`, for runs in the order of the log: one slice of the log if they are all in one segment."""
+    runs = [run for run in runs if run[0] < run[1]]
+    if len(runs) < 2:
+        return _windows(log, runs)
+    base = runs[0][0]
+    window = log.slice(base, runs[-1][1] - base)
+    return _windows(log, runs) if window is None else [window[begin - base : end - base] for begin, end in runs]
 
 
 def _select(

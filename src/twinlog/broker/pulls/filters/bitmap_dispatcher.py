@@ -26,9 +26,9 @@ class BitmapDispatcher:
             of_topic = self._filters.of_topic(message.topic)
             if not of_topic:
                 continue
-            bitmap = bytearray(self._filters.bloom.byte_count)
+            bitmap, properties = bytearray(self._filters.bloom.byte_count), bytes(message.properties_bytes)
             for bits, property_filter in of_topic:
-                if property_filter.matches(message.properties):
+                if property_filter.matches_text(properties):
                     set_bits(bitmap, bits)
             message.bitmap = bytes(bitmap)
 

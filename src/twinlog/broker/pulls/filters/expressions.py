@@ -1,5 +1,8 @@
 """The values and operators that a SQL92 expression is made of, each a function of a message's properties.
 
+These functions define what an expression means. `property_code` makes faster code of the same tree, for which each node
+keeps its operator (`form`) and its parts.
+
 An operator that cannot work (an order between booleans, a NULL on one side of `=`) is refused when the expression is
 built. What depends on the message (text where a number should be) is decided by Java's rules in `java_compare`.
 """
@@ -8,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Any
 
 from twinlog.broker.pulls.filters.java_compare import NUMBERS, Kind, comparison, text_order
@@ -32,10 +36,29 @@ class FilterSyntaxError(Exception):
         super().__init__(f"Invalid MessageSelector. {why}")
 
 
+class Form(Enum):
+    """The operator of a node; `detail` of the node has what else it needs."""
+
+    PROPERTY = auto()
+    VALUE = auto()  # the same for each message
+    AS_BOOLEAN = auto()
+    NOT = auto()
+    ALL = auto()
+    ANY = auto()
+    IS_NULL = auto()
+    EQUAL = auto()  # detail: the comparison
+    ORDERED = auto()  # detail: the comparison and the sign
+    IN = auto()  # detail: the words, negated
+    TEXT_TEST = auto()  # detail: the test, what is searched for, negated
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     kind: Kind
     evaluate: Evaluate
+    form: Form
+    parts: tuple[Node, ...] = ()
+    detail: tuple[Any, ...] = ()
     is_constant: bool = False
     value: Any = None  # of a constant
     name: str | None = None  # of a property
@@ -47,7 +70,7 @@ class Node:
 
 def prop(name: str) -> Node:
     """A message property: text, or None when the message lacks it."""
-    return Node(Kind.TEXT, lambda properties: properties.get(name), name=name)
+    return Node(Kind.TEXT, lambda properties: properties.get(name), Form.PROPERTY, name=name)
 
 
 def literal(kind: str, word: str) -> Node:
@@ -69,14 +92,14 @@ def literal(kind: str, word: str) -> Node:
 
 
 def _constant(kind: Kind, value: Any) -> Node:
-    return Node(kind, lambda properties: value, is_constant=True, value=value)
+    return Node(kind, lambda properties: value, Form.VALUE, is_constant=True, value=value)
 
 
-def boolean(evaluate: Evaluate, *parts: Node) -> Node:
+def boolean(form: Form, evaluate: Evaluate, *parts: Node, detail: tuple[Any, ...] = ()) -> Node:
     depth = 1 + max(part.depth for part in parts)
     if depth > DEPTH_MAX:
         raise FilterSyntaxError(f"It is nested deeper than {DEPTH_MAX}")
-    return Node(Kind.BOOLEAN, evaluate, depth=depth)
+    return Node(Kind.BOOLEAN, evaluate, form, parts, detail, depth=depth)
 
 
 def as_boolean(node: Node) -> Node:
@@ -85,7 +108,7 @@ def as_boolean(node: Node) -> Node:
     if node.name is not None:
         evaluate = node.evaluate
         # Java: a property is text and never a boolean, even "true".
-        return boolean(lambda properties: None if evaluate(properties) is None else False, node)
+        return boolean(Form.AS_BOOLEAN, lambda properties: None if evaluate(properties) is None else False, node)
     raise FilterSyntaxError(f"Expression will not result in a boolean value: {node}")
 
 
@@ -96,7 +119,7 @@ def negation(node: Node) -> Node:
         value = evaluate(properties)
         return None if value is None else not value
 
-    return boolean(negated, node)
+    return boolean(Form.NOT, negated, node)
 
 
 def negative(node: Node) -> Node:
@@ -105,16 +128,16 @@ def negative(node: Node) -> Node:
     if depth > DEPTH_MAX:
         raise FilterSyntaxError(f"It is nested deeper than {DEPTH_MAX}")
     if not numeric:
-        return Node(Kind.NOTHING, lambda properties: None, depth=depth)
-    return Node(node.kind, lambda properties: -evaluate(properties), depth=depth)
+        return Node(Kind.NOTHING, lambda properties: None, Form.VALUE, depth=depth)
+    return Node(node.kind, lambda properties: -evaluate(properties), Form.VALUE, depth=depth)
 
 
-def all_true(parts: list[Evaluate]) -> Evaluate:
-    return _first_decides(parts, decisive=False)
+def all_true(nodes: list[Node]) -> Node:
+    return boolean(Form.ALL, _first_decides([node.evaluate for node in nodes], decisive=False), *nodes)
 
 
-def any_true(parts: list[Evaluate]) -> Evaluate:
-    return _first_decides(parts, decisive=True)
+def any_true(nodes: list[Node]) -> Node:
+    return boolean(Form.ANY, _first_decides([node.evaluate for node in nodes], decisive=True), *nodes)
 
 
 def _first_decides(parts: list[Evaluate], *, decisive: bool) -> Evaluate:
@@ -135,7 +158,7 @@ def _first_decides(parts: list[Evaluate], *, decisive: bool) -> Evaluate:
 
 def is_null(node: Node) -> Node:
     evaluate = node.evaluate
-    return boolean(lambda properties: evaluate(properties) is None, node)
+    return boolean(Form.IS_NULL, lambda properties: evaluate(properties) is None, node)
 
 
 def equal(left: Node, right: Node) -> Node:
@@ -153,7 +176,7 @@ def equal(left: Node, right: Node) -> Node:
             return True if a is b else (None if a is None else False)
         return compare(a, b) == 0
 
-    return boolean(equal, left, right)
+    return boolean(Form.EQUAL, equal, left, right, detail=(compare,))
 
 
 def ordered(left: Node, word: str, right: Node) -> Node:
@@ -171,19 +194,18 @@ def ordered(left: Node, word: str, right: Node) -> Node:
         b = of_right(properties)
         return None if b is None else test(compare(a, b))
 
-    return boolean(ordered, left, right)
+    return boolean(Form.ORDERED, ordered, left, right, detail=(compare, word))
 
 
 def between(value: Node, low: Node, high: Node, negated: bool) -> Node:
     if negated:
-        parts = [ordered(value, "<", low), ordered(value, ">", high)]
-        return boolean(any_true([part.evaluate for part in parts]), *parts)
+        return any_true([ordered(value, "<", low), ordered(value, ">", high)])
     parts = [ordered(value, ">=", low), ordered(value, "<=", high)]
     if low.is_constant and high.is_constant and comparison(high.kind, low.kind)(high.value, low.value) < 0:
         raise FilterSyntaxError(
             f"Illegal values of between, left value({low}) must less than or equal to right value({high})"
         )
-    return boolean(all_true([part.evaluate for part in parts]), *parts)
+    return all_true(parts)
 
 
 def in_set(left: Node, words: frozenset[str], negated: bool) -> Node:
@@ -195,7 +217,7 @@ def in_set(left: Node, words: frozenset[str], negated: bool) -> Node:
         value = properties.get(name)
         return None if value is None else (value in words) is not negated
 
-    return boolean(in_set, left)
+    return boolean(Form.IN, in_set, left, detail=(words, negated))
 
 
 def text_test(left: Node, test: Callable[[str, str], bool], search: str, negated: bool) -> Node:
@@ -206,4 +228,4 @@ def text_test(left: Node, test: Callable[[str, str], bool], search: str, negated
         # Java: a missing value fails the test and the negated test alike, and so does an empty search.
         return bool(is_text and search and value is not None and test(value, search) is not negated)
 
-    return boolean(text_test, left)
+    return boolean(Form.TEXT_TEST, text_test, left, detail=(test, search, negated))

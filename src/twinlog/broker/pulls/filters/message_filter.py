@@ -10,8 +10,7 @@ from twinlog.broker.pulls.filters.sql92 import PropertyFilter
 from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.queues.consume_queue_ext import ExtUnit
 from twinlog.store.queues.read import Accept, AcceptRecord
-from twinlog.wire.properties import decode_properties
-from twinlog.wire.record_layout import record_properties
+from twinlog.store.queues.unit_filters import ExtTest, PropertyTest
 
 
 @dataclass(slots=True)
@@ -28,14 +27,15 @@ def select(
 ) -> MessageFilter:
     """The messages that `wanted` matches; `bits` stand for it in bitmaps made after `born_ms`."""
 
-    def may_match(tags_code: int | None, unit: ExtUnit | None) -> bool:
+    def may_match(unit: ExtUnit) -> bool:
         # A bitmap that is older than the filter, or of another size, does not contain its bits.
-        if unit is None or bits is None or unit.store_timestamp <= born_ms or len(unit.bitmap) != bitmap_bytes:
+        if bits is None or unit.store_timestamp <= born_ms or len(unit.bitmap) != bitmap_bytes:
             return True
         return has_bits(unit.bitmap, bits)
 
+    matches = wanted.matches_text
     return MessageFilter(
-        accept=may_match if bits is not None else None,
-        accept_record=lambda record: wanted.matches(decode_properties(record_properties(record))),
-        wakes=lambda message: wanted.matches(message.properties),
+        accept=ExtTest(may_match) if bits is not None else None,
+        accept_record=PropertyTest(matches),
+        wakes=lambda message: matches(bytes(message.properties_bytes)),
     )

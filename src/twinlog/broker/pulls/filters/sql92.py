@@ -31,7 +31,6 @@ from twinlog.broker.pulls.filters.expressions import (
     any_true,
     as_boolean,
     between,
-    boolean,
     equal,
     in_set,
     is_null,
@@ -43,6 +42,7 @@ from twinlog.broker.pulls.filters.expressions import (
     text_test,
 )
 from twinlog.broker.pulls.filters.java_compare import UnequalKinds
+from twinlog.broker.pulls.filters.property_code import MatchesText, matcher
 
 EXPRESSION_CHARS_MAX = 65_536
 
@@ -69,6 +69,7 @@ class PropertyFilter:
 
     expression: str
     evaluate: Evaluate  # True, False or None; raises UnequalKinds
+    matches_text: MatchesText  # as `matches`, for properties in text form
 
     def matches(self, properties: Properties) -> bool:
         """Whether a message with these properties is selected; an error of evaluation selects nothing."""
@@ -84,7 +85,7 @@ def compile_sql92(expression: str) -> PropertyFilter:
     if len(expression) > EXPRESSION_CHARS_MAX:
         raise FilterSyntaxError(f"It has {len(expression)} characters, at most {EXPRESSION_CHARS_MAX} are taken")
     node = as_boolean(_Parser(expression).disjunction(0))
-    return PropertyFilter(expression, node.evaluate)
+    return PropertyFilter(expression, node.evaluate, matcher(node))
 
 
 class _Parser:
@@ -100,9 +101,7 @@ class _Parser:
     def _conjunction(self, depth: int) -> Node:
         return self._chain("AND", self._equality, all_true, depth)
 
-    def _chain(
-        self, word: str, part: Callable[[int], Node], combine: Callable[[list[Evaluate]], Evaluate], depth: int
-    ) -> Node:
+    def _chain(self, word: str, part: Callable[[int], Node], combine: Callable[[list[Node]], Node], depth: int) -> Node:
         first = part(depth)
         if self._peek() != word:
             return first
@@ -111,7 +110,7 @@ class _Parser:
         while self._peek() == word:
             self._take()
             parts.append(as_boolean(part(depth)))
-        return boolean(combine([node.evaluate for node in parts]), *parts)
+        return combine(parts)
 
     def _equality(self, depth: int) -> Node:
         left = self._comparison(depth)

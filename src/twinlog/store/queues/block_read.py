@@ -1,0 +1,116 @@
+"""Reading through a filter, a block of units at a time.
+
+What it trades: `read._select` is the definition, and examines one unit after the other. Here a filter on tags compares
+the codes of a whole block with numpy, so a unit that it refuses costs nothing. A filter on properties gets the
+properties of each record from one window on the log. What is unusual (records on disk, deleted or in two segments,
+placeholders, filter data) returns None, and `_select` decides. A property test holds the two equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from twinlog.store.queues.consume_queue import FILL_SIZE, ConsumeQueue
+from twinlog.store.queues.consume_queue_ext import ADDRESS_MAX
+from twinlog.store.queues.unit_filters import Accepted, PropertyTest, TagCodes
+
+UNITS_MIN = 24  # fewer are examined faster one by one
+_TAG_UNITS = 512
+_PROPERTY_UNITS = 128  # each record costs, and the batch may be full after a few
+
+
+class Log(Protocol):
+    """What reading needs of the commit log."""
+
+    def slice(self, physical_offset: int, size: int) -> memoryview | None: ...
+
+
+class Room(NamedTuple):
+    """When a batch is full, and where its records must lie."""
+
+    examined_end: int  # in the queue
+    messages: int
+    size: int
+    physical_min: int  # of a record that is in the log and in memory
+
+
+class Selected(NamedTuple):
+    """The units that a filter accepted; the records of a run stand side by side, from `begin` to `end` in the log."""
+
+    next_offset: int
+    messages: int
+    size: int
+    runs: list[tuple[int, int]]
+
+
+def select_blocks(
+    queue: ConsumeQueue, log: Log, queue_offset: int, room: Room, wanted: TagCodes | PropertyTest
+) -> Selected | None:
+    """What a filtered read from `queue_offset` on returns; None when it must go unit by unit."""
+    next_offset, total, count, physical_min = queue_offset, 0, 0, room.physical_min
+    block_units = _TAG_UNITS if isinstance(wanted, TagCodes) else _PROPERTY_UNITS
+    runs: list[tuple[int, int]] = []
+    run_begin = run_end = 0
+    while next_offset < room.examined_end:
+        units_max = min(block_units, room.examined_end - next_offset)
+        data = queue.read(next_offset, units_max)
+        if len(data) != units_max * ConsumeQueue.UNIT_BYTES:
+            return None
+        units = np.frombuffer(data, ConsumeQueue.UNIT_TYPE)
+        offsets, sizes = units["physical_offset"], units["size"]
+        size_max = int(sizes.max())
+        if size_max == FILL_SIZE or units["tags_code"].min() <= ADDRESS_MAX:
+            return None
+        if offsets[0] < physical_min or (offsets[1:] < offsets[:-1]).any():
+            return None
+        physical_min = int(offsets[-1])
+        accepted = _accepted(wanted, log, data, units)
+        if accepted is None:
+            return None
+        passed = 0  # units of this block
+        for place, begin, size in accepted:
+            if total and total + size_max > room.size:
+                stop = _first_above(sizes, passed, place + 1, room.size - total)
+                if stop <= place:
+                    runs.append((run_begin, run_end))
+                    return Selected(next_offset + stop, count, total, runs)
+            passed = place + 1
+            if begin == run_end:
+                run_end += size
+            else:
+                runs.append((run_begin, run_end))
+                run_begin, run_end = begin, begin + size
+            total += size
+            count += 1
+            if count >= room.messages:
+                runs.append((run_begin, run_end))
+                return Selected(next_offset + passed, count, total, runs)
+        if total and total + size_max > room.size:
+            stop = _first_above(sizes, passed, units_max, room.size - total)
+            if stop < units_max:
+                next_offset += stop
+                break
+        next_offset += units_max
+    runs.append((run_begin, run_end))
+    return Selected(next_offset, count, total, runs)
+
+
+def _accepted(
+    wanted: TagCodes | PropertyTest, log: Log, data: bytes | bytearray, units: np.ndarray
+) -> Iterable[Accepted] | None:
+    """The units of this block that the filter accepts; None when their records are not in one segment of the log."""
+    if isinstance(wanted, TagCodes):
+        return wanted.accepted(units)
+    first, last = units[0], units[-1]
+    base = int(first["physical_offset"])
+    window = log.slice(base, int(last["physical_offset"]) + int(last["size"]) - base)
+    return None if window is None else wanted.accepted(data, window, base)
+
+
+def _first_above(sizes: np.ndarray, begin: int, end: int, size_max: int) -> int:
+    """The first place in [begin, end) whose record is larger than `size_max`; `end` when there is none."""
+    larger = np.flatnonzero(sizes[begin:end] > size_max)
+    return begin + int(larger[0]) if len(larger) else end

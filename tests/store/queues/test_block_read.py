@@ -1,0 +1,174 @@
+"""Reading through a filter in blocks returns what examining one unit after the other returns."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.store.queues.test_read import Store
+
+from twinlog.store.dispatch import DispatchRequest
+from twinlog.store.queues import block_read, read
+from twinlog.store.queues.consume_queue_ext import ADDRESS_MAX, ExtUnit
+from twinlog.store.queues.read import ReadLimits, ReadStatus
+from twinlog.store.queues.unit_filters import CODES_AT_ONCE_MAX, ExtTest, PropertyTest, TagCodes
+from twinlog.wire.message import Message, encode_message
+from twinlog.wire.record_layout import record_properties
+
+LIMITS = ReadLimits(memory_bytes=1 << 40)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def blocks_of_any_size(monkeypatch):
+    monkeypatch.setattr(read, "UNITS_MIN", 1)
+
+
+@pytest.fixture
+def one_by_one(monkeypatch):
+    """Counts the reads that were not done in blocks."""
+    calls, select = [], read._select
+    monkeypatch.setattr(read, "_select", lambda *args: calls.append(1) or select(*args))
+    return calls
+
+
+def put_record(store: Store, message: Message, tags_code: int = 0) -> None:
+    record, at = encode_message(message), store.log.log_end
+    store.log.data += record
+    queue_offset = store.queues.max_offset("SimpleCQ", 0)
+    store.queues.dispatch([DispatchRequest("SimpleCQ", 0, at, len(record), tags_code, 0, queue_offset)])
+
+
+def test_units_of_other_tags_are_passed_without_a_look(store, one_by_one):
+    for number in range(2_000):
+        store.send(tags_code=number % 10)
+    result = store.read(5, accept=TagCodes({3}))
+    assert (result.status, result.count, result.next_offset) == (ReadStatus.FOUND, 32, 324)
+    assert len(result.buffers) == 32
+    result = store.read(5, accept=TagCodes({77}))
+    assert (result.status, result.count, result.next_offset) == (ReadStatus.NO_MATCHED_MESSAGE, 0, 805)
+    assert not one_by_one
+
+
+def test_few_units_are_examined_one_by_one(store, one_by_one, monkeypatch):
+    monkeypatch.setattr(read, "UNITS_MIN", block_read.UNITS_MIN)
+    for _ in range(block_read.UNITS_MIN):
+        store.send(tags_code=1)
+    assert store.read(accept=TagCodes({1})).count == block_read.UNITS_MIN
+    assert not one_by_one
+    assert store.read(1, accept=TagCodes({1})).count == block_read.UNITS_MIN - 1
+    assert one_by_one
+
+
+@pytest.mark.parametrize("count", [CODES_AT_ONCE_MAX, CODES_AT_ONCE_MAX + 1])
+def test_any_number_of_codes_is_looked_for(store, count):
+    for number in range(60):
+        store.send(tags_code=number)
+    assert store.read(accept=TagCodes(range(count))).count == count
+
+
+def test_a_code_outside_64_bits_is_no_units_code(store):
+    store.send(tags_code=-1)
+    assert store.read(accept=TagCodes({2**64 - 1, -1})).count == 1
+    assert store.read(accept=TagCodes({2**64 - 1})).count == 0
+
+
+def test_a_unit_whose_filter_data_is_gone_passes_a_filter_on_tags(store, one_by_one):
+    for code in (7, ADDRESS_MAX, 8):
+        store.send(tags_code=code)
+    assert store.read(accept=TagCodes({8})).count == 2
+    assert one_by_one
+
+
+def test_a_filter_on_a_bitmap_leaves_a_queue_without_bitmaps_to_the_properties(store, one_by_one):
+    for number in range(40):
+        put_record(store, Message(topic="SimpleCQ", body=b"x", properties={"n": str(number % 4)}))
+    wanted = PropertyTest(lambda text: b"n\x013" in text)
+    result = store.read(accept=ExtTest(lambda ext: False), accept_record=wanted)
+    assert (result.count, result.next_offset) == (10, 40)
+    assert not one_by_one
+
+
+def test_a_bitmap_decides_on_units_that_have_one():
+    wanted = ExtTest(lambda ext: bool(ext.bitmap[0]))
+    assert wanted(None, None)
+    assert wanted(5, ExtUnit(5, 0, b"\x01"))
+    assert not wanted(5, ExtUnit(5, 0, b"\x00"))
+
+
+@pytest.mark.parametrize("topic", ["T", "T" * 200])
+@pytest.mark.parametrize(("born", "stored"), [("127.0.0.1", "127.0.0.1"), ("::1", "127.0.0.1"), ("127.0.0.1", "::1")])
+def test_the_properties_of_every_kind_of_record_are_found(store, topic, born, stored):
+    for number in range(3):
+        message = Message(topic=topic, body=b"b" * number, properties={"n": str(number), "m": "x" * number})
+        message.born_host, message.store_host = (born, 1), (stored, 2)
+        put_record(store, message)
+    seen = []
+    store.read(accept_record=PropertyTest(lambda text: seen.append(text) or False))
+    plain = []
+    store.read(accept_record=lambda record: plain.append(bytes(record_properties(record))) or False)
+    assert seen == plain
+    assert len(seen) == 3
+
+
+def test_records_that_retention_took_are_left_to_the_plain_read(store, one_by_one):
+    for number in range(40):
+        store.send(tags_code=number % 2)
+    store.log.log_start = 450
+    result = store.read(accept=TagCodes({1}))
+    assert (result.status, result.count, result.next_offset) == (ReadStatus.FOUND, 18, 40)
+    assert one_by_one
+
+
+def test_a_record_that_is_not_whole_in_the_log_is_left_to_the_plain_read(store, one_by_one):
+    for _ in range(30):
+        store.send(tags_code=1)
+    del store.log.data[2_950:]
+    assert store.read(accept=TagCodes({1})).count == 29
+    assert one_by_one
+
+
+sends = st.lists(st.tuples(st.integers(0, 1), st.integers(91, 400), st.integers(0, 3), st.integers(0, 2)), max_size=120)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    sends,
+    st.integers(0, 20),
+    st.integers(1, 40),
+    st.sampled_from([2_000, 1 << 30]),
+    st.sampled_from([700, 2_000, 1 << 30]),
+    st.sets(st.integers(0, 4), max_size=3),
+    st.data(),
+)
+def test_blocks_select_what_the_plain_loop_selects(
+    tmp_path_factory, messages, offset, count_max, memory, bytes_max, codes, data
+):
+    store = Store(tmp_path_factory.mktemp("store"))
+    for queue_id, size, code, lost in messages:
+        body = b"b" * size
+        record, at = encode_message(Message(topic="T", body=body, properties={"n": str(code)})), store.log.log_end
+        store.log.data += record
+        # A lost record leaves a place that points at the next one.
+        queue_offset = store.queues.max_offset("SimpleCQ", queue_id) + (1 if lost == 2 else 0)
+        store.queues.dispatch([DispatchRequest("SimpleCQ", queue_id, at, len(record), code, 0, queue_offset)])
+    if data.draw(st.booleans()):
+        store.queues.write_pending()
+    if data.draw(st.booleans()):
+        store.log.log_start = data.draw(st.integers(0, store.log.log_end))
+    limits = ReadLimits(
+        memory_bytes=memory,
+        bytes_in_memory_max=bytes_max,
+        bytes_on_disk_max=600,
+        units_examined_max=data.draw(st.sampled_from([10, 50, 800])),
+    )
+    more = {"count_max": count_max, "limits": limits}
+    assert store.read(offset, accept=TagCodes(codes), **more) == store.read(
+        offset, accept=lambda code, ext: code is None or code in codes, **more
+    )
+    wanted = PropertyTest(lambda text: int(text[2:3]) in codes)
+    assert store.read(offset, accept_record=wanted, **more) == store.read(
+        offset, accept_record=lambda record: wanted(record), **more
+    )
