@@ -22,11 +22,12 @@ import tempfile
 import time
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from tests.interop.twinlog_servers import Twinlog
 
-from bench import recovery, replication
+from bench import growth, recovery, replication
 from bench.java_client import SCENES, measure_java_client
 from bench.metadata import measure_metadata
 from bench.rows import Row, console, print_table
@@ -47,7 +48,7 @@ SPARK_PARTS = (
     "spark-audit",
     "spark-fleet",
 )
-PARTS = (*BROKER_PARTS, *SPARK_PARTS)
+PARTS = (*BROKER_PARTS, *growth.PARTS, *SPARK_PARTS)
 # A Spark session, its Kafka and their warm-up take half a minute for each part: one of them stands for all.
 NOT_QUICK = ("spark-store", "spark-write", "spark-archive", "spark-sync", "spark-audit", "spark-fleet")
 
@@ -172,8 +173,13 @@ def measures_of(given: argparse.Namespace) -> dict[str, Callable[[Path, Options]
         "tails": lambda folder, options: measure_tails(
             folder, load, rounds=min(options.rounds, 3), seconds=options.seconds, cold_mb=options.log_mb * 3 // 2
         ),
+        **{name: partial(_grown, measure) for name, measure in growth.PARTS.items()},
         **spark_measures(),
     }
+
+
+def _grown(measure: Callable[[Path, growth.Sizes], list[Row]], folder: Path, options: Options) -> list[Row]:
+    return measure(folder, growth.QUICK if options.quick else growth.Sizes())
 
 
 def parts_of(given: argparse.Namespace) -> list[str]:

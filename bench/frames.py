@@ -9,10 +9,12 @@ FRAMES_PER_CONNECTION = 2048  # different keys, so that both indexes work as in 
 BORN_MS = 1_700_000_000_000
 
 
-def send_frames(topic: str, queue_id: int, body: bytes, *, connection: int, count: int = FRAMES_PER_CONNECTION) -> list:
+def send_frames(
+    topic: str, queue_id: int, body: bytes, *, connection: int, count: int = FRAMES_PER_CONNECTION, first: int = 0
+) -> list:
     """What a Java 5.x producer sends, member for member."""
     frames = []
-    for number in range(count):
+    for number in range(first, first + count):
         unique = f"7F000001{connection:04X}1B2C3D4E{number:08X}{number & 0xFFFF:04X}"
         properties = encode_properties({"UNIQ_KEY": unique, "WAIT": "true", "TAGS": "TagA"}).decode()
         fields = {
@@ -34,17 +36,17 @@ def send_frames(topic: str, queue_id: int, body: bytes, *, connection: int, coun
     return frames
 
 
-def pull_frame(topic: str, queue_id: int, queue_offset: int, count: int) -> bytes:
-    """A pull that brings its subscription along, as the pull consumer does."""
+def pull_frame(topic: str, queue_id: int, queue_offset: int, count: int, *, held_ms: int = 0) -> bytes:
+    """A pull that brings its subscription along, as the pull consumer does; one that may wait, with `held_ms`."""
     fields = {
         "consumerGroup": "BENCH_CG",
         "topic": topic,
         "queueId": str(queue_id),
         "queueOffset": str(queue_offset),
         "maxMsgNums": str(count),
-        "sysFlag": "4",
+        "sysFlag": "6" if held_ms else "4",
         "commitOffset": "0",
-        "suspendTimeoutMillis": "20000",
+        "suspendTimeoutMillis": str(held_ms or 20_000),
         "subscription": "*",
         "subVersion": "0",
         "expressionType": "TAG",

@@ -1,6 +1,8 @@
-"""Draws README's picture from bench/results/latest.json: what a metadata tick moves as the tables grow.
+"""Draws the pictures of the documents from bench/results/latest.json.
 
-python -m bench.plot            writes docs/metadata-growth.svg
+python -m bench.plot            writes docs/metadata-growth.svg and docs/growth.svg
+
+The first shows what a metadata tick moves as the tables grow; `growth_plot` draws the second.
 """
 
 from __future__ import annotations
@@ -11,8 +13,11 @@ import re
 import statistics
 from pathlib import Path
 
+from bench.growth_plot import draw_growth
+from bench.growth_plot import text as _text
+
 LATEST = Path(__file__).parent / "results" / "latest.json"
-PICTURE = Path(__file__).parent.parent / "docs" / "metadata-growth.svg"
+DOCUMENTS = Path(__file__).parent.parent / "docs"
 _TOPICS = (1_000, 10_000, 100_000)
 _WHOLE = "bytes of the topic table, which a Java replica gets at every tick"
 _LINES = (  # what the row is called, what the line is called, which side, colour, labels above or below
@@ -67,15 +72,11 @@ def _bytes(value: float) -> str:
     return f"{value:.0f} B"
 
 
-def _text(x: float, y: float, text: str, anchor: str, weight: str = "normal", colour: str = "#868e96") -> str:
-    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
-    return f'<text {place} font-weight="{weight}" fill="{colour}">{text}</text>'
-
-
 def main() -> None:
     rows = {row["name"]: row for row in json.loads(LATEST.read_text())["rows"]}
-    PICTURE.write_text(draw(rows))
-    print(PICTURE)
+    for name, picture in (("metadata-growth.svg", draw(rows)), ("growth.svg", draw_growth(rows))):
+        (DOCUMENTS / name).write_text(picture)
+        print(DOCUMENTS / name)
 
 
 if __name__ == "__main__":
