@@ -5,6 +5,7 @@
 
 import struct
 from dataclasses import dataclass, field
+from typing import Any
 
 from twinlog.wire import properties as names
 from twinlog.wire import sys_flag
@@ -18,9 +19,8 @@ from twinlog.wire.record_layout import (
     BEFORE_HOSTS,
     BEHIND_HOSTS,
     HEAD_BYTES,
+    HEADS,
     HOST_BYTES,
-    HOST_V6_BYTES,
-    HOSTS_AT,
     MAGIC_V1,
     MAGIC_V2,
     PROPERTIES_LENGTH,
@@ -28,6 +28,8 @@ from twinlog.wire.record_layout import (
     TIMESTAMP,
     TOPIC_BYTES_V1_MAX,
 )
+
+_HOSTS_V6 = sys_flag.BORN_HOST_V6 | sys_flag.STORE_HOST_V6
 
 
 @dataclass(slots=True, kw_only=True)
@@ -130,21 +132,21 @@ def decode_messages(buffer: bytes | memoryview) -> list[Message]:
 
 
 def _decode(buffer: bytes | bytearray | memoryview, at: int, check_crc: bool) -> Message:
-    size, magic, crc, queue_id, flag, queue_offset, physical_offset, flags, born_timestamp = BEFORE_HOSTS.unpack_from(
-        buffer, at
-    )
+    head = HEADS[0]
+    values: tuple[Any, ...] = head.unpack_from(buffer, at)
+    size, magic = values[:2]
+    flags: int = values[7]
     if magic not in (MAGIC_V1, MAGIC_V2):
         raise RecordError(f"not a record at byte {at}: magic {magic:#x}")
     if size < RECORD_BYTES_MIN or at + size > len(buffer):
         raise RecordError(f"record at byte {at} has size {size}, but {len(buffer) - at} bytes are left")
+    if flags & _HOSTS_V6:
+        head = HEADS[bool(flags & sys_flag.BORN_HOST_V6) + 2 * bool(flags & sys_flag.STORE_HOST_V6)]
+        values = head.unpack_from(buffer, at)
+    crc, queue_id, flag, queue_offset, physical_offset, _, born_timestamp, born, store_timestamp, store = values[2:12]
+    reconsume_times, prepared, body_length = values[12:]
     end, version = at + size, 2 if magic == MAGIC_V2 else 1
-    born_at = at + HOSTS_AT
-    born_end = born_at + (HOST_V6_BYTES if flags & sys_flag.BORN_HOST_V6 else HOST_BYTES)
-    store_at = born_end + TIMESTAMP.size
-    store_end = store_at + (HOST_V6_BYTES if flags & sys_flag.STORE_HOST_V6 else HOST_BYTES)
-    (store_timestamp,) = TIMESTAMP.unpack_from(buffer, born_end)
-    reconsume_times, prepared, body_length = BEHIND_HOSTS.unpack_from(buffer, store_end)
-    body_at = store_end + BEHIND_HOSTS.size
+    body_at = at + head.size
     topic_at = body_at + body_length
     if body_length < 0 or topic_at + version > end:
         raise RecordError(f"record at byte {at}: body of {body_length} bytes does not fit its {size}")
@@ -167,9 +169,9 @@ def _decode(buffer: bytes | bytearray | memoryview, at: int, check_crc: bool) ->
         physical_offset=physical_offset,
         sys_flag=flags,
         born_timestamp=born_timestamp,
-        born_host=decode_host(buffer[born_at:born_end]),
+        born_host=decode_host(born),
         store_timestamp=store_timestamp,
-        store_host=decode_host(buffer[store_at:store_end]),
+        store_host=decode_host(store),
         reconsume_times=reconsume_times,
         prepared_transaction_offset=prepared,
         properties=decode_properties(bytes(buffer[properties_at + 2 : end])),

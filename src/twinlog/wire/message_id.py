@@ -1,5 +1,6 @@
 """Message ids: the offset id is a broker's address and a physical offset, the unique id is made by the sender."""
 
+import functools
 import ipaddress
 import itertools
 import os
@@ -32,8 +33,9 @@ def encode_host(host: tuple[str, int]) -> bytes:
     return ipaddress.ip_address(host[0].partition("%")[0]).packed + (host[1] & 0xFFFFFFFF).to_bytes(4, "big")
 
 
-def decode_host(data: bytes | bytearray | memoryview) -> tuple[str, int]:
-    return str(ipaddress.ip_address(bytes(data[:-4]))), int.from_bytes(data[-4:], "big", signed=True)
+@functools.lru_cache(maxsize=1024)  # the hosts of messages repeat, and an address takes microseconds to write
+def decode_host(data: bytes) -> tuple[str, int]:
+    return str(ipaddress.ip_address(data[:-4])), int.from_bytes(data[-4:], "big", signed=True)
 
 
 class UniqueIds:
