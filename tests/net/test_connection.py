@@ -129,6 +129,39 @@ async def test_silence_is_a_timeout_that_names_peer_and_code(server, pool):
         await pool.request(address(server), NEVER, timeout_ms=30)
 
 
+async def test_requests_of_one_turn_of_the_loop_leave_in_few_writes(server, pool, monkeypatch):
+    connection = await pool.get(address(server))
+    writes, write = [], connection._write
+    monkeypatch.setattr(connection, "_write", lambda buffers: (writes.append(len(buffers)), write(buffers)))
+    asked = [connection.request(ECHO, {"n": str(number)}) for number in range(50)]
+    answers = await asyncio.gather(*asked)
+    assert [answer.fields for answer in answers] == [{"n": str(number)} for number in range(50)]
+    assert writes == [1, 49], "the first at once, the others together"
+    writes.clear()
+    await connection.request(ECHO)
+    assert writes == [1]
+
+
+async def test_what_is_gathered_leaves_before_a_later_oneway_and_before_the_close(server, monkeypatch):
+    seen = []
+    server._options.handlers = {ECHO: lambda request: seen.append((request.fields or {})["n"]) or request.reply()}
+    connection = await connect(address(server), ConnectionOptions())
+    asked = [asyncio.ensure_future(connection.request(ECHO, {"n": str(number)})) for number in range(3)]
+    await asyncio.sleep(0)
+    connection.oneway(ECHO, {"n": "oneway"})
+    asked += [asyncio.ensure_future(connection.request(ECHO, {"n": "last"}))]
+    await asyncio.gather(*asked)
+    late = asyncio.ensure_future(asyncio.gather(*(connection.request(ECHO, {"n": f"late-{i}"}) for i in range(2))))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    connection.close("test")
+    await asyncio.gather(late, return_exceptions=True)
+    async with asyncio.timeout(5):
+        while len(seen) < 7:
+            await asyncio.sleep(0.005)
+    assert seen == ["0", "1", "2", "oneway", "last", "late-0", "late-1"]
+
+
 async def test_a_lost_connection_fails_those_who_wait_and_the_next_request_opens_another(server, pool):
     waiting = asyncio.create_task(pool.request(address(server), NEVER))
     await pool.request(address(server), ECHO)

@@ -16,6 +16,7 @@ from typing import Any, cast
 from twinlog.base.addresses import address_text
 from twinlog.net.errors import ConnectionLost, RequestRefused, RequestTimeout
 from twinlog.net.inbound import Inbound, UnfinishedFrame
+from twinlog.net.waiting_answers import WaitingAnswers
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.command import ONEWAY_FLAG, RESPONSE_FLAG, Command, decode_header, encode_command
@@ -35,7 +36,12 @@ _OUT_BYTES_MAX = 1024 * 1024  # of answers to one chunk, before the peer must ha
 _TASKS_MAX = 1024  # requests of one peer that are answered later, before its next ones must wait
 _TINY_BYTES = 1024  # smaller chunks of a large frame are gathered: an object for each would outweigh them by far
 _BUFFERS_APART_MAX = 8  # more are joined: gathering costs more per piece than copying it
-_next_opaque = itertools.count(1).__next__  # one id space for all connections of the process, as in Java
+_numbers = itertools.count(1).__next__  # one id space for all connections of the process, as in Java
+
+
+def next_opaque() -> int:
+    """The number of the next request, by which its answer is found."""
+    return _numbers() & 0x7FFFFFFF
 
 
 @dataclass(slots=True)
@@ -83,7 +89,9 @@ class Connection(asyncio.Protocol):
         self._need_bytes = 4
         self._inbound = options.inbound
         self._frame = UnfinishedFrame(self)
-        self._waiting: dict[int, asyncio.Future[Command]] = {}
+        self._answers = WaitingAnswers(self._loop)
+        self._gathered: list[bytes] = []  # requests that leave at the end of this turn of the loop
+        self._gathered_bytes = 0
         self._tasks: dict[asyncio.Task[None], int] = {}  # with the bytes of the body that each works on
         self._out: list[Buffer] | None = None
         self._out_bytes = 0
@@ -107,29 +115,53 @@ class Connection(asyncio.Protocol):
         self, code: int, fields: dict[str, str] | None = None, body: bytes | None = None, timeout_ms: int = 3000
     ) -> Command:
         """The peer's answer, whatever its code; RequestTimeout or ConnectionLost when there is none."""
-        command = Command(code, _next_opaque() & 0x7FFFFFFF, fields=fields, body=body)
-        answer = self._loop.create_future()
-        self._waiting[command.opaque] = answer
+        command = Command(code, next_opaque(), fields=fields, body=body)
+        return await self.ask(self._encoded_request(command), command.opaque, code, timeout_ms)
+
+    async def ask(self, frame: bytes, opaque: int, code: int, timeout_ms: int) -> Command:
+        """The same for a request that is encoded (and signed) already, with a number from `next_opaque`."""
+        if self.closed:
+            raise ConnectionLost(self.peer_text, self._close_reason)
+        answers = self._answers
+        answer = answers.add(opaque, timeout_ms)
         try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                self._send_request(command)
-                await self._writable.wait()
-                return await answer
+            self._post(frame)
+            return await answer
         except TimeoutError:
             raise RequestTimeout(self.peer_text, code, timeout_ms) from None
         finally:
-            self._waiting.pop(command.opaque, None)
+            answers.remove(opaque)
 
     def oneway(self, code: int, fields: dict[str, str] | None = None, body: bytes | None = None) -> None:
         """Send a request that is never answered."""
-        self._send_request(Command(code, _next_opaque() & 0x7FFFFFFF, ONEWAY_FLAG, fields=fields, body=body))
+        self.send(self._encoded_request(Command(code, next_opaque(), ONEWAY_FLAG, fields=fields, body=body)))
 
-    def _send_request(self, command: Command) -> None:
+    def _encoded_request(self, command: Command) -> bytes:
         if self.closed:
             raise ConnectionLost(self.peer_text, self._close_reason)
         if self._options.before_request is not None:
             self._options.before_request(command)
-        self.send(command)
+        return encode_command(command, self._options.header_type)
+
+    def _post(self, frame: bytes) -> None:
+        """Write a request: at once when no other is on its way, else with all of this turn of the loop.
+
+        So a lone request does not wait for anything, and of many at a time dozens leave in one system call.
+        """
+        if self._out is not None or len(self._answers.futures) <= 1:
+            self.send(frame)
+            return
+        if not self._gathered:
+            self._loop.call_soon(self._flush)
+        self._gathered.append(frame)
+        self._gathered_bytes += len(frame)
+        if self._gathered_bytes > _OUT_BYTES_MAX:
+            self._flush()
+
+    def _flush(self) -> None:
+        frames, self._gathered, self._gathered_bytes = self._gathered, [], 0
+        if frames and not self.closed:
+            self._write(list(frames))
 
     # -- sending -------------------------------------------------------------------------------
 
@@ -137,6 +169,8 @@ class Connection(asyncio.Protocol):
         """Write a command or ready bytes; within a batch they leave with the batch's other answers."""
         if self.closed or answer is None:
             return
+        if self._gathered:
+            self._flush()  # they were first
         out = self._out
         if out is None:
             self._write(self._encoded(answer))
@@ -164,6 +198,7 @@ class Connection(asyncio.Protocol):
         if self._close_reason is None:
             self._close_reason = reason
         if self._transport is not None and not self.closed:
+            self._flush()
             self._transport.close()
 
     def _encoded(self, answer: Command | bytes | list[Buffer]) -> list[Buffer]:
@@ -286,7 +321,7 @@ class Connection(asyncio.Protocol):
                 request.body = data[header_end:frame_end]
             at = frame_end
             if request.flag & RESPONSE_FLAG:
-                waiting = self._waiting.get(request.opaque)
+                waiting = self._answers.futures.get(request.opaque)
                 if waiting is not None and not waiting.done():
                     waiting.set_result(request)
                 continue
@@ -374,11 +409,7 @@ class Connection(asyncio.Protocol):
         self._writable.set()
         self._chunks.clear()
         self._inbound.end(self._frame)
-        lost = ConnectionLost(self.peer_text, self._close_reason or exc)
-        for answer in self._waiting.values():
-            if not answer.done():
-                answer.set_exception(lost)
-        self._waiting.clear()
+        self._answers.fail_all(ConnectionLost(self.peer_text, self._close_reason or exc))
         callbacks = [*self.on_close, self._options.on_close] if self._options.on_close else list(self.on_close)
         for callback in callbacks:
             callback(self)
