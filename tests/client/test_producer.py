@@ -5,6 +5,7 @@ from tests.client.fake_cluster import FakeCluster, until
 
 from twinlog.client import (
     BadMessage,
+    BatchPartlySent,
     BrokerRefused,
     ClientClosed,
     ClientOptions,
@@ -45,6 +46,36 @@ async def test_a_batch_lands_in_one_queue_in_order(cluster):
         sent = await producer.send_batch([Outgoing("T", f"{i}") for i in range(3)])
     assert [m.body for m in cluster.broker.queues[sent.queue]] == [b"0", b"1", b"2"]
     assert sent.message_id.split(",") == [m.message_id for m in cluster.broker.queues[sent.queue]]
+
+
+async def test_a_list_above_the_limit_leaves_in_parts_of_one_queue_with_one_result(cluster):
+    options = ProducerOptions(message_bytes_max=2_000)
+    async with Producer(cluster.address, "g", producer_options=options) as producer:
+        sent = await producer.send_batch([Outgoing("T", f"{i:03}" * 100) for i in range(9)])
+    stored = cluster.broker.queues[sent.queue]
+    assert len(cluster.broker.requests(RequestCode.SEND_BATCH_MESSAGE)) == 3
+    assert [m.body[:3] for m in stored] == [b"%03d" % i for i in range(9)]
+    assert sent.message_id.split(",") == [m.message_id for m in stored]
+    assert sent.offset_message_id.split(",") == [m.offset_message_id for m in stored]
+    assert sent.queue_offset == 0
+
+
+async def test_a_message_that_only_fits_alone_is_sent_alone_in_its_place(cluster):
+    options = ProducerOptions(message_bytes_max=1_000)
+    async with Producer(cluster.address, "g", producer_options=options) as producer:
+        sent = await producer.send_batch([Outgoing("T", body) for body in ("a", "b" * 990, "c")])
+    assert [m.body[:1] for m in cluster.broker.queues[sent.queue]] == [b"a", b"b", b"c"]
+    assert len(cluster.broker.requests(RequestCode.SEND_MESSAGE_V2)) == 1
+
+
+async def test_a_batch_that_fails_half_way_names_how_many_messages_are_stored(cluster):
+    cluster.broker.script(RequestCode.SEND_BATCH_MESSAGE, cluster.broker._send_batch_message, ResponseCode.SYSTEM_ERROR)
+    options = ProducerOptions(message_bytes_max=2_000)
+    async with Producer(cluster.address, "g", producer_options=options) as producer:
+        with pytest.raises(BatchPartlySent, match=r"first 4 of 9 messages are stored.*SYSTEM_ERROR") as failed:
+            await producer.send_batch([Outgoing("T", f"{i:03}" * 100) for i in range(9)])
+    assert failed.value.stored == 4
+    assert len(cluster.broker.queues[failed.value.sent.queue]) == 4
 
 
 async def test_a_batch_of_two_topics_is_refused_before_anything_is_sent(cluster):

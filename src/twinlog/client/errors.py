@@ -90,6 +90,18 @@ class SendFailed(ClientError):
         self.topic, self.attempts = topic, attempts
 
 
+class BatchPartlySent(ClientError):
+    """Some requests of a large batch were stored, and then one failed; `sent` is the result of those before it."""
+
+    def __init__(self, sent: object, messages: int, error: Exception) -> None:
+        ids = getattr(sent, "message_id", "")
+        self.sent, self.stored = sent, ids.count(",") + 1
+        super().__init__(
+            f"the first {self.stored} of {messages} messages are stored, the next request failed: {error}; "
+            "send the others again"
+        )
+
+
 class BadMessage(ClientError):
     """A message that no broker would accept; nothing was sent."""
 

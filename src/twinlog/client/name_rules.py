@@ -1,5 +1,6 @@
 """Which names topics and groups may have: Java's rules, checked before anything is sent."""
 
+import functools
 import re
 
 from twinlog.base.system_names import GROUP_LENGTH_MAX, LONG_TOPIC_LENGTH_MAX, TOPIC_LENGTH_MAX, is_retry_or_dlq
@@ -8,6 +9,7 @@ from twinlog.client.errors import BadArgument, BadMessage
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
+@functools.lru_cache(maxsize=1024)  # of names that are valid; an error is not kept
 def check_topic(topic: str) -> None:
     """Raise BadMessage for a name that no broker accepts for a topic."""
     length_max = LONG_TOPIC_LENGTH_MAX if is_retry_or_dlq(topic) else TOPIC_LENGTH_MAX

@@ -6,30 +6,21 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from twinlog.base.clock import wall_clock_ms
 from twinlog.client.base_client import BaseClient
-from twinlog.client.errors import BadMessage
+from twinlog.client.errors import BadMessage, BatchPartlySent
 from twinlog.client.name_rules import check_group
 from twinlog.client.options import ClientOptions
 from twinlog.client.routing.session import Session
-from twinlog.client.sending.outgoing import (
-    Outgoing,
-    SendContext,
-    SendResult,
-    SendStatus,
-    check_batch,
-    check_message,
-    encode_send,
-    encode_send_batch,
-)
+from twinlog.client.sending.accumulator import Accumulator
+from twinlog.client.sending.batches import check_batch, join_results, split_batch
+from twinlog.client.sending.draft import BatchItem, SendContext, batch_item, draft_batch, draft_message
+from twinlog.client.sending.outgoing import Outgoing, SendResult, SendStatus
 from twinlog.client.sending.producer_options import ProducerOptions
-from twinlog.client.sending.replies import REPLY, Replies
+from twinlog.client.sending.replies import Replies
 from twinlog.client.sending.sender import Selector, Sender
 from twinlog.client.sending.transactions import CheckBack, Outcome, TransactionResult, end_transaction_header
 from twinlog.net.errors import RequestTimeout
-from twinlog.wire import properties as names
 from twinlog.wire import sys_flag
 from twinlog.wire.bodies import HeartbeatData, MessageQueue, ProducerData
-from twinlog.wire.codes import RequestCode
-from twinlog.wire.headers import SendHeaderV2
 from twinlog.wire.message import Message
 from twinlog.wire.message_id import UniqueIds
 
@@ -61,15 +52,19 @@ class Producer(BaseClient):
             self._settings.compress_above_bytes,
             self._settings.compression,
             self._settings.compression_level,
+            self._settings.message_bytes_max,
         )
         self._check_back = CheckBack(group, check_transaction)
         self._replies = Replies()
         handlers = {**self._check_back.handlers(), **self._replies.handlers()}
         self.session = Session(name_servers, options, handlers=handlers, heartbeat=self._heartbeat)
-        self._sender = Sender(self.session, self._settings)
+        self._sender = Sender(self.session, self._settings, self._context)
         self._ids = UniqueIds(self.session.client_id.partition("@")[0])
+        self._accumulator = Accumulator(self._settings, self._item, self._send_alone, self._send_together)
 
     async def close(self) -> None:
+        """Send what is still gathered, and leave the producer group."""
+        await self._accumulator.close()
         await self._check_back.close()
         await self.session.unregister(producer_group=self.group)
         await super().close()
@@ -87,54 +82,73 @@ class Producer(BaseClient):
         """Store `message` and return where.
 
         A `queue`, a `selector` or a sharding key fixes the queue, and with it the order; otherwise a send that fails
-        is repeated on another broker.
+        is repeated on another broker. With `ProducerOptions.auto_batch` it may leave in one request with others.
         """
+        sender = self._sender
+        deadline_ms = sender.deadline_ms(timeout_ms)
+        if queue is not None or selector is not None or message.sharding_key:
+            queue = await sender.fixed_queue(message, queue, selector, deadline_ms)
+        if self._settings.auto_batch:
+            return await self._accumulator.send(message, queue, timeout_ms)
         now_ms = wall_clock_ms()
-        check_message(message, self._settings.message_bytes_max)
-        properties = message.wire_properties()
-        message_id = properties.setdefault(names.UNIQ_KEY, self._ids.next(now_ms))
-
-        def build(chosen: MessageQueue) -> tuple[SendHeaderV2, bytes]:
-            return encode_send(message, chosen, properties, self._context, now_ms)
-
-        is_reply = properties.get(names.MSG_TYPE) == REPLY
-        code = RequestCode.SEND_REPLY_MESSAGE_V2 if is_reply else RequestCode.SEND_MESSAGE_V2
-        deadline_ms = self._sender.deadline_ms(timeout_ms)
-        fixed = await self._sender.fixed_queue(message, queue, selector, deadline_ms)
-        return await self._sender.store(message.topic, code, build, message_id, fixed, deadline_ms)
+        draft = draft_message(message, self._ids.next(now_ms), self._context, now_ms)
+        return await sender.store(draft, queue, deadline_ms)
 
     async def send_batch(
         self, messages: Sequence[Outgoing], *, queue: MessageQueue | None = None, timeout_ms: int | None = None
     ) -> SendResult:
-        """Store `messages`, all of one topic, in one queue, one after another, with one request."""
-        check_batch(messages, self._settings.message_bytes_max)
-        now_ms = wall_clock_ms()
-        ids = [self._ids.next(now_ms) for _ in messages]
+        """Store `messages`, all of one topic, in one queue, one after another.
 
-        def build(chosen: MessageQueue) -> tuple[SendHeaderV2, bytes]:
-            return encode_send_batch(messages, ids, chosen, self._context, now_ms)
-
-        deadline_ms = self._sender.deadline_ms(timeout_ms)
-        fixed = await self._sender.fixed_queue(messages[0], queue, None, deadline_ms)
-        code = RequestCode.SEND_BATCH_MESSAGE
-        return await self._sender.store(messages[0].topic, code, build, ",".join(ids), fixed, deadline_ms)
+        They leave in one request, or, when they are larger than `message_bytes_max`, in as many as it takes; each has
+        the whole time. The result has the ids of all messages, and the place of the first. When a request fails after
+        others were stored, BatchPartlySent says how many messages are.
+        """
+        check_batch(messages)
+        results: list[SendResult] = []
+        bytes_max = self._settings.message_bytes_max
+        for part in split_batch([self._item(message) for message in messages], bytes_max):
+            is_too_large = part[0].request_bytes > bytes_max  # in a batch; alone it may pass
+            try:
+                if is_too_large:
+                    results.append(await self._send_alone(part[0].message, queue, timeout_ms))
+                else:
+                    results.append(await self._send_together(part, queue, timeout_ms))
+            except Exception as error:
+                if not results:
+                    raise
+                raise BatchPartlySent(join_results(results), len(messages), error) from error
+            queue = results[0].queue
+        return join_results(results)
 
     async def send_oneway(
         self, message: Outgoing, *, queue: MessageQueue | None = None, selector: Selector | None = None
     ) -> str:
         """Send without waiting for an answer: fast, and lost without notice when the broker fails. Returns its id."""
-        check_message(message, self._settings.message_bytes_max)
         now_ms = wall_clock_ms()
-        properties = message.wire_properties()
-        message_id = properties.setdefault(names.UNIQ_KEY, self._ids.next(now_ms))
-
-        def build(chosen: MessageQueue) -> tuple[SendHeaderV2, bytes]:
-            return encode_send(message, chosen, properties, self._context, now_ms)
-
+        draft = draft_message(message, self._ids.next(now_ms), self._context, now_ms)
         deadline_ms = self._sender.deadline_ms()
         fixed = await self._sender.fixed_queue(message, queue, selector, deadline_ms)
-        await self._sender.send_oneway(message.topic, build, fixed, deadline_ms)
-        return message_id
+        await self._sender.send_oneway(draft, fixed, deadline_ms)
+        return draft.message_id
+
+    def _item(self, message: Outgoing) -> BatchItem:
+        return batch_item(message, self._ids.next(wall_clock_ms()), self._settings.message_bytes_max)
+
+    async def _send_alone(self, message: Outgoing, queue: MessageQueue | None, timeout_ms: int | None) -> SendResult:
+        now_ms = wall_clock_ms()
+        draft = draft_message(message, self._ids.next(now_ms), self._context, now_ms)
+        deadline_ms = self._sender.deadline_ms(timeout_ms)
+        fixed = await self._sender.fixed_queue(message, queue, None, deadline_ms)
+        return await self._sender.store(draft, fixed, deadline_ms)
+
+    async def _send_together(
+        self, items: Sequence[BatchItem], queue: MessageQueue | None, timeout_ms: int | None
+    ) -> SendResult:
+        """Store `items`, which fit one request."""
+        draft = draft_batch(items, wall_clock_ms())
+        deadline_ms = self._sender.deadline_ms(timeout_ms)
+        fixed = await self._sender.fixed_queue(items[0].message, queue, None, deadline_ms)
+        return await self._sender.store(draft, fixed, deadline_ms)
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """The queues that a message for `topic` may go to."""
@@ -151,21 +165,14 @@ class Producer(BaseClient):
         `check_transaction` later, on this or another producer of the group.
         """
         now_ms = wall_clock_ms()
-        check_message(message, self._settings.message_bytes_max)
+        prepared = sys_flag.TRANSACTION_PREPARED
+        new_id = self._ids.next(now_ms)
+        draft = draft_message(message, new_id, self._context, now_ms, sys_flag=prepared, half_of=self.group)
         if message.is_delayed:
             raise BadMessage(f"message for {message.topic!r} is delayed, which is not possible in a transaction")
-        properties = message.wire_properties() | {names.TRAN_MSG: "true", names.PGROUP: self.group}
-        message_id = properties.setdefault(names.UNIQ_KEY, self._ids.next(now_ms))
-        prepared = sys_flag.TRANSACTION_PREPARED
-
-        def build(chosen: MessageQueue) -> tuple[SendHeaderV2, bytes]:
-            return encode_send(message, chosen, properties, self._context, now_ms, sys_flag=prepared)
-
         deadline_ms = self._sender.deadline_ms()
         fixed = await self._sender.fixed_queue(message, None, None, deadline_ms)
-        sent = await self._sender.store(
-            message.topic, RequestCode.SEND_MESSAGE_V2, build, message_id, fixed, deadline_ms
-        )
+        sent = await self._sender.store(draft, fixed, deadline_ms)
         outcome = Outcome.ROLLBACK
         try:
             if sent.status is SendStatus.OK:  # as in Java: a half message that may be lost is dropped

@@ -31,6 +31,11 @@ class TaskSet:
         """Run `work` until it returns or the set is closed; after an unexpected error it is run again."""
         return self.start(self.fence.run(name, work), name)
 
+    async def join(self) -> None:
+        """Wait until all tasks have ended by themselves."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
     async def close(self) -> None:
         """Cancel all tasks and wait for them. A task that closes its own set is not cancelled."""
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]

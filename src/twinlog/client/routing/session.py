@@ -30,6 +30,7 @@ from twinlog.wire.command import Command
 from twinlog.wire.fields import encode_fields
 from twinlog.wire.headers import UnregisterClientHeader
 
+LANGUAGE = "PYTHON"  # what requests call the sender
 _NOT_ON_VIP_PORT = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 
 
@@ -99,13 +100,12 @@ class Session:
         """
         timeout_ms = timeout_ms or self.options.request_timeout_ms
         try:
-            connection = await self._connection(self._port(address, code), timeout_ms)
+            connection = self.current(address, code) or await self.connect(address, code, timeout_ms)
             answer = await connection.request(code, _fields(header), body, timeout_ms)
             if answer.code not in accept:
                 raise BrokerRefused(code, answer.code, answer.remark, address)
         except (NetError, BrokerRefused) as error:
-            if route_may_be_stale(error):
-                self._routes.renew_routes_to(address)
+            self.failed_at(address, error)
             raise
         return answer
 
@@ -162,16 +162,27 @@ class Session:
             return answer
         raise NoNameServer(";".join(self.name_servers), last)
 
-    async def _connection(self, address: str, timeout_ms: int) -> Connection:
+    def current(self, address: str, code: int) -> Connection | None:
+        """The open connection for requests of this code to `address`, if there is one."""
+        return self._open_pool().current(self._port(address, code))
+
+    async def connect(self, address: str, code: int, timeout_ms: int) -> Connection:
         """A connection, opened within the caller's time and not only within the pool's."""
-        pool = self._open_pool()
-        if (connection := pool.current(address)) is not None:
-            return connection
+        pool, port = self._open_pool(), self._port(address, code)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                return await pool.get(address)
+                return await pool.get(port)
         except TimeoutError:
-            raise ConnectFailed(address, f"no connection within {timeout_ms} ms") from None
+            raise ConnectFailed(port, f"no connection within {timeout_ms} ms") from None
+
+    def failed_at(self, address: str, error: Exception) -> None:
+        """A request to `address` failed; when a new master would explain it, its routes are asked for again."""
+        if route_may_be_stale(error):
+            self._routes.renew_routes_to(address)
+
+    @property
+    def signs_requests(self) -> bool:
+        return self.options.credentials is not None
 
     def _open_pool(self) -> ConnectionPool:
         if self._pool is None:
@@ -184,7 +195,7 @@ class Session:
         return below(address, VIP_PORT_BELOW)
 
     def _prepare(self, command: Command) -> None:
-        command.language = "PYTHON"
+        command.language = LANGUAGE
         if self.options.credentials is not None:
             sign(command, self.options.credentials)
 

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from twinlog.client.errors import BadArgument
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerOptions:
@@ -13,3 +15,16 @@ class ProducerOptions:
     compression_level: int = 5
     message_bytes_max: int = 4 * 1024 * 1024
     avoid_ms: int = 10_000  # how long a broker that failed is avoided
+    auto_batch: bool = False  # gathers sends of one topic, tag and queue into one request
+    batch_hold_ms: int = 10  # how long the first of them waits for others
+    batch_bytes_max: int = 32 * 1024  # of bodies; a request that has more leaves at once
+    batch_total_bytes_max: int = 32 * 1024 * 1024  # of bodies on their way; above this a message is sent alone
+
+    def __post_init__(self) -> None:
+        """The same limits as Java's."""
+        if not 1 <= self.batch_hold_ms <= 30_000:
+            raise BadArgument(f"batch_hold_ms={self.batch_hold_ms} is outside 1..30000")
+        if not 1 <= self.batch_bytes_max <= 2 * 1024 * 1024:
+            raise BadArgument(f"batch_bytes_max={self.batch_bytes_max} is outside 1..{2 * 1024 * 1024}")
+        if self.batch_total_bytes_max < 1:
+            raise BadArgument(f"batch_total_bytes_max={self.batch_total_bytes_max} is below 1")

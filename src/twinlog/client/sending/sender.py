@@ -11,6 +11,7 @@ from twinlog.client.routing.failures import avoid_ms
 from twinlog.client.routing.queue_choice import QueueChoice
 from twinlog.client.routing.routes import TopicRoute
 from twinlog.client.routing.session import Session
+from twinlog.client.sending.draft import SendContext, SendDraft, send_header
 from twinlog.client.sending.outgoing import (
     STORED_CODES,
     Outgoing,
@@ -20,59 +21,80 @@ from twinlog.client.sending.outgoing import (
 )
 from twinlog.client.sending.producer_options import ProducerOptions
 from twinlog.client.sending.retry_plan import RetryPlan, Step
+from twinlog.client.sending.send_frames import SendFrames
+from twinlog.net.connection import Connection, next_opaque
 from twinlog.net.errors import NetError
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import MessageQueue
 from twinlog.wire.codes import RequestCode
-from twinlog.wire.headers import EndTransactionHeader, SendHeaderV2
+from twinlog.wire.command import Command
+from twinlog.wire.fields import encode_fields
+from twinlog.wire.headers import EndTransactionHeader
 
 log = get_logger(__name__)
 Selector = Callable[[Sequence[MessageQueue]], MessageQueue]
-Build = Callable[[MessageQueue], tuple[SendHeaderV2, bytes]]  # the request that sends to this queue
 
 
 class Sender:
     """The attempts of one producer."""
 
-    def __init__(self, session: Session, options: ProducerOptions) -> None:
-        self._session, self._options = session, options
+    def __init__(self, session: Session, options: ProducerOptions, context: SendContext) -> None:
+        self._session, self._options, self._context = session, options, context
         self._choice = QueueChoice()
+        self._frames = None if session.signs_requests else SendFrames(context)
 
     def deadline_ms(self, timeout_ms: int | None = None) -> int:
         """When a send that begins now has to be stored, by the monotonic clock."""
         return monotonic_ms() + (timeout_ms or self._options.send_timeout_ms)
 
-    async def store(
-        self, topic: str, code: int, build: Build, message_id: str, fixed: MessageQueue | None, deadline_ms: int
-    ) -> SendResult:
-        """Send what `build` makes for a queue until a broker has stored it; to the queue `fixed` only, if given."""
-        plan = RetryPlan(deadline_ms, retries=self._options.retries, fixed=fixed is not None)
+    async def store(self, draft: SendDraft, fixed: MessageQueue | None, deadline_ms: int) -> SendResult:
+        """Send `draft` until a broker has stored it; to the queue `fixed` only, if given."""
+        session, plan = self._session, None
         while True:
-            route = await self.route(topic, deadline_ms)
-            queue = fixed or self._choice.choose(route, monotonic_ms(), tried=plan.tried)
+            route = session.known_route(draft.topic)
+            if route is None or route.borrowed_queues or not route.writable:
+                route = await self.route(draft.topic, deadline_ms)
+            now_ms = monotonic_ms()
+            queue = fixed or self._choice.choose(route, now_ms, tried=plan.tried if plan else ())
+            address = route.master_of(queue.broker_name)
             try:
-                address = _master(route, queue)
-                header, body = build(queue)
-                left_ms = max(1, plan.left_ms(monotonic_ms()))
-                answer = await self._session.ask(address, code, header, body, timeout_ms=left_ms, accept=STORED_CODES)
+                if address is None:
+                    raise NoMaster(queue.topic, queue.broker_name)
+                left_ms = max(1, deadline_ms - now_ms)
+                connection = session.current(address, draft.code)
+                if connection is None:
+                    connection = await session.connect(address, draft.code, left_ms)
+                answer = await self._ask(connection, draft, queue, left_ms)
+                if answer.code not in STORED_CODES:
+                    raise BrokerRefused(draft.code, answer.code, answer.remark, address)
             except (NetError, BrokerRefused, NoMaster) as error:
+                if address is not None:
+                    session.failed_at(address, error)
+                plan = plan or RetryPlan(deadline_ms, retries=self._options.retries, fixed=fixed is not None)
                 step = self._after_failure(plan, error, route, queue)
                 if step is Step.RAISE:
                     raise
                 if step is Step.GIVE_UP:
-                    raise SendFailed(topic, plan.failures) from error
+                    raise SendFailed(draft.topic, plan.failures) from error
                 if step is Step.NEW_ROUTE:
-                    await self._session.renewed_route(topic, max(1, plan.left_ms(monotonic_ms())))
+                    await session.renewed_route(draft.topic, max(1, plan.left_ms(monotonic_ms())))
                 continue
             self._choice.worked(address)
-            return read_send_answer(answer.code, answer.fields, queue, message_id)
+            return read_send_answer(answer.code, answer.fields, queue, draft.message_id)
 
-    async def send_oneway(self, topic: str, build: Build, fixed: MessageQueue | None, deadline_ms: int) -> None:
-        """Send what `build` makes for a queue, once, without an answer."""
-        route = await self.route(topic, deadline_ms)
+    async def _ask(self, connection: Connection, draft: SendDraft, queue: MessageQueue, timeout_ms: int) -> Command:
+        if self._frames is None:
+            fields = encode_fields(send_header(draft, queue, self._context))
+            return await connection.request(draft.code, fields, draft.body, timeout_ms)
+        opaque = next_opaque()
+        return await connection.ask(self._frames.encode(draft, queue, opaque), opaque, draft.code, timeout_ms)
+
+    async def send_oneway(self, draft: SendDraft, fixed: MessageQueue | None, deadline_ms: int) -> None:
+        """Send `draft`, once, without an answer."""
+        route = await self.route(draft.topic, deadline_ms)
         queue = fixed or self._choice.choose(route, monotonic_ms())
-        header, body = build(queue)
-        await self._session.send_oneway(_master(route, queue), RequestCode.SEND_MESSAGE_V2, header, body)
+        header = send_header(draft, queue, self._context)
+        await self._session.send_oneway(_master(route, queue), RequestCode.SEND_MESSAGE_V2, header, draft.body)
 
     async def end_transaction(self, sent: SendResult, header: EndTransactionHeader) -> None:
         """Send the outcome to the broker that has the half message; after a failure the broker will ask for it."""

@@ -1,0 +1,61 @@
+"""Lists of messages that are sent together: which may, in which requests, and one result of several. No I/O."""
+
+from collections.abc import Iterator, Sequence
+
+from twinlog.client.errors import BadMessage
+from twinlog.client.sending.draft import BatchItem
+from twinlog.client.sending.outgoing import Outgoing, SendResult, SendStatus
+
+
+def check_batch(messages: Sequence[Outgoing]) -> None:
+    """Raise BadMessage for messages that cannot be sent together."""
+    if not messages:
+        raise BadMessage("a batch needs at least one message")
+    topic = messages[0].topic
+    for message in messages:
+        if message.topic != topic:
+            raise BadMessage(f"a batch has one topic, this one has {topic!r} and {message.topic!r}")
+        if message.is_delayed:
+            raise BadMessage(f"message for {topic!r} is delayed, which is not possible in a batch")
+
+
+def split_batch(items: Sequence[BatchItem], bytes_max: int) -> Iterator[Sequence[BatchItem]]:
+    """`items` in their order, in as few parts as possible of at most `bytes_max` each.
+
+    An item that is larger by itself is a part of its own.
+    """
+    start = size = 0
+    for at, item in enumerate(items):
+        own = item.request_bytes
+        if size + own > bytes_max and at > start:
+            yield items[start:at]
+            start, size = at, 0
+        size += own
+    yield items[start:]
+
+
+def join_results(results: Sequence[SendResult]) -> SendResult:
+    """One result for parts that were stored one after another: the place of the first, the ids of all."""
+    if len(results) == 1:
+        return results[0]
+    first = results[0]
+    worst = next((each.status for each in results if each.status is not SendStatus.OK), SendStatus.OK)
+    return SendResult(
+        worst,
+        ",".join(each.message_id for each in results),
+        first.queue,
+        first.queue_offset,
+        ",".join(each.offset_message_id for each in results),
+        first.transaction_id,
+    )
+
+
+def split_result(result: SendResult, count: int) -> list[SendResult]:
+    """The results of `count` messages that were stored with one request, each with its own offset and ids."""
+    ids, places = result.message_id.split(","), result.offset_message_id.split(",")
+    if len(places) != count:  # an inner batch is one record, with one place
+        places = [result.offset_message_id] * count
+    return [
+        SendResult(result.status, ids[i], result.queue, result.queue_offset + i, places[i], result.transaction_id)
+        for i in range(count)
+    ]
