@@ -4,7 +4,8 @@ import asyncio
 from typing import Protocol
 
 from twinlog.client.consuming.consumer_options import ConsumerOptions
-from twinlog.client.consuming.listener import Listener
+from twinlog.client.consuming.listener import Listener, ListenerResult, ListenerReturn
+from twinlog.client.consuming.listener_threads import ListenerThreads
 from twinlog.client.consuming.process_queue import ProcessQueue
 from twinlog.client.consuming.queue_calls import QueueCalls
 from twinlog.client.errors import REQUEST_FAILURES
@@ -14,6 +15,7 @@ from twinlog.wire.bodies import MessageQueue
 from twinlog.wire.message import Message
 
 log = get_logger(__name__)
+_YIELD_EVERY = 64  # messages that one task consumes before it lets others run, even if the listener never waits
 _AGAIN_SECONDS = 5.0  # before a message is tried here again because its broker did not take it back
 
 
@@ -27,18 +29,30 @@ class MessageOrigin(Protocol):
     def finished(self, message: Message, generation: int) -> None: ...
 
 
+_Pulled = tuple[MessageOrigin, Message, int]  # with the generation of the origin's queue
+
+
 class ConcurrentConsumer:
-    """A fixed number of tasks that take messages in the order in which they were pulled."""
+    """Calls the listener for messages in the order in which they were pulled, a fixed number of them at a time.
+
+    A fixed number of tasks await a coroutine function; a fixed number of threads call a plain one.
+    """
 
     def __init__(self, group: str, calls: QueueCalls, listener: Listener, options: ConsumerOptions) -> None:
         self._group, self._calls, self._listener, self._options = group, calls, listener, options
-        self._pulled: asyncio.Queue[tuple[MessageOrigin, Message, int]] = asyncio.Queue()
+        self._pulled: asyncio.Queue[_Pulled] = asyncio.Queue()
+        self._threads: ListenerThreads[_Pulled, ListenerReturn | None] | None = None
+        if listener.is_threaded:
+            self._threads = ListenerThreads(options.concurrency, self._call_in_thread, self._called)
         self._tasks = TaskSet()
         self._busy = 0
         self._idle = asyncio.Event()
         self._idle.set()
 
     def start(self) -> None:
+        if self._threads is not None:
+            self._threads.start()
+            return
         for i in range(self._options.concurrency):
             self._tasks.keep(self._consume, f"consume {i}")
 
@@ -48,17 +62,36 @@ class ConcurrentConsumer:
             self._pulled.get_nowait()
         try:
             async with asyncio.timeout(seconds_max):
+                if self._threads is not None:
+                    await self._threads.close()
                 await self._idle.wait()
         except TimeoutError:
-            log.warning("listeners are still at work; their messages will come again", busy=self._busy)
+            busy = self._busy + (self._threads.open_items if self._threads is not None else 0)
+            log.warning("listeners are still at work; their messages will come again", busy=busy)
         await self._tasks.close()
 
     def put(self, origin: MessageOrigin, message: Message) -> None:
-        self._pulled.put_nowait((origin, message, origin.process.generation))
+        self._put((origin, message, origin.process.generation))
+
+    def _put(self, pulled: _Pulled) -> None:
+        if self._threads is not None:
+            self._threads.put(pulled)
+        else:
+            self._pulled.put_nowait(pulled)
+
+    # -- a coroutine function ------------------------------------------------------------------
 
     async def _consume(self) -> None:
+        pulled = self._pulled
+        count = 0
         while True:
-            origin, message, generation = await self._pulled.get()
+            if pulled.empty():
+                origin, message, generation = await pulled.get()
+            else:
+                origin, message, generation = pulled.get_nowait()
+                count += 1
+                if not count % _YIELD_EVERY:
+                    await asyncio.sleep(0)
             self._busy += 1
             self._idle.clear()
             try:
@@ -67,18 +100,71 @@ class ConcurrentConsumer:
                 self._again_later(origin, message, generation)  # else its queue's progress would stop here
                 raise
             finally:
-                self._busy -= 1
-                if not self._busy:
-                    self._idle.set()
+                self._left()
 
     async def _consume_one(self, origin: MessageOrigin, message: Message, generation: int) -> None:
         if origin.stopped or generation != origin.process.generation:
             return  # the queue's new reader gets it
         result = await self._listener.call(message)
-        if not result.ok and not await self._is_handed_over(origin.queue, message, result.delay_level):
-            self._again_later(origin, message, generation)
+        if result.ok:
+            origin.finished(message, generation)
+        else:
+            await self._after_failure(origin, message, generation, result)
+
+    # -- a plain function ----------------------------------------------------------------------
+
+    def _call_in_thread(self, pulled: _Pulled) -> ListenerReturn | None:
+        origin, message, generation = pulled
+        if origin.stopped or generation != origin.process.generation:
+            return None
+        return self._listener.call_here(message)
+
+    def _called(self, pulled: _Pulled, back: ListenerReturn | None) -> None:
+        origin, message, generation = pulled
+        if back is None:
             return
-        origin.finished(message, generation)
+        result = self._listener.settle(message, back)
+        if result is not None and result.ok:
+            origin.finished(message, generation)
+        else:
+            self._tasks.start(self._settle(origin, message, generation, back, result), "settle a message")
+
+    async def _settle(
+        self,
+        origin: MessageOrigin,
+        message: Message,
+        generation: int,
+        back: ListenerReturn,
+        result: ListenerResult | None,
+    ) -> None:
+        self._busy += 1
+        self._idle.clear()
+        try:
+            result = result or await self._listener.settle_later(message, back)
+            if result.ok:
+                origin.finished(message, generation)
+            else:
+                await self._after_failure(origin, message, generation, result)
+        except Exception:
+            self._again_later(origin, message, generation)
+            raise
+        finally:
+            self._left()
+
+    # -- both ----------------------------------------------------------------------------------
+
+    def _left(self) -> None:
+        self._busy -= 1
+        if not self._busy:
+            self._idle.set()
+
+    async def _after_failure(
+        self, origin: MessageOrigin, message: Message, generation: int, result: ListenerResult
+    ) -> None:
+        if await self._is_handed_over(origin.queue, message, result.delay_level):
+            origin.finished(message, generation)
+        else:
+            self._again_later(origin, message, generation)
 
     async def _is_handed_over(self, queue: MessageQueue, message: Message, delay_level: int) -> bool:
         """Send a failed message back; whether this consumer is done with it."""
@@ -97,4 +183,4 @@ class ConcurrentConsumer:
 
     def _put_again(self, origin: MessageOrigin, message: Message, generation: int) -> None:
         message.reconsume_times += 1
-        self._pulled.put_nowait((origin, message, generation))
+        self._put((origin, message, generation))

@@ -43,49 +43,92 @@ class ListenerResult:
     spent_ms: int = 0
 
 
+@dataclass(slots=True)
+class ListenerReturn:
+    """What a plain function returned or raised in a thread."""
+
+    returned: Any
+    error: Exception | None
+    spent_ms: int
+
+
+_AT_ONCE = ListenerResult(True)  # of most calls
+
+
 class Listener:
     """Runs coroutine functions on the loop and plain functions in threads, and measures both."""
 
     def __init__(self, listen: Listen, concurrency: int) -> None:
         self._listen = listen
         called = listen if inspect.isroutine(listen) else getattr(listen, "__call__", listen)  # noqa: B004
-        self._threads = (
-            None
-            if inspect.iscoroutinefunction(called)
-            else ThreadPoolExecutor(concurrency, thread_name_prefix="consume")
-        )
+        self.is_threaded = not inspect.iscoroutinefunction(called)
+        self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="consume") if self.is_threaded else None
         self.meters: dict[str, Meter] = {}
 
     async def call(self, message: Message) -> ListenerResult:
+        """Call the function with `message`, and wait for its end."""
         started = time.monotonic()
-        result = await self._call(message)
-        spent_ms = int((time.monotonic() - started) * 1000)
-        self.meters.setdefault(message.topic, Meter()).add(result.ok, spent_ms, time.monotonic())
-        return ListenerResult(result.ok, result.delay_level, result.error, spent_ms)
+        returned, error = None, None
+        try:
+            if self._threads is None:
+                returned = await self._listen(message)
+            else:
+                returned = await asyncio.get_running_loop().run_in_executor(self._threads, self._listen, message)
+                if inspect.isawaitable(returned):
+                    returned = await returned
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise  # the consumer is stopping
+            returned = Consumed.RETRY  # something inside the listener was cancelled
+        except Exception as raised:  # the user's code: after any error the message comes again
+            error = raised
+        now = time.monotonic()
+        return self._result(message, returned, error, int((now - started) * 1000), now)
+
+    def call_here(self, message: Message) -> ListenerReturn:
+        """Call a plain function in this thread; pass what comes back to `settle` or `settle_later` in the loop."""
+        started = time.monotonic()
+        returned, error = None, None
+        try:
+            returned = self._listen(message)
+        except Exception as raised:
+            error = raised
+        return ListenerReturn(returned, error, int((time.monotonic() - started) * 1000))
+
+    def settle(self, message: Message, back: ListenerReturn) -> ListenerResult | None:
+        """The result of `call_here`; None when the function returned an awaitable, which `settle_later` awaits."""
+        if back.returned is not None and inspect.isawaitable(back.returned):
+            return None
+        return self._result(message, back.returned, back.error, back.spent_ms, time.monotonic())
+
+    async def settle_later(self, message: Message, back: ListenerReturn) -> ListenerResult:
+        returned, error = None, None
+        try:
+            returned = await back.returned
+        except Exception as raised:
+            error = raised
+        return self._result(message, returned, error, back.spent_ms, time.monotonic())
 
     def close(self) -> None:
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _call(self, message: Message) -> ListenerResult:
-        try:
-            if self._threads is None:
-                result = await self._listen(message)
-            else:
-                result = await asyncio.get_running_loop().run_in_executor(self._threads, self._listen, message)
-                if inspect.isawaitable(result):
-                    result = await result
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise  # the consumer is stopping
-            return ListenerResult(False)  # something inside the listener was cancelled
-        except RetryLater as later:
-            return ListenerResult(False, later.delay_level)
-        except Exception as error:  # the user's code: after any error the message comes again
+    def _result(
+        self, message: Message, returned: Any, error: Exception | None, spent_ms: int, now: float
+    ) -> ListenerResult:
+        meter = self.meters.get(message.topic)
+        if meter is None:
+            meter = self.meters[message.topic] = Meter()
+        ok = error is None and returned is not Consumed.RETRY
+        meter.add(ok, spent_ms, now)
+        if ok and not spent_ms:
+            return _AT_ONCE
+        if isinstance(error, RetryLater):
+            return ListenerResult(False, error.delay_level, None, spent_ms)
+        if error is not None:
             log.warning("a listener failed; the message will come again", id=message.message_id, exc_info=error)
-            return ListenerResult(False, error=error)
-        return ListenerResult(result is not Consumed.RETRY)
+        return ListenerResult(ok, 0, error, spent_ms)
 
 
 class Meter:
