@@ -58,7 +58,7 @@ def test_a_push_consumer_calls_its_listener_in_threads_while_its_loop_goes_on(ad
             producer.send(Outgoing("T", body))
         assert arrived.acquire(timeout=20) and arrived.acquire(timeout=20)
         consumer.commit()  # needs the loop, and both threads of the listener are still busy
-        loop_thread = consumer._thread
+        loop_thread = consumer._loop.thread
         release.set()
     assert set(got) == {b"x", b"y"}
     assert len({*got.values(), loop_thread, threading.current_thread()}) == 4

@@ -12,7 +12,6 @@ from any thread, except from inside a listener that is a coroutine.
 import asyncio
 import functools
 import inspect
-import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, Generic, Protocol, Self, TypeVar
 
@@ -32,6 +31,7 @@ from twinlog.client import (
 )
 from twinlog.client.consuming.listener import Listen
 from twinlog.client.errors import ClientClosed
+from twinlog.client.loop_thread import LoopThread
 from twinlog.client.sending.sender import Selector
 
 T = TypeVar("T")
@@ -51,8 +51,7 @@ class _InThread(Generic[C]):
     def __init__(self, make: Callable[[], C]) -> None:
         self._make = make
         self._client: C | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._loop: LoopThread | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -62,9 +61,7 @@ class _InThread(Generic[C]):
         self.close()
 
     def start(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name=type(self).__name__, daemon=True)
-        self._thread.start()
+        self._loop = LoopThread(type(self).__name__)
 
         async def start() -> C:
             made = self._make()
@@ -98,14 +95,12 @@ class _InThread(Generic[C]):
         if self._loop is None:
             work.close()
             raise ClientClosed(type(self).__name__)
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return self._loop.call(work)
 
     def _stop_loop(self) -> None:
-        loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
-        assert loop is not None and thread is not None
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
+        loop, self._loop = self._loop, None
+        assert loop is not None
+        loop.stop()
 
 
 class Producer(_InThread[client.Producer]):
