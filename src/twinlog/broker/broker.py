@@ -30,9 +30,11 @@ from twinlog.broker.stats.rocketmq_metrics import watch_messages
 from twinlog.broker.stats.stats import BrokerStats
 from twinlog.broker.task_errors import single_error
 from twinlog.broker.topics.auto_created import AutoCreated
+from twinlog.client.signing import Credentials, sign
 from twinlog.net.pool import ConnectionPool
 from twinlog.net.tls import client_context
 from twinlog.replication.master.guard import MasterGuard
+from twinlog.settings.accounts import parse_account
 from twinlog.telemetry.fence import Fence
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.message_id import UniqueIds
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from twinlog.settings.broker_conf import BrokerConf
     from twinlog.store.message_store import MessageStore
     from twinlog.telemetry.metrics import Metrics
+    from twinlog.wire.command import Command
 
 log = get_logger(__name__)
 REGISTRATION_S_MAX = 3.0  # a name server that does not answer does not keep the broker from being ready
@@ -90,7 +93,12 @@ class Broker:
             pushed_by_master: dict[int, Handler] = {}
             net = self.conf.net
             tls = client_context(net.tls)
-            pool = ConnectionPool(pushed_by_master, tls=tls, connect_timeout_ms=net.connect_timeout_ms)
+            pool = ConnectionPool(
+                pushed_by_master,
+                tls=tls,
+                connect_timeout_ms=net.connect_timeout_ms,
+                before_request=signer(self.conf.broker.own_account),
+            )
             services = BrokerServices(ctx, pool)
             replication = self.replication = services.replication
             pushed_by_master[TwinlogCode.METADATA_CHANGED] = lambda request: replication.sync.wake()
@@ -169,6 +177,11 @@ class Broker:
             unique_ids=UniqueIds(_address_or_loopback(self.conf.broker.broker_ip1)),
         )
         return ctx
+
+
+def signer(account: str | None) -> Callable[[Command], None] | None:
+    """Signs requests to other servers; None without an account."""
+    return None if account is None else partial(sign, credentials=Credentials(*parse_account(account)))
 
 
 def _address_or_loopback(host: str) -> str:

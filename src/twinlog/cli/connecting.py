@@ -7,6 +7,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 import typer
@@ -14,6 +15,8 @@ import typer
 from twinlog.cli.streams import leave_pipe
 from twinlog.client import BadArgument, ClientOptions, Credentials, tls_context
 from twinlog.client.errors import REQUEST_FAILURES
+from twinlog.settings.accounts import TOOLS_FILE, read_tools_file
+from twinlog.settings.errors import SettingsError
 
 DEFAULT_NAME_SERVER = "127.0.0.1:9876"
 EXPECTED_FAILURES = (*REQUEST_FAILURES, OSError)
@@ -63,8 +66,8 @@ def add_connection_options(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT;...",
         help="name servers; default: $NAMESRV_ADDR, else %(default)s",
     )
-    group.add_argument("--access-key", default=os.environ.get("ROCKETMQ_ACCESS_KEY"), help="or $ROCKETMQ_ACCESS_KEY")
-    group.add_argument("--secret-key", default=os.environ.get("ROCKETMQ_SECRET_KEY"), help="or $ROCKETMQ_SECRET_KEY")
+    group.add_argument("--access-key", help="or $ROCKETMQ_ACCESS_KEY, or in $ROCKETMQ_HOME/conf/tools.yml")
+    group.add_argument("--secret-key", help="or $ROCKETMQ_SECRET_KEY, or in $ROCKETMQ_HOME/conf/tools.yml")
     group.add_argument("--tls", action="store_true", help="connect with TLS; certificates are checked")
     group.add_argument("--tls-insecure", action="store_true", help="connect with TLS, certificates are not checked")
     levels = ("debug", "info", "warning", "error")
@@ -72,8 +75,26 @@ def add_connection_options(parser: argparse.ArgumentParser) -> None:
 
 
 def client_options(args: argparse.Namespace) -> ClientOptions:
-    if bool(args.access_key) != bool(args.secret_key):
-        raise BadArgument("an access key and a secret key go together; give both or none")
-    credentials = Credentials(args.access_key, args.secret_key) if args.access_key else None
+    credentials = find_credentials(args.access_key, args.secret_key)
     tls = tls_context(verify=not args.tls_insecure) if args.tls or args.tls_insecure else None
     return ClientOptions(credentials=credentials, tls=tls)
+
+
+def find_credentials(access_key: str | None = None, secret_key: str | None = None) -> Credentials | None:
+    """The account given, else that of the environment, else that of RocketMQ's tools file; None when there is none."""
+    access_key = access_key or os.environ.get("ROCKETMQ_ACCESS_KEY")
+    secret_key = secret_key or os.environ.get("ROCKETMQ_SECRET_KEY")
+    if bool(access_key) != bool(secret_key):
+        raise BadArgument(
+            "an access key and a secret key go together: give both or none, as options or as ROCKETMQ_ACCESS_KEY and "
+            "ROCKETMQ_SECRET_KEY"
+        )
+    if access_key and secret_key:
+        return Credentials(access_key, secret_key)
+    home = os.environ.get("ROCKETMQ_HOME")
+    path = Path(home, TOOLS_FILE) if home else None
+    try:
+        account = read_tools_file(path) if path is not None and path.is_file() else None
+    except SettingsError as error:
+        raise BadArgument(str(error)) from error
+    return None if account is None else Credentials(*account)

@@ -8,6 +8,7 @@ from typing import Literal
 
 from twinlog.base.addresses import check_addresses, check_bind_address, check_host, java_address_text, local_address
 from twinlog.base.system_names import TRACE_TOPIC
+from twinlog.settings.accounts import account_problem
 from twinlog.settings.conf import conf
 
 TOPIC_QUEUES_MAX = 65_536  # of one topic on one broker, whatever a file, a master or a name server has
@@ -45,6 +46,9 @@ class BrokerSettings:
     # Host under which replicas reach the master; it is registered. Default: brokerIP1 if given, or else this
     # machine's address.
     broker_ip2: str = conf("brokerIP2", factory=local_address, check=check_host)
+    # Account that this broker's own requests are signed with, for a protected master or name server:
+    # {"accessKey":"name","secretKey":"secret"}. It is not shown by requests.
+    own_account: str | None = conf("innerClientAuthenticationCredentials", None, check=account_problem)
     # Port that serves Prometheus metrics under /metrics; unset: none.
     metrics_port: int | None = conf("metricsPort", None, minimum=0, maximum=65535)
 

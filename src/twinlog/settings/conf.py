@@ -193,9 +193,13 @@ def effective_properties(*settings: Any) -> dict[str, str]:
     return values
 
 
+_SECRET = ("password", "credentials")
+
+
 def public_properties(*settings: Any) -> dict[str, str]:
-    """The same without passwords, for answers to requests."""
-    return {key: value for key, value in effective_properties(*settings).items() if "password" not in key.lower()}
+    """The same without passwords and accounts, for answers to requests."""
+    shown = effective_properties(*settings).items()
+    return {key: value for key, value in shown if not any(word in key.lower() for word in _SECRET)}
 
 
 @functools.cache

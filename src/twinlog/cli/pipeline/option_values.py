@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 from twinlog.cli.running import fail
 
 if TYPE_CHECKING:
+    from twinlog.client import Credentials
     from twinlog.spark.cluster_options import ClusterOptions
 
 
@@ -22,23 +22,17 @@ def cluster_options(
     tls_insecure: bool = False,
 ) -> ClusterOptions:
     """How brokers are reached; without keys the account is that of ROCKETMQ_ACCESS_KEY and ROCKETMQ_SECRET_KEY."""
-    from twinlog.client import ClientError, Credentials
+    from twinlog.client import ClientError
     from twinlog.client.routing.name_servers import parse_name_servers
     from twinlog.spark.cluster_options import ClusterOptions
 
-    access_key, secret_key = account(access_key, secret_key)
-    if bool(access_key) != bool(secret_key):
-        fail(
-            "an access key and a secret key go together: give both or none, as options or as ROCKETMQ_ACCESS_KEY and "
-            "ROCKETMQ_SECRET_KEY"
-        )
     try:
         names = tuple(parse_name_servers(name_servers)) if name_servers else ()
     except ClientError as problem:
         fail(problem)
     return ClusterOptions(
         name_servers=names,
-        credentials=Credentials(access_key, secret_key) if access_key and secret_key else None,
+        credentials=_credentials(access_key, secret_key),
         tls=tls or tls_insecure,
         tls_verify=not tls_insecure,
     )
@@ -52,16 +46,19 @@ def source_options(given: Iterable[str] | None, access_key: str | None, secret_k
         if not equals or not key.strip():
             fail(f"--option {text!r} is not KEY=VALUE, for example readFrom=slave")
         found[key.strip()] = value.strip()
-    named = zip(("accessKey", "secretKey"), account(access_key, secret_key), strict=True)
-    return {**{name: value for name, value in named if value}, **found}
+    account = _credentials(access_key, secret_key)
+    keys = {} if account is None else {"accessKey": account.access_key, "secretKey": account.secret_key}
+    return {**keys, **found}
 
 
-def account(access_key: str | None, secret_key: str | None) -> tuple[str | None, str | None]:
-    """The keys given, else those of the environment."""
-    return (
-        access_key or os.environ.get("ROCKETMQ_ACCESS_KEY"),
-        secret_key or os.environ.get("ROCKETMQ_SECRET_KEY"),
-    )
+def _credentials(access_key: str | None, secret_key: str | None) -> Credentials | None:
+    from twinlog.cli.connecting import find_credentials
+    from twinlog.client import ClientError
+
+    try:
+        return find_credentials(access_key, secret_key)
+    except ClientError as problem:
+        fail(problem)
 
 
 def names(texts: Iterable[str] | None) -> tuple[str, ...]:

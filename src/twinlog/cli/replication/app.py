@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Coroutine
 from typing import Annotated, Any
 
 import typer
 
-from twinlog.cli.connecting import DEFAULT_NAME_SERVER, run_client
+from twinlog.cli.connecting import DEFAULT_NAME_SERVER, find_credentials, run_client
 from twinlog.cli.replication.facts import gather_groups
 from twinlog.cli.replication.rejoin import rejoin
 from twinlog.cli.replication.report import report_of
 from twinlog.cli.replication.watch import watch_groups
 from twinlog.cli.report import show
-from twinlog.client import Admin, ClientError, ClientOptions, Credentials
+from twinlog.client import Admin, ClientError, ClientOptions
 from twinlog.telemetry.log import setup_logging
 
 replication = typer.Typer(
@@ -78,9 +77,7 @@ replication.command()(rejoin)
 
 
 def _admin(name_servers: str) -> Admin:
-    key, secret = os.environ.get("ROCKETMQ_ACCESS_KEY"), os.environ.get("ROCKETMQ_SECRET_KEY")
-    credentials = Credentials(key, secret) if key and secret else None
-    return Admin(name_servers, options=ClientOptions(credentials=credentials))
+    return Admin(name_servers, options=ClientOptions(credentials=find_credentials()))
 
 
 def _run(name: str, work: Coroutine[Any, Any, None]) -> None:
