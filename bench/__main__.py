@@ -163,7 +163,11 @@ def measures_of(given: argparse.Namespace) -> dict[str, Callable[[Path, Options]
         "start": measure_start,
         "recovery": measure_recovery,
         "catch-up": lambda folder, options: replication.measure_catch_up(
-            folder, load, rounds=min(options.rounds, 3), megabytes=options.behind_mb
+            folder,
+            load,
+            rounds=min(options.rounds, 3),
+            megabytes=options.behind_mb,
+            bodies=(4096,) if options.quick else (4096, 1024),
         ),
         "sync": lambda folder, options: replication.measure_sync(
             folder, load, rounds=options.rounds, seconds=options.seconds

@@ -14,9 +14,15 @@ from tests.interop.twinlog_servers import Twinlog
 from bench import catch_up
 from bench.rows import Row, console
 from bench.sampling import sampled
-from bench.servers import running
+from bench.servers import in_turn, running
 
 Load = Callable[..., dict]
+JOIN_SECONDS = 8  # a Java replica looks for its master every five seconds
+SYNC_PLANS = (  # load, body, how it is called, goal
+    ("single", 128, "one in flight, 128 B", ">= 1.7"),
+    ("pipelined", 128, "4 x 64 in flight, 128 B", ">= 1.7"),
+    ("pipelined", 1024, "4 x 64 in flight, 1 KiB", ">= 1.5"),
+)
 
 
 def measure_catch_up(
@@ -55,41 +61,44 @@ def _catch_up_rows(folder: Path, stores: catch_up.Stores, name: str, memory: str
 
 @contextlib.contextmanager
 def sync_pair(kind: str, home: Path, names: str, role: str) -> Iterator[Broker]:
-    """A master that waits for its one replica; returns once the replica is counted."""
+    """A master and its one replica, which it may not have seen yet: see JOIN_SECONDS."""
     name = f"broker-{kind}-{role[0].lower()}"
     conf = {"brokerName": name, "inSyncReplicas": "2" if role == "SYNC_MASTER" else "1"}
     with (
         running(kind, home / "master", names, brokerRole=role, **conf) as (master, _),
         running(kind, home / "replica", names, brokerRole="SLAVE", brokerId="1", **conf),
     ):
-        time.sleep(8)  # a Java replica looks for its master every five seconds
         yield master
 
 
 def measure_sync(folder: Path, load: Load, *, rounds: int, seconds: float) -> list[Row]:
-    plans = (("single", "one in flight"), ("pipelined", "4 x 64 in flight"))
-    rows = {kind: Row(f"SYNC_MASTER with one replica, {text}, 128 B", "messages/s", ">= 1.5") for kind, text in plans}
-    safety = {
-        kind: Row(f"our SYNC against our ASYNC (in Java's column), {text}", "messages/s", "") for kind, text in plans
-    }
+    rows = [Row(f"SYNC_MASTER with one replica, {text}", "messages/s", goal) for *_, text, goal in SYNC_PLANS]
+    safety = [
+        Row(f"our SYNC against our ASYNC (in Java's column), {text}", "messages/s", "") for *_, text, _ in SYNC_PLANS
+    ]
     with Twinlog().name_server(folder / "names") as names, contextlib.ExitStack() as stack:
         masters = {
             side: stack.enter_context(sync_pair(side, folder / side, names.address, "SYNC_MASTER"))
             for side in ("java", "twinlog")
         }
         ours_async = stack.enter_context(sync_pair("twinlog", folder / "async", names.address, "ASYNC_MASTER"))
+        time.sleep(JOIN_SECONDS)
         for number in range(-1, rounds):  # the first round warms up
-            for kind, _ in plans:
-                for side in ("java", "twinlog") if number % 2 else ("twinlog", "java"):
-                    result = load(kind, masters[side].address, "Sync", "--body", 128, "--seconds", seconds)
-                    if number >= 0:
-                        getattr(rows[kind], side).append(result["per_second"])
-                result = load(kind, ours_async.address, "Sync", "--body", 128, "--seconds", seconds)
+            for row, beside, (kind, body, _, _) in zip(rows, safety, SYNC_PLANS, strict=True):
+                words = (kind, "Sync", "--body", body, "--seconds", seconds)
+                found = {side: _sync_rate(load, masters[side], *words) for side in in_turn(number)}
+                found["async"] = _sync_rate(load, ours_async, *words)
                 if number >= 0:
-                    safety[kind].twinlog.append(rows[kind].twinlog[-1])
-                    safety[kind].java.append(result["per_second"])
+                    row.twinlog.append(found["twinlog"])
+                    row.java.append(found["java"])
+                    beside.twinlog.append(found["twinlog"])
+                    beside.java.append(found["async"])
             console.print(f"  sync: round {number + 1} of {rounds}")
-    return [*rows.values(), *safety.values()]
+    return [*rows, *safety]
+
+
+def _sync_rate(load: Load, master: Broker, kind: str, *words: object) -> float:
+    return load(kind, master.address, *words)["per_second"]
 
 
 def measure_lag(folder: Path, load: Load, *, seconds: float) -> list[Row]:
