@@ -43,6 +43,8 @@ def table(parts: str, rows: list[dict]) -> str:
         lines = ["| | Twinlog | Java 5.5.0 | ratio |", "|---|--:|--:|--:|"]
         return "\n".join([*lines, *(_line(row, columns=4) for row in _readme_rows(rows))]) + "\n"
     chosen = [row for part in parts.split() for row in rows if row["part"] == part]
+    if not chosen:
+        return "No figures yet.\n"
     lines = ["| | Twinlog | Java 5.5.0 | ratio | goal | Java / Java |", "|---|--:|--:|--:|--:|--:|"]
     return "\n".join([*lines, *map(_line, chosen)]) + "\n"
 
