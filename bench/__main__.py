@@ -50,7 +50,18 @@ SPARK_PARTS = (
 )
 PARTS = (*BROKER_PARTS, *growth.PARTS, *SPARK_PARTS)
 # A Spark session, its Kafka and their warm-up take half a minute for each part: one of them stands for all.
-NOT_QUICK = ("spark-store", "spark-write", "spark-archive", "spark-sync", "spark-audit", "spark-fleet")
+# Growth is of no interest where little has grown: its load alone is tried.
+NOT_QUICK = (
+    "growth-connections",
+    "growth-replicas",
+    "growth-log",
+    "spark-store",
+    "spark-write",
+    "spark-archive",
+    "spark-sync",
+    "spark-audit",
+    "spark-fleet",
+)
 
 
 @dataclass
@@ -167,7 +178,7 @@ def measures_of(given: argparse.Namespace) -> dict[str, Callable[[Path, Options]
             load,
             rounds=min(options.rounds, 3),
             megabytes=options.behind_mb,
-            bodies=(4096,) if options.quick else (4096, 1024),
+            quick=options.quick,
         ),
         "sync": lambda folder, options: replication.measure_sync(
             folder, load, rounds=options.rounds, seconds=options.seconds
@@ -235,7 +246,7 @@ def main(argv: list[str] | None = None) -> None:
     options = (
         Options(0.5, 1, 20_000, 64, 128, 50_000, (1,), 40, 20_000, True)
         if given.quick
-        else Options(3.0, 5, 200_000, 1024, 2048, 1_000_000, (3, 10), 500, 400_000, False)
+        else Options(3.0, 5, 200_000, 1024, 2048, 1_000_000, (3, 10), 500, 1_000_000, False)
     )
     options.keep = given.keep or not (given.quick or given.rounds or given.seconds)
     options.rounds, options.seconds = given.rounds or options.rounds, given.seconds or options.seconds

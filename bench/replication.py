@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.interop.java_rocketmq import Broker
@@ -17,6 +17,7 @@ from bench.sampling import sampled
 from bench.servers import in_turn, running
 
 Load = Callable[..., dict]
+BODIES = (4096, 1024)  # of the messages that a replica catches up with
 JOIN_SECONDS = 8  # a Java replica looks for its master every five seconds
 SYNC_PLANS = (  # load, body, how it is called, goal
     ("single", 128, "one in flight, 128 B", ">= 1.7"),
@@ -25,26 +26,29 @@ SYNC_PLANS = (  # load, body, how it is called, goal
 )
 
 
-def measure_catch_up(
-    folder: Path, load: Load, *, rounds: int, megabytes: int, bodies: Sequence[int] = (4096, 1024)
-) -> list[Row]:
-    """Catch-up with memory in both states that `ballast` describes; other pairs only as after a restart."""
+def measure_catch_up(folder: Path, load: Load, *, rounds: int, megabytes: int, quick: bool = False) -> list[Row]:
+    """Catch-up with memory in both states that `ballast` describes; other pairs only as after a restart.
+
+    A quick run has one size of messages, one state, and no pairs of both kinds.
+    """
     rows: list[Row] = []
-    for body in bodies:
+    for body in BODIES[: 1 if quick else None]:
         stores = catch_up.make_stores(folder / f"stores-{body}", body, megabytes, load)
-        for memory in catch_up.MEMORY:
+        for memory in catch_up.MEMORY[: 1 if quick else None]:
             name = f"catch-up of {megabytes} MiB, {body // 1024} KiB messages, memory {memory}"
-            rows += _catch_up_rows(folder, stores, name, memory, rounds)
+            rows += _catch_up_rows(folder, stores, name, memory, rounds, mixes=memory == "untouched" and not quick)
         shutil.rmtree(folder / f"stores-{body}", ignore_errors=True)
     return rows
 
 
-def _catch_up_rows(folder: Path, stores: catch_up.Stores, name: str, memory: str, rounds: int) -> list[Row]:
+def _catch_up_rows(
+    folder: Path, stores: catch_up.Stores, name: str, memory: str, rounds: int, *, mixes: bool
+) -> list[Row]:
     pair = Row(name, "MB/s", ">= 3")
     raw = Row(f"{name}, beside a raw copy (in Java's column)", "MB/s", ">= 0.5")
     from_java = Row(f"{name}, Twinlog replica of a Java master", "MB/s", ">= 1")
     to_java = Row(f"{name}, Java replica of a Twinlog master", "MB/s", ">= 1")
-    mixed = [from_java, to_java] if memory == "untouched" else []
+    mixed = [from_java, to_java] if mixes else []
     for number in range(rounds):
         java, ours = (catch_up.measure(folder / side, stores, side, side, memory) for side in ("java", "twinlog"))
         pair.twinlog.append(ours)
