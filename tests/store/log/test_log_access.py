@@ -10,8 +10,10 @@ from tests.store.store_at import SEGMENT, draft, fill, open_store
 
 from twinlog.store import page_cache
 from twinlog.store.log import log_access
+from twinlog.store.log.append import Draft
 from twinlog.store.log.log_access import OnDisk
 from twinlog.store.page_cache import bytes_in_memory, read_through
+from twinlog.store.queues.unit_filters import TagCodes
 from twinlog.wire.message import decode_messages
 
 
@@ -102,6 +104,23 @@ def test_units_on_disk_are_not_read_in_the_loop(store, monkeypatch):
     with pytest.raises(OnDisk):
         store.read("TopicA", 0, 0, log=store.log_in_memory())
     assert len(bodies_of(store.read("TopicA", 0, 0, log=store.log_on_disk()))) == 32
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"accept": TagCodes({65})}, {"accept_record": lambda record: True}], ids=["all", "tags", "records"]
+)
+def test_only_the_records_of_the_queue_are_read_however_many_lie_between_them(store, disk, options):
+    wanted = []
+    for number in range(100, 140):
+        place = store.append(Draft("TopicB", 0, b"body", b"TAGS\x01A\x02"))
+        segment = store.commit_log.segment_at(place.physical_offset)
+        wanted.append((segment.descriptor, place.physical_offset - segment.base, place.size))
+        store.append(draft(number))
+    store.dispatch_pending()
+    found = store.read("TopicB", 0, 0, **options, log=store.log_on_disk())
+    assert found.count == 32
+    assert set(disk) == set(wanted[:32])
+    assert store.read("TopicB", 0, 0, **options, log=store.log_in_memory()) == found
 
 
 def test_records_by_place_by_key_and_by_time_are_brought_in(store, disk):

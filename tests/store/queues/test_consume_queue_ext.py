@@ -69,6 +69,11 @@ class NoLog:
     def slice(self, physical_offset, size):
         return memoryview(bytes(size))
 
+    window = slice
+
+    def need(self, offsets, sizes):
+        pass
+
 
 def test_a_message_whose_filter_data_is_gone_is_never_filtered_out(tmp_path):
     table = QueueTable(tmp_path, ext_enabled=True)

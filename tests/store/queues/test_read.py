@@ -28,6 +28,11 @@ class MemoryLog:
             return None
         return memoryview(bytes(self.data))[physical_offset : physical_offset + size]
 
+    window = slice
+
+    def need(self, offsets, sizes):
+        pass
+
     def append(self, size, store_timestamp, sys_flag=0):
         record = bytearray(size)
         at = 68 if sys_flag & 0x10 else 56

@@ -128,6 +128,11 @@ class CommitLog:
             return None
         return segment.view(physical_offset - segment.base, size)
 
+    window = slice
+
+    def need(self, offsets: Sequence[int], sizes: Sequence[int]) -> None:
+        """Called before records are read in a window: a page fault brings in what is not in memory."""
+
     def chunk(self, physical_offset: int, bytes_max: int) -> memoryview | None:
         """Up to `bytes_max` bytes from an offset, ending at the segment's or the log's end: a transfer."""
         segment = self.segment_at(physical_offset)

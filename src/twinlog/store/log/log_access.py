@@ -12,6 +12,7 @@ Both offer what a read needs of a commit log (`LogReader`), so that the same cod
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from twinlog.store.errors import StoreClosed, StoreError
@@ -54,6 +55,30 @@ class LogAccess:
 
     def slice(self, physical_offset: int, size: int) -> memoryview | None:
         """`size` bytes without copying; None when they are not all in one segment of the log."""
+        window = self.window(physical_offset, size)
+        if window is not None:
+            self._need(physical_offset, size)
+        return window
+
+    def window(self, physical_offset: int, size: int) -> memoryview | None:
+        """As `slice`, but of these bytes only those are read for which `need` is called."""
+        try:
+            return self._log.slice(physical_offset, size)
+        except StoreClosed:  # retention has just deleted the segment
+            return None
+
+    def need(self, offsets: Sequence[int], sizes: Sequence[int]) -> None:
+        """These records are read next; those side by side count as one piece."""
+        begin = end = 0
+        for physical_offset, size in zip(offsets, sizes, strict=True):
+            if physical_offset != end:
+                if begin < end:
+                    self._need(begin, end - begin)
+                begin = physical_offset
+            end = physical_offset + size
+        self._need(begin, end - begin)
+
+    def _need(self, physical_offset: int, size: int) -> None:
         raise NotImplementedError
 
     def record(self, physical_offset: int) -> memoryview | None:
@@ -75,21 +100,20 @@ class MemoryLog(LogAccess):
         self._recent_from = max(recent_from, log.log_end - RECENT_BYTES)
         self._begin = self._end = 0  # what is known to be in memory
 
-    def slice(self, physical_offset: int, size: int) -> memoryview | None:
-        window = self._log.slice(physical_offset, size)
-        if (
-            window is not None
-            and physical_offset < self._recent_from
-            and not self._begin <= physical_offset <= physical_offset + size <= self._end
-        ):
-            self._look(physical_offset, size)
-        return window
+    def need(self, offsets: Sequence[int], sizes: Sequence[int]) -> None:
+        if offsets[0] < self._recent_from:  # a queue's records grow with its offsets
+            super().need(offsets, sizes)
 
-    def _look(self, physical_offset: int, size: int) -> None:
+    def _need(self, physical_offset: int, size: int) -> None:
+        end = physical_offset + size
+        if physical_offset >= self._recent_from or self._begin <= physical_offset <= end <= self._end:
+            return
         segment = self._log.segment_at(physical_offset)
         if segment is None:
             return
-        look = min(max(size, _LOOK_BYTES), segment.end - physical_offset, self._log.log_end - physical_offset)
+        look = size
+        if 0 <= physical_offset - self._end < _LOOK_BYTES and size < _LOOK_BYTES:
+            look = min(_LOOK_BYTES, segment.end - physical_offset, self._log.log_end - physical_offset)
         found = bytes_in_memory(segment.descriptor, physical_offset - segment.base, look)
         if found < size:
             raise OnDisk
@@ -105,16 +129,9 @@ class DiskLog(LogAccess):
 
     __slots__ = ()
 
-    def slice(self, physical_offset: int, size: int) -> memoryview | None:
-        try:
-            window = self._log.slice(physical_offset, size)
-        except StoreClosed:  # retention has just deleted the segment
-            return None
-        if window is not None:
-            self.bring_in(physical_offset, size)
-        return window
-
     def bring_in(self, physical_offset: int, size: int) -> None:
         """Wait until these bytes are in memory, as far as the log has them."""
         for segment, first, last in self._log.ranges(physical_offset, physical_offset + size):
             read_through(segment.descriptor, first, last - first)
+
+    _need = bring_in

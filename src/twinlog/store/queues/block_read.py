@@ -8,7 +8,7 @@ placeholders, filter data) returns None, and `_select` decides. A property test 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -25,7 +25,9 @@ _PROPERTY_UNITS = 128  # each record costs, and the batch may be full after a fe
 class Log(Protocol):
     """What reading needs of the commit log."""
 
-    def slice(self, physical_offset: int, size: int) -> memoryview | None: ...
+    def window(self, physical_offset: int, size: int) -> memoryview | None: ...
+
+    def need(self, offsets: Sequence[int], sizes: Sequence[int]) -> None: ...
 
 
 class Room(NamedTuple):
@@ -106,8 +108,11 @@ def _accepted(
         return wanted.accepted(units)
     first, last = units[0], units[-1]
     base = int(first["physical_offset"])
-    window = log.slice(base, int(last["physical_offset"]) + int(last["size"]) - base)
-    return None if window is None else wanted.accepted(data, window, base)
+    window = log.window(base, int(last["physical_offset"]) + int(last["size"]) - base)
+    if window is None:
+        return None
+    log.need(units["physical_offset"].tolist(), units["size"].tolist())
+    return wanted.accepted(data, window, base)
 
 
 def _first_above(sizes: np.ndarray, begin: int, end: int, size_max: int) -> int:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -44,6 +44,10 @@ class LogReader(Protocol):
     def log_end(self) -> int: ...
 
     def slice(self, physical_offset: int, size: int) -> memoryview | None: ...
+
+    def window(self, physical_offset: int, size: int) -> memoryview | None: ...
+
+    def need(self, offsets: Sequence[int], sizes: Sequence[int]) -> None: ...
 
 
 class ReadStatus(StrEnum):
@@ -160,12 +164,14 @@ def _read_whole(
     if total > bytes_max or first < log.log_start or log_end - first > limits.memory_bytes:
         return None
     span = last + sizes[-1] - first
-    window = log.slice(first, span)
+    # Equal sums are not enough: where a message was lost, two units point at the same record.
+    in_one_piece = span == total and tuple(accumulate(sizes[:-1], initial=first)) == numbers[0::3]
+    window = log.slice(first, span) if in_one_piece else log.window(first, span)
     if window is None:  # the records lie in two files, or are gone
         return None
     buffers = [window]
-    # Equal sums are not enough: where a message was lost, two units point at the same record.
-    if span != total or tuple(accumulate(sizes[:-1], initial=first)) != numbers[0::3]:
+    if not in_one_piece:
+        log.need(numbers[0::3], sizes)
         buffers, run_start, run_end = [], 0, 0
         for physical_offset, size in zip(numbers[0::3], sizes, strict=True):
             at = physical_offset - first
@@ -221,8 +227,11 @@ def _windows_on(log: LogReader, runs: list[tuple[int, int]]) -> list[memoryview]
     if len(runs) < 2:
         return _windows(log, runs)
     base = runs[0][0]
-    window = log.slice(base, runs[-1][1] - base)
-    return _windows(log, runs) if window is None else [window[begin - base : end - base] for begin, end in runs]
+    window = log.window(base, runs[-1][1] - base)
+    if window is None:
+        return _windows(log, runs)
+    log.need([begin for begin, _ in runs], [end - begin for begin, end in runs])
+    return [window[begin - base : end - base] for begin, end in runs]
 
 
 def _select(
