@@ -21,7 +21,7 @@ from twinlog.wire.numbers import INT_MAX, INT_MIN, Int
 
 RESPONSE_FLAG = 1
 ONEWAY_FLAG = 2
-_BINARY_HEAD = struct.Struct(">hBhiii")
+BINARY_HEAD = struct.Struct(">hBhiii")
 _KEY_LENGTH = struct.Struct(">h")
 _INT = struct.Struct(">i")
 FIELDS_MAX = 1024  # in a header; Java has no limit, and its largest header has some twenty
@@ -198,7 +198,7 @@ def _encode_binary(command: Command) -> bytes:
     fields = b"".join(parts)
     # The code has 16 bits here: pop codes above 32767 do not survive, in Java neither.
     code = (command.code + 0x8000 & 0xFFFF) - 0x8000
-    head = _BINARY_HEAD.pack(
+    head = BINARY_HEAD.pack(
         code,
         LANGUAGE_CODES.get(command.language or "OTHER", 7),
         command.version,
@@ -211,11 +211,11 @@ def _encode_binary(command: Command) -> bytes:
 
 def _decode_binary(header: bytes, make: type[C]) -> C:
     try:
-        code, language, version, opaque, flag, remark_length = _BINARY_HEAD.unpack_from(header)
-        at = _BINARY_HEAD.size + remark_length
+        code, language, version, opaque, flag, remark_length = BINARY_HEAD.unpack_from(header)
+        at = BINARY_HEAD.size + remark_length
         if remark_length < 0 or at + 4 > len(header):
             raise HeaderError(f"remark of {remark_length} bytes in a header of {len(header)}")
-        remark = header[_BINARY_HEAD.size : at].decode() or None
+        remark = header[BINARY_HEAD.size : at].decode() or None
         (fields_length,) = _INT.unpack_from(header, at)
         if fields_length < 0 or at + 4 + fields_length > len(header):
             raise HeaderError(f"fields of {fields_length} bytes in a header of {len(header)}")

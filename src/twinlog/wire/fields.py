@@ -53,7 +53,8 @@ def camel(name: str) -> str:
     return head + "".join(part.title() for part in rest)
 
 
-def _int(text: str) -> int | None:
+def read_int(text: str) -> int | None:
+    """A number of 32 bits; None when `text` is not one."""
     try:
         number = int(text)
     except ValueError:
@@ -86,7 +87,7 @@ def _text(value: object) -> str:
 
 
 _READERS: dict[Any, Callable[[str], Any]] = {
-    Int: _int,
+    Int: read_int,
     Long: _long,
     int: _long,
     float: _number,
