@@ -210,3 +210,16 @@ def test_a_parked_delay_message_is_queued_by_its_delivery_time(tmp_path):
     (batch,) = scan(log.segments[0].map, 0, 1 << 16, 0)
     assert [one.tags_code for one in requests_of(batch, DelayLevels())] == codes
     log.close()
+
+
+def test_a_full_cache_of_cursors_forgets_no_offset_of_pending_records(tmp_path, monkeypatch):
+    """The consume queues get records later, so until then only a cursor has the offset of the next one."""
+    monkeypatch.setattr("twinlog.store.log.appender._CACHED_MAX", 2)
+    log = open_log(tmp_path)
+    target = appender(log)
+    stored = [append(target, Draft("T", queue_id, b"x")).queue_offset for queue_id in (0, 1, 2, 0, 1, 2, 0)]
+    assert stored == [5, 5, 5, 6, 6, 6, 7]
+    target.pending.clear()  # as if they were dispatched
+    assert append(target, Draft("T", 3, b"x")).queue_offset == 5
+    assert len(target.queues) == 1
+    log.close()

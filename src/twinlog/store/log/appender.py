@@ -126,7 +126,9 @@ class Appender:
         offset = self._next_offset(topic, queue_id)
         queue = QueueCursor(MAGIC_V2 if long else MAGIC_V1, prefix + topic_bytes, offset, topic == SCHEDULE_TOPIC)
         if len(self.queues) >= _CACHED_MAX:
-            self.queues.clear()
+            # The consume queues do not have pending records yet, so the offsets after those are only here.
+            pending = {(one.topic, one.queue_id) for one in self.pending}
+            self.queues = {key: one for key, one in self.queues.items() if key in pending}
         self.queues[topic, queue_id] = queue
         return queue
 
