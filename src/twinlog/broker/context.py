@@ -56,6 +56,9 @@ Raises RequestRefused(code, remark) for a message that must not be stored (a tim
 def _do_nothing() -> None: ...
 
 
+def _ignore(level: int) -> None: ...
+
+
 @dataclass(slots=True, eq=False)
 class BrokerContext:
     """One broker's state, shared by its handlers and services."""
@@ -82,6 +85,8 @@ class BrokerContext:
     started_ms: int = 0
     unique_ids: UniqueIds = field(default_factory=UniqueIds)
     put_hooks: list[PutHook] = field(default_factory=list)  # delay levels, timers; run if DELAY or TIMER_* is set
+    delay_level_max: int = 0  # of the hook for delay levels, if that is the only one
+    wake_delay_level: Callable[[int], None] = _ignore  # a message of this level was parked without the hook
     prepare: PutHook | None = None  # turns a message with TRAN_MSG=true into a half message
     wait_until_announced: Callable[[], Awaitable[None]] | None = None  # name servers know the current topics then
     topic_listeners: list[Callable[[tuple[str, ...]], None]] = field(default_factory=list)

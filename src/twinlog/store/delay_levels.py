@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from twinlog.settings.durations import parse_delay_levels
 from twinlog.settings.store import StoreSettings
-from twinlog.wire.properties import DELAY, decode_properties
+from twinlog.wire.properties import DELAY, property_value
 
 _DEFAULT_LEVELS = StoreSettings().delay_levels
 _UNKNOWN_LEVEL_MS = 1_000
@@ -24,10 +24,10 @@ class DelayLevels:
     def level_max(self) -> int:
         return len(self.ms)
 
-    def delivery_time(self, properties: bytes, store_timestamp: int, otherwise: int) -> int:
+    def delivery_time(self, properties: bytes | memoryview, store_timestamp: int, otherwise: int) -> int:
         """When a parked message is due; `otherwise` if its properties name no level."""
         try:
-            level = min(int(decode_properties(properties).get(DELAY, "0")), self.level_max)
+            level = min(int(property_value(properties, DELAY) or "0"), self.level_max)
         except ValueError:
             return otherwise
         return store_timestamp + self.ms.get(level, _UNKNOWN_LEVEL_MS) if level > 0 else otherwise

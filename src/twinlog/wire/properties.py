@@ -62,6 +62,18 @@ def decode_properties(data: bytes | memoryview | str) -> dict[str, str]:
     return pairs
 
 
+def property_value(data: bytes | memoryview, name: str) -> str | None:
+    """What `decode_properties` finds under `name`, without decoding the other pairs."""
+    data, start = bytes(data), f"{PAIR_END}{name}{NAME_END}".encode()
+    at = data.rfind(start)  # the last pair of a name wins
+    if at < 0 and not data.startswith(start[1:]):
+        return None
+    begin = at + len(start)  # without a separator in front of the text's first pair, `at` is -1: where it would be
+    end = data.find(b"\x02", begin)
+    value = data[begin:] if end < 0 else data[begin:end]
+    return value.decode("utf-8", "replace") if value else decode_properties(data).get(name)
+
+
 def encode_properties(pairs: Mapping[str, str]) -> bytes:
     """The text form of `pairs`, with a closing separator after every pair as 5.x writes it."""
     return "".join(f"{name}{NAME_END}{value}{PAIR_END}" for name, value in pairs.items()).encode()

@@ -35,6 +35,10 @@ def test_a_template_and_its_variable_parts_make_the_header_again():
         header().replace(b'"opaque":17', b'"opaque":-7'),
         b'{"opaque":17,' + header()[1:].replace(b'"opaque":17,', b""),
         header().replace(b"\\u0001", b"\\U0001"),
+        header().replace(b'"h":', b'"g": "1",h":'),
+        header().replace(b'"h":', b'"\\u0067":"1","h":'),
+        header().replace(b'"opaque":17', b'"opaque":17,"opaque":18'),
+        header().replace(b'"code":310', b'"code":10'),
         b"{}",
     ],
 )

@@ -15,11 +15,19 @@ from twinlog.store.property_scan import dispatch_properties
 from twinlog.wire.java_text import tags_code
 
 HOST = ("10.0.0.7", 4711)
+TOPICS = ("T", "Other", "SCHEDULE_TOPIC_XXXX")
 properties = st.sampled_from(
-    [b"", b"TAGS\x01a\x02KEYS\x01k1 k2\x02UNIQ_KEY\x01U\x02", b"x\x01" + b"y" * 5000 + b"\x02"]
+    [
+        b"",
+        b"TAGS\x01a\x02KEYS\x01k1 k2\x02UNIQ_KEY\x01U\x02",
+        b"x\x01" + b"y" * 5000 + b"\x02",
+        b"UNIQ_KEY\x01U\x02DELAY\x013\x02",
+        b"DELAY\x0199",
+        b"DELAY\x01soon\x02",
+    ]
 )
 rows = st.tuples(
-    st.sampled_from(["T", "Other", "SCHEDULE_TOPIC_XXXX"]),
+    st.sampled_from(TOPICS),
     st.integers(0, 2),
     st.binary(max_size=3000),
     properties,
@@ -27,7 +35,6 @@ rows = st.tuples(
     st.sampled_from([0, 7, -1]),
     st.sampled_from([0, 1, 4, 8, 16, 0x301]),
     st.sampled_from([0, 3]),
-    st.just((0, "", None)),
 )
 
 
@@ -49,14 +56,16 @@ def play(given_rows: list, *, run: bool, born_host=HOST) -> tuple:
                 places += stored
                 left = left[len(stored) :]
                 if left:
-                    topic, queue_id, body, text, born, flag, sys_flag, retries, found = left.pop(0)
-                    draft = Draft(topic, queue_id, body, text, born_host, born, flag, sys_flag, retries, found=found)
+                    topic, queue_id, body, text, born, flag, sys_flag, retries, *found = left.pop(0)
+                    draft = Draft(
+                        topic, queue_id, body, text, born_host, born, flag, sys_flag, retries, found=tuple(found)
+                    )
                     one = store.append(draft)
                     if one.ok:
                         places.append((one.physical_offset, one.queue_offset, one.size))
             store.dispatch_pending()
             log_end = store.log_end
-            offsets = {(t, q): store.max_offset(t, q) for t in ("T", "Other") for q in range(3)}
+            offsets = {(t, q): store.max_offset(t, q) for t in TOPICS for q in range(3)}
             units = [store.unit(t, q, o) for (t, q), end in offsets.items() for o in range(end)]
         files = sorted(Path(folder).glob("commitlog/*"))
         return places, log_end, units, [file.read_bytes() for file in files]
@@ -65,19 +74,19 @@ def play(given_rows: list, *, run: bool, born_host=HOST) -> tuple:
 @settings(max_examples=40, deadline=None)
 @given(st.lists(rows, max_size=40))
 def test_a_run_writes_what_single_appends_write(given_rows):
-    given_rows = [(*row[:8], found_in(row[3])) for row in given_rows]
+    given_rows = [(*row, *found_in(row[3])) for row in given_rows]
     assert play(given_rows, run=True) == play(given_rows, run=False)
 
 
 def test_a_run_is_really_taken_once_its_queue_is_known():
-    row = ("T", 0, b"x", b"", 0, 0, 0, 0, (0, "", None))
+    row = ("T", 0, b"x", b"", 0, 0, 0, 0, 0, "", None)
     with tempfile.TemporaryDirectory() as folder, MessageStore.open(StoreSettings(root_dir=folder)) as store:
         store.append(Draft("T", 0, b"first"))
         assert [place[1] for place in store.append_run(HOST, [row] * 5)] == [1, 2, 3, 4, 5]
 
 
 def test_a_sender_with_a_new_kind_of_address_is_left_to_append():
-    row = ("T", 0, b"x", b"", 0, 0, 0, 0, (0, "", None))
+    row = ("T", 0, b"x", b"", 0, 0, 0, 0, 0, "", None)
     with tempfile.TemporaryDirectory() as folder, MessageStore.open(StoreSettings(root_dir=folder)) as store:
         store.append(Draft("T", 0, b"first"))
         assert store.append_run(("::1", 1), [row]) == []

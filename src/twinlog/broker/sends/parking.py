@@ -43,8 +43,12 @@ def install(ctx: BrokerContext, on_parked: OnParked = lambda topic, due_ms: None
         if delay_ms is not None:
             on_parked(draft.topic, now_ms + delay_ms)
 
+    def wake_level(level: int) -> None:
+        on_parked(SCHEDULE_TOPIC, ctx.clock_ms() + levels.ms[level])
+
     ctx.put_hooks.append(park_delayed)
     ctx.prepare = prepare_half
+    ctx.delay_level_max, ctx.wake_delay_level = levels.level_max, wake_level
 
 
 def park(draft: Draft, pairs: dict[str, str], levels: DelayLevels, timers: TimerRules, now_ms: int) -> int | None:

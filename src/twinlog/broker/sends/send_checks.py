@@ -103,6 +103,11 @@ def region_and_trace(settings: BrokerSettings) -> dict[str, str]:
     return {names.MSG_REGION: settings.region_id, names.TRACE_ON: "true" if settings.trace_on else "false"}
 
 
+def own_properties(settings: BrokerSettings) -> dict[str, str]:
+    """The properties that the broker adds to every message, in their order."""
+    return {**region_and_trace(settings), names.CLUSTER: settings.cluster_name}
+
+
 def describe(config: TopicConfig) -> str:
     """A topic's configuration as Java prints it into remarks."""
     perm = permission_text(config.perm)

@@ -1,201 +1,53 @@
-"""The usual send, as fast as Python allows: one message, a JSON header, an ordinary topic.
+"""Sends by the chunk: the path that every usual send takes, in whatever spelling its client writes it.
 
-What it trades: memory for the decisions that `send` makes for each message. It caches
-  per queue           a CheckedQueue: the topic is checked, and parts of the answer are ready,
-  per properties      StoredProperties: their normal form, with the broker's own properties added,
-  per header prefix   a KnownHeader: the constant bytes of one producer's headers and what they mean.
-All frames of a chunk are walked in one loop, appended with one call, and wait together for flush and replicas.
-A change of settings or topics clears the caches.
+All frames of a chunk are walked in one loop, appended with one call, and wait together for flush and replicas:
 
-A frame that is unusual is not touched, and `send` handles it: another code, a binary header, a topic to be created,
-a delay, a transaction, a batch, a oneway, an error of any kind. So all error answers are made in `send`. A property
-test holds both paths equal.
+    header         `send_headers` decodes any spelling to one flat form
+    constants      `send_target` has checked their queue before, and has parts of the answer ready
+    properties     `send_properties` leaves the text as it is and finds the few values that matter
+    row            one form for messages that go to their queue, to a delay level, or to the half messages
+    answers        `send_answers` writes them as one piece; a oneway has none
+
+What it trades: memory for the decisions that `send` makes for each message, and a second form of its rules. The caches
+are bounded, a change of settings or topics clears them, and none is needed: what is not cached is decided again. On top
+of it, headers that equal the one before in all but three places are not decoded at all (`send_template`).
+
+A frame that is unusual is not touched, and `send` handles it: a topic to be created, a timer, a retry, an error of any
+kind. So all error answers are made in `send`. A property test holds both paths equal, byte for byte.
 """
 
 from __future__ import annotations
 
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-import msgspec
-
-from twinlog.base.system_names import RETRY_PREFIX, SEND_FORBIDDEN_TOPICS
-from twinlog.broker.sends.pending_sends import CODES
-from twinlog.broker.sends.send_checks import region_and_trace
-from twinlog.broker.sends.send_template import BORN, BORN_DIGITS, Template, learn
-from twinlog.broker.topics.name_rules import topic_name_problem
+from twinlog.base.system_names import HALF_TOPIC, SCHEDULE_TOPIC
+from twinlog.broker.sends.parking import prepare_half
+from twinlog.broker.sends.send_answers import RecordPlace, Unanswered, answers
+from twinlog.broker.sends.send_properties import HALF, SendProperties
+from twinlog.broker.sends.send_target import Target, Targets
+from twinlog.broker.sends.send_template import KnownHeaders
 from twinlog.store.log.append import Draft, PutStatus
 from twinlog.store.message_store import MessageStore
-from twinlog.wire import properties as names
-from twinlog.wire.codes import VERSION
-from twinlog.wire.frame import PREFIX, encode_prefix
-from twinlog.wire.java_json.fastjson import dumps
+from twinlog.wire.binary_sends import BinarySends
+from twinlog.wire.command import ONEWAY_FLAG
+from twinlog.wire.frame import BINARY, JSON, PREFIX
 from twinlog.wire.java_text import tags_code
-from twinlog.wire.message_id import offset_message_id
-from twinlog.wire.numbers import Int, Long
-from twinlog.wire.properties import decode_properties, encode_properties
+from twinlog.wire.properties import NAME_END, PAIR_END, TRANSACTION_ID
+from twinlog.wire.send_headers import decode_json_send
 from twinlog.wire.sys_flag import TRANSACTION_MASK
 from twinlog.wire.topic_bits import WRITE
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
-    from twinlog.broker.stats.stats import MessageCounter
+    from twinlog.broker.sends.pending_sends import WriteAnswer
     from twinlog.net.connection import Buffer, Connection
     from twinlog.settings.broker_conf import BrokerConf
     from twinlog.store.log.append_run import Row
 
-_unpack = PREFIX.unpack_from
-_UNIQ_KEY = names.UNIQ_KEY + names.NAME_END
-_UNIQ_KEY_BYTES = _UNIQ_KEY.encode()
-_KEYS = names.KEYS + names.NAME_END
-_ANSWER_END = f',"serializeTypeCurrentRPC":"JSON","version":{VERSION}}}'
-_PROPERTIES_MAX = 4096  # entries of a cache; one that is full is cleared
-_QUEUES_MAX = 65536
-_HEADERS_MAX = 65536
-_MISSES_MAX = 8  # a producer whose properties change with every message gets no further templates
-# Properties that make `send` do more than store the message as it is.
-_UNUSUAL = frozenset(
-    {
-        names.DELAY,
-        names.TRAN_MSG,
-        names.POP_CK,
-        names.UNIQ_KEY,
-        names.MSG_REGION,
-        names.TRACE_ON,
-        names.CLUSTER,
-    }
-)
-
-
-class _Fields(
-    msgspec.Struct,
-    gc=False,
-    rename={
-        "producer_group": "a",
-        "topic": "b",
-        "default_topic": "c",
-        "default_topic_queues": "d",
-        "queue_id": "e",
-        "sys_flag": "f",
-        "born_timestamp": "g",
-        "flag": "h",
-        "properties": "i",
-        "reconsume_times": "j",
-        "max_reconsume_times": "l",
-        "batch": "m",
-    },
-):
-    """The short send header. Members that are not used here are decoded too, so that `send` refuses invalid ones."""
-
-    producer_group: str
-    topic: str
-    default_topic: str
-    default_topic_queues: Int
-    queue_id: Int
-    sys_flag: Int
-    born_timestamp: Long
-    flag: Int
-    properties: str
-    reconsume_times: Int = 0
-    max_reconsume_times: Int = 0
-    batch: bool = False
-
-
-class _Header(msgspec.Struct, gc=False):
-    opaque: Int
-    extFields: _Fields
-    flag: Int = 0
-
-
-_decode_header = msgspec.json.Decoder(_Header, strict=False).decode
-
-
-class CheckedQueue:
-    """A queue that may be sent to, and the parts of its answers that never change."""
-
-    __slots__ = ("answer_middle", "answer_start", "counter")
-
-    def __init__(self, answer_start: str, answer_middle: str, counter: MessageCounter) -> None:
-        self.answer_start = answer_start  # the answer's members up to the physical offset in msgId
-        self.answer_middle = answer_middle  # from there to the queue offset
-        self.counter = counter
-
-
-class StoredProperties(NamedTuple):
-    """A set of properties as it is stored, without the value of the unique key."""
-
-    encoded: bytes  # ends with the unique key's name
-    tags_code: int
-    keys: str
-
-
-class KnownHeader:
-    """The template of one producer's headers to one queue, and what their constant members mean."""
-
-    __slots__ = (
-        "after_length",
-        "born_skip",
-        "flag",
-        "key_skip",
-        "misses",
-        "properties",
-        "queue",
-        "queue_id",
-        "reconsume_times",
-        "sys_flag",
-        "template",
-        "topic",
-        "trailer_length",
-    )
-
-    def __init__(
-        self, template: Template, fields: _Fields, queue: CheckedQueue, properties: StoredProperties, misses: int
-    ) -> None:
-        self.template = template
-        self.born_skip = len(template.prefix)  # from the header's begin to the born timestamp
-        self.key_skip = self.born_skip + BORN_DIGITS + len(template.before)  # and to the unique key
-        self.after_length, self.trailer_length = len(template.after), len(template.trailer)
-        self.queue = queue
-        self.properties = properties
-        self.topic = fields.topic
-        self.queue_id = fields.queue_id
-        self.flag = fields.flag
-        self.sys_flag = fields.sys_flag
-        self.reconsume_times = fields.reconsume_times
-        self.misses = misses  # how many headers with this prefix did not fit
-
-
-RecordPlace = tuple[int, int, int]
-"""physical offset, queue offset, size"""
-
-Unanswered = tuple[CheckedQueue, int | str, str, int]
-"""A send that was decoded: its queue, opaque, unique key, end of its frame."""
-
-_PREFIXES = [encode_prefix(length, 0) for length in range(1024)]
-
-
-def _prefix(header_length: int) -> bytes:
-    """The frame prefix of an answer, which has no body."""
-    return _PREFIXES[header_length] if header_length < 1024 else encode_prefix(header_length, 0)
-
-
-def _answer_start(status: PutStatus) -> str:
-    return f'{{"code":{int(CODES[status])},"extFields":{{'
-
-
-_OK_START = _answer_start(PutStatus.PUT_OK)
-
-
-def _split_keys(text: str) -> tuple[str, str]:
-    """(keys, the other properties): a user's keys often differ from message to message, like the unique key."""
-    at = text.find(_KEYS)
-    if at < 0 or (at and text[at - 1] != "\x02") or text.count(_KEYS) > 1:
-        return "", text
-    end = text.find("\x02", at)
-    end = len(text) if end < 0 else end
-    keys = text[at + len(_KEYS) : end]
-    return (keys, text[:at] + text[end + 1 :]) if keys else ("", text)
+_BINARY_LENGTH = BINARY << 24  # of a binary header, on top of its length
+_HEADER_BYTES_MAX = 256 * 1024  # longer ones are left to the plain decoder, with its limits
 
 
 class FastSend:
@@ -204,12 +56,13 @@ class FastSend:
     def __init__(self, ctx: BrokerContext) -> None:
         self._ctx = ctx
         self._topics = ctx.topics
-        self._queues: dict[tuple[str, int], CheckedQueue] = {}
-        self._headers: dict[bytes, KnownHeader] = {}  # by prefix
-        self._properties: dict[str, StoredProperties | None] = {}  # by text without UNIQ_KEY and KEYS; None: unusual
+        self._targets = Targets(ctx)
+        self._headers = KnownHeaders()
+        self._binary = BinarySends()
         self._conf: BrokerConf | None = None
         self._topics_edition = -1
         self._allowed = self._waits = False
+        self._woken_levels: set[int] = set()  # of messages in the chunk that is handled now
         # A plug-in around the store sees every message, one by one.
         self._append_run = ctx.store.append_run if type(ctx.store) is MessageStore else lambda host, rows: []
 
@@ -222,87 +75,121 @@ class FastSend:
             return at
         rows: list[Row] = []
         sends: list[Unanswered] = []
-        next_at = at
-        while end - next_at > 20 and data[next_at + 8 : next_at + 20] == b'{"code":310,':
-            length, header_length = _unpack(data, next_at)
-            header_at = next_at + 8
-            body_at, frame_end = header_at + header_length, next_at + 4 + length
-            # A binary header has its type in the top byte, which makes the length larger than any frame.
-            if not body_at < frame_end <= end:
+        begin = self._headers.take(data, at, end, rows, sends)
+        self._decode(data, begin, end, rows, sends)
+        if begin == at and rows:
+            self._learn(data, at, rows[0], sends[0])
+        stored = self._store(connection, rows, sends, out) if rows else 0
+        return sends[stored - 1][3] if stored else at
+
+    def _decode(self, data: bytes, at: int, end: int, rows: list[Row], sends: list[Unanswered]) -> None:
+        """Add the messages of the frames from `at` on, until one is unusual or incomplete."""
+        unpack, targets, own = PREFIX.unpack_from, self._targets, self._properties.own_encoded
+        while end - at > 20:
+            length, header_length = unpack(data, at)
+            header_at = at + 8
+            body_at, frame_end = header_at + header_length, at + 4 + length
+            if header_length < _BINARY_LENGTH:
+                if not body_at < frame_end <= end or header_length > _HEADER_BYTES_MAX:
+                    break
+                flat = decode_json_send(data[header_at:body_at])
+            else:
+                body_at -= _BINARY_LENGTH
+                if not body_at < frame_end <= end or header_length > _BINARY_LENGTH + _HEADER_BYTES_MAX:
+                    break
+                flat = self._binary.decode(data[header_at:body_at])
+            if flat is None:
                 break
-            known = self._headers.get(data[header_at : data.find(BORN, header_at, body_at) + 5])
-            if known is not None:
-                fitting_end = self._take_fitting(known, data, next_at, end, rows, sends)
-                if fitting_end > next_at:
-                    next_at = fitting_end
-                    continue
-                known.misses += 1
-            decoded = self._decode(data[header_at:body_at], data[body_at:frame_end], frame_end, known)
-            if decoded is None:
+            opaque, command_flag, constants, born, text = flat
+            target = targets.get(constants) or targets.decide(constants)
+            if target is None or command_flag & ~ONEWAY_FLAG:
                 break
-            rows.append(decoded[0])
-            sends.append(decoded[1])
-            next_at = frame_end
-        if not rows:
-            return at
-        started = perf_counter()
+            match, uniq_at, tags_at, keys_at, special = target.shape
+            found = match(text)
+            if found is not None and special is None:  # SendProperties.of, without the call
+                values = found.groups()
+                uniq_key = values[uniq_at]
+                row = (
+                    target.topic, target.queue_id, data[body_at:frame_end], text.encode() + own, born, target.flag,
+                    target.sys_flag, target.reconsume_times, tags_code(values[tags_at]), values[keys_at], uniq_key,
+                )  # fmt: skip
+            else:
+                row = self._row(target, data[body_at:frame_end], born, text)
+                if row is None:
+                    break
+                uniq_key = row[10] or ""
+            rows.append(row)
+            sends.append((target, None if command_flag else opaque, uniq_key, frame_end))
+            at = frame_end
+
+    def _learn(self, data: bytes, at: int, row: Row, send: Unanswered) -> None:
+        """Cache the template of a frame that fits none, unless it is parked or has a binary header."""
+        if row[0] is not send[0].topic or data[at + 4] != JSON:
+            return
+        header = data[at + PREFIX.size : send[3] - len(row[2])]
+        self._headers.learn(header, row, send[0], is_oneway=send[1] is None)
+
+    def _row(self, target: Target, body: bytes, born: int, text: str) -> Row | None:
+        """The record of a message; None when `send` must handle it."""
+        if text[-1:] != PAIR_END:
+            text += PAIR_END
+        shape = target.shape
+        if shape.match(text) is None:
+            shape = self._properties.shape_of(text)
+        stored = self._properties.of(text, shape)
+        if stored is None:
+            return None
+        properties, code, keys, uniq_key, parked = stored
+        topic, queue_id, sys_flag = target.topic, target.queue_id, target.sys_flag
+        if parked == HALF:
+            sys_flag &= ~TRANSACTION_MASK
+            transaction = f"{TRANSACTION_ID}{NAME_END}{uniq_key}{PAIR_END}".encode()
+            topic, queue_id, properties = HALF_TOPIC, 0, properties + transaction + target.real_place
+        elif parked:
+            self._woken_levels.add(parked)
+            topic, queue_id, properties = SCHEDULE_TOPIC, parked - 1, properties + target.real_place
+        if sys_flag & TRANSACTION_MASK:
+            return None
+        target.shape = shape
+        return (
+            topic, queue_id, body, properties, born, target.flag, sys_flag, target.reconsume_times, code, keys,
+            uniq_key,
+        )  # fmt: skip
+
+    # -- storing and answering -----------------------------------------------------------------
+
+    def _store(self, connection: Connection, rows: list[Row], sends: list[Unanswered], out: list[Buffer]) -> int:
+        """Store the messages, and answer them now or later; returns how many were stored."""
+        ctx, started = self._ctx, perf_counter()
+        for level in self._woken_levels:
+            ctx.wake_delay_level(level)
+        self._woken_levels.clear()
         places = self._append_run(connection.peer, rows)
         if len(places) < len(rows):
             places = self._append_rest(connection.peer, rows, places)
             if not places:
-                return at
-        if not self._waits:
-            self._answer(sends, places, _OK_START, out)
-            ctx.stats.put_times.took(perf_counter() - started, len(places))
-        else:
-            # Messages of one chunk wait together, for the last of them.
-            last_offset, _, last_size = places[-1]
+                return 0
+        status = PutStatus.PUT_OK
+        if self._waits:
             write_answers = partial(self._write_answers, connection, sends, places, started)
-            status = ctx.pending_sends.hold(last_offset + last_size, write_answers)
-            if status is not None:
-                self._answer(sends, places, _answer_start(status), out)
-                ctx.stats.put_times.took(perf_counter() - started, len(places))
-        return sends[len(places) - 1][3]
+            held = self._hold(sends, places, write_answers)
+            if held is None:
+                return len(places)
+            status = held
+        if answered := answers(sends, places, status):
+            out.append(answered)
+        ctx.stats.put_times.took(perf_counter() - started, len(places))
+        return len(places)
 
-    @staticmethod
-    def _take_fitting(
-        known: KnownHeader, data: bytes, next_at: int, end: int, rows: list[Row], sends: list[Unanswered]
-    ) -> int:
-        """Read frames as long as their headers fit the template; returns where the first begins that does not."""
-        prefix, before, key_length, after, trailer = known.template
-        born_skip, key_skip = known.born_skip, known.key_skip
-        after_length, trailer_length = known.after_length, known.trailer_length
-        queue, (encoded, tags_code, keys) = known.queue, known.properties
-        topic, queue_id, flag, sys_flag = known.topic, known.queue_id, known.flag, known.sys_flag
-        reconsume_times = known.reconsume_times
-        unpack, startswith = _unpack, data.startswith
-        while end - next_at > 20:
-            length, header_length = unpack(data, next_at)
-            header_at = next_at + 8
-            body_at, frame_end = header_at + header_length, next_at + 4 + length
-            born_at, key_at = header_at + born_skip, header_at + key_skip
-            key_end, trailer_at = key_at + key_length, body_at - trailer_length
-            opaque_at = key_end + after_length
-            born, key, opaque = data[born_at : born_at + BORN_DIGITS], data[key_at:key_end], data[opaque_at:trailer_at]
-            if not (
-                body_at < frame_end <= end
-                and startswith(prefix, header_at)
-                and startswith(before, born_at + BORN_DIGITS)
-                and startswith(after, key_end)
-                and startswith(trailer, trailer_at)
-                and born.isdigit()
-                and key.isalnum()
-                and opaque.isdigit()
-                and len(opaque) < 10
-                and (opaque[0] != 0x30 or len(opaque) == 1)
-            ):
-                break
-            uniq_key = key.decode()
-            body, properties, found = data[body_at:frame_end], b"%b%b\x02" % (encoded, key), (tags_code, keys, uniq_key)
-            rows.append((topic, queue_id, body, properties, int(born), flag, sys_flag, reconsume_times, found))
-            sends.append((queue, opaque.decode(), uniq_key, frame_end))
-            next_at = frame_end
-        return next_at
+    def _hold(self, sends: list[Unanswered], places: list[RecordPlace], write_answers: WriteAnswer) -> PutStatus | None:
+        """The status of these sends if it is final now. They wait together, for the last one that wants an answer."""
+        pending = self._ctx.pending_sends
+        for number in range(len(places) - 1, -1, -1):
+            if sends[number][1] is not None:
+                physical_offset, _, size = places[number]
+                return pending.hold(physical_offset + size, write_answers)
+        pending.ask_for_flush()
+        return PutStatus.PUT_OK
 
     def _write_answers(
         self,
@@ -314,84 +201,7 @@ class FastSend:
     ) -> None:
         """Write answers that had to wait."""
         self._ctx.stats.put_times.took(perf_counter() - started, len(places))
-        out: list[Buffer] = []
-        self._answer(sends, places, _answer_start(status), out)
-        connection.send(out)
-
-    @staticmethod
-    def _answer(sends: list[Unanswered], places: list[RecordPlace], start: str, out: list[Buffer]) -> None:
-        """Answer the sends whose message was stored; `start` is the answer up to its members."""
-        for (queue, opaque, uniq_key, _), (physical_offset, queue_offset, size) in zip(sends, places, strict=False):
-            counter = queue.counter
-            counter.count += 1
-            counter.bytes += size
-            answer = (
-                f"{start}{queue.answer_start}{physical_offset:016X}{queue.answer_middle}{queue_offset}"
-                f'","transactionId":"{uniq_key}"}},"flag":1,"language":"JAVA","opaque":{opaque}{_ANSWER_END}'
-            ).encode()
-            out.append(_prefix(len(answer)))
-            out.append(answer)
-
-    def _decode(
-        self, header: bytes, body: bytes, frame_end: int, known: KnownHeader | None
-    ) -> tuple[Row, Unanswered] | None:
-        """A frame whose header fits no template; None when `send` must handle it."""
-        try:
-            command = _decode_header(header)
-        except (ValueError, RecursionError):  # msgspec's errors are ValueErrors too
-            return None
-        fields = command.extFields
-        if command.flag or fields.batch or fields.sys_flag & TRANSACTION_MASK:
-            return None
-        queue = self._queues.get((fields.topic, fields.queue_id)) or self._check_queue(fields.topic, fields.queue_id)
-        text = fields.properties
-        key_at = text.find(_UNIQ_KEY)
-        if queue is None or key_at < 0 or (key_at and text[key_at - 1] != "\x02"):
-            return None
-        key_end = text.find("\x02", key_at)
-        key_end = len(text) if key_end < 0 else key_end
-        uniq_key = text[key_at + 9 : key_end]
-        if not uniq_key.isalnum() or not uniq_key.isascii():
-            return None
-        keys, rest = _split_keys(text[:key_at] + text[key_end + 1 :])
-        stored = self._stored_properties(rest)
-        if stored is None:
-            return None
-        if not keys and (known is None or known.misses < _MISSES_MAX):
-            self._learn(header, fields, uniq_key, queue, stored, known)
-        properties = b"%b%b\x02" % (stored.encoded, uniq_key.encode())
-        if keys:
-            properties += b"KEYS\x01%b\x02" % keys.encode()
-        row = (
-            fields.topic,
-            fields.queue_id,
-            body,
-            properties,
-            fields.born_timestamp,
-            fields.flag,
-            fields.sys_flag,
-            fields.reconsume_times,
-            (stored.tags_code, keys or stored.keys, uniq_key),
-        )
-        return row, (queue, command.opaque, uniq_key, frame_end)
-
-    def _learn(
-        self,
-        header: bytes,
-        fields: _Fields,
-        uniq_key: str,
-        queue: CheckedQueue,
-        properties: StoredProperties,
-        before: KnownHeader | None,
-    ) -> None:
-        """Cache the template of a header that was decoded; it replaces `before`, which has the same prefix."""
-        template = learn(header, uniq_key)
-        if template is None:
-            return
-        if len(self._headers) >= _HEADERS_MAX:
-            self._headers.clear()
-        misses = before.misses if before is not None else 0
-        self._headers[template.prefix] = KnownHeader(template, fields, queue, properties, misses)
+        connection.send(answers(sends, places, status))
 
     def _append_rest(self, born_host: tuple[str, int], rows: list[Row], places: list[RecordPlace]) -> list[RecordPlace]:
         """`places` and those of the rows after them that could be stored.
@@ -399,12 +209,13 @@ class FastSend:
         `append_run` stopped at a row that it does not take, most often because the next part of the segment begins.
         """
         while len(places) < len(rows):
-            topic, queue_id, body, properties, born, flag, sys_flag, retries, found = rows[len(places)]
+            topic, queue_id, body, properties, born, flag, sys_flag, retries, code, keys, uniq_key = rows[len(places)]
+            found = code, keys, uniq_key
             draft = Draft(topic, queue_id, body, properties, born_host, born, flag, sys_flag, retries, found=found)
             appended = self._ctx.store.append(draft)
             if appended.status is not PutStatus.PUT_OK:
                 break
-            places = [*places, (appended.physical_offset, appended.queue_offset, appended.size)]
+            places.append((appended.physical_offset, appended.queue_offset, appended.size))
             if len(places) < len(rows):
                 places += self._append_run(born_host, rows[len(places) :])
         return places
@@ -413,51 +224,14 @@ class FastSend:
         """Start with empty caches under the settings and topics of now."""
         ctx = self._ctx
         self._conf, self._topics_edition = ctx.conf, ctx.topics.edition
-        self._queues.clear()
-        self._headers.clear()
-        self._properties.clear()
         settings = ctx.settings
         self._waits = ctx.pending_sends.anything_waits
         self._allowed = ctx.is_master and not settings.send_accepted_from_ms and bool(settings.permission & WRITE)
-
-    def _check_queue(self, topic: str, queue_id: int) -> CheckedQueue | None:
-        """The queue, if it is an ordinary one that may be sent to; None when `send` must decide."""
-        ctx = self._ctx
-        config = ctx.topics.get(topic)
-        if config is None or topic_name_problem(topic) is not None or topic in SEND_FORBIDDEN_TOPICS:
-            return None
-        if topic.startswith(RETRY_PREFIX) or config.attributes or config.topic_filter_type != "SINGLE_TAG":
-            return None
-        if not 0 <= queue_id < max(config.read_queue_nums, config.write_queue_nums):
-            return None
-        if len(self._queues) >= _QUEUES_MAX:
-            self._queues.clear()
-        settings = ctx.settings
-        fixed_fields = dumps(region_and_trace(settings))[1:-1].decode()
-        host = offset_message_id(settings.broker_ip1, settings.listen_port, 0)[:-16]
-        queue = CheckedQueue(
-            f'{fixed_fields},"msgId":"{host}',
-            f'","queueId":"{queue_id}","queueOffset":"',
-            ctx.stats.puts(topic),
+        self._targets.clear()
+        self._headers.clear()
+        self._properties = SendProperties(
+            settings,
+            waits=self._waits,
+            levels=range(1, ctx.delay_level_max + 1 if len(ctx.put_hooks) == 1 else 1),
+            halves=ctx.prepare is prepare_half and not settings.transactions_rejected,
         )
-        self._queues[topic, queue_id] = queue
-        return queue
-
-    def _stored_properties(self, text: str) -> StoredProperties | None:
-        """These properties as they are stored; None when `send` must handle the message."""
-        if text in self._properties:
-            return self._properties[text]
-        pairs = decode_properties(text)
-        stored = None
-        unusual = not pairs.keys().isdisjoint(_UNUSUAL) or any(name.startswith("TIMER_") for name in pairs)
-        if self._waits and pairs.get(names.WAIT, "true").lower() != "true":
-            unusual = True  # it does not wait with the others
-        if not unusual:
-            settings = self._ctx.settings
-            encoded = encode_properties({**pairs, **region_and_trace(settings), names.CLUSTER: settings.cluster_name})
-            tags, keys = pairs.get(names.TAGS, ""), pairs.get(names.KEYS, "")
-            stored = StoredProperties(encoded + _UNIQ_KEY_BYTES, tags_code(tags), keys)
-        if len(self._properties) >= _PROPERTIES_MAX:
-            self._properties.clear()
-        self._properties[text] = stored
-        return stored

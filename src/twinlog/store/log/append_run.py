@@ -2,9 +2,10 @@
 
 What it trades: `append` decides each message for itself. This function looks up clock, hosts and segment
 once, packs all heads and bodies into one piece, and copies that piece into the mapped log. It takes messages
-only as long as they are ordinary (IPv4 on both sides, no transaction, no inner batch, within all limits and within
-the part of the segment that is ready), and stops before the first that is not: `append` takes that one. A
-property test holds both equal.
+only as long as they are ordinary (IPv4 on both sides, not hidden by a transaction, no inner batch, a queue with a
+cursor, within all limits and within the part of the segment that is ready), and stops before the first that is not:
+`append` takes that one. Delayed messages and half messages are ordinary messages of their own topics. A property test
+holds both equal.
 
 All of a run becomes visible with its first eight bytes, written last: a process that is killed in the middle
 leaves no record of the run behind.
@@ -21,8 +22,8 @@ from twinlog.wire.checksum import crc32
 from twinlog.wire.record_layout import HEAD_BYTES, HEADS, HOST_BYTES
 from twinlog.wire.sys_flag import BORN_HOST_V6, INNER_BATCH, NEED_UNWRAP, STORE_HOST_V6, TRANSACTION_MASK
 
-Row = tuple[str, int, bytes, bytes, int, int, int, int, tuple[int, str, str | None]]
-"""topic, queue id, body, properties, born timestamp, flag, system flag, reconsumed, (tags code, keys, unique key)"""
+Row = tuple[str, int, bytes, bytes, int, int, int, int, int, str, str | None]
+"""topic, queue id, body, properties, born timestamp, flag, system flag, reconsumed, tags code, keys, unique key"""
 
 UNUSUAL_FLAGS = BORN_HOST_V6 | STORE_HOST_V6 | TRANSACTION_MASK | INNER_BATCH | NEED_UNWRAP
 _COPIED_BYTES_MAX = 4096  # up to this size a copy is faster than a view
@@ -45,10 +46,12 @@ def append_run(appender: Appender, born_host: tuple[str, int], rows: Sequence[Ro
     requests: list[DispatchRequest] = []
     last_topic, last_queue_id, queue, topic_bytes, magic = "", -1, None, b"", 0
     try:
-        for topic, queue_id, body, properties, born_timestamp, flag, sys_flag, reconsume_times, found in rows:
+        for (
+            topic, queue_id, body, properties, born_timestamp, flag, sys_flag, reconsume_times, code, keys, uniq_key,
+        ) in rows:  # fmt: skip
             if queue_id != last_queue_id or topic != last_topic or queue is None:
                 queue = queues.get((topic, queue_id))
-                if queue is None or queue.is_schedule:
+                if queue is None:
                     break
                 last_topic, last_queue_id = topic, queue_id
                 topic_bytes, magic = queue.topic_bytes, queue.magic
@@ -76,7 +79,8 @@ def append_run(appender: Appender, born_host: tuple[str, int], rows: Sequence[Ro
                 body_length,
             )
             parts += (head, body, topic_bytes, packed_lengths[properties_length], properties)
-            code, keys, uniq_key = found
+            if queue.is_schedule:
+                code = appender.delay_levels.delivery_time(properties, timestamp, code)
             requests.append(
                 DispatchRequest(
                     topic,

@@ -1,0 +1,140 @@
+"""The properties of a message as a send stores them, from their text as it was sent.
+
+What it trades: `send` decodes the text to pairs, changes some and encodes them again. Here the text stays as it is and
+the broker's own properties follow it, which gives the same bytes if the text is regular: every pair has a name and a
+value, no name comes twice, and none is one that the broker writes. One pattern per list of names says so and finds the
+few values that matter; all others may differ with every message. Texts that fit no pattern take the pairs, as `send`
+does. A property test holds both equal.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from twinlog.broker.sends.send_checks import own_properties
+from twinlog.wire import properties as names
+from twinlog.wire.java_text import tags_code
+from twinlog.wire.properties import NAME_END, PAIR_END, decode_properties, encode_properties
+
+if TYPE_CHECKING:
+    from twinlog.settings.broker import BrokerSettings
+
+HALF = -1  # the message is the first half of a transaction
+
+Stored = tuple[bytes, int, str, str, int]
+"""properties, tags code, keys, unique key, and where it waits: 0 for nowhere, HALF, or its delay level"""
+
+
+class Shape(NamedTuple):
+    """A list of names as a pattern, and which groups of a match are the values that matter; -1 is an empty one."""
+
+    match: Callable[[str], re.Match[str] | None]
+    uniq_key: int = -1
+    tags: int = -1
+    keys: int = -1
+    special: tuple[int, int, int] | None = None  # DELAY, TRAN_MSG, WAIT, if one of them is there
+
+
+NO_SHAPE = Shape(re.compile("(?!)").match)
+
+_SEEN_MAX = 4096  # lists of names that are counted; when there are more, counting starts again
+_NAMES_LENGTH_MAX = 512  # longer lists are not counted
+_SEEN_BEFORE = 16  # making a pattern costs as much as a hundred messages by pairs
+_SHAPES_MAX = 1024
+# The broker writes these, or they stand for something else than themselves.
+_CHANGED = frozenset(
+    {
+        names.MSG_REGION,
+        names.TRACE_ON,
+        names.CLUSTER,
+        names.POP_CK,
+        names.REAL_TOPIC,
+        names.REAL_QID,
+        names.TRANSACTION_ID,
+    }
+)
+_TIMER = "TIMER_"
+_SPECIAL = (names.DELAY, names.TRAN_MSG, names.WAIT)
+_FOUND = (names.UNIQ_KEY, names.TAGS, names.KEYS, *_SPECIAL)
+
+
+class SendProperties:
+    """Makes stored properties of sent ones, under the settings of now."""
+
+    def __init__(self, settings: BrokerSettings, *, waits: bool, levels: Iterable[int], halves: bool) -> None:
+        self._own = own_properties(settings)
+        self.own_encoded = encode_properties(self._own)
+        self._waits = waits  # WAIT=false makes a difference
+        self._levels = {str(level): level for level in levels}
+        self._halves = halves
+        self._shapes: dict[tuple[str, ...], Shape] = {}
+        self._seen: dict[tuple[str, ...], int] = {}
+
+    def shape_of(self, text: str) -> Shape:
+        """The shape of texts with the names that this one has, if they have been seen often; else NO_SHAPE."""
+        given = tuple(text.replace(PAIR_END, NAME_END).split(NAME_END)[:-1:2])
+        shape = self._shapes.get(given)
+        if shape is not None:
+            return shape
+        if sum(map(len, given)) > _NAMES_LENGTH_MAX or len(self._shapes) >= _SHAPES_MAX:
+            return NO_SHAPE
+        if len(self._seen) >= _SEEN_MAX:
+            self._seen.clear()
+        self._seen[given] = seen = self._seen.get(given, 0) + 1
+        if seen > _SEEN_BEFORE:
+            self._shapes[given] = shape = self._make_shape(given) if _is_regular(given) else NO_SHAPE
+        return shape or NO_SHAPE
+
+    def of(self, text: str, shape: Shape) -> Stored | None:
+        """What is stored of this properties text; None when `send` must handle the message.
+
+        `shape` is a guess: a wrong one costs only time. `FastSend` has the usual case inlined.
+        """
+        match, uniq_key, tags, keys, special = shape
+        found = match(text)
+        if found is None:
+            return self._of_pairs(decode_properties(text))
+        values, parked = found.groups(), 0
+        if special is not None:
+            where = self._parked(*[values[at] for at in special])
+            if where is None:
+                return None
+            parked = where
+        return text.encode() + self.own_encoded, tags_code(values[tags]), values[keys], values[uniq_key], parked
+
+    def _of_pairs(self, pairs: dict[str, str]) -> Stored | None:
+        uniq_key = pairs.get(names.UNIQ_KEY)
+        if uniq_key is None or any(name.startswith(_TIMER) for name in pairs):
+            return None
+        if self._parked(*[pairs.get(name, "") for name in _SPECIAL]) != 0:
+            return None
+        pairs.pop(names.POP_CK, None)
+        pairs.update(self._own)
+        keys = pairs.get(names.KEYS, "")
+        return encode_properties(pairs), tags_code(pairs.get(names.TAGS, "")), keys, uniq_key, 0
+
+    def _parked(self, delay: str, transaction: str, wait: str) -> int | None:
+        """Where a message with these values waits; None when `send` must decide."""
+        if self._waits and wait and wait.lower() != "true":
+            return None  # its answer does not wait with the others
+        if transaction.lower() == "true":
+            return HALF if self._halves and not delay else None
+        return self._levels.get(delay) if delay else 0
+
+    def _make_shape(self, given: tuple[str, ...]) -> Shape:
+        found = [name for name in given if name in _FOUND]
+        pairs = (re.escape(name) + ("\x01([^\x02]+)\x02" if name in _FOUND else "\x01[^\x02]+\x02") for name in given)
+        match = re.compile("".join(pairs) + "()").fullmatch
+        uniq_key, tags, keys, *special = (found.index(name) if name in found else -1 for name in _FOUND)
+        if not self._waits:
+            special[2] = -1
+        return Shape(match, uniq_key, tags, keys, tuple(special) if max(special) >= 0 else None)  # type: ignore[arg-type]
+
+
+def _is_regular(given: tuple[str, ...]) -> bool:
+    """Whether a text with these names is stored as it is."""
+    if len(set(given)) < len(given) or "" in given or names.UNIQ_KEY not in given:
+        return False
+    return _CHANGED.isdisjoint(given) and not any(name.startswith(_TIMER) for name in given)
