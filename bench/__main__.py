@@ -50,10 +50,11 @@ SPARK_PARTS = (
 )
 PARTS = (*BROKER_PARTS, *growth.PARTS, *SPARK_PARTS)
 # A Spark session, its Kafka and their warm-up take half a minute for each part: one of them stands for all.
-# Growth is of no interest where little has grown: its load alone is tried.
+# Growth is of no interest where little has grown: one part tries its load.
 NOT_QUICK = (
     "growth-connections",
     "growth-replicas",
+    "growth-consumers",
     "growth-log",
     "spark-store",
     "spark-write",
