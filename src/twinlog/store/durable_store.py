@@ -1,8 +1,8 @@
 """Keeping a store: what was written becomes durable, and what has expired goes.
 
 Order of durability: the log, then queues and index, then the checkpoint. The checkpoint gets the times that were true
-before the flush began, so it never claims what is not on disk. `flush`, `flush_queues` and `save_checkpoint` block on
-the disk and run on a worker thread; the rest runs on the event loop's thread.
+before the flush began, so it never claims what is not on disk. `flush`, `flush_queues`, `save_checkpoint` and
+`clean_queues` block on the disk and run on a worker thread; the rest runs on the event loop's thread.
 """
 
 from __future__ import annotations
@@ -65,11 +65,21 @@ class DurableStore(WritableStore):
         """Save how far the flushes have come. For a worker thread."""
         save_checkpoint(self.root / "checkpoint", self.checkpoint, self._ops)
 
+    def drop_expired(self, now_ms: int, *, manual: bool = False) -> Cleaned:
+        """Delete expired segments by the retention settings; if there were any, `clean_queues` has work."""
+        return self._retention.clean(now_ms, manual=manual)
+
+    def clean_queues(self) -> int:
+        """Delete the queue and index files that only deleted segments needed; how many of queues. For a thread."""
+        log_start = self.log_start
+        deleted = self.queues.delete_expired(log_start)
+        if self.index is not None:
+            self.index.delete_expired(log_start)
+        return deleted
+
     def clean_expired(self, now_ms: int, *, manual: bool = False) -> Cleaned:
-        """Delete expired segments by the retention settings, then the queue and index files that only they needed."""
-        cleaned = self._retention.clean(now_ms, manual=manual)
+        """Both in one go, for a caller that may wait."""
+        cleaned = self.drop_expired(now_ms, manual=manual)
         if cleaned.segments:
-            self.queues.delete_expired(self.log_start)
-            if self.index is not None:
-                self.index.delete_expired(self.log_start)
+            self.clean_queues()
         return cleaned

@@ -1,5 +1,6 @@
 import json
 import os
+import threading
 
 import pytest
 from tests.store import golden
@@ -10,6 +11,7 @@ from twinlog.store.file_ops import FileOps
 from twinlog.store.file_pool import FLUSH_EACH_MAX
 from twinlog.store.queues import queue_table
 from twinlog.store.queues.queue_table import TAIL_BYTES_MAX, QueueTable
+from twinlog.store.queues.unit_queue import UnitQueue
 
 SIZES = {"queue_file_bytes": 20_000, "batch_file_bytes": 46_000, "ext_file_bytes": 65_536}
 
@@ -214,6 +216,53 @@ class FullDisk(golden.NoFlush):
             raise OSError(28, "No space left on device")
         self.writes_left -= 1
         super().write(descriptor, data, at)
+
+
+def test_dispatching_does_not_wait_for_a_thread_that_writes(tmp_path):
+    table, locked, released = table_at(tmp_path), threading.Event(), threading.Event()
+
+    def write_slowly():
+        with table.files.writing:
+            locked.set()
+            released.wait()
+
+    thread = threading.Thread(target=write_slowly)
+    thread.start()
+    locked.wait()
+    count = TAIL_BYTES_MAX // 20 + 10
+    table.dispatch([request(number) for number in range(count)])  # returns although the tail is overlong
+    assert table.get("TopicA", 0).written == 0
+    released.set()
+    thread.join()
+    table.dispatch([request(count)])
+    assert table.get("TopicA", 0).written == count + 1
+    assert [unit.physical_offset for unit in table.get("TopicA", 0).units(count - 1, 5)] == [
+        (count - 1) * 100,
+        count * 100,
+    ]
+
+
+def test_a_topic_that_is_deleted_while_old_files_go_leaves_nothing_behind(tmp_path):
+    table = table_at(tmp_path)
+    table.dispatch([request(number) for number in range(3_000)])
+    queue, delete = table.get("TopicA", 0), UnitQueue.delete_files_below
+
+    def delete_topic_first(self, unit):
+        other = threading.Thread(target=table.delete_topic, args=("TopicA",))
+        other.start()
+        deleted = delete(self, unit)
+        others.append(other)
+        return deleted
+
+    others: list[threading.Thread] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(UnitQueue, "delete_files_below", delete_topic_first)
+        table.delete_expired(250_000)
+    for other in others:
+        other.join()
+    assert table.get("TopicA", 0) is None
+    assert not list((tmp_path / "consumequeue").glob("TopicA/**/*"))
+    assert (queue.end, queue.written) == (0, 0)
 
 
 @pytest.mark.parametrize("writes", range(6))

@@ -7,6 +7,7 @@ A question about such a feature is answered as by a Java broker that does not us
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from twinlog.base.system_names import SYSTEM_TOPICS
@@ -67,9 +68,11 @@ class OperationHandlers:
         own = {topic for topic in self._ctx.topics.rows if is_reserved(topic, settings)}
         return request.reply(body=encode_body(TopicList(topic_list=sorted(SYSTEM_TOPICS | own))))
 
-    def clean_queues(self, request: Request) -> Command:
+    async def clean_queues(self, request: Request) -> Command:
         """Delete queue files whose records are deleted."""
-        deleted = self._ctx.store.queues.delete_expired(self._ctx.store.log_start)
+        ctx = self._ctx
+        work = partial(ctx.store.queues.delete_expired, ctx.store.log_start)
+        deleted = await ctx.disk_work.run(request.connection, work)
         log.info("expired queue files deleted", files=deleted, peer=request.connection.peer_text)
         return request.reply()
 
@@ -84,8 +87,11 @@ class OperationHandlers:
             log.info("queues of unknown topics deleted", topics=",".join(unused), peer=request.connection.peer_text)
         return request.reply()
 
-    def delete_expired(self, request: Request) -> Command:
-        cleaned = self._ctx.store.clean_expired(self._ctx.wall_ms(), manual=True)
+    async def delete_expired(self, request: Request) -> Command:
+        ctx = self._ctx
+        cleaned = ctx.store.drop_expired(ctx.wall_ms(), manual=True)
+        if cleaned.segments:
+            await ctx.disk_work.run(request.connection, ctx.store.clean_queues)
         log.info("expired segments deleted", segments=cleaned.segments, peer=request.connection.peer_text)
         return request.reply()
 

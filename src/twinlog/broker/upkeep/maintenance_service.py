@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from twinlog.broker.clients.client_handlers import expire_clients
@@ -13,6 +14,7 @@ from twinlog.telemetry.log import get_logger
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
     from twinlog.metadata.persisted import PersistedTable
+    from twinlog.store.retention import Cleaned
 
 log = get_logger(__name__)
 CLIENT_SCAN_S = 10.0
@@ -27,11 +29,15 @@ class MaintenanceService:
     def __init__(self, ctx: BrokerContext) -> None:
         self._ctx = ctx
         self._wall_ahead_ms = 0
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="clean-queues")
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._ctx.fence.run("ClientScan", self._scan_clients), name="ClientScan")
-            tasks.create_task(self._clean_files(), name="clean-files")
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._ctx.fence.run("ClientScan", self._scan_clients), name="ClientScan")
+                tasks.create_task(self._clean_files(), name="clean-files")
+        finally:
+            self._thread.shutdown()  # the store closes after this
 
     async def _scan_clients(self) -> None:
         ctx = self._ctx
@@ -56,13 +62,21 @@ class MaintenanceService:
         await asyncio.sleep(FIRST_CLEANING_S)
         while True:
             try:
-                cleaned = ctx.store.clean_expired(ctx.wall_ms())
+                cleaned = await self.clean()
             except (OSError, StoreError) as error:
                 log.error("old files cannot be deleted; trying again", error=str(error))
             else:
                 if cleaned.segments:
                     log.info("old segments deleted", segments=cleaned.segments, log_start=ctx.store.log_start)
             await asyncio.sleep(ctx.conf.store.clean_interval_ms / 1000)
+
+    async def clean(self) -> Cleaned:
+        """Delete old segments, and beside the loop what pointed to them: thousands of queues may be searched."""
+        store = self._ctx.store
+        cleaned = store.drop_expired(self._ctx.wall_ms())
+        if cleaned.segments:
+            await asyncio.get_running_loop().run_in_executor(self._thread, store.clean_queues)
+        return cleaned
 
 
 def save_service(ctx: BrokerContext) -> SaveService:

@@ -264,8 +264,7 @@ class CommitLog:
         ):  # a file that cannot be deleted would leave a gap in the log
             return None
         segment = self._take_out(0)
-        segment.close()
-        self._in_background(self._ops.remove, segment.path)  # freeing a large file's blocks takes a while
+        self._in_background(segment.discard)  # unmapping and freeing a large file's blocks takes a while
         return segment
 
     def clear(self) -> None:

@@ -15,6 +15,7 @@ import errno
 import mmap
 import os
 import re
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -211,6 +212,13 @@ class Segment:
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
+
+    def discard(self) -> None:
+        """Close and delete a segment that the log no longer has, beside the thread that serves: in small steps."""
+        for begin in range(0, self.size, _RELEASE_BYTES):
+            self.release_pages(begin, min(begin + _RELEASE_BYTES, self.size))
+            time.sleep(0)  # `madvise` keeps the interpreter lock
+        self.remove()
 
     def remove(self) -> None:
         """Close the segment and delete its file."""

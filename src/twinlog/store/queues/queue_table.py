@@ -120,8 +120,7 @@ class QueueTable:
             self._tail_units += len(batch)
             self._taken_end = batch[-1].physical_offset + batch[-1].size
             self._taken_timestamp = batch[-1].store_timestamp
-        for queue in long_tails:
-            queue.write()
+        self._write_some(long_tails)
 
     def _dispatch_columns(self, batch: ColumnBatch, columns: Columns) -> None:
         """The same for columns: each queue gets its units in one piece."""
@@ -158,14 +157,22 @@ class QueueTable:
             self._tail_units += len(batch)
             self._taken_end = batch.end
             self._taken_timestamp = int(records.store_timestamp[-1])
-        for queue in long_tails:
-            queue.write()
+        self._write_some(long_tails)
 
     @property
     def is_write_cheap(self) -> bool:
         """Whether the tails are few, or long enough that writing them costs little per message."""
         queues = len(self._dirty)
         return queues <= FEW_QUEUES or self._tail_units >= min(queues * UNITS_PER_WRITE, TAIL_UNITS_MAX)
+
+    def _write_some(self, queues: list[Queue]) -> None:
+        """Write these tails, unless another thread is writing: it may wait for the disk, and writes them soon."""
+        if queues and self.files.writing.acquire(blocking=False):
+            try:
+                for queue in queues:
+                    queue.write()
+            finally:
+                self.files.writing.release()
 
     def write_pending(self) -> None:
         """Write all tails to their files, so that they outlive the process."""
@@ -229,10 +236,14 @@ class QueueTable:
         """Delete queue files that only point below `log_start`; returns how many went.
 
         Tails are written first: the log cannot dispatch again what it has deleted, and a queue's offset must
-        outlive its messages.
+        outlive its messages. Callable from any thread.
         """
         self.write_pending()
-        return sum(queue.delete_expired(log_start) for queue in self.queues())
+        deleted = 0
+        for queue in self.queues():
+            with self.files.writing:  # a topic may be deleted, or the queues cut, by another thread
+                deleted += queue.delete_expired(log_start)
+        return deleted
 
     def delete_topic(self, topic: str) -> None:
         """Remove the topic's queues and their files."""
