@@ -17,10 +17,10 @@ from twinlog.spark.reading.brokers.batch_reader import QueueBatchReader
 from twinlog.spark.reading.brokers.options import read_options
 from twinlog.spark.schema import MESSAGE_COLUMNS
 from twinlog.spark.writing.options import write_options
-from twinlog.spark.writing.send_queue import SendTotals
 from twinlog.spark.writing.stamp_lookup import StampLookup
 from twinlog.spark.writing.stamps import Stamps
 from twinlog.spark.writing.task import TaskPlace, TaskWrite
+from twinlog.spark.writing.totals import SendTotals
 
 pytestmark = [pytest.mark.interop, pytest.mark.spark, pytest.mark.timeout(660)]
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import contextlib
 import itertools
 import socket
+import ssl
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -78,6 +79,24 @@ class BlockingConnection:
         try:
             self._socket.settimeout(self._options.request_timeout_ms / 1000)
             self._socket.sendall(data)
+        except OSError as error:
+            raise ConnectionLost(self.address, error) from error
+
+    def send_parts(self, parts: Sequence[bytes | memoryview]) -> None:
+        """Write a frame that is in several pieces, without joining them."""
+        if isinstance(self._socket, ssl.SSLSocket):  # it writes one piece at a time
+            self.send_frames(b"".join(parts))
+            return
+        left = [memoryview(part) for part in parts]
+        deadline = time.monotonic() + self._options.request_timeout_ms / 1000
+        try:
+            while left:
+                self._socket.settimeout(max(0.001, deadline - time.monotonic()))
+                sent = self._socket.sendmsg(left)
+                while left and sent >= len(left[0]):
+                    sent -= len(left.pop(0))
+                if left:
+                    left[0] = left[0][sent:]
         except OSError as error:
             raise ConnectionLost(self.address, error) from error
 

@@ -1,5 +1,6 @@
 """Writing to a real broker, without a JVM."""
 
+import functools
 import pickle
 import socket
 import time
@@ -175,20 +176,28 @@ def test_a_broker_is_written_to_through_tls(make_topic):
 def break_sends(monkeypatch, *, at, after_arrival: bool):
     """Cut the connection at the sends with these numbers, before they leave or after they have arrived."""
     count = [0]
-    real = remoting.BlockingConnection.send
+    real, real_parts = remoting.BlockingConnection.send, remoting.BlockingConnection.send_parts
+
+    def cut(self, go):
+        count[0] += 1
+        if count[0] in at:
+            if after_arrival:
+                go()
+                time.sleep(0.2)  # the broker stores it, and its answer is lost
+            raise ConnectionLost(self.address, "cut by the test")
+        return go()
 
     def send(self, requests):
         requests = list(requests)
-        if requests[0].code in SENDS:
-            count[0] += 1
-            if count[0] in at:
-                if after_arrival:
-                    real(self, requests)
-                    time.sleep(0.2)  # the broker stores it, and its answer is lost
-                raise ConnectionLost(self.address, "cut by the test")
-        return real(self, requests)
+        go = functools.partial(real, self, requests)
+        return cut(self, go) if requests[0].code in SENDS else go()
 
     monkeypatch.setattr(remoting.BlockingConnection, "send", send)
+    monkeypatch.setattr(
+        remoting.BlockingConnection,
+        "send_parts",
+        lambda self, parts: cut(self, functools.partial(real_parts, self, parts)),
+    )
     return count
 
 

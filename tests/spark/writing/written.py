@@ -8,8 +8,8 @@ import pyarrow as pa
 from tests.spark.topics import Topic
 
 from twinlog.spark.writing.options import write_options
-from twinlog.spark.writing.send_queue import SendTotals
 from twinlog.spark.writing.task import TaskPlace, TaskWrite
+from twinlog.spark.writing.totals import SendTotals
 
 MAPS = pa.map_(pa.string(), pa.string())
 _TYPES = {"body": pa.binary(), "flag": pa.int32(), "delayLevel": pa.int32(), "queueId": pa.int32(), "properties": MAPS}

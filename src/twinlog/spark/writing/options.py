@@ -12,6 +12,7 @@ from twinlog.spark.errors import BadOption
 from twinlog.spark.option_values import OptionValues
 
 MESSAGE_BYTES_MAX = 4 * 1024 * 1024  # the default limit of brokers
+BATCH_BYTES = 256 * 1024
 
 _BOTH = (
     *CLUSTER_OPTIONS,
@@ -47,7 +48,7 @@ class WriteOptions:
     retries: int = 6  # of one request
     retry_pause_ms: int = 100  # doubles with each retry, up to 2 s
     in_flight_max: int = 8  # requests per broker
-    batch_bytes: int = 128 * 1024
+    batch_bytes: int = BATCH_BYTES
     message_bytes_max: int = MESSAGE_BYTES_MAX
     compress_over_bytes: int | None = None
     compression: str = "zlib"
@@ -69,7 +70,7 @@ def write_options(given: Mapping[str, str], *, streaming: bool) -> WriteOptions:
     if topic is not None:
         _check_topic(topic)
     message_bytes_max = values.size("maxMessageBytes", MESSAGE_BYTES_MAX)
-    batch_bytes = values.size("batchBytes", min(128 * 1024, message_bytes_max or 1))
+    batch_bytes = values.size("batchBytes", min(BATCH_BYTES, message_bytes_max or 1))
     assert message_bytes_max is not None and batch_bytes is not None
     if batch_bytes > message_bytes_max:
         raise BadOption(

@@ -16,9 +16,11 @@ from twinlog.client.sending.outgoing import STORED_CODES, SendStatus
 from twinlog.net.errors import NetError, RequestTimeout
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.errors import CannotWrite
-from twinlog.spark.remoting import Response, connection_to, forget_connection
+from twinlog.spark.remoting import BlockingConnection, Response, connection_to, forget_connection, next_opaque
 from twinlog.spark.writing.options import WriteOptions
-from twinlog.spark.writing.send_queue import SendQueue, SendRequest, SendTotals, StoredRows, send_command
+from twinlog.spark.writing.send_frames import BatchFrames, send_command
+from twinlog.spark.writing.send_queue import SendQueue, SendRequest, StoredRows
+from twinlog.spark.writing.totals import SendTotals
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import MessageQueue
 from twinlog.wire.codes import RequestCode, ResponseCode
@@ -43,6 +45,7 @@ class Sender:
         self._connect = replace(options.cluster, request_timeout_ms=options.send_timeout_ms)
         self._cluster = cluster
         self._stored_rows = stored_rows
+        self._batch_frames = BatchFrames(options)
         self._send_queues: list[SendQueue] = []
         # By opaque, oldest first: address, queue, deadline.
         self._flights: dict[int, tuple[str, SendQueue, float]] = {}
@@ -107,11 +110,23 @@ class Sender:
             raise ClientError("no master of this broker is registered")
         connection = connection_to(address, self._connect)
         send_queue.in_doubt = True
-        (opaque,) = connection.send([send_command(self._options, send_queue.queue, send_queue.waiting[0])])
+        opaque = self._write(connection, send_queue)
         send_queue.is_in_flight = True
         deadline = time.monotonic() + self._options.send_timeout_ms / 1000
         self._flights[opaque] = address, send_queue, deadline
         self._in_flight[send_queue.queue.broker_name] += 1
+
+    def _write(self, connection: BlockingConnection, send_queue: SendQueue) -> int:
+        """Write the first request of a queue; returns its number."""
+        queue, request = send_queue.queue, send_queue.waiting[0]
+        if request.is_batch and self._connect.credentials is None:  # a signature covers every field and the rows
+            opaque = next_opaque()
+            frame = self._batch_frames.frame(queue, request, opaque)
+            if frame is not None:
+                connection.send_parts(frame)
+                return opaque
+        (opaque,) = connection.send([send_command(self._options, queue, request)])
+        return opaque
 
     def _drop_stored(self, send_queue: SendQueue) -> bool:
         """Leave out the rows of a request in doubt that are stored; True if none is left."""

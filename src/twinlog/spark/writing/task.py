@@ -17,10 +17,11 @@ from twinlog.spark.writing.options import WriteOptions
 from twinlog.spark.writing.properties import pair
 from twinlog.spark.writing.queues import BLOCK_ROWS, layout_text, send_queue_numbers
 from twinlog.spark.writing.rows import EncodedRows, Piece, pieces_of
-from twinlog.spark.writing.send_queue import SendQueue, SendRequest, SendTotals
+from twinlog.spark.writing.send_queue import SendQueue, SendRequest
 from twinlog.spark.writing.sender import Sender
 from twinlog.spark.writing.stamped_write import StampedWrite
 from twinlog.spark.writing.stamps import LAYOUT_PROPERTY, STAMP_PROPERTY, Stamps
+from twinlog.spark.writing.totals import SendTotals
 from twinlog.wire.bodies import MessageQueue
 from twinlog.wire.message_id import month_ms
 from twinlog.wire.properties import UNIQ_KEY
