@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.reading.brokers.options import ReadOptions
 from twinlog.spark.reading.brokers.positions import ending_offsets, find_queues, starting_offsets
 from twinlog.spark.reading.brokers.queue_ranges import plan_queue_ranges, split_ranges
-from twinlog.spark.reading.brokers.queue_rows import read_queue
 from twinlog.spark.reading.data_loss import report_loss
 from twinlog.spark.schema import Columns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class QueueBatchReader(DataSourceReader):
@@ -39,5 +41,7 @@ class QueueBatchReader(DataSourceReader):
         return [InputPartition(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from twinlog.spark.reading.brokers.queue_rows import read_queue  # not in the process that plans
+
         if partition.value is not None:  # Spark passes None for a plan without partitions
             yield from read_queue(self._options, self._columns, partition.value)
