@@ -1,6 +1,7 @@
 """The index keys of dispatch requests: the unique key and each word of KEYS, hashed together.
 
-A rolled-back message has no keys. Most batches have one unique key per record and nothing else, which is the fast case.
+A rolled-back message has no keys. Unique keys are hashed as one matrix, since nearly all have the same length, and the
+words of KEYS apart from them.
 """
 
 from __future__ import annotations
@@ -13,28 +14,44 @@ from twinlog.wire.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 
 
 def hash_requests(requests: list[DispatchRequest]) -> tuple[np.ndarray, np.ndarray | slice]:
-    """The hash of every key of the records in order, and for each the place of its record."""
-    keys = [request.uniq_key for request in requests]
+    """The hash of every key of the records in order, and for each the place of its record.
+
+    Of one record, the unique key comes first.
+    """
+    uniq_keys = [request.uniq_key for request in requests]
+    words = [request.keys for request in requests]
     topics = [request.topic for request in requests]
-    special = [request for request in requests if request.keys or request.sys_flag & TRANSACTION_MASK]
-    if not special and None not in keys:
-        return hash_keys(_prefixes(topics), keys), slice(None)  # pyright: ignore[reportArgumentType]
-    texts: list[str] = []
-    rows: list[int] = []
-    for row, request in enumerate(requests):
-        if request.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
-            continue
-        uniq_key = keys[row]
-        if uniq_key is not None:
-            texts.append(uniq_key)
-            rows.append(row)
-        words = request.keys
-        if words:
-            for word in words.split(" ") if " " in words else (words,):
-                if word:
-                    texts.append(word)
-                    rows.append(row)
-    return hash_keys(_prefixes([topics[row] for row in rows]), texts), np.array(rows, np.int64)
+    flags = [request.sys_flag for request in requests]
+    if any(flags):
+        for row, flag in enumerate(flags):
+            if flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
+                uniq_keys[row], words[row] = None, ""
+    rows: list[int] | None = None
+    if None in uniq_keys:
+        rows = [row for row, key in enumerate(uniq_keys) if key is not None]
+    hashes = _hash(topics, uniq_keys, rows)
+    if not any(words):
+        return hashes, slice(None) if rows is None else np.array(rows, np.int64)
+    texts, text_rows = _split_words(words)
+    all_rows = np.array([*(range(len(requests)) if rows is None else rows), *text_rows], np.int64)
+    order = np.argsort(all_rows, kind="stable")
+    all_hashes = np.concatenate((hashes, hash_keys(_prefixes([topics[row] for row in text_rows]), texts)))
+    return all_hashes[order], all_rows[order]
+
+
+def _hash(topics: list[str], uniq_keys: list[str | None], rows: list[int] | None) -> np.ndarray:
+    if rows is not None:
+        topics, uniq_keys = [topics[row] for row in rows], [uniq_keys[row] for row in rows]
+    return hash_keys(_prefixes(topics), uniq_keys)  # pyright: ignore[reportArgumentType]
+
+
+def _split_words(words: list[str]) -> tuple[list[str], list[int]]:
+    """All words, and the row that each comes from."""
+    if not any(" " in text for text in words):
+        rows = [row for row, text in enumerate(words) if text]
+        return [words[row] for row in rows], rows
+    pairs = [(word, row) for row, text in enumerate(words) if text for word in text.split(" ") if word]
+    return [word for word, _ in pairs], [row for _, row in pairs]
 
 
 def _prefixes(topics: list[str]) -> list[int] | int:
