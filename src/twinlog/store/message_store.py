@@ -145,7 +145,7 @@ class MessageStore(DurableStore):
         self.queues.delete_all()
         if self.index is not None:
             self.index.delete_all()
-        self._appender.pending = []
+        self._appender.take_runs()
         self._appender.forget()
         self.dispatched_end, self.last_record_offset = 0, None
         self._tail.start_at(0)
@@ -161,7 +161,7 @@ class MessageStore(DurableStore):
     def truncate(self, log_end: int, *, durable: bool = False) -> None:
         """Cut the log and everything built from it at `log_end`, the start of a record or the log's end."""
         if log_end < self.commit_log.log_end:
-            self._appender.pending = [one for one in self._appender.pending if request_end(one) <= log_end]
+            self._appender.pending = [one for one in self._appender.all_pending() if request_end(one) <= log_end]
             self.commit_log.truncate(log_end, durable=durable)
             self.queues.truncate_after(log_end)
             if self.index is not None:

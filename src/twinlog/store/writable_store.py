@@ -1,6 +1,6 @@
 """Writing to an open store: messages and a master's bytes go into the log, and from there to the dispatchers.
 
-    append / append_run / append_batch / append_elements    messages, on a master
+    append / append_run / append_batch / append_elements / append_batches    messages, on a master
     append_raw / raw_room                                   a master's bytes, on a replica
         |  pending requests
     dispatch_pending     once per batch of sends: filter bitmap, queues, index, plug-ins, then the listeners
@@ -13,6 +13,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from twinlog.base.clock import wall_clock_ms
 from twinlog.settings.store import StoreSettings
 from twinlog.store.delay_levels import DelayLevels
@@ -21,11 +23,14 @@ from twinlog.store.errors import AllocationFailed, DispatchFailed
 from twinlog.store.file_ops import FILE_OPS, FileOps
 from twinlog.store.log.append import Appended, Draft, PutStatus, append, append_drafts
 from twinlog.store.log.append_batch import append_elements
+from twinlog.store.log.append_batches import Batch, StoredBatches, append_batches
 from twinlog.store.log.append_run import Row, append_run
 from twinlog.store.log.appender import Appender
 from twinlog.store.log.commit_log import RawRoom
 from twinlog.store.readable_store import ReadableStore
 from twinlog.store.run_flags import RunFlags
+from twinlog.store.scan.column_batch import ColumnBatch, QueueRun
+from twinlog.store.scan.record_columns import columns_of_heads
 from twinlog.store.scan.replica_tail import ReplicaTail
 from twinlog.telemetry.log import get_logger
 
@@ -126,6 +131,43 @@ class WritableStore(ReadableStore):
         except AllocationFailed as error:
             return self._without_space(error)
 
+    def append_batches(self, born_host: tuple[str, int], batches: Sequence[Batch]) -> StoredBatches | None:
+        """Store several ordinary batch sends of one sender; None when they need `append_elements`, one by one."""
+        if self._closed or self.role == "SLAVE" or not self.flags.writable:
+            return None
+        appender = self._appender
+        try:
+            stored = append_batches(appender, born_host, batches)
+        except AllocationFailed:
+            return None
+        if stored is not None:
+            appender.add_run(self._columns_of(stored, batches))
+        return stored
+
+    def _columns_of(self, stored: StoredBatches, batches: Sequence[Batch]) -> ColumnBatch:
+        """The records of batches that were just stored."""
+        memory, base = self._appender.memory, self._appender.base
+        assert memory is not None
+        numbers: dict[str, int] = {}
+        topic_numbers: list[int] = []
+        runs: list[QueueRun] = []
+        row = 0
+        for (topic, queue_id, *_), count, queue_offset in zip(
+            batches, stored.counts, stored.queue_offsets, strict=True
+        ):
+            topic_numbers.append(numbers.setdefault(topic, len(numbers)))
+            runs.append((topic, queue_id, row, row + count, queue_offset))
+            row += count
+        records = columns_of_heads(
+            memoryview(memory),
+            stored.physical_offsets - base,
+            base,
+            stored.heads,
+            list(numbers),
+            np.repeat(topic_numbers, stored.counts),
+        )
+        return ColumnBatch(records, self.delay_levels, runs)
+
     def append_raw(self, physical_offset: int, data: bytes | bytearray | memoryview) -> int:
         """Append a master's bytes, which must begin at the log's end; returns the new end.
 
@@ -170,18 +212,18 @@ class WritableStore(ReadableStore):
                 finally:
                     count += self._dispatch(batch)
             return count
-        batch = self._appender.pending
-        if not batch:
+        appender = self._appender
+        if not appender.pending and not appender.earlier:
             return 0
         if self.settings.flush_disk_type == "SYNC_FLUSH" and not self.settings.read_uncommitted:
             # A consumer must not see what a crash could still remove.
+            batch = appender.all_pending()
             durable = bisect_right(batch, self.commit_log.flushed_end, key=request_end)
-            self._appender.pending = batch[durable:]
-            batch = batch[:durable]
-            if not batch:
-                return 0
-        else:
-            self._appender.pending = []
+            appender.pending = batch[durable:]
+            return self._dispatch(batch[:durable]) if durable else 0
+        if appender.earlier:
+            return sum(map(self._dispatch, appender.take_runs()))
+        batch, appender.pending = appender.pending, []
         return self._dispatch(batch)
 
     @property
@@ -211,9 +253,8 @@ class WritableStore(ReadableStore):
         self.flags.set(RunFlags.LOGICS_QUEUE_ERROR)
 
     def _dispatch_rest(self) -> None:
-        batch, self._appender.pending = self._appender.pending, []
-        if batch:
-            self._dispatch(batch)
+        for run in self._appender.take_runs():
+            self._dispatch(run)
 
     def _dispatch(self, batch: Sequence[DispatchRequest]) -> int:
         for dispatcher in self.dispatchers:

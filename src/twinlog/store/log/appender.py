@@ -1,13 +1,13 @@
 """What every way of appending needs: the log's end, the next offset of each queue, encoded hosts, limits, the clock.
 
-`append`, `append_run` and `append_batch` share one `Appender`. They run for every message, so they read its members
-directly, and ask its methods only for what is not cached yet.
+`append`, `append_run`, `append_batch` and `append_batches` share one `Appender`. They run for every message, so they
+read its members directly, and ask its methods only for what is not cached yet.
 """
 
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from twinlog.base.system_names import RETRY_PREFIX, SCHEDULE_TOPIC
 from twinlog.store.delay_levels import DelayLevels
@@ -64,6 +64,7 @@ class Appender:
     ) -> None:
         self.log = log
         self.pending: list[DispatchRequest] = []
+        self.earlier: list[Sequence[DispatchRequest]] = []  # requests before those in `pending`, some as columns
         self.last_timestamp = 0
         self.clock_ms = clock_ms
         self.delay_levels = delay_levels
@@ -92,6 +93,27 @@ class Appender:
             for key in [key for key in self.queues if key[0] == topic]:
                 del self.queues[key]
         self.memory, self.ready_end = None, -1
+
+    def add_run(self, run: Sequence[DispatchRequest]) -> None:
+        """Add requests of records that were just appended, as one sequence that stays together."""
+        if self.pending:
+            self.earlier.append(self.pending)
+            self.pending = []
+        self.earlier.append(run)
+
+    def take_runs(self) -> list[Sequence[DispatchRequest]]:
+        """Take out all requests, in log order and in as few sequences as they came."""
+        runs, self.earlier = self.earlier, []
+        if self.pending:
+            runs.append(self.pending)
+            self.pending = []
+        return runs
+
+    def all_pending(self) -> list[DispatchRequest]:
+        """All requests that were not taken out, as one list, which `pending` then is."""
+        if self.earlier:
+            self.pending = [request for run in self.take_runs() for request in run]
+        return self.pending
 
     def make_ready(self, size: int) -> bool:
         """Prepare `size` bytes at the log's end, all in one segment; False if they are more than a segment holds."""
@@ -127,7 +149,7 @@ class Appender:
         queue = QueueCursor(MAGIC_V2 if long else MAGIC_V1, prefix + topic_bytes, offset, topic == SCHEDULE_TOPIC)
         if len(self.queues) >= _CACHED_MAX:
             # The consume queues do not have pending records yet, so the offsets after those are only here.
-            pending = {(one.topic, one.queue_id) for one in self.pending}
+            pending = {(one.topic, one.queue_id) for one in self.all_pending()}
             self.queues = {key: one for key, one in self.queues.items() if key in pending}
         self.queues[topic, queue_id] = queue
         return queue

@@ -22,7 +22,7 @@ from twinlog.store.file_pool import FilePool
 from twinlog.store.queues.batch_consume_queue import BatchConsumeQueue
 from twinlog.store.queues.consume_queue import ConsumeQueue, pack_unit
 from twinlog.store.queues.consume_queue_ext import ConsumeQueueExt
-from twinlog.store.scan.column_batch import ColumnBatch, Columns
+from twinlog.store.scan.column_batch import ColumnBatch, Columns, QueueRun
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.sys_flag import TRANSACTION_HIDDEN
 
@@ -128,6 +128,9 @@ class QueueTable:
         units = np.empty(len(batch), ConsumeQueue.UNIT_TYPE)
         units["physical_offset"], units["size"] = records.physical_offset, records.size
         units["tags_code"] = columns.tags_code
+        if batch.runs is not None:
+            self._dispatch_runs(batch, batch.runs, units.tobytes())
+            return
         keys = records.topic_number.astype(np.int64) << 32 | records.queue_id
         order = np.argsort(keys, kind="stable")
         starts = np.flatnonzero(np.diff(keys[order], prepend=keys[order[0]] - 1))
@@ -149,6 +152,31 @@ class QueueTable:
                     queue.end_physical = int(records.physical_offset[last] + records.size[last])
                 else:
                     for row in rows.tolist():
+                        queue.put(batch[row])
+                if was_empty and tail:
+                    self._dirty.append(queue)
+                if len(tail) >= TAIL_BYTES_MAX:
+                    long_tails.append(queue)
+            self._tail_units += len(batch)
+            self._taken_end = batch.end
+            self._taken_timestamp = int(records.store_timestamp[-1])
+        self._write_some(long_tails)
+
+    def _dispatch_runs(self, batch: ColumnBatch, runs: Sequence[QueueRun], units: bytes) -> None:
+        """The same for records that follow one another in their queues."""
+        records, long_tails = batch.records, []
+        begins, sizes = records.physical_offset.tolist(), records.size.tolist()
+        with self.files.lock:
+            for topic, queue_id, first, end, queue_offset in runs:
+                queue = self._topics.get(topic, {}).get(queue_id) or self._create(topic, queue_id)
+                tail = queue.tail
+                was_empty = not tail
+                if queue.is_plain and queue_offset == queue.end and begins[first] >= queue.end_physical:
+                    tail += units[first * ConsumeQueue.UNIT_BYTES : end * ConsumeQueue.UNIT_BYTES]
+                    queue.end += end - first
+                    queue.end_physical = begins[end - 1] + sizes[end - 1]
+                else:
+                    for row in range(first, end):
                         queue.put(batch[row])
                 if was_empty and tail:
                     self._dirty.append(queue)

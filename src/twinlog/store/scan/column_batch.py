@@ -38,11 +38,21 @@ class Columns(NamedTuple):
     key_row: np.ndarray
 
 
-class ColumnBatch(Sequence[DispatchRequest]):
-    """Scanned records as dispatch requests. `columns` is None when the requests must be read one by one."""
+QueueRun = tuple[str, int, int, int, int]
+"""topic, queue id, first row, row behind the last, queue offset of the first"""
 
-    def __init__(self, records: ScannedRecords, delay_levels: DelayLevels) -> None:
+
+class ColumnBatch(Sequence[DispatchRequest]):
+    """Scanned records as dispatch requests. `columns` is None when the requests must be read one by one.
+
+    `runs` says which rows are of one queue, one after the other, if that is known.
+    """
+
+    def __init__(
+        self, records: ScannedRecords, delay_levels: DelayLevels, runs: Sequence[QueueRun] | None = None
+    ) -> None:
         self.records = records
+        self.runs = runs
         self._delay_levels = delay_levels
 
     def __len__(self) -> int:
