@@ -1,6 +1,7 @@
 """Message properties: `name U+0001 value U+0002`, repeated."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from twinlog.wire.errors import PropertiesError
 
@@ -64,7 +65,7 @@ def decode_properties(data: bytes | memoryview | str) -> dict[str, str]:
 
 def property_value(data: bytes | memoryview, name: str) -> str | None:
     """What `decode_properties` finds under `name`, without decoding the other pairs."""
-    data, start = bytes(data), f"{PAIR_END}{name}{NAME_END}".encode()
+    data, start = bytes(data), _start_of(name)
     at = data.rfind(start)  # the last pair of a name wins
     if at < 0 and not data.startswith(start[1:]):
         return None
@@ -72,6 +73,11 @@ def property_value(data: bytes | memoryview, name: str) -> str | None:
     end = data.find(b"\x02", begin)
     value = data[begin:] if end < 0 else data[begin:end]
     return value.decode("utf-8", "replace") if value else decode_properties(data).get(name)
+
+
+@lru_cache(maxsize=64)
+def _start_of(name: str) -> bytes:
+    return f"{PAIR_END}{name}{NAME_END}".encode()
 
 
 def encode_properties(pairs: Mapping[str, str]) -> bytes:

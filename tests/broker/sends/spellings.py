@@ -107,21 +107,11 @@ elements = st.builds(
     st.sampled_from([b"", UNIQ.encode(), UNIQ.encode() + b"KEYS\x01k1\x02TAGS\x01a\x02", b"KEYS\x01k1 k2"]),
     st.sampled_from([0, 7]),
 )
-bodies = st.binary(max_size=40) | st.lists(elements, max_size=4).map(encode_batch)
-STYLES = [
-    "java",
-    "java",
-    "java",
-    "go",
-    "shuffled",
-    "blanks",
-    "numbers",
-    "escaped",
-    "long",
-    "long",
-    "binary",
-    "binary long",
-]
+batch_bodies = st.tuples(st.lists(elements, min_size=1, max_size=4), st.sampled_from([1, 1, 20])).map(
+    lambda drawn: encode_batch(drawn[0] * drawn[1])
+)
+bodies = st.binary(max_size=40) | batch_bodies
+STYLES = ["java", "go", "shuffled", "blanks", "numbers", "escaped", "long", "binary", "binary long"]
 
 
 def spell(style: str, command: Command, shuffled: list[int]) -> bytes:
@@ -155,7 +145,7 @@ def spell(style: str, command: Command, shuffled: list[int]) -> bytes:
     return encode_frame(text.encode(), command.body)
 
 
-sends = st.builds(
+messages = st.builds(
     lambda style, given, usual, body, flag, code, opaque, shuffled: spell(
         style, Command(code, opaque, flag, fields={**SEND_FIELDS, **usual, **given}, body=body or None), shuffled
     ),
@@ -168,3 +158,17 @@ sends = st.builds(
     st.integers(-(2**31), 2**31 - 1) | st.integers(0, 9),
     st.permutations(range(16)),
 )
+batches = st.builds(
+    lambda style, properties, queue, body, flag, opaque: spell(
+        style,
+        Command(320, opaque, flag, fields={**SEND_FIELDS, "m": "true", "e": queue, "i": properties}, body=body or None),
+        list(range(16)),
+    ),
+    st.sampled_from(STYLES),
+    st.sampled_from(["", UNIQ, f"WAIT\x01true\x02{UNIQ}", f"DELAY\x010\x02{UNIQ}", "WAIT\x01false\x02", *PIECES]),
+    st.sampled_from(["0", "2", "9"]),
+    batch_bodies | batch_bodies | batch_bodies | st.binary(max_size=60),
+    st.sampled_from([0, 0, 0, 2]),
+    st.integers(0, 9),
+)
+sends = messages | messages | batches

@@ -15,7 +15,7 @@ from tests.broker.running import SEND_FIELDS
 from tests.broker.sends.spellings import UNIQ, sends
 
 from twinlog.base.system_names import HALF_TOPIC, SCHEDULE_TOPIC
-from twinlog.broker.sends import parking, send, send_properties
+from twinlog.broker.sends import parking, send, send_batches, send_properties
 from twinlog.broker.sends.send_fast import FastSend
 from twinlog.broker.topics.ensure import ensure_topic
 from twinlog.net.connection import ConnectionOptions
@@ -24,8 +24,9 @@ from twinlog.wire.message import decode_message
 
 
 @pytest.fixture(autouse=True)
-def patterns_are_made_at_once(monkeypatch):
+def caches_and_numpy_are_used_at_once(monkeypatch):
     monkeypatch.setattr(send_properties, "_SEEN_BEFORE", 0)
+    monkeypatch.setattr(send_batches, "_TOGETHER_MIN", 2)
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -12,7 +12,14 @@ import msgspec
 
 from twinlog.base.system_names import RETRY_PREFIX, TIMER_TOPIC, dlq_topic
 from twinlog.broker.sends.put_errors import check_put
-from twinlog.broker.sends.send_checks import check_send, choose_queue, read_header, region_and_trace, retries_max
+from twinlog.broker.sends.send_checks import (
+    TOPIC_LENGTH_IN_BATCH_MAX,
+    check_send,
+    choose_queue,
+    read_header,
+    region_and_trace,
+    retries_max,
+)
 from twinlog.broker.sends.timer_rules import recall_handle
 from twinlog.broker.topics.ensure import ensure_group, ensure_topic
 from twinlog.net.errors import RequestRefused
@@ -36,8 +43,6 @@ if TYPE_CHECKING:
     from twinlog.wire.headers import SendHeader, SendHeaderV2
 
     Header = SendHeader | SendHeaderV2
-
-TOPIC_LENGTH_IN_BATCH_MAX = 127
 
 
 def handlers(ctx: BrokerContext) -> dict[int, Handler]:

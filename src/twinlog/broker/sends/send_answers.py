@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
+from msgspec.json import encode
 
 from twinlog.broker.sends.pending_sends import CODES
 from twinlog.store.log.append import PutStatus
@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 RecordPlace = tuple[int, int, int]
 """physical offset, queue offset, size"""
 
+BatchPlace = tuple[bytes, int, int]
+"""physical offsets of all records, 8 bytes each; queue offset of the first; size of all"""
+
 Unanswered = tuple["Target", int | str | None, str, int]
-"""A send that was decoded: its target, opaque (None: a oneway), unique key, end of its frame."""
+"""A send that was decoded: its target, opaque (None: a oneway), unique key as `json_texts` has it, end of its frame."""
 
 _ANSWER_END = f',"serializeTypeCurrentRPC":"JSON","version":{VERSION}}}'
 _PREFIXES = [encode_prefix(length, 0).decode("latin-1") for length in range(1024)]
@@ -39,9 +42,6 @@ _STARTS = {status: _start(status) for status in CODES}
 def answers(sends: Sequence[Unanswered], places: Sequence[RecordPlace], status: PutStatus) -> bytes:
     """Count the sends whose message was stored, and answer those that are not oneway."""
     start, texts = _STARTS[status], list[str]()
-    all_keys = "".join([send[2] for send in sends])
-    if len(msgspec.json.encode(all_keys)) != len(all_keys) + 2:  # some need escapes, or more than a byte
-        sends = [(target, opaque, _json_text(uniq_key), end) for target, opaque, uniq_key, end in sends]
     for (target, opaque, uniq_key, _), (physical_offset, queue_offset, size) in zip(sends, places, strict=False):
         counter = target.counter
         counter.count += 1
@@ -56,9 +56,34 @@ def answers(sends: Sequence[Unanswered], places: Sequence[RecordPlace], status: 
     return "".join(texts).encode("latin-1")  # a byte per character, in the prefixes too
 
 
-def _json_text(value: str) -> str:
-    """`value` as it stands in a JSON string, with one character per byte."""
-    return msgspec.json.encode(value).decode("latin-1")[1:-1]
+def batch_answers(sends: Sequence[Unanswered], places: Sequence[BatchPlace], status: PutStatus) -> bytes:
+    """The same for batches; each place is that of all records of one batch."""
+    start, texts = _STARTS[status], list[str]()
+    for (target, opaque, uniq_key, _), (offsets, queue_offset, size) in zip(sends, places, strict=False):
+        target.counter.count += len(offsets) // 8
+        target.counter.bytes += size
+        if opaque is None:
+            continue
+        ids = offsets.hex(",", 8).upper().replace(",", f",{target.host}")
+        transaction = f'","transactionId":"{uniq_key}' if uniq_key else ""
+        answer = (
+            f"{start}{target.answer_start}{ids}{target.answer_middle}{queue_offset}{transaction}"
+            f'"}},"flag":1,"language":"JAVA","opaque":{opaque}{_ANSWER_END}'
+        )
+        texts += (_prefix(len(answer)), answer)
+    return "".join(texts).encode("latin-1")
+
+
+def json_texts(sends: list[Unanswered], first: int = 0) -> None:
+    """Write the unique keys of these sends, from number `first` on, as they stand in a JSON string, a byte a character.
+
+    Nearly all keys are hexadecimal digits and stay what they are.
+    """
+    keys = "".join([send[2] for send in sends[first:]])
+    if len(encode(keys)) != len(keys) + 2:  # some need escapes, or more than a byte
+        for number in range(first, len(sends)):
+            target, opaque, uniq_key, end = sends[number]
+            sends[number] = target, opaque, encode(uniq_key).decode("latin-1")[1:-1], end
 
 
 def _prefix(header_length: int) -> str:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from twinlog.settings.broker import BrokerSettings
     from twinlog.wire.bodies import SubscriptionGroupConfig, TopicConfig
 
+TOPIC_LENGTH_IN_BATCH_MAX = 127
 _SHORT_NAMES = dict(zip(SendHeader.__dataclass_fields__, "abcdefghijklmn", strict=True))
 _REQUIRED = (
     "producer_group",

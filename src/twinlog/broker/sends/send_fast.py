@@ -6,6 +6,7 @@ All frames of a chunk are walked in one loop, appended with one call, and wait t
     constants      `send_target` has checked their queue before, and has parts of the answer ready
     properties     `send_properties` leaves the text as it is and finds the few values that matter
     row            one form for messages that go to their queue, to a delay level, or to the half messages
+    batches        `send_batches` stores those that follow one another together
     answers        `send_answers` writes them as one piece; a oneway has none
 
 What it trades: memory for the decisions that `send` makes for each message, and a second form of its rules. The caches
@@ -18,13 +19,13 @@ kind. So all error answers are made in `send`. A property test holds both paths 
 
 from __future__ import annotations
 
-from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from twinlog.base.system_names import HALF_TOPIC, SCHEDULE_TOPIC
 from twinlog.broker.sends.parking import prepare_half
-from twinlog.broker.sends.send_answers import RecordPlace, Unanswered, answers
+from twinlog.broker.sends.send_answers import BatchPlace, RecordPlace, Unanswered, answers, batch_answers, json_texts
+from twinlog.broker.sends.send_batches import BatchSends
 from twinlog.broker.sends.send_properties import HALF, SendProperties
 from twinlog.broker.sends.send_target import Target, Targets
 from twinlog.broker.sends.send_template import KnownHeaders
@@ -40,12 +41,18 @@ from twinlog.wire.sys_flag import TRANSACTION_MASK
 from twinlog.wire.topic_bits import WRITE
 
 if TYPE_CHECKING:
+    import re
+    from collections.abc import Callable, Sequence
+
     from twinlog.broker.context import BrokerContext
     from twinlog.broker.sends.pending_sends import WriteAnswer
     from twinlog.net.connection import Buffer, Connection
     from twinlog.settings.broker_conf import BrokerConf
     from twinlog.store.log.append_run import Row
 
+P = TypeVar("P", RecordPlace, BatchPlace)
+
+_FRAME_BYTES_MIN = 20  # that are looked at: a shorter one is not a send
 _BINARY_LENGTH = BINARY << 24  # of a binary header, on top of its length
 _HEADER_BYTES_MAX = 256 * 1024  # longer ones are left to the plain decoder, with its limits
 
@@ -62,6 +69,8 @@ class FastSend:
         self._conf: BrokerConf | None = None
         self._topics_edition = -1
         self._allowed = self._waits = False
+        self._stopped_at_batch = False
+        self._batches = BatchSends(ctx, self._targets, self._binary)
         self._woken_levels: set[int] = set()  # of messages in the chunk that is handled now
         # A plug-in around the store sees every message, one by one.
         self._append_run = ctx.store.append_run if type(ctx.store) is MessageStore else lambda host, rows: []
@@ -73,19 +82,64 @@ class FastSend:
             self._clear_caches()
         if not self._allowed or not ctx.guard.is_valid:
             return at
+        while end - at > _FRAME_BYTES_MIN:
+            begin, self._stopped_at_batch = at, False
+            at = self._take_messages(connection, data, at, end, out)
+            if self._stopped_at_batch:
+                at = self._take_batches(connection, data, at, end, out)
+            if at == begin or not self._stopped_at_batch:
+                break
+        return at
+
+    def _take_messages(self, connection: Connection, data: bytes, at: int, end: int, out: list[Buffer]) -> int:
         rows: list[Row] = []
         sends: list[Unanswered] = []
         begin = self._headers.take(data, at, end, rows, sends)
-        self._decode(data, begin, end, rows, sends)
-        if begin == at and rows:
+        if end - begin > _FRAME_BYTES_MIN:
+            self._decode(data, begin, end, rows, sends)
+        if not rows:
+            return at
+        if begin == at:
             self._learn(data, at, rows[0], sends[0])
-        stored = self._store(connection, rows, sends, out) if rows else 0
-        return sends[stored - 1][3] if stored else at
+        if self._woken_levels:
+            for level in self._woken_levels:
+                self._ctx.wake_delay_level(level)
+            self._woken_levels.clear()
+        started = perf_counter()
+        places = self._append_run(connection.peer, rows)
+        if len(places) < len(rows):
+            places = self._append_rest(connection.peer, rows, places)
+            if len(places) < len(rows):  # `send` handles the first one that was not stored
+                self._stopped_at_batch = False
+                if not places:
+                    return at
+        if self._waits:
+            self._answer_when_safe(connection, answers, sends, places, len(places), started, out)
+        else:
+            if answered := answers(sends, places, PutStatus.PUT_OK):  # nothing, if all of them are oneway
+                out.append(answered)
+            self._ctx.stats.put_times.took(perf_counter() - started, len(places))
+        return sends[len(places) - 1][3]
+
+    def _take_batches(self, connection: Connection, data: bytes, at: int, end: int, out: list[Buffer]) -> int:
+        batches, sends = self._batches.decode(data, at, end, waits=self._waits)
+        if not batches:
+            return at
+        started = perf_counter()
+        places = self._batches.store(connection.peer, batches)
+        if len(places) < len(batches):  # `send` handles the first one that was not stored
+            self._stopped_at_batch = False
+            if not places:
+                return at
+        count = sum(len(place[0]) for place in places) // 8
+        self._answer_when_safe(connection, batch_answers, sends, places, count, started, out)
+        return sends[len(places) - 1][3]
 
     def _decode(self, data: bytes, at: int, end: int, rows: list[Row], sends: list[Unanswered]) -> None:
         """Add the messages of the frames from `at` on, until one is unusual or incomplete."""
+        number = len(sends)
         unpack, targets, own = PREFIX.unpack_from, self._targets, self._properties.own_encoded
-        while end - at > 20:
+        while end - at > _FRAME_BYTES_MIN:
             length, header_length = unpack(data, at)
             header_at = at + 8
             body_at, frame_end = header_at + header_length, at + 4 + length
@@ -104,6 +158,9 @@ class FastSend:
             target = targets.get(constants) or targets.decide(constants)
             if target is None or command_flag & ~ONEWAY_FLAG:
                 break
+            if target.is_batch:
+                self._stopped_at_batch = True
+                break
             match, uniq_at, tags_at, keys_at, special = target.shape
             found = match(text)
             if found is not None and special is None:  # SendProperties.of, without the call
@@ -114,13 +171,15 @@ class FastSend:
                     target.sys_flag, target.reconsume_times, tags_code(values[tags_at]), values[keys_at], uniq_key,
                 )  # fmt: skip
             else:
-                row = self._row(target, data[body_at:frame_end], born, text)
+                row = self._row(target, data[body_at:frame_end], born, text, found)
                 if row is None:
                     break
                 uniq_key = row[10] or ""
             rows.append(row)
             sends.append((target, None if command_flag else opaque, uniq_key, frame_end))
             at = frame_end
+        if len(sends) > number:
+            json_texts(sends, number)
 
     def _learn(self, data: bytes, at: int, row: Row, send: Unanswered) -> None:
         """Cache the template of a frame that fits none, unless it is parked or has a binary header."""
@@ -129,14 +188,15 @@ class FastSend:
         header = data[at + PREFIX.size : send[3] - len(row[2])]
         self._headers.learn(header, row, send[0], is_oneway=send[1] is None)
 
-    def _row(self, target: Target, body: bytes, born: int, text: str) -> Row | None:
-        """The record of a message; None when `send` must handle it."""
-        if text[-1:] != PAIR_END:
-            text += PAIR_END
+    def _row(self, target: Target, body: bytes, born: int, text: str, found: re.Match[str] | None) -> Row | None:
+        """The record of a message; None when `send` must handle it. `found` is how its text fits the target's shape."""
         shape = target.shape
-        if shape.match(text) is None:
+        if found is None:
+            if text[-1:] != PAIR_END:
+                text += PAIR_END
             shape = self._properties.shape_of(text)
-        stored = self._properties.of(text, shape)
+            found = shape.match(text)
+        stored = self._properties.of(text, shape, found)
         if stored is None:
             return None
         properties, code, keys, uniq_key, parked = stored
@@ -158,50 +218,43 @@ class FastSend:
 
     # -- storing and answering -----------------------------------------------------------------
 
-    def _store(self, connection: Connection, rows: list[Row], sends: list[Unanswered], out: list[Buffer]) -> int:
-        """Store the messages, and answer them now or later; returns how many were stored."""
-        ctx, started = self._ctx, perf_counter()
-        for level in self._woken_levels:
-            ctx.wake_delay_level(level)
-        self._woken_levels.clear()
-        places = self._append_run(connection.peer, rows)
-        if len(places) < len(rows):
-            places = self._append_rest(connection.peer, rows, places)
-            if not places:
-                return 0
-        status = PutStatus.PUT_OK
-        if self._waits:
-            write_answers = partial(self._write_answers, connection, sends, places, started)
-            held = self._hold(sends, places, write_answers)
-            if held is None:
-                return len(places)
-            status = held
-        if answered := answers(sends, places, status):
-            out.append(answered)
-        ctx.stats.put_times.took(perf_counter() - started, len(places))
-        return len(places)
-
-    def _hold(self, sends: list[Unanswered], places: list[RecordPlace], write_answers: WriteAnswer) -> PutStatus | None:
-        """The status of these sends if it is final now. They wait together, for the last one that wants an answer."""
-        pending = self._ctx.pending_sends
-        for number in range(len(places) - 1, -1, -1):
-            if sends[number][1] is not None:
-                physical_offset, _, size = places[number]
-                return pending.hold(physical_offset + size, write_answers)
-        pending.ask_for_flush()
-        return PutStatus.PUT_OK
-
-    def _write_answers(
+    def _answer_when_safe(
         self,
         connection: Connection,
+        written: Callable[[list[Unanswered], list[P], PutStatus], bytes],
         sends: list[Unanswered],
-        places: list[RecordPlace],
+        places: list[P],
+        count: int,
         started: float,
-        status: PutStatus,
+        out: list[Buffer],
     ) -> None:
-        """Write answers that had to wait."""
-        self._ctx.stats.put_times.took(perf_counter() - started, len(places))
-        connection.send(answers(sends, places, status))
+        """Answer sends whose messages were stored, now or later.
+
+        Those of a chunk wait together, for the last one that wants an answer.
+        """
+        put_times = self._ctx.stats.put_times
+
+        def write_later(status: PutStatus) -> None:
+            put_times.took(perf_counter() - started, count)
+            connection.send(written(sends, places, status))
+
+        status = self._hold(sends, places, write_later) if self._waits else PutStatus.PUT_OK
+        if status is not None:
+            if answered := written(sends, places, status):
+                out.append(answered)
+            put_times.took(perf_counter() - started, count)
+
+    def _hold(
+        self, sends: list[Unanswered], places: Sequence[RecordPlace | BatchPlace], write_later: WriteAnswer
+    ) -> PutStatus | None:
+        """The status of these sends if it is final now; None when `write_later` gets it."""
+        pending = self._ctx.pending_sends
+        for (_, opaque, _, _), (begin, _, size) in reversed(list(zip(sends, places, strict=False))):
+            if opaque is not None:
+                begin = begin if isinstance(begin, int) else int.from_bytes(begin[:8], "big")
+                return pending.hold(begin + size, write_later)
+        pending.ask_for_flush()
+        return PutStatus.PUT_OK
 
     def _append_rest(self, born_host: tuple[str, int], rows: list[Row], places: list[RecordPlace]) -> list[RecordPlace]:
         """`places` and those of the rows after them that could be stored.

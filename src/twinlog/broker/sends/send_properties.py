@@ -40,9 +40,9 @@ class Shape(NamedTuple):
 NO_SHAPE = Shape(re.compile("(?!)").match)
 
 _SEEN_MAX = 4096  # lists of names that are counted; when there are more, counting starts again
-_NAMES_LENGTH_MAX = 512  # longer lists are not counted
-_SEEN_BEFORE = 16  # making a pattern costs as much as a hundred messages by pairs
-_SHAPES_MAX = 1024
+_SEEN_BEFORE = 64  # making a pattern costs as much as a hundred messages by pairs
+_SHAPES_MAX = 1024  # patterns that are kept; when there are more, all are dropped
+_NAMES_LENGTH_MAX = 512  # of lists that are counted
 # The broker writes these, or they stand for something else than themselves.
 _CHANGED = frozenset(
     {
@@ -78,27 +78,32 @@ class SendProperties:
         shape = self._shapes.get(given)
         if shape is not None:
             return shape
-        if sum(map(len, given)) > _NAMES_LENGTH_MAX or len(self._shapes) >= _SHAPES_MAX:
+        if sum(map(len, given)) > _NAMES_LENGTH_MAX:
             return NO_SHAPE
+        seen = self._seen.pop(given, 0) + 1
+        if seen > _SEEN_BEFORE:
+            shape = self._make_shape(given) if _is_regular(given) else NO_SHAPE
+            if len(self._shapes) >= _SHAPES_MAX:
+                self._shapes.clear()
+            self._shapes[given] = shape
+            return shape
         if len(self._seen) >= _SEEN_MAX:
             self._seen.clear()
-        self._seen[given] = seen = self._seen.get(given, 0) + 1
-        if seen > _SEEN_BEFORE:
-            self._shapes[given] = shape = self._make_shape(given) if _is_regular(given) else NO_SHAPE
-        return shape or NO_SHAPE
+        self._seen[given] = seen
+        return NO_SHAPE
 
-    def of(self, text: str, shape: Shape) -> Stored | None:
+    def of(self, text: str, shape: Shape, found: re.Match[str] | None) -> Stored | None:
         """What is stored of this properties text; None when `send` must handle the message.
 
-        `shape` is a guess: a wrong one costs only time. `FastSend` has the usual case inlined.
+        `found` is the match of `shape`. Without one, all pairs are decoded. `FastSend` has the usual case inlined.
         """
-        match, uniq_key, tags, keys, special = shape
-        found = match(text)
         if found is None:
             return self._of_pairs(decode_properties(text))
+        _, uniq_key, tags, keys, special = shape
         values, parked = found.groups(), 0
         if special is not None:
-            where = self._parked(*[values[at] for at in special])
+            delay, transaction, wait = special
+            where = self._parked(values[delay], values[transaction], values[wait])
             if where is None:
                 return None
             parked = where

@@ -74,16 +74,19 @@ def learn(header: bytes, uniq_key: str) -> Template | None:
 class KnownHeader:
     """A template, and the row that a header makes of which only the three places differ."""
 
-    __slots__ = ("_is_oneway", "_properties", "_row", "_target", "_template", "misses")
+    __slots__ = ("_constants", "misses")
 
     def __init__(self, template: Template, row: Row, target: Target, is_oneway: bool) -> None:
-        self._template = template
-        self._row = row
-        self._target = target
-        self._is_oneway = is_oneway
-        key = (row[10] or "").encode()
-        before, _, after = row[3].partition(key)
-        self._properties = before, after
+        prefix, before, key_length, after, trailer = template
+        born_skip = len(prefix)  # from the header's begin to the born timestamp
+        key_skip = born_skip + BORN_DIGITS + len(before)  # and to the unique key
+        topic, queue_id, _, properties, _, flag, sys_flag, reconsume_times, tags_code, keys, uniq_key = row
+        properties_start, _, properties_end = properties.partition((uniq_key or "").encode())
+        self._constants = (
+            prefix, before, key_length, after, trailer, born_skip, key_skip, len(after), len(trailer),
+            properties_start, properties_end, topic, queue_id, flag, sys_flag, reconsume_times, tags_code, keys,
+            target, is_oneway,
+        )  # fmt: skip
         self.misses = 0  # how many headers with this prefix did not fit
 
     def take(self, data: bytes, at: int, end: int, rows: list[Row], sends: list[Unanswered]) -> int:
@@ -91,13 +94,11 @@ class KnownHeader:
 
         A loop for each message, longer than other functions: calls would cost as much as what they do.
         """
-        prefix, before, key_length, after, trailer = self._template
-        born_skip = len(prefix)  # from the header's begin to the born timestamp
-        key_skip = born_skip + BORN_DIGITS + len(before)  # and to the unique key
-        after_length, trailer_length = len(after), len(trailer)
-        properties_start, properties_end = self._properties
-        topic, queue_id, _, _, _, flag, sys_flag, reconsume_times, tags_code, keys, _ = self._row
-        target, is_oneway = self._target, self._is_oneway
+        (
+            prefix, before, key_length, after, trailer, born_skip, key_skip, after_length, trailer_length,
+            properties_start, properties_end, topic, queue_id, flag, sys_flag, reconsume_times, tags_code, keys,
+            target, is_oneway,
+        ) = self._constants  # fmt: skip
         unpack, startswith = PREFIX.unpack_from, data.startswith
         while end - at > 20:
             length, header_length = unpack(data, at)
