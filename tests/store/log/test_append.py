@@ -8,6 +8,7 @@ from twinlog.store.delay_levels import DelayLevels
 from twinlog.store.log.append import Draft, PutStatus, append, append_drafts
 from twinlog.store.log.appender import Appender
 from twinlog.store.log.commit_log import CommitLog
+from twinlog.store.page_cache import read_ahead
 from twinlog.store.scan.replay import requests_of
 from twinlog.store.scan.scan import scan
 from twinlog.store.scan.stop import StopReason
@@ -222,4 +223,36 @@ def test_a_full_cache_of_cursors_forgets_no_offset_of_pending_records(tmp_path, 
     target.pending.clear()  # as if they were dispatched
     assert append(target, Draft("T", 3, b"x")).queue_offset == 5
     assert len(target.queues) == 1
+    log.close()
+
+
+def test_what_follows_the_log_is_read_before_records_need_it(tmp_path, monkeypatch):
+    """In steps, never beyond the segment, and again after a cut; the bytes are zeros as before."""
+    monkeypatch.setattr("twinlog.store.log.commit_log._AHEAD_BYTES", 8192)
+    log = open_log(tmp_path, size=1 << 15)
+    asked: list[tuple[int, int]] = []
+    in_background = log._in_background
+
+    def note(function, *arguments):
+        if function is read_ahead:
+            asked.append(arguments[1:])
+        return in_background(function, *arguments)
+
+    monkeypatch.setattr(log, "_in_background", note)
+    target = appender(log)
+    for _ in range(5):
+        target.make_ready(100)
+    assert asked == [(0, 8192)]
+    log.log_end = 5000
+    target.make_ready(100)
+    assert asked == [(0, 8192), (8192, 8192)]
+    log.log_end = 20_000
+    target.make_ready(100)
+    log.log_end = 30_000
+    target.make_ready(100)
+    assert asked[2:] == [(20_000, 8192), (30_000, 2768)]
+    log.truncate(1000)
+    target.forget()
+    target.make_ready(100)
+    assert asked[4:] == [(1000, 8192)]
     log.close()

@@ -127,6 +127,7 @@ class Appender:
         populated = segment.populate(log.log_end - segment.base + size)
         self.ready_end = min(segment.base + populated, segment.end - BLANK_BYTES)
         log.allocate_ahead()
+        log.read_ahead()
         return True
 
     def queue(self, topic: str, queue_id: int) -> QueueCursor | None:

@@ -29,9 +29,11 @@ from typing import TypeVar
 from twinlog.store.errors import FlushFailed, ForeignFile, OffsetGap, ReadOnlySegment, SegmentGap, StoreClosed
 from twinlog.store.file_ops import FILE_OPS, FileOps
 from twinlog.store.log.segment import SEGMENT_NAME, Segment
+from twinlog.store.page_cache import read_ahead
 from twinlog.wire.record_layout import BLANK_BYTES, MAGIC_BLANK, SIZE_AND_MAGIC
 
 WRITE_BYTES_MIN = 16 * 1024  # from here on a write call is cheaper than the page faults of a copy into the mapping
+_AHEAD_BYTES = 4 * 1024 * 1024
 _INT = struct.Struct(">i")
 Made = TypeVar("Made")
 
@@ -80,6 +82,7 @@ class CommitLog:
         self._next: Future[Segment] | None = None
         self._filling: Segment | None = None  # by a thread, see `raw_room`
         self._worker: ThreadPoolExecutor | None = None
+        self._read_end = 0  # up to here the worker was asked to read
         self._flush_lock = threading.Lock()
         self._flush_failure: FlushFailed | None = None
         self._closed = False
@@ -237,6 +240,18 @@ class CommitLog:
             return
         self._next = self._in_background(self._create, last.end)
 
+    def read_ahead(self) -> None:
+        """Have the worker read what follows the log's end, so that records find its pages in memory.
+
+        A new page must be filled with zeros, which takes as long as storing a batch of messages there. In a system
+        call of the worker, this costs the writing thread nothing.
+        """
+        last, begin = self.segments[-1], max(self.log_end, self._read_end)
+        end = min(begin + _AHEAD_BYTES, last.end)
+        if begin < end and begin - self.log_end < _AHEAD_BYTES // 2 and not self._closed:
+            self._read_end = end
+            self._in_background(read_ahead, last.descriptor, begin - last.base, end - begin)
+
     # ---- shrinking
 
     def truncate(self, end: int, *, durable: bool = False) -> None:
@@ -249,6 +264,7 @@ class CommitLog:
             while self.segments and self.segments[-1].base > end:
                 self._remove(len(self.segments) - 1)
             self.log_end = end
+            self._read_end = min(self._read_end, end)
             self.flushed_end = min(self.flushed_end, end)
             if self.segments and self.writable and self.segments[-1].writable and end < self.segments[-1].end:
                 zeroed = self.segments[-1].zero_from(max(0, end - self.segments[-1].base))
@@ -273,7 +289,7 @@ class CommitLog:
             self._drop_next()
             while self.segments:
                 self._remove(len(self.segments) - 1)
-            self.log_end = self.flushed_end = 0
+            self.log_end = self.flushed_end = self._read_end = 0
 
     # ---- durability
 
