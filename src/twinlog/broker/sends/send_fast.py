@@ -96,11 +96,12 @@ class FastSend:
         sends: list[Unanswered] = []
         begin = self._headers.take(data, at, end, rows, sends)
         if end - begin > _FRAME_BYTES_MIN:
+            number = len(rows)
             self._decode(data, begin, end, rows, sends)
+            if len(rows) > number:
+                self._learn(data, begin, rows[number], sends[number])
         if not rows:
             return at
-        if begin == at:
-            self._learn(data, at, rows[0], sends[0])
         if self._woken_levels:
             for level in self._woken_levels:
                 self._ctx.wake_delay_level(level)

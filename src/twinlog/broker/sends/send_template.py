@@ -8,8 +8,8 @@ A Java producer writes the same header again and again; only three places differ
     ---------------------- after ------------------------|    |------------------ trailer -------------------|
 
 When all other bytes of a header equal those of one that was decoded and accepted, its meaning is the same, and it is
-not decoded again. This is for producers that send to one queue for a while: a third less time than decoding. Headers
-whose properties change with every message (KEYS) fit no template and are decoded.
+not decoded again: a fifth less time than decoding for queues in turn, a third for one queue. Headers whose properties
+change with every message (KEYS) fit no template and are decoded.
 """
 
 from __future__ import annotations
@@ -101,8 +101,10 @@ class KnownHeader:
         ) = self._constants  # fmt: skip
         unpack, startswith = PREFIX.unpack_from, data.startswith
         while end - at > 20:
-            length, header_length = unpack(data, at)
             header_at = at + 8
+            if not startswith(prefix, header_at):
+                break
+            length, header_length = unpack(data, at)
             body_at, frame_end = header_at + header_length, at + 4 + length
             born_at, key_at = header_at + born_skip, header_at + key_skip
             key_end, trailer_at = key_at + key_length, body_at - trailer_length
@@ -110,7 +112,6 @@ class KnownHeader:
             born, key, opaque = data[born_at : born_at + BORN_DIGITS], data[key_at:key_end], data[opaque_at:trailer_at]
             if not (
                 body_at < frame_end <= end
-                and startswith(prefix, header_at)
                 and startswith(before, born_at + BORN_DIGITS)
                 and startswith(after, key_end)
                 and startswith(trailer, trailer_at)
@@ -134,18 +135,22 @@ class KnownHeader:
 
 
 class KnownHeaders(dict[bytes, KnownHeader]):
-    """Known headers by prefix, for the first frame of a chunk."""
+    """Known headers by prefix, for the frames at the front of a chunk."""
 
     def take(self, data: bytes, at: int, end: int, rows: list[Row], sends: list[Unanswered]) -> int:
-        """Add the messages at the front of a chunk that fit one template; returns where the first other one begins."""
-        header_at = at + PREFIX.size
-        known = self.get(data[header_at : data.find(BORN, header_at, header_at + _HEADER_BYTES_MAX) + len(BORN)])
-        if known is None or known.misses >= _MISSES_MAX:
-            return at
-        taken = known.take(data, at, end, rows, sends)
-        if taken == at:
-            known.misses += 1
-        return taken
+        """Add the messages at the front of a chunk that fit templates; returns where the first begins that does not."""
+        find, get = data.find, self.get
+        while end - at > 20:
+            header_at = at + PREFIX.size
+            known = get(data[header_at : find(BORN, header_at, header_at + _HEADER_BYTES_MAX) + len(BORN)])
+            if known is None or known.misses >= _MISSES_MAX:
+                break
+            taken = known.take(data, at, end, rows, sends)
+            if taken == at:
+                known.misses += 1
+                break
+            at = taken
+        return at
 
     def learn(self, header: bytes, row: Row, target: Target, is_oneway: bool) -> None:
         """Cache the template of a header that was decoded; it replaces one with the same prefix."""
