@@ -20,7 +20,6 @@ Constants = tuple[str, Value, Value, Value, Value, Value, str | bool]
 FlatSend = tuple[int, int, Constants, int, str]
 """opaque, command flag, constants, born timestamp, properties"""
 
-_SHORT_CODES, _LONG_CODES = frozenset({310, 320}), frozenset({10})
 _SHORT_STARTS = (b'{"code":310,', b'{"code":320,')
 _LONG_START = b'{"code":10,'
 _CODE = re.compile(rb'"code"\s*:\s*(?:(310|320)|10)\b')
@@ -93,16 +92,19 @@ def decode_json_send(header: bytes) -> FlatSend | None:
             return None
         is_short = found[1] is not None
     try:
-        command = _decode_short(header) if is_short else _decode_long(header)
-        if command.code not in (_SHORT_CODES if is_short else _LONG_CODES):
-            return None
+        if is_short:
+            command = _decode_short(header)
+            is_send = command.code == 310 or command.code == 320
+        else:
+            command = _decode_long(header)
+            is_send = command.code == 10
         fields = command.extFields
         born = int(fields.born_timestamp)
         if not header.isascii():
             header.decode()  # the text of members that were skipped is not checked yet
     except (ValueError, RecursionError):  # msgspec's errors are ValueErrors too
         return None
-    if not LONG_MIN <= born <= LONG_MAX:
+    if not is_send or not LONG_MIN <= born <= LONG_MAX:
         return None
     if len(header) > _LONG_HEADER_BYTES and header.count(b":") > FIELDS_MAX:
         return None

@@ -47,7 +47,7 @@ def _hash(topics: list[str], uniq_keys: list[str | None], rows: list[int] | None
 
 def _split_words(words: list[str]) -> tuple[list[str], list[int]]:
     """All words, and the row that each comes from."""
-    if not any(" " in text for text in words):
+    if " " not in "".join(words):
         rows = [row for row, text in enumerate(words) if text]
         return [words[row] for row in rows], rows
     pairs = [(word, row) for row, text in enumerate(words) if text for word in text.split(" ") if word]

@@ -89,7 +89,7 @@ class QueueTable:
         """Add the records to their queues, in memory; only overlong tails are written."""
         if not batch:
             return
-        if isinstance(batch, ColumnBatch) and batch.columns is not None:
+        if type(batch) is ColumnBatch and batch.columns is not None:
             self._dispatch_columns(batch, batch.columns)
             return
         topics, long_tails = self._topics, []
