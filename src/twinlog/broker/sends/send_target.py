@@ -17,16 +17,18 @@ from twinlog.broker.topics.name_rules import topic_name_problem
 from twinlog.wire import properties as names
 from twinlog.wire.fields import read_int
 from twinlog.wire.message_id import offset_message_id
-from twinlog.wire.properties import encode_properties
 from twinlog.wire.sys_flag import MULTI_TAGS, TRANSACTION_MASK
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
     from twinlog.broker.stats.stats import MessageCounter
+    from twinlog.settings.broker import BrokerSettings
     from twinlog.wire.bodies import TopicConfig
     from twinlog.wire.send_headers import Constants
 
-_TARGETS_MAX = 65536  # cached; when there are more, all are dropped
+_TARGETS_MAX = 131072  # cached; when there are more, all are dropped
+_REAL_TOPIC = f"{names.REAL_TOPIC}{names.NAME_END}"
+_REAL_QUEUE = f"{names.PAIR_END}{names.REAL_QID}{names.NAME_END}"
 
 
 class Target:
@@ -40,7 +42,6 @@ class Target:
         "host",
         "is_batch",
         "queue_id",
-        "real_place",
         "reconsume_times",
         "shape",
         "sys_flag",
@@ -52,28 +53,47 @@ class Target:
         topic: str,
         queue_id: int,
         flags: tuple[int, int, int],
-        answer_fields: str,
         counter: MessageCounter,
+        parts: AnswerParts,
         *,
-        host: str,
         is_batch: bool,
     ) -> None:
         self.topic = topic
         self.queue_id = queue_id
         self.sys_flag, self.flag, self.reconsume_times = flags
-        self.real_place = encode_properties({names.REAL_TOPIC: topic, names.REAL_QID: str(queue_id)})  # if it is parked
         self.is_batch = is_batch
-        self.host = host  # before each physical offset in msgId
         # The answer's members up to the physical offset, and from there to the queue offset; one character is one byte.
-        # Java has them in another order in the answer to a batch.
-        if is_batch:
-            self.answer_start = f'{answer_fields},"queueId":"{queue_id}","msgId":"{host}'
-            self.answer_middle = '","queueOffset":"'
-        else:
-            self.answer_start = f'{answer_fields},"msgId":"{host}'
-            self.answer_middle = f'","queueId":"{queue_id}","queueOffset":"'
+        self.answer_start, self.answer_middle = parts.around_offset(queue_id, is_batch)
+        self.host = parts.host  # before each physical offset in msgId
         self.counter = counter
         self.shape = NO_SHAPE  # of its last message's properties
+
+    @property
+    def real_place(self) -> bytes:
+        """The properties that say where a parked message belongs."""
+        return f"{_REAL_TOPIC}{self.topic}{_REAL_QUEUE}{self.queue_id}{names.PAIR_END}".encode()
+
+
+class AnswerParts:
+    """Parts of answers that all targets share, so that a target is small."""
+
+    def __init__(self, settings: BrokerSettings) -> None:
+        fixed_fields = msgspec.json.encode(region_and_trace(settings))[1:-1].decode("latin-1")
+        self.host = offset_message_id(settings.broker_ip1, settings.listen_port, 0)[:-16]
+        self._fixed_fields = fixed_fields
+        self._parts: dict[tuple[int, bool], tuple[str, str]] = {}
+
+    def around_offset(self, queue_id: int, is_batch: bool) -> tuple[str, str]:
+        """What stands before and behind the physical offset; Java has another order in the answer to a batch."""
+        parts = self._parts.get((queue_id, is_batch))
+        if parts is None:
+            if is_batch:
+                parts = f'{self._fixed_fields},"queueId":"{queue_id}","msgId":"{self.host}', '","queueOffset":"'
+            else:
+                middle = f'","queueId":"{queue_id}","queueOffset":"'
+                parts = f'{self._fixed_fields},"msgId":"{self.host}', middle
+            self._parts[queue_id, is_batch] = parts
+        return parts
 
 
 class Targets(dict["Constants", Target]):
@@ -82,6 +102,13 @@ class Targets(dict["Constants", Target]):
     def __init__(self, ctx: BrokerContext) -> None:
         super().__init__()
         self._ctx = ctx
+        self._parts: AnswerParts | None = None
+        self._values: dict[str | int, str | int] = {}  # of members that most targets share, once each
+
+    def clear(self) -> None:
+        super().clear()
+        self._values.clear()
+        self._parts = None
 
     def decide(self, constants: Constants) -> Target | None:
         """The target of headers with these members; None when `send` must decide."""
@@ -98,14 +125,15 @@ class Targets(dict["Constants", Target]):
             return None
         if config.topic_filter_type == "MULTI_TAG":
             sys_flag |= MULTI_TAGS
-        settings = self._ctx.settings
-        host = offset_message_id(settings.broker_ip1, settings.listen_port, 0)[:-16]
-        fixed_fields = msgspec.json.encode(region_and_trace(settings))[1:-1].decode("latin-1")
-        flags, counter = (sys_flag, flag, reconsume_times), self._ctx.stats.puts(topic)
-        target = Target(topic, queue_id, flags, fixed_fields, counter, host=host, is_batch=is_batch)
         if len(self) >= _TARGETS_MAX:
             self.clear()
-        self[constants] = target
+        if self._parts is None:
+            self._parts = AnswerParts(self._ctx.settings)
+        counter = self._ctx.stats.puts(topic)
+        target = Target(topic, queue_id, (sys_flag, flag, reconsume_times), counter, self._parts, is_batch=is_batch)
+        share = self._values.setdefault
+        key = topic, *(share(value, value) for value in constants[1:6]), batch
+        self[key] = target  # pyright: ignore[reportArgumentType]
         return target
 
 

@@ -30,7 +30,7 @@ _OPAQUE = b'"opaque":'
 _STARTS = (b'{"code":310,', b'{"code":320,')
 _ONCE = (b'"code"', b'"g"', b'"opaque"', b"UNIQ_KEY")
 _ESCAPES = (rb"\u0001", rb"\u0002")
-_HEADERS_MAX = 65536  # cached; when there are more, all are dropped
+_HEADERS_MAX = 16384  # cached; when there are more, all are dropped
 _HEADER_BYTES_MAX = 1024  # longer ones are not cached
 _MISSES_MAX = 8  # a producer whose properties change with every message gets no further templates
 

@@ -31,7 +31,7 @@ from twinlog.wire.record_layout import (
 TOPIC_BYTES_MAX = 255  # only %RETRY% topics may be longer than 127
 RECORD_SLACK = 64 * 1024  # a record may exceed maxMessageSize by topic and properties
 PACKED_LENGTHS = [PROPERTIES_LENGTH.pack(n) for n in range(4096)]
-_CACHED_MAX = 65536
+_CACHED_MAX = 262144  # queues or hosts; a queue takes some 300 bytes
 
 
 class QueueCursor:
