@@ -28,6 +28,7 @@ from pathlib import Path
 from tests.interop.twinlog_servers import Twinlog
 
 from bench import growth, recovery, replication
+from bench.clients import measure_clients
 from bench.java_client import SCENES, measure_java_client
 from bench.metadata import measure_metadata
 from bench.rows import Row, console, print_table
@@ -38,7 +39,19 @@ from bench.tails import measure_tails
 
 RESULTS = Path(__file__).parent / "results"
 ROOT = Path(__file__).parent.parent
-BROKER_PARTS = ("shapes", "java-client", "pulls", "start", "recovery", "catch-up", "sync", "lag", "metadata", "tails")
+BROKER_PARTS = (
+    "shapes",
+    "java-client",
+    "clients",
+    "pulls",
+    "start",
+    "recovery",
+    "catch-up",
+    "sync",
+    "lag",
+    "metadata",
+    "tails",
+)
 SPARK_PARTS = (
     "spark-wire",
     "spark-store",
@@ -170,6 +183,9 @@ def measures_of(given: argparse.Namespace) -> dict[str, Callable[[Path, Options]
             backlog=options.backlog,
             names=given.scene,
             quick=options.quick,
+        ),
+        "clients": lambda folder, options: measure_clients(
+            folder, rounds=min(options.rounds, 3), seconds=options.seconds, backlog=min(options.backlog, 200_000)
         ),
         "pulls": measure_pulls,
         "start": measure_start,

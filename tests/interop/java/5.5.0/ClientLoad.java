@@ -41,6 +41,8 @@ final class ClientLoad {
     private final String nameServer;
     private final String topic;
     private final double seconds;
+    private int threadCount = THREADS;
+    private int inFlight = IN_FLIGHT;
     private final byte[] body = new byte[BODY_BYTES];
     private final AtomicReference<Throwable> failed = new AtomicReference<>();
 
@@ -72,6 +74,12 @@ final class ClientLoad {
 
     private Map<String, Object> run(String scene, long messages, String filter) throws Exception {
         switch (scene) {
+            case "one": // as a program that sends one message after another
+                threadCount = 1;
+                return sending(producer -> checked(producer.send(message())));
+            case "many":
+                inFlight = 64;
+                return async();
             case "sync":
                 return sending(producer -> checked(producer.send(message())));
             case "ordered":
@@ -124,7 +132,7 @@ final class ClientLoad {
         int by(DefaultMQProducer producer) throws Exception;
     }
 
-    /** THREADS that send one after the other. */
+    /** Threads that send one after the other. */
     private Map<String, Object> sending(Send send) throws Exception {
         DefaultMQProducer producer = configured(new DefaultMQProducer("BENCH_PG_" + NUMBER.incrementAndGet()));
         producer.start();
@@ -145,7 +153,7 @@ final class ClientLoad {
         long started = System.nanoTime();
         long deadline = started + (long) (seconds * 1e9);
         List<Thread> threads = new ArrayList<>();
-        for (int i = 0; i < THREADS; i++) {
+        for (int i = 0; i < threadCount; i++) {
             Thread thread = new Thread(() -> {
                 long mine = 0;
                 try {
@@ -171,7 +179,7 @@ final class ClientLoad {
         producer.start();
         try {
             checked(producer.send(message()));
-            Semaphore room = new Semaphore(IN_FLIGHT);
+            Semaphore room = new Semaphore(inFlight);
             AtomicLong count = new AtomicLong();
             SendCallback callback = new SendCallback() {
                 @Override
@@ -195,7 +203,7 @@ final class ClientLoad {
                 room.acquire();
                 producer.send(message(), callback);
             }
-            if (!room.tryAcquire(IN_FLIGHT, PATIENCE_MS, TimeUnit.MILLISECONDS)) {
+            if (!room.tryAcquire(inFlight, PATIENCE_MS, TimeUnit.MILLISECONDS)) {
                 throw new IllegalStateException("answers are missing");
             }
             return result(count.get(), started);
