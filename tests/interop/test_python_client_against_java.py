@@ -92,6 +92,35 @@ async def test_every_way_to_send_is_stored_and_read_back(names, topic, producer)
     assert [by_body[f"batch-{i}"].message_id for i in range(3)] == batch.message_id.split(",")
 
 
+async def test_sends_that_were_gathered_are_stored_where_their_results_say(names, topic, producer):
+    options = ProducerOptions(auto_batch=True, send_timeout_ms=ANSWER_MS)
+    async with Producer(names, f"A_{topic}", producer_options=options) as gathering:
+        messages = [
+            Outgoing(topic, f"body-{i}", tags="ab"[i % 2], keys=f"k{i}", properties={"number": f"{i}"})
+            for i in range(40)
+        ]
+        sent = await asyncio.gather(*(gathering.send(message) for message in messages))
+    assert {result.status for result in sent} == {SendStatus.OK}
+    assert len({result.queue for result in sent}) <= 2, "one batch for each tag"
+    async with PullConsumer(names, f"R_{topic}") as reader:
+        await stored(reader, await reader.queues(topic), 40)
+        for i, result in enumerate(sent):
+            (found,) = [m async for m in reader.messages(result.queue, result.queue_offset, result.queue_offset + 1)]
+            assert (found.body, found.tags, found.keys) == (b"body-%d" % i, "ab"[i % 2], [f"k{i}"])
+            assert (found.message_id, found.offset_message_id) == (result.message_id, result.offset_message_id)
+            assert found.properties["number"] == str(i)
+
+
+async def test_a_list_above_the_limit_is_stored_in_order_in_one_queue(names, topic, producer):
+    bodies = [bytes([65 + i]) * (1024 * 1024 - 300) for i in range(7)]  # four of them fill a request to its limit
+    sent = await producer.send_batch([Outgoing(topic, body) for body in bodies])
+    async with PullConsumer(names, f"R_{topic}") as reader:
+        await stored(reader, [sent.queue], 7)
+        found = [m async for m in reader.messages(sent.queue, sent.queue_offset, sent.queue_offset + 7)]
+    assert [m.body[:1] + m.body[-1:] for m in found] == [body[:1] * 2 for body in bodies]
+    assert [m.message_id for m in found] == sent.message_id.split(",")
+
+
 async def stored(reader: client.PullConsumer, queues: Iterable[MessageQueue], wanted: int) -> None:
     """Return once there are so many messages: Java's queues follow its log a moment later."""
 
