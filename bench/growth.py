@@ -32,6 +32,7 @@ LOG_BODY = 4096
 RATE = 10_000  # messages per second that consumers share
 # Java maps a file for every queue that is sent to, and Linux allows 65,530 maps: `vm.max_map_count`.
 JAVA_QUEUES_MAX = 30_000
+JAVA_WARM_UP_S = 8.0
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,11 @@ class Rows:
         console.print(f"  {scene}, {side}: {shown}")
 
 
+def warm_up(side: str, broker: Broker, sizes: Sizes) -> None:
+    """Java compiles what it runs; until then it is several times as slow."""
+    load("connections", broker, "--seconds", JAVA_WARM_UP_S if side == "java" else sizes.seconds / 2)
+
+
 def load(kind: str, broker: Broker, *args: object) -> dict:
     """Run the load in a process of its own."""
     command = [sys.executable, "-m", "bench.growth_load", kind, broker.address, str(broker.pid), *map(str, args)]
@@ -96,6 +102,7 @@ def measure_topics(folder: Path, sizes: Sizes) -> list[Row]:
             seed_topics(home, topics)
             with names_and(side, home, folder) as (broker, seconds):
                 rows.add(f"start with {topics:,} topics", side, {"ready_s": seconds, "rss_mb": rss_mb(broker.pid)})
+                warm_up(side, broker, sizes)
                 for used in dict.fromkeys((USED_FEW, topics)):
                     if side == "java" and used > JAVA_QUEUES_MAX:
                         continue
@@ -137,7 +144,7 @@ def measure_connections(folder: Path, sizes: Sizes) -> list[Row]:
     rows = Rows()
     for side in sizes.sides:
         with names_and(side, folder / side, folder) as (broker, _):
-            load("connections", broker, "--seconds", sizes.seconds)  # warms up
+            warm_up(side, broker, sizes)
             for _ in range(sizes.rounds):
                 for count in sizes.connections:
                     for kind, text in (("--idle", "idle connections"), ("--held", "held pulls")):
@@ -158,6 +165,7 @@ def measure_replicas(folder: Path, sizes: Sizes) -> list[Row]:
             home = folder / f"{side}-{replicas}"
             seed_topics(home / "0", USED_FEW)
             with replicated(side, home, folder, replicas) as (master, others):
+                warm_up(side, master, sizes)
                 for _ in range(sizes.rounds):
                     before = sum(cpu_seconds(other.pid) for other in others)
                     result = load("topics", master, "--used", USED_FEW, "--seconds", sizes.seconds)
@@ -179,7 +187,7 @@ def replicated(side: str, home: Path, folder: Path, replicas: int) -> Iterator[t
             role = "SLAVE" if number else "ASYNC_MASTER"
             started = running(side, home / str(number), names.address, brokerRole=role, brokerId=str(number))
             brokers.append(stack.enter_context(started)[0])
-        time.sleep(8 if replicas else 1)  # a Java replica looks for its master every five seconds
+        time.sleep(8 if side == "java" and replicas else 2)  # a Java replica looks for its master every five seconds
         yield brokers[0], brokers[1:]
 
 
@@ -190,7 +198,8 @@ def measure_consumers(folder: Path, sizes: Sizes) -> list[Row]:
     rows = Rows()
     for side in sizes.sides:
         with names_and(side, folder / side, folder) as (broker, _):
-            load("consumers", broker, "--consumers", 8, "--rate", RATE, "--seconds", sizes.seconds)  # warms up
+            warm_up(side, broker, sizes)
+            load("consumers", broker, "--consumers", 8, "--rate", RATE, "--seconds", sizes.seconds)
             for _ in range(sizes.rounds):
                 for consumers in sizes.consumers:
                     given = ("--consumers", consumers, "--rate", RATE, "--seconds", sizes.seconds)
