@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from twinlog.net import busy_wait
 from twinlog.net.busy_wait import BusyWait
 
 
@@ -22,18 +23,18 @@ def waits(*seconds, limit=100e-6):
 
     async def run():
         clock, seen = Clock(), []
-        busy_wait = BusyWait(lambda: limit, clock)
+        waiting = BusyWait(lambda: limit, clock)
         for wait in seconds:
-            busy_wait.expect()
-            began = busy_wait.is_awake
+            waiting.expect()
+            began = waiting.is_awake
             clock.now += wait
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-            seen.append((began, busy_wait.is_awake))
-            busy_wait.arrived()
+            seen.append((began, waiting.is_awake))
+            waiting.arrived()
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-            assert not busy_wait.is_awake, "what was expected is there"
+            assert not waiting.is_awake, "what was expected is there"
         return seen
 
     return asyncio.run(run())
@@ -44,7 +45,28 @@ def test_after_a_short_wait_the_loop_stays_awake_for_the_next():
 
 
 def test_it_gives_up_when_the_time_is_over_and_does_not_try_again_until_a_wait_was_short():
-    assert waits(10e-6, 500e-6, 10e-6, 10e-6) == [(False, False), (True, False), (False, False), (True, True)]
+    vain = (True, False)
+    assert waits(10e-6, 500e-6, 10e-6) == [(False, False), vain, (False, False)]
+
+
+def test_after_waits_in_vain_it_sleeps_longer_and_longer_before_it_tries_again():
+    short, vain, busy, asleep = 10e-6, (True, False), (True, True), (False, False)
+    once = [vain, asleep, asleep, asleep]  # one to see that waits are short again, and two
+    twice = [vain, *[asleep] * 5]
+    assert waits(short, 500e-6, *[short] * 3, 500e-6, *[short] * 6) == [asleep, *once, *twice, busy]
+
+
+def test_a_busy_wait_that_paid_off_ends_the_longer_sleeps():
+    short, vain, busy, asleep = 10e-6, (True, False), (True, True), (False, False)
+    seen = waits(short, 500e-6, *[short] * 4, 500e-6, *[short] * 4)
+    assert seen == [asleep, vain, *[asleep] * 3, busy, vain, *[asleep] * 3, busy]
+
+
+def test_each_turn_offers_the_core_to_others(monkeypatch):
+    offers = []
+    monkeypatch.setattr(busy_wait, "sched_yield", lambda: offers.append(1))
+    waits(10e-6, 10e-6)
+    assert offers
 
 
 def test_a_peer_that_is_far_away_costs_nothing():

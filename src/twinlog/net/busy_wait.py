@@ -4,13 +4,19 @@ To be woken takes longer than a near peer needs to answer: about 60 us on a virt
 message of a producer that waits for a replica. So the loop keeps turning for a moment, and each turn polls every
 socket; whatever else arrives is served as always. It does so only while the last wait was shorter than the limit, so a
 peer that is far away, or seldom answers, costs nothing.
+
+With more processes than cores, the one that should answer may wait for this very core. So each turn offers the core to
+others, and after a busy wait in vain the next ones sleep: two, then four, and so on while it happens again.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from os import sched_yield
 from time import perf_counter
+
+_DOUBLINGS_MAX = 8
 
 
 class BusyWait:
@@ -22,6 +28,8 @@ class BusyWait:
         self._since: float | None = None
         self._until = 0.0
         self._last_wait = float("inf")
+        self._in_vain = 0  # busy waits in a row that ended without an answer
+        self._sleeps = 0  # so many waits are not busy
         self.is_awake = False
 
     def expect(self) -> None:
@@ -30,20 +38,32 @@ class BusyWait:
             return
         self._since = self._clock()
         limit = self._seconds_max()
-        if self._last_wait < limit:
-            self._until = self._since + limit
-            if not self.is_awake:
-                self.is_awake = True
-                asyncio.get_running_loop().call_soon(self._turn)
+        if self._last_wait >= limit:
+            return
+        if self._sleeps:
+            self._sleeps -= 1
+            return
+        self._until = self._since + limit
+        if not self.is_awake:
+            self.is_awake = True
+            asyncio.get_running_loop().call_soon(self._turn)
 
     def arrived(self) -> None:
         """The answer is here. How long it took decides whether the next wait is busy."""
         if self._since is not None:
             self._last_wait = self._clock() - self._since
             self._since = None
-            self._until = 0.0
+            if self._until:
+                self._until = 0.0
+                self._in_vain = 0
 
     def _turn(self) -> None:
-        self.is_awake = self._clock() < self._until
-        if self.is_awake:
+        if self._clock() < self._until:
+            sched_yield()
             asyncio.get_running_loop().call_soon(self._turn)
+            return
+        self.is_awake = False
+        if self._until:  # nothing has arrived
+            self._until = 0.0
+            self._in_vain = min(self._in_vain + 1, _DOUBLINGS_MAX)
+            self._sleeps = 1 << self._in_vain
