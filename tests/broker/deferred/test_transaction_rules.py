@@ -7,9 +7,10 @@ import pytest
 from twinlog.base.system_names import HALF_TOPIC
 from twinlog.broker.deferred import transaction_rules
 from twinlog.broker.deferred.op_records import OpTracker
+from twinlog.broker.deferred.parked_record import decode_parked
 from twinlog.broker.deferred.transaction_rules import CheckDecision, CheckRules
 from twinlog.wire.headers import EndTransactionHeader
-from twinlog.wire.message import Message
+from twinlog.wire.message import Message, encode_message
 
 NOW = 1_800_000_000_000
 LOG_END = 10_000
@@ -50,7 +51,10 @@ def test_a_half_message_ends_only_by_the_one_who_sent_it(message, header, proble
 
 
 def test_a_commit_keeps_body_sender_and_properties_and_names_its_prepared_message():
-    draft = transaction_rules.committed(prepared_message(sys_flag=0x301, flag=5), "T1", 1)
+    record = memoryview(encode_message(prepared_message(sys_flag=0x301, flag=5)))
+    parked = decode_parked(record)
+    assert parked is not None
+    draft = transaction_rules.committed(parked, "T1", 1)
     assert (draft.topic, draft.queue_id, draft.body, draft.flag) == ("T1", 1, b"pay", 5)
     assert draft.sys_flag == 0x309
     assert draft.prepared_transaction_offset == 4711

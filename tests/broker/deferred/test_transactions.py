@@ -50,7 +50,9 @@ def end(services: DeferredServices, of: Appended, decision: int, **fields: str):
         "commitLogOffset": str(of.physical_offset),
         "commitOrRollback": str(decision),
     }
-    return ask(services.handlers(), 37, {**values, **fields})
+    answer = ask(services.handlers(), 37, {**values, **fields})
+    services._ctx.publish_appends()  # as a connection does after its requests
+    return answer
 
 
 def test_a_half_message_is_seen_by_nobody_until_it_is_committed(tmp_path: Path):
@@ -186,6 +188,7 @@ async def test_an_open_half_message_is_written_again_and_its_producer_asked(tmp_
             },
         )
         assert answer.code == 0
+        ctx.publish_appends()
         assert bodies(ctx, queue_id=1) == [b"open"]
         clock.now_ms += 60_000
         await check(services)

@@ -6,20 +6,23 @@ A message is stored in its real queue before it counts as delivered: a crash may
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from twinlog.base.system_names import SCHEDULE_TOPIC
 from twinlog.broker.deferred.alarm import Alarm
 from twinlog.broker.deferred.delay import LevelCursor, offset_to_resume, open_cursors
 from twinlog.broker.deferred.durable import until_flushed
+from twinlog.broker.deferred.parked_record import delivery, parked_at
 from twinlog.broker.deferred.stamp_skew import StampSkew
-from twinlog.broker.sends.parking import real_place, redelivery
+from twinlog.broker.sends.parking import real_place
 from twinlog.store.delay_levels import DelayLevels
 from twinlog.store.log.append import PutStatus
 from twinlog.telemetry.log import get_logger
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
+    from twinlog.store.queues.consume_queue import Unit
 
 log = get_logger(__name__)
 RETRY_MS = 1_000
@@ -95,8 +98,7 @@ class DelayService:
         room = SLICE_MESSAGES
         for cursor in self._cursors:
             before = cursor.next_offset
-            while room and self._deliver_first(cursor, now_ms):
-                room -= 1
+            room -= self._deliver_level(cursor, now_ms, room)
             if cursor.next_offset != before:
                 self._ctx.finish_appends()
                 self._ctx.delay_offsets.update(cursor.level, cursor.next_offset, now_ms)
@@ -104,31 +106,52 @@ class DelayService:
                 return True
         return False
 
-    def _deliver_first(self, cursor: LevelCursor, now_ms: int) -> bool:
-        """Deliver the level's next message if it is due; False when there is nothing to do for now."""
+    def _deliver_level(self, cursor: LevelCursor, now_ms: int, count_max: int) -> int:
+        """Deliver what is due of one level; returns how many messages were handled."""
+        handled = 0
+        while handled < count_max:
+            before = handled
+            for unit in self._waiting(cursor, count_max - handled):
+                if unit.queue_offset != cursor.next_offset:
+                    break
+                if not self._deliver_unit(cursor, unit, now_ms):
+                    return handled
+                handled += 1
+            if handled == before:
+                if not self._skip_lost(cursor):
+                    break
+                handled += 1
+        return handled
+
+    def _waiting(self, cursor: LevelCursor, count: int) -> Iterable[Unit]:
+        """Up to `count` messages of a level, in one read of its queue."""
+        queue = self._ctx.store.queues.get(SCHEDULE_TOPIC, cursor.queue_id)
+        return queue.units(cursor.next_offset, count) if queue is not None else ()
+
+    def _skip_lost(self, cursor: LevelCursor) -> bool:
+        """Move past messages that retention has deleted; whether there were any."""
         store, queue_id = self._ctx.store, cursor.queue_id
-        unit = store.unit(SCHEDULE_TOPIC, queue_id, cursor.next_offset)
-        if unit is None:
-            queue_min, queue_max = (
-                store.min_offset(SCHEDULE_TOPIC, queue_id),
-                store.max_offset(SCHEDULE_TOPIC, queue_id),
-            )
-            lost = cursor.correct(queue_min, queue_max)
-            if lost:
-                log.error("retention deleted delayed messages", level=cursor.level, count=lost, next=queue_min)
-            return bool(lost)
-        physical_offset, size, deliver_ms = unit
-        due_ms = cursor.due_ms(self._skew.due_ms(physical_offset, deliver_ms, cursor.delay_ms), now_ms)
+        queue_min, queue_max = store.min_offset(SCHEDULE_TOPIC, queue_id), store.max_offset(SCHEDULE_TOPIC, queue_id)
+        lost = cursor.correct(queue_min, queue_max)
+        if lost:
+            log.error("retention deleted delayed messages", level=cursor.level, count=lost, next=queue_min)
+        return bool(lost)
+
+    def _deliver_unit(self, cursor: LevelCursor, unit: Unit, now_ms: int) -> bool:
+        """Deliver the level's next message if it is due; False when there is nothing to do for now."""
+        store, physical_offset = self._ctx.store, unit.physical_offset
+        stamped_ms = self._skew.due_ms(physical_offset, unit.tags_code or 0, cursor.delay_ms)
+        due_ms = cursor.due_ms(stamped_ms, now_ms)
         if due_ms > now_ms:
             self._alarm.set(due_ms)
             return False
-        message = store.message_at(physical_offset, size)
+        message = parked_at(store, physical_offset, unit.size)
         place = real_place(message) if message is not None else None
         if message is None or place is None:
             log.error("a delayed message cannot be delivered", level=cursor.level, physical_offset=physical_offset)
             cursor.advance()
             return True
-        stored = store.append(redelivery(message, *place))
+        stored = store.append(delivery(message, *place))
         if not stored.ok and stored.status not in NEVER_STORED:
             self._alarm.set(now_ms + RETRY_MS)
             return False

@@ -6,24 +6,25 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from twinlog.broker.deferred import transaction_rules
+from twinlog.broker.deferred.parked_record import parked_at
 from twinlog.broker.sends.copy_budget import check_copy
 from twinlog.broker.sends.parking import real_place
 from twinlog.net.errors import RequestRefused
 from twinlog.store.log.append import PutStatus
 from twinlog.wire.codes import UNSET_REMARK, RequestCode, ResponseCode
 from twinlog.wire.errors import WireError
-from twinlog.wire.fields import decode_fields
-from twinlog.wire.headers import EndTransactionHeader
 from twinlog.wire.message_id import parse_offset_message_id
 from twinlog.wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
+    from twinlog.broker.deferred.parked_record import ParkedRecord
+    from twinlog.broker.deferred.transaction_rules import EndFields
     from twinlog.broker.deferred.transaction_service import TransactionService
     from twinlog.net.connection import Handler, Request
     from twinlog.store.log.append import Appended
     from twinlog.wire.command import Command
-    from twinlog.wire.message import Message
+    from twinlog.wire.headers import EndTransactionHeader
 
 
 def handlers(ctx: BrokerContext, transactions: TransactionService) -> dict[int, Handler]:
@@ -42,7 +43,7 @@ class TransactionHandlers:
         ctx = self._ctx
         if not ctx.is_master:
             return request.reply(ResponseCode.SLAVE_NOT_AVAILABLE, UNSET_REMARK)
-        header = decode_fields(EndTransactionHeader, request.fields)
+        header = transaction_rules.read_end(request.fields)
         if header.commit_or_rollback not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
             return None  # the producer does not know yet; Java does not answer either
         message = self._prepared_message(header)
@@ -52,24 +53,27 @@ class TransactionHandlers:
             return self._end_later(request, header)
         return self._end(request, header, message)
 
-    async def _end_later(self, request: Request, header: EndTransactionHeader) -> Command:
+    async def _end_later(self, request: Request, header: EndTransactionHeader | EndFields) -> Command:
         """End it as soon as this new master has learnt which transactions its predecessor ended."""
         while self._ctx.is_master and not self._transactions.has_taken_over:
             await self._transactions.take_over()
         if not self._ctx.is_master:
             return request.reply(ResponseCode.SLAVE_NOT_AVAILABLE, UNSET_REMARK)
-        return self._end(request, header, self._prepared_message(header))
+        answer = self._end(request, header, self._prepared_message(header))
+        self._ctx.publish_appends()
+        return answer
 
-    def _prepared_message(self, header: EndTransactionHeader) -> Message:
+    def _prepared_message(self, header: EndTransactionHeader | EndFields) -> ParkedRecord:
         offset = header.commit_log_offset
-        message = self._ctx.store.message_at(offset) if offset is not None and offset >= 0 else None
+        message = parked_at(self._ctx.store, offset) if offset is not None and offset >= 0 else None
         problem = transaction_rules.end_problem(message, header)
         if problem is not None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, problem)
         assert message is not None, "a missing message is a problem"
         return message
 
-    def _end(self, request: Request, header: EndTransactionHeader, message: Message) -> Command:
+    def _end(self, request: Request, header: EndTransactionHeader | EndFields, message: ParkedRecord) -> Command:
+        """End it. Readers see the message after `publish_appends`, which connections call after a chunk."""
         if not self._transactions.is_ended(message):
             commit = header.commit_or_rollback == TRANSACTION_COMMIT
             if commit:
@@ -77,11 +81,15 @@ class TransactionHandlers:
             self._transactions.ended(message, committed=commit)
         return request.reply()
 
-    def _commit(self, message: Message) -> None:
+    def _commit(self, message: ParkedRecord) -> None:
         place = real_place(message)
         if place is None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
-        check_final(self._ctx, self._ctx.put(transaction_rules.committed(message, *place)))
+        draft = transaction_rules.committed(message, *place)
+        self._ctx.redirect(draft)
+        appended = self._ctx.store.append(draft)
+        self._ctx.pending_sends.ask_for_flush()
+        check_final(self._ctx, appended)
 
     def resume(self, request: Request) -> Command:
         text = (request.fields or {}).get("msgId", "")

@@ -25,6 +25,7 @@ from twinlog.wire.properties import encode_properties
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
+    from twinlog.broker.deferred.parked_record import ParkedRecord
     from twinlog.wire.message import Message
 
 SLICE_MESSAGES = 100  # read or checked in one go before other tasks run
@@ -62,7 +63,7 @@ class TransactionQueues:
 
     # -- what is finished ----------------------------------------------------------------------
 
-    def is_ended(self, message: Message) -> bool:
+    def is_ended(self, message: Message | ParkedRecord) -> bool:
         """Whether this message, or another copy of it, was committed or rolled back before."""
         return self.tracker(message.queue_id).is_finished(message.queue_offset, identity(message))
 
@@ -71,7 +72,7 @@ class TransactionQueues:
         tracker = self._trackers.get(queue_id)
         return tracker is not None and tracker.is_finished(prepared_offset, prepared_offset)
 
-    def note_end(self, message: Message) -> None:
+    def note_end(self, message: Message | ParkedRecord) -> None:
         """This message is finished; an op record names it soon."""
         now_ms = self._ctx.clock_ms()
         self.tracker(message.queue_id).end(identity(message))

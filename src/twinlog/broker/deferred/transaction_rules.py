@@ -16,18 +16,45 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+import msgspec
+
 from twinlog.base.system_names import HALF_TOPIC
+from twinlog.broker.deferred.parked_record import ParkedRecord, delivery
 from twinlog.broker.sends.parking import redelivery
 from twinlog.store.log.append import Draft
 from twinlog.wire import properties as names
+from twinlog.wire.fields import decode_fields
 from twinlog.wire.headers import EndTransactionHeader
 from twinlog.wire.message import Message
+from twinlog.wire.numbers import Int, Long
 from twinlog.wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK
 
 # -- ending a transaction ----------------------------------------------------------------------------
 
 
-def end_problem(message: Message | None, header: EndTransactionHeader) -> str | None:
+class EndFields(msgspec.Struct, rename="camel", gc=False):
+    """The members of END_TRANSACTION that decide; decoded in C, since each transaction sends one."""
+
+    producer_group: str
+    tran_state_table_offset: Long
+    commit_log_offset: Long
+    commit_or_rollback: Int
+    from_check: str = msgspec.field(default="", name="fromTransactionCheck")
+
+    @property
+    def from_transaction_check(self) -> bool:
+        return self.from_check.lower() == "true"
+
+
+def read_end(fields: dict[str, str] | None) -> EndTransactionHeader | EndFields:
+    """The header of END_TRANSACTION. What is missing or unreadable is None, as in every header."""
+    try:
+        return msgspec.convert(fields, EndFields, strict=False)
+    except msgspec.ValidationError:
+        return decode_fields(EndTransactionHeader, fields)
+
+
+def end_problem(message: ParkedRecord | None, header: EndTransactionHeader | EndFields) -> str | None:
     """Why this request cannot end the transaction of `message`, in Java's words; None when it can."""
     if message is None or message.topic != HALF_TOPIC:
         return "Find prepared transaction message failed"
@@ -40,7 +67,9 @@ def end_problem(message: Message | None, header: EndTransactionHeader) -> str | 
     return None
 
 
-def came_too_late(message: Message, header: EndTransactionHeader, timeout_ms: int, now_ms: int) -> bool:
+def came_too_late(
+    message: ParkedRecord, header: EndTransactionHeader | EndFields, timeout_ms: int, now_ms: int
+) -> bool:
     """Whether the producer set a time limit for itself, and ends the transaction after it without being asked."""
     text = message.properties.get(names.CHECK_IMMUNITY_TIME)
     if header.from_transaction_check or not text:
@@ -57,9 +86,9 @@ def immunity_ms(text: str | None, timeout_ms: int) -> int:
     return timeout_ms if seconds == -1 else seconds * 1_000
 
 
-def committed(message: Message, topic: str, queue_id: int) -> Draft:
+def committed(message: ParkedRecord, topic: str, queue_id: int) -> Draft:
     """The message that consumers will see."""
-    draft = redelivery(message, topic, queue_id)
+    draft = delivery(message, topic, queue_id)
     draft.sys_flag = draft.sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT
     draft.prepared_transaction_offset = message.physical_offset
     return draft
@@ -128,7 +157,7 @@ def rewritten(message: Message, decision: CheckDecision) -> Draft:
     return redelivery(message, HALF_TOPIC, message.queue_id, pairs)
 
 
-def identity(message: Message) -> int:
+def identity(message: Message | ParkedRecord) -> int:
     """The queue offset of the first copy, which its producer knows; it stays when the message is written again."""
     text = message.properties.get(names.TRAN_PREPARED_QUEUE_OFFSET, "")
     return int(text) if text.isdecimal() else message.queue_offset

@@ -18,6 +18,7 @@ from twinlog.wire import properties as names
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
+    from twinlog.broker.deferred.parked_record import ParkedRecord
     from twinlog.wire.message import Message
 
 log = get_logger(__name__)
@@ -86,12 +87,12 @@ class TransactionService:
 
     # -- ending --------------------------------------------------------------------------------
 
-    def is_ended(self, message: Message) -> bool:
+    def is_ended(self, message: Message | ParkedRecord) -> bool:
         """Whether this message, or another copy of it, was committed or rolled back before."""
         assert self._takeover.done, "the caller has waited for the take-over"
         return self.queues.is_ended(message)
 
-    def ended(self, message: Message, *, committed: bool) -> None:
+    def ended(self, message: ParkedRecord, *, committed: bool) -> None:
         """The producer has decided; an op record names this message soon."""
         if committed:
             self.commits += 1

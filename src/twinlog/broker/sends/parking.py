@@ -11,7 +11,7 @@ commit stores is.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from twinlog.base.system_names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from twinlog.broker.sends.timer_rules import TimerRules, place_timer
@@ -105,7 +105,14 @@ def move(draft: Draft, pairs: dict[str, str], topic: str, queue_id: int) -> None
     draft.topic, draft.queue_id = topic, queue_id
 
 
-def real_place(message: Message) -> tuple[str, int] | None:
+class Parked(Protocol):
+    """A message that waits, decoded whole or in part."""
+
+    @property
+    def properties(self) -> dict[str, str]: ...
+
+
+def real_place(message: Parked) -> tuple[str, int] | None:
     """(topic, queue) of a parked message; None when its properties lack them, or name a topic for parking."""
     topic, queue = message.properties.get(names.REAL_TOPIC), message.properties.get(names.REAL_QID, "")
     if not topic or topic in (HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC) or not (queue.isdecimal() and len(queue) < 10):
