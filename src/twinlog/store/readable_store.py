@@ -168,8 +168,10 @@ class ReadableStore:
         """The message whose record begins there; None when there is none."""
         source = log or self.commit_log
         record = source.record(physical_offset) if size is None else source.slice(physical_offset, size)
-        if record is None:
-            return None
+        return None if record is None else self._decode(record, physical_offset)
+
+    @staticmethod
+    def _decode(record: memoryview, physical_offset: int) -> Message | None:
         try:
             message = decode_message(record)
         except RecordError:
@@ -185,10 +187,10 @@ class ReadableStore:
         found = self.index.query(topic, key, count_max, begin_ms, end_ms)
         buffers = []
         for physical_offset in sorted(found.physical_offsets):
-            message = self.message_at(physical_offset, log=log)
             record = self.record_at(physical_offset, log=log)
+            message = None if record is None else self._decode(record, physical_offset)
             # The index holds hashes only, and an entry may outlive its record.
-            if message is None or record is None or message.topic != topic:
+            if record is None or message is None or message.topic != topic:
                 continue
             if key == message.properties.get(UNIQ_KEY) or key in message.keys:
                 buffers.append(record)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 # What was written last is in memory, unless the machine has hardly any: it is not asked for each read.
 RECENT_BYTES = 128 * 1024 * 1024
+_RECORD_BYTES = 4096
 _LOOK_BYTES = 64 * 1024  # a filter reads record after record: the next ones are looked for at the same time
 _INT = struct.Struct(">i")
 
@@ -125,13 +126,25 @@ class MemoryLog(LogAccess):
 
 
 class DiskLog(LogAccess):
-    """For a worker thread."""
+    """For the reads of one request, in a worker thread."""
 
-    __slots__ = ()
+    __slots__ = ("_begin", "_end")
+
+    def __init__(self, log: CommitLog) -> None:
+        super().__init__(log)
+        self._begin = self._end = 0  # what was read last
+
+    def record(self, physical_offset: int) -> memoryview | None:
+        self._need(physical_offset, _RECORD_BYTES)  # its size is not known yet, and most are not larger
+        return super().record(physical_offset)
 
     def bring_in(self, physical_offset: int, size: int) -> None:
         """Wait until these bytes are in memory, as far as the log has them."""
         for segment, first, last in self._log.ranges(physical_offset, physical_offset + size):
             read_through(segment.descriptor, first, last - first)
 
-    _need = bring_in
+    def _need(self, physical_offset: int, size: int) -> None:
+        end = physical_offset + size
+        if not self._begin <= physical_offset <= end <= self._end:
+            self.bring_in(physical_offset, size)
+            self._begin, self._end = physical_offset, end
