@@ -30,7 +30,7 @@ def command_of(name: str) -> Command:
 async def replay(connection: Connection, name: str) -> Command:
     """The answer to the captured bytes, sent exactly as they are."""
     opaque = command_of(f"{name}-req").opaque
-    connection._waiting[opaque] = answer = connection._loop.create_future()
+    answer = connection._answers.add(opaque, 10_000)
     connection.send(frame_of(f"{name}-req"))
     return await answer
 

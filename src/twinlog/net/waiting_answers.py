@@ -11,9 +11,7 @@ import math
 
 from twinlog.wire.command import Command
 
-_SWEEP_SECONDS_MIN = (
-    0.001  # between two sweeps: thousands of requests with deadlines of their own are looked at together
-)
+_SWEEP_SECONDS_MIN = 0.001  # between two sweeps: thousands of requests with deadlines of their own go together
 
 
 class WaitingAnswers:
