@@ -20,7 +20,7 @@ COMMANDS: dict[str, Lazy] = {
     "consume": Lazy("twinlog.cli.consume:consume_app", "Print messages as lines."),
     "replication": Lazy("twinlog.cli.replication.app:replication", "Show and control replicas: status, rejoin, ..."),
     "pipeline": Lazy("twinlog.cli.pipeline.app:app", "Run data jobs on Spark: sync, archive, audit, restore, lag."),
-    "store": Lazy("twinlog.cli.store:store", "Inspect store directories: dump, verify, compare."),
+    "store": Lazy("twinlog.cli.store.app:store", "Inspect store directories; send a tail that was set aside again."),
 }
 
 

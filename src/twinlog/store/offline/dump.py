@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from twinlog.base.addresses import address_text
 from twinlog.store.offline.store_files import StoreFiles
+from twinlog.store.offline.tail_file import Damage, read_tail
 from twinlog.store.scan.walk import Hole, LogEnd, walk_log
-from twinlog.wire.message import decode_message
+from twinlog.wire.message import Message, decode_message
 
 
 def dump_log(
@@ -76,8 +78,34 @@ def dump_state(store: StoreFiles) -> Iterator[dict[str, Any]]:
     }
 
 
+def dump_tail(
+    path: Path,
+    *,
+    topic: str | None = None,
+    queue_id: int | None = None,
+    begin: int | None = None,
+    limit: int | None = None,
+    with_body: bool = False,
+) -> Iterator[dict[str, Any]]:
+    """The records of a tail that was cut off, and what is damaged in it."""
+    shown = 0
+    for found in read_tail(path):
+        if isinstance(found, Damage):
+            yield {"hole": found.physical_offset, "bytes": found.bytes, "reason": found.reason}
+            return
+        if limit is not None and shown >= limit:
+            return
+        matches = topic in (None, found.topic) and queue_id in (None, found.queue_id)
+        if matches and found.physical_offset >= (begin or 0):
+            shown += 1
+            yield _row(found, with_body)
+
+
 def _record(buffer: memoryview, position: int, with_body: bool) -> dict[str, Any]:
-    message = decode_message(buffer, position, check_crc=False)
+    return _row(decode_message(buffer, position, check_crc=False), with_body)
+
+
+def _row(message: Message, with_body: bool) -> dict[str, Any]:
     row: dict[str, Any] = {
         "physical_offset": message.physical_offset,
         "size": message.store_size,

@@ -1,7 +1,4 @@
-"""`twinlog store dump|verify|compare`: what is in a store, whether it is sound, and whether two are equal.
-
-Nothing is changed.
-"""
+"""`twinlog store dump|verify|compare`: what is in a store, whether it is sound, and whether two are equal."""
 
 from __future__ import annotations
 
@@ -16,11 +13,12 @@ from typing import Annotated, Any
 
 import typer
 
+from twinlog.cli.store.resend import resend
 from twinlog.settings.broker_conf import load_broker_conf
 from twinlog.settings.errors import SettingsError
 from twinlog.store.errors import StoreError
 from twinlog.store.offline.compare import Comparison, compare_logs
-from twinlog.store.offline.dump import dump_index, dump_log, dump_queues, dump_state
+from twinlog.store.offline.dump import dump_index, dump_log, dump_queues, dump_state, dump_tail
 from twinlog.store.offline.store_files import StoreFiles
 from twinlog.store.offline.verify import verify_store
 
@@ -33,6 +31,9 @@ store = typer.Typer(
 )
 
 Directory = Annotated[Path, typer.Argument(help="The storePathRootDir of a broker.", metavar="DIR")]
+DirectoryOrTail = Annotated[
+    Path, typer.Argument(help="The storePathRootDir of a broker, or a file tail-<begin>-<end>.", metavar="DIR")
+]
 Config = Annotated[
     Path | None,
     typer.Option("--config", "-c", help="Its broker.conf, if it sets several log directories or an index size."),
@@ -49,7 +50,7 @@ class Part(StrEnum):
 
 @store.command()
 def dump(
-    directory: Directory,
+    directory: DirectoryOrTail,
     part: Annotated[Part, typer.Option(help="What to show.")] = Part.LOG,
     topic: Annotated[str | None, typer.Option(help="Only this topic.")] = None,
     queue: Annotated[int | None, typer.Option(help="Only this queue id.")] = None,
@@ -59,13 +60,15 @@ def dump(
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print records, queues, index files or the state of a store.
+    """Print records, queues, index files or the state of a store, or the records of a tail that was set aside.
 
     Exit status 1 when the log has holes, 2 when the store is unreadable.
     """
-    with _open(directory, config) as opened:
-        rows: Iterator[dict[str, Any]]
-        if part is Part.LOG:
+    rows: Iterator[dict[str, Any]]
+    with contextlib.nullcontext() if directory.is_file() else _open(directory, config) as opened:
+        if opened is None:
+            rows = _dump_tail(directory, topic=topic, queue_id=queue, begin=begin, limit=limit, with_body=body)
+        elif part is Part.LOG:
             rows = dump_log(opened, topic=topic, queue_id=queue, begin=begin, limit=limit, with_body=body)
         elif part is Part.QUEUES:
             rows = dump_queues(opened, topic=topic)
@@ -81,6 +84,14 @@ def dump(
             sys.stdout.flush()
     if damaged:
         raise typer.Exit(UNSOUND)
+
+
+def _dump_tail(path: Path, **options: Any) -> Iterator[dict[str, Any]]:
+    try:
+        yield from dump_tail(path, **options)
+    except StoreError as error:
+        print(f"twinlog store: {error}", file=sys.stderr)
+        raise typer.Exit(UNREADABLE) from error
 
 
 @store.command()
@@ -133,6 +144,9 @@ def compare(
         print(_comparison_text(found))
     if not found.is_equal:
         raise typer.Exit(UNSOUND)
+
+
+store.command()(resend)
 
 
 def _comparison_text(found: Comparison) -> str:

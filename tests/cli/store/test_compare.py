@@ -7,7 +7,7 @@ import pytest
 from tests.store.store_at import fill, open_store, write_log
 from typer.testing import CliRunner
 
-from twinlog.cli.store import store as command
+from twinlog.cli.store.app import store as command
 
 
 @pytest.fixture
