@@ -17,13 +17,13 @@ from twinlog.wire.command import ONEWAY_FLAG
 from twinlog.wire.errors import FrameError
 from twinlog.wire.frame import JSON, PREFIX, frame_span
 from twinlog.wire.properties import decode_properties
-from twinlog.wire.send_headers import decode_json_send
+from twinlog.wire.sends.send_headers import decode_json_send
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
     from twinlog.broker.sends.send_target import Targets
     from twinlog.store.log.append_batches import Batch
-    from twinlog.wire.binary_sends import BinarySends
+    from twinlog.wire.sends.binary_sends import BinarySends
 
 _TOGETHER_MIN = 192  # messages that are stored with numpy; with fewer it is slower than batch by batch
 

@@ -31,12 +31,12 @@ from twinlog.broker.sends.send_target import Target, Targets
 from twinlog.broker.sends.send_template import KnownHeaders
 from twinlog.store.log.append import Draft, PutStatus
 from twinlog.store.message_store import MessageStore
-from twinlog.wire.binary_sends import BinarySends
 from twinlog.wire.command import ONEWAY_FLAG
 from twinlog.wire.frame import BINARY, JSON, PREFIX
 from twinlog.wire.java_text import tags_code
 from twinlog.wire.properties import NAME_END, PAIR_END, TRANSACTION_ID
-from twinlog.wire.send_headers import decode_json_send
+from twinlog.wire.sends.binary_sends import BinarySends
+from twinlog.wire.sends.send_headers import decode_json_send
 from twinlog.wire.sys_flag import TRANSACTION_MASK
 from twinlog.wire.topic_bits import WRITE
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from twinlog.broker.stats.stats import MessageCounter
     from twinlog.settings.broker import BrokerSettings
     from twinlog.wire.bodies import TopicConfig
-    from twinlog.wire.send_headers import Constants
+    from twinlog.wire.sends.send_headers import Constants
 
 _TARGETS_MAX = 131072  # cached; when there are more, all are dropped
 _REAL_TOPIC = f"{names.REAL_TOPIC}{names.NAME_END}"

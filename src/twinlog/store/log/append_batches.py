@@ -60,19 +60,9 @@ def append_batches(appender: Appender, born_host: tuple[str, int], batches: Sequ
     born, store, log = appender.host(born_host), appender.store_host, appender.log
     if born is None or len(born) != HOST_BYTES or len(store) != HOST_BYTES or appender.crc_bytes:
         return None
-    cursors: list[QueueCursor] = []
-    for topic, queue_id, _, born_timestamp, sys_flag, reconsume_times in batches:
-        cursor = appender.queues.get((topic, queue_id))
-        if (
-            cursor is None
-            or cursor.is_schedule
-            or sys_flag & UNUSUAL_FLAGS
-            or not LONG_MIN <= born_timestamp <= LONG_MAX
-        ):
-            return None
-        if not (INT_MIN <= sys_flag <= INT_MAX and INT_MIN <= reconsume_times <= INT_MAX):
-            return None
-        cursors.append(cursor)
+    cursors = _cursors(appender, batches)
+    if cursors is None:
+        return None
     data = b"".join([batch[2] for batch in batches])
     elements = _read_elements(data, batches)
     if elements is None:
@@ -116,6 +106,24 @@ def append_batches(appender: Appender, born_host: tuple[str, int], batches: Sequ
         cursor.next_offset = next_offset
     log.log_end = begin + room
     return StoredBatches(physical_offsets, heads, np.add.reduceat(sizes, first_rows).tolist(), counts, queue_offsets)
+
+
+def _cursors(appender: Appender, batches: Sequence[Batch]) -> list[QueueCursor] | None:
+    """The queue of each batch; None when one of them is unusual."""
+    cursors: list[QueueCursor] = []
+    for topic, queue_id, _, born_timestamp, sys_flag, reconsume_times in batches:
+        cursor = appender.queues.get((topic, queue_id))
+        if (
+            cursor is None
+            or cursor.is_schedule
+            or sys_flag & UNUSUAL_FLAGS
+            or not LONG_MIN <= born_timestamp <= LONG_MAX
+        ):
+            return None
+        if not (INT_MIN <= sys_flag <= INT_MAX and INT_MIN <= reconsume_times <= INT_MAX):
+            return None
+        cursors.append(cursor)
+    return cursors
 
 
 def _advance(next_offsets: dict[QueueCursor, int], cursor: QueueCursor, count: int) -> int:

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from tests.broker.running import SEND_FIELDS
 from tests.broker.sends.spellings import STYLES, sends, spell
 
-from twinlog.wire.binary_sends import BinarySends
 from twinlog.wire.command import FIELDS_MAX, Command, decode_header, encode_header
 from twinlog.wire.errors import HeaderError
 from twinlog.wire.fields import decode_fields, read_int
 from twinlog.wire.frame import BINARY, JSON, take_frame
 from twinlog.wire.headers import SendHeader, SendHeaderV2
-from twinlog.wire.send_headers import decode_json_send
+from twinlog.wire.sends.binary_sends import BinarySends
+from twinlog.wire.sends.send_headers import decode_json_send
 
 NUMBERS = ("default_topic_queue_nums", "queue_id", "sys_flag", "flag", "reconsume_times")
 
@@ -94,7 +94,7 @@ def test_a_header_with_too_many_fields_is_left_to_the_plain_decoder(header_type)
 
 
 def test_fields_in_a_new_order_each_time_fill_no_cache(monkeypatch):
-    monkeypatch.setattr("twinlog.wire.binary_sends._LAYOUTS_MAX", 4)
+    monkeypatch.setattr("twinlog.wire.sends.binary_sends._LAYOUTS_MAX", 4)
     binary, names = BinarySends(), list(SEND_FIELDS)
     for number in range(40):
         order = names[number % len(names) :] + names[: number % len(names)]

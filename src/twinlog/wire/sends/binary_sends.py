@@ -11,7 +11,7 @@ import struct
 
 from twinlog.wire.command import BINARY_HEAD, FIELDS_MAX
 from twinlog.wire.numbers import LONG_MAX, LONG_MIN
-from twinlog.wire.send_headers import LONG_NAMES, SHORT_NAMES, Constants, FlatSend
+from twinlog.wire.sends.send_headers import LONG_NAMES, SHORT_NAMES, Constants, FlatSend
 
 _HEAD = struct.Struct(BINARY_HEAD.format + "i")  # of a header without a remark, up to its fields
 _FIELDS_AT = _HEAD.size
