@@ -12,7 +12,6 @@ from twinlog.wire.numbers import is_natural
 DIGEST_BYTES = 16
 RANGE_BYTES_MAX = 64 * 1024 * 1024  # what one request may ask a master to read
 RANGES_MAX = 1024  # and in how many parts; an audit asks for 256
-BLOCK_BYTES = 4096  # how exactly a difference is located
 _TAIL_BYTES = 256 * 1024
 _CHUNK_BYTES = 1024 * 1024
 
@@ -65,7 +64,7 @@ def tail_search(begin: int, end: int) -> Generator[ByteRange, bool, int | None]:
     """Find where two logs begin to differ, with as few bytes as possible.
 
     Yields ranges and is sent whether both logs are equal there; returns the first offset from which they
-    differ, rounded down to a small block, or None when their common end is equal. Logs differ at their tails
+    differ, or None when their common end is equal. Logs differ at their tails
     only: once different, a replica gets no further bytes, so an equal tail means an equal log.
     """
     low, high = max(begin, end - _TAIL_BYTES), end
@@ -77,7 +76,7 @@ def tail_search(begin: int, end: int) -> Generator[ByteRange, bool, int | None]:
         if (yield ByteRange(before, low)):
             break
         low, high = before, low
-    return (yield from _halve(low, high, BLOCK_BYTES))
+    return (yield from _halve(low, high))
 
 
 def first_difference(begin: int, end: int, block_bytes: int) -> Generator[ByteRange, bool, int | None]:
@@ -88,13 +87,13 @@ def first_difference(begin: int, end: int, block_bytes: int) -> Generator[ByteRa
     for block in blocks(begin, end, block_bytes):
         if (yield block):
             continue
-        return (yield from _halve(block.begin, block.end, 1))
+        return (yield from _halve(block.begin, block.end))
     return None
 
 
-def _halve(low: int, high: int, block_bytes: int) -> Generator[ByteRange, bool, int]:
-    """The first difference in [low, high), which differs, rounded down to `block_bytes`."""
-    while high - low > block_bytes:
+def _halve(low: int, high: int) -> Generator[ByteRange, bool, int]:
+    """The first byte that differs in [low, high), which differs."""
+    while high - low > 1:
         middle = (low + high) // 2
         if (yield ByteRange(low, middle)):
             low = middle

@@ -156,7 +156,7 @@ async def test_a_replica_that_is_ahead_is_refused_sets_its_tail_aside_and_rejoin
     await until(lambda: state_of(replica) == "refused", "a replica that is ahead is refused")
     reason = (await status(replica))["following"]["reason"]
     assert f"the replica ends at {ahead}, {ahead - common} bytes beyond the master's {common}" in reason
-    assert f"rejoin --cut {common}" in reason
+    assert f"rejoin --store {cluster.home / 'replica'} --cut {common}" in reason
     assert end_of(replica) == ahead, "nothing was cut by itself"
     await cluster.stop("replica")
 

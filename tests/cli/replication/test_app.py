@@ -5,7 +5,7 @@ import json
 
 import pytest
 from tests.broker.running import broker_conf
-from tests.replication.cluster import end_of, running_cluster, send_all, status, twins
+from tests.replication.cluster import end_of, running_cluster, send_all, status, twins, until
 from typer.testing import CliRunner
 
 from twinlog.cli.admin.app import run as run_admin
@@ -66,6 +66,24 @@ async def test_a_role_is_changed_from_the_command_line(cluster):
     words = ["updateBrokerConfig", "-b", broker.address, "-k", "brokerRole", "-v", "SYNC_MASTER", "-n", cluster.names]
     assert await asyncio.to_thread(run_admin, words) == 0
     assert (await status(broker))["role"] == "SYNC_MASTER"
+
+
+async def test_the_lag_of_a_refused_replica_is_unknown_and_the_next_step_is_a_whole_command(cluster):
+    master = await cluster.start("master")
+    replica = await cluster.start("replica", "SLAVE", 1)
+    await twins(master, replica)
+    await cluster.stop("replica")
+    await send_all(await cluster.start("replica", brokerName="elsewhere"), BODIES[:1])
+    await cluster.stop("replica")
+    await send_all(master, BODIES)
+    replica = await cluster.start("replica", "SLAVE", 1)
+    await until(lambda: replica.replication.replica.status.state == "refused", "its log is another one")
+    (group,) = json.loads((await run("status", "-n", cluster.names, "--json")).output)
+    (shown,) = [broker for broker in group["brokers"] if broker["brokerId"] == 1]
+    assert shown["lag"]["bytes"] is None and shown["lag"]["in_sync"] is False
+    assert "unknown" in (await run("status", "-n", cluster.names)).output
+    reason = replica.replication.replica.status.reason
+    assert f"rejoin --store {cluster.home / 'replica'} --cut 0`" in reason
 
 
 async def test_rejoin_prints_what_it_does_and_asks_first(cluster):

@@ -25,12 +25,12 @@ def test_a_replica_joins_where_its_log_allows(replica, options, plan):
 @pytest.mark.parametrize(
     ("replica", "options", "named"),
     [
-        (LogRange(0, 5501), {}, ["5501", "5500", "1 bytes", "rejoin --cut 5500"]),
-        (LogRange(0, 4000), {"differs_at": 3500}, ["3500", "rejoin --cut 3500"]),
+        (LogRange(0, 5501), {}, ["5501", "5500", "1 bytes", "rejoin --store /data/store --cut 5500"]),
+        (LogRange(0, 4000), {"differs_at": 3500}, ["3500", "rejoin --store /data/store --cut 3500"]),
         (LogRange(0, 500), {}, ["500 to 1000", "haReseedAllowed=true"]),
         (LogRange(0, 4000), {"master_segment_bytes": 2000}, ["2000", "mappedFileSizeCommitLog=2000"]),
     ],
 )
 def test_a_refusal_names_the_offsets_and_the_next_step(replica, options, named):
-    plan = decide_join(replica, MASTER, segment_bytes=1000, **options)
+    plan = decide_join(replica, MASTER, segment_bytes=1000, store="/data/store", **options)
     assert isinstance(plan, Refuse) and all(text in plan.reason for text in named)

@@ -119,6 +119,9 @@ async def _measure(admin: Admin, group: Group) -> None:
     for replica in group.replicas:
         if master is None or master.log_end is None or replica.log_end is None:
             continue
+        if replica.document.get("following", {}).get("state") == "refused":
+            group.lags[replica.broker_id] = LagFacts(in_sync=False)  # its log is another one: a lag means nothing
+            continue
         view = _view_of(master, replica, group)
         if view is not None:
             group.lags[replica.broker_id] = LagFacts(

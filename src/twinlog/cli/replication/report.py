@@ -63,7 +63,7 @@ def _row(replica: Member, lag: LagFacts | None) -> Sequence[Any]:
         replica.kind,
         state,
         lag.in_sync,
-        lag.bytes,
+        "unknown" if state == "refused" else lag.bytes,
         messages,
         None if lag.ms is None else lag.ms / 1000,
         None if rate is None else rate / MIB,

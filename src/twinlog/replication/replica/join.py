@@ -56,10 +56,12 @@ def decide_join(
     differs_at: int | None = None,
     whole_history: bool = False,
     reseed_allowed: bool = False,
+    store: str = "DIR",
 ) -> JoinPlan:
     """What a replica does before it asks its master for bytes.
 
-    `differs_at` is the first offset at which both logs are known to differ, from comparing checksums.
+    `differs_at` is the first offset at which both logs are known to differ, from comparing checksums. `store` is the
+    replica's directory, for the commands that operators are shown.
     """
     if master_segment_bytes is not None and master_segment_bytes != segment_bytes:
         return Refuse(
@@ -71,14 +73,15 @@ def decide_join(
         return Begin(master.start if whole_history else max(newest, master.start))
     if differs_at is not None:
         return Refuse(
-            f"the logs differ from offset {differs_at} on (replica ends at {replica.end}, master at {master.end}); "
-            f"`twinlog replication rejoin --cut {differs_at}` sets the replica's tail aside and cuts it there"
+            f"the logs differ from offset {differs_at} on (replica ends at {replica.end}, master at {master.end}); stop "
+            f"this replica and run `twinlog replication rejoin --store {store} --cut {differs_at}`: it sets the tail "
+            "aside and cuts it there"
         )
     if replica.end > master.end:
         return Refuse(
             f"the replica ends at {replica.end}, {replica.end - master.end} bytes beyond the master's {master.end}; "
-            f"its tail may be the only copy of acknowledged messages; `twinlog replication rejoin --cut {master.end}` "
-            "sets it aside and cuts it"
+            "its tail may be the only copy of acknowledged messages; stop this replica and run `twinlog replication "
+            f"rejoin --store {store} --cut {master.end}`: it sets the tail aside and cuts it"
         )
     if replica.end < master.start:
         missing = LogRange(replica.end, master.start)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shlex
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -229,6 +230,7 @@ class ReplicaService:
             differs_at=facts.differs_at,
             whole_history=settings.copy_whole_history,
             reseed_allowed=settings.reseed_allowed,
+            store=shlex.quote(store.settings.root_dir),
         )
         if isinstance(plan, Refuse):
             raise JoinRefused(plan.reason)
