@@ -73,8 +73,8 @@ def decide_join(
         return Begin(master.start if whole_history else max(newest, master.start))
     if differs_at is not None:
         return Refuse(
-            f"the logs differ from offset {differs_at} on (replica ends at {replica.end}, master at {master.end}); stop "
-            f"this replica and run `twinlog replication rejoin --store {store} --cut {differs_at}`: it sets the tail "
+            f"the logs differ from offset {differs_at} on (replica ends at {replica.end}, master at {master.end}); "
+            f"stop this replica and run `twinlog replication rejoin --store {store} --cut {differs_at}`: it sets the tail "
             "aside and cuts it there"
         )
     if replica.end > master.end:
