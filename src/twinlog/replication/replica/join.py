@@ -74,8 +74,8 @@ def decide_join(
     if differs_at is not None:
         return Refuse(
             f"the logs differ from offset {differs_at} on (replica ends at {replica.end}, master at {master.end}); "
-            f"stop this replica and run `twinlog replication rejoin --store {store} --cut {differs_at}`: it sets the tail "
-            "aside and cuts it there"
+            f"stop this replica and run `twinlog replication rejoin --store {store} --cut {differs_at}`: it sets "
+            "the tail aside and cuts it there"
         )
     if replica.end > master.end:
         return Refuse(
