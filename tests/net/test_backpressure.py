@@ -9,7 +9,8 @@ import socket
 
 import pytest
 
-from twinlog.net.connection import Request
+from twinlog.net.connection import ConnectionOptions, Request
+from twinlog.net.pool import connect
 from twinlog.net.server import Server
 from twinlog.wire.command import Command, encode_command
 from twinlog.wire.frame import encode_prefix, take_frame
@@ -190,3 +191,25 @@ def test_a_silent_peer_that_does_not_read_its_answers_is_disconnected_too(loop_k
                     await asyncio.sleep(0.005)
 
     run_on(loop_kind, ask_and_fall_silent())
+
+
+@BOTH_LOOPS
+def test_thousands_of_requests_at_once_are_answered_though_neither_side_can_write(loop_kind):
+    run_on(loop_kind, ask_at_once())
+
+
+async def ask_at_once() -> None:
+    """Both directions are full at some time: if both sides then stopped to read, neither would ever go on."""
+    server = Server({11: lambda request: request.reply(body=request.body * 3)})
+    await server.start("127.0.0.1", 0)
+    connection = await connect(f"127.0.0.1:{server.port}", ConnectionOptions())
+    own = connection._transport.get_extra_info("socket")
+    own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16 * 1024)
+    own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * 1024)
+    try:
+        bodies = [b"%06d" % n * 250 for n in range(4000)]
+        asked = (connection.request(11, body=body, timeout_ms=10_000) for body in bodies)
+        assert [answer.body for answer in await asyncio.gather(*asked)] == [body * 3 for body in bodies]
+    finally:
+        connection.abort()
+        await server.stop()

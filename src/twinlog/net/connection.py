@@ -79,8 +79,9 @@ class ConnectionOptions:
 class Connection(asyncio.Protocol):
     """A live connection. Invariant: after `closed` is set nothing is written and no request stays waiting."""
 
-    def __init__(self, options: ConnectionOptions, *, peer: tuple[str, int] | None = None) -> None:
+    def __init__(self, options: ConnectionOptions, *, peer: tuple[str, int] | None = None, asks: bool = False) -> None:
         self._options = options
+        self._asks = asks  # we opened it, to ask; else the peer did
         self._transport: asyncio.Transport | None = None
         self._socket_fd = -1  # where clear text may be written directly
         self._loop = asyncio.get_running_loop()
@@ -415,9 +416,10 @@ class Connection(asyncio.Protocol):
             callback(self)
 
     def pause_writing(self) -> None:
-        # The peer does not read its answers: stop reading its requests until it does.
+        # The peer does not read its answers: stop reading its requests until it does. But who asks keeps reading: what
+        # the peer does not read are requests, and it may do so because we have not read its answers.
         self._writable.clear()
-        if self._transport is not None:
+        if self._transport is not None and not self._asks:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:

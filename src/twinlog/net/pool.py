@@ -104,7 +104,7 @@ async def connect(
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: Connection(options), target.host, target.port, ssl=tls
+                    lambda: Connection(options, asks=True), target.host, target.port, ssl=tls
                 )
         except TimeoutError:
             raise ConnectFailed(address, f"no answer within {timeout_ms} ms") from None
