@@ -98,9 +98,10 @@ def test_a_log_in_pieces_is_refused_with_the_piece_that_is_missing(tmp_path):
         open_log(tmp_path)
 
 
-def test_a_foreign_file_or_a_short_one_is_refused_and_directories_are_skipped(tmp_path):
+def test_a_foreign_file_or_a_short_one_before_the_last_is_refused_and_directories_are_skipped(tmp_path):
     (tmp_path / "commitlog" / "lost+found").mkdir(parents=True)
     (tmp_path / "commitlog" / ("0" * 20)).write_bytes(bytes(SIZE - 1))
+    (tmp_path / "commitlog" / f"{SIZE:020d}").write_bytes(bytes(SIZE))
     with pytest.raises(SegmentSizeMismatch, match=f"has {SIZE - 1} bytes instead of {SIZE} by mappedFileSizeCommitLog"):
         open_log(tmp_path)
     (tmp_path / "commitlog" / ("0" * 20)).write_bytes(bytes(SIZE))

@@ -1,12 +1,13 @@
 """Recovery of our own stores: after kill -9, after torn writes, after bits that flipped."""
 
+import os
 import random
 import shutil
 
 import pytest
 from tests.store.store_at import NOW, SEGMENT, bodies, fill, kill, open_store, write_log
 
-from twinlog.store.errors import RecoveryStopped
+from twinlog.store.errors import RecoveryStopped, SegmentSizeMismatch
 from twinlog.store.recovery import recovery
 from twinlog.store.scan.scan import scan
 
@@ -43,6 +44,31 @@ def test_the_file_cut_at_every_byte_of_the_last_record_loses_that_record_and_not
             assert fill(store, 1, queues=1, start=4)[0].queue_offset == 4
             assert bodies(store) == expected_bodies(5, 0, 1)
         shutil.rmtree(tmp_path / str(kept))
+
+
+@pytest.mark.parametrize("messages", [5, 2000])  # in one segment, and in several
+def test_a_last_segment_that_was_cut_short_keeps_every_whole_record(tmp_path, messages):
+    store = open_store(tmp_path)
+    *_, before, last = fill(store, messages, queues=1)
+    assert (before.physical_offset >= SEGMENT) == (messages == 2000)
+    kill(store)
+    name = f"{last.physical_offset - last.physical_offset % SEGMENT:020d}"
+    for lost in (1, last.size // 2, last.size - 1, last.size):
+        place = tmp_path / str(lost)
+        shutil.copytree(tmp_path / "store", place / "store")
+        os.truncate(place / "store" / "commitlog" / name, (last.end - lost) % SEGMENT)
+        with open_store(place) as store:
+            assert store.log_end == before.end
+            assert bodies(store) == expected_bodies(messages - 1, 0, 1)
+            assert fill(store, 1, queues=1, start=messages - 1)[0].queue_offset == messages - 1
+        assert (place / "store" / "commitlog" / name).stat().st_size == SEGMENT
+
+
+def test_a_single_file_of_another_size_is_refused(tmp_path):
+    with open_store(tmp_path) as store:
+        fill(store, 5)
+    with pytest.raises(SegmentSizeMismatch, match="mappedFileSizeCommitLog"):
+        open_store(tmp_path, settings={"segment_bytes": 2 * SEGMENT})
 
 
 def test_random_damage_anywhere_loses_only_the_records_it_touches(tmp_path):

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import mmap
 import os
 import shutil
 import struct
@@ -26,11 +27,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from twinlog.store.errors import FlushFailed, ForeignFile, OffsetGap, ReadOnlySegment, SegmentGap, StoreClosed
+from twinlog.store.errors import (
+    AllocationFailed,
+    FlushFailed,
+    ForeignFile,
+    OffsetGap,
+    ReadOnlySegment,
+    SegmentGap,
+    StoreClosed,
+)
 from twinlog.store.file_ops import FILE_OPS, FileOps
 from twinlog.store.log.segment import SEGMENT_NAME, Segment
 from twinlog.store.page_cache import read_ahead
+from twinlog.telemetry.log import get_logger
 from twinlog.wire.record_layout import BLANK_BYTES, MAGIC_BLANK, SIZE_AND_MAGIC
+
+log = get_logger(__name__)
 
 WRITE_BYTES_MIN = 16 * 1024  # from here on a write call is cheaper than the page faults of a copy into the mapping
 _AHEAD_BYTES = 4 * 1024 * 1024
@@ -94,12 +106,33 @@ class CommitLog:
             empty = paths.pop()
             if self.writable:
                 self._ops.remove(empty)
+        if paths and self.writable:
+            self._lengthen(paths)
         for path in paths:
             segment = Segment.open(path, self.segment_size, writable=self._may_write(path), ops=self._ops)
             if self.segments and self.segments[-1].end != segment.base:
                 raise SegmentGap(ends=self.segments[-1].end, next_begins=segment.base)
             self._add(segment)
         self.log_end = self.flushed_end = self.segments[-1].end if self.segments else 0
+
+    def _lengthen(self, paths: Sequence[Path]) -> None:
+        """Give a last segment that was cut short its size again; recovery finds where its records end.
+
+        A single file with whole pages may be of a store that was written with another setting: `open` refuses it.
+        """
+        last, found = paths[-1], os.lstat(paths[-1]).st_size
+        if found >= self.segment_size or not self._may_write(last) or last.is_symlink():
+            return
+        if len(paths) == 1 and found % mmap.PAGESIZE == 0:
+            return
+        descriptor = self._ops.open(last, os.O_RDWR)
+        try:
+            self._ops.secure(descriptor, self.segment_size)
+        except OSError as error:
+            raise AllocationFailed(last, self.segment_size, error) from error
+        finally:
+            os.close(descriptor)
+        log.warning("the last segment was cut short; it has its size again", path=str(last), bytes=found)
 
     def _may_write(self, path: Path) -> bool:
         """Whether a segment is opened for writing: in a read-only directory only if it can be, and not a link."""
