@@ -46,11 +46,11 @@ def test_the_file_cut_at_every_byte_of_the_last_record_loses_that_record_and_not
         shutil.rmtree(tmp_path / str(kept))
 
 
-@pytest.mark.parametrize("messages", [5, 2000])  # in one segment, and in several
+@pytest.mark.parametrize("messages", [5, 200])  # in one segment, and in several
 def test_a_last_segment_that_was_cut_short_keeps_every_whole_record(tmp_path, messages):
     store = open_store(tmp_path)
     *_, before, last = fill(store, messages, queues=1)
-    assert (before.physical_offset >= SEGMENT) == (messages == 2000)
+    assert (before.physical_offset >= SEGMENT) == (messages == 200)
     kill(store)
     name = f"{last.physical_offset - last.physical_offset % SEGMENT:020d}"
     for lost in (1, last.size // 2, last.size - 1, last.size):
