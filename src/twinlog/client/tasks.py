@@ -49,6 +49,12 @@ class TaskSet:
             log.error("a background task failed", task=task.get_name(), exc_info=task.exception())
 
 
+def is_cancelled() -> bool:
+    """Whether a CancelledError that was just raised is meant for this task, and not for something it awaited."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
 async def wait_for_event(event: asyncio.Event, timeout_ms: float) -> bool:
     """Whether `event` was set within the time; it is cleared for the next round."""
     try:

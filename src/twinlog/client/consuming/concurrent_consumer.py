@@ -92,8 +92,7 @@ class ConcurrentConsumer:
                 count += 1
                 if not count % _YIELD_EVERY:
                     await asyncio.sleep(0)
-            self._busy += 1
-            self._idle.clear()
+            self._entered()
             try:
                 await self._consume_one(origin, message, generation)
             except Exception:
@@ -127,6 +126,7 @@ class ConcurrentConsumer:
         if result is not None and result.ok:
             origin.finished(message, generation)
         else:
+            self._entered()  # now, and not when the task begins: `close` waits for it
             self._tasks.start(self._settle(origin, message, generation, back, result), "settle a message")
 
     async def _settle(
@@ -137,8 +137,6 @@ class ConcurrentConsumer:
         back: ListenerReturn,
         result: ListenerResult | None,
     ) -> None:
-        self._busy += 1
-        self._idle.clear()
         try:
             result = result or await self._listener.settle_later(message, back)
             if result.ok:
@@ -152,6 +150,10 @@ class ConcurrentConsumer:
             self._left()
 
     # -- both ----------------------------------------------------------------------------------
+
+    def _entered(self) -> None:
+        self._busy += 1
+        self._idle.clear()
 
     def _left(self) -> None:
         self._busy -= 1

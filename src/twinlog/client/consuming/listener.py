@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from twinlog.client.tasks import is_cancelled
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.message import Message
 
@@ -39,7 +40,7 @@ class ListenerResult:
 
     ok: bool
     delay_level: int = 0  # 0: the broker decides by the number of attempts
-    error: Exception | None = None
+    error: BaseException | None = None
     spent_ms: int = 0
 
 
@@ -48,7 +49,7 @@ class ListenerReturn:
     """What a plain function returned or raised in a thread."""
 
     returned: Any
-    error: Exception | None
+    error: BaseException | None
     spent_ms: int
 
 
@@ -77,8 +78,7 @@ class Listener:
                 if inspect.isawaitable(returned):
                     returned = await returned
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
+            if is_cancelled():
                 raise  # the consumer is stopping
             returned = Consumed.RETRY  # something inside the listener was cancelled
         except Exception as raised:  # the user's code: after any error the message comes again
@@ -92,7 +92,7 @@ class Listener:
         returned, error = None, None
         try:
             returned = self._listen(message)
-        except Exception as raised:
+        except BaseException as raised:  # sys.exit() too: the thread must go on, and the message come again
             error = raised
         return ListenerReturn(returned, error, int((time.monotonic() - started) * 1000))
 
@@ -106,6 +106,10 @@ class Listener:
         returned, error = None, None
         try:
             returned = await back.returned
+        except asyncio.CancelledError:
+            if is_cancelled():
+                raise  # the consumer is stopping
+            returned = Consumed.RETRY  # something inside the listener was cancelled
         except Exception as raised:
             error = raised
         return self._result(message, returned, error, back.spent_ms, time.monotonic())
@@ -115,7 +119,7 @@ class Listener:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _result(
-        self, message: Message, returned: Any, error: Exception | None, spent_ms: int, now: float
+        self, message: Message, returned: Any, error: BaseException | None, spent_ms: int, now: float
     ) -> ListenerResult:
         meter = self.meters.get(message.topic)
         if meter is None:
