@@ -12,7 +12,7 @@ from any thread, except from inside a listener that is a coroutine.
 import asyncio
 import functools
 import inspect
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from twinlog import client
@@ -79,7 +79,7 @@ class _InThread(Generic[C]):
         if self._loop is None:
             return
         try:
-            if self._client is not None:
+            if self._client is not None and self._loop.is_running:
                 self._wait(self._client.close())
         finally:
             self._client = None
@@ -101,6 +101,10 @@ class _InThread(Generic[C]):
         loop, self._loop = self._loop, None
         assert loop is not None
         loop.stop()
+
+
+async def _awaited(work: Awaitable[T]) -> T:
+    return await work
 
 
 class Producer(_InThread[client.Producer]):
@@ -192,7 +196,7 @@ class PullConsumer(_InThread[client.PullConsumer]):
         found = self._running.messages(queue, start, end)
         while True:
             try:
-                yield self._wait(anext(found))  # type: ignore[arg-type]
+                yield self._wait(_awaited(anext(found)))
             except StopAsyncIteration:
                 return
 
