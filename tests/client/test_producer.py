@@ -296,3 +296,22 @@ async def test_a_broker_that_goes_away_politely_is_left_for_another():
         for broker in cluster.brokers:
             broker.script(RequestCode.SEND_MESSAGE_V2, ResponseCode.GO_AWAY)
         assert (await producer.send(Outgoing("T", "x"))).status is SendStatus.OK
+
+
+async def test_the_time_that_connecting_takes_is_part_of_a_sends_time(cluster):
+    async with Producer(cluster.address, "g") as producer:
+        await producer.queues("T")
+        connect, ask, asked = producer.session.connect, producer._sender._ask, []
+
+        async def connect_slowly(*args):
+            await asyncio.sleep(0.3)
+            return await connect(*args)
+
+        async def note(connection, draft, queue, timeout_ms):
+            asked.append(timeout_ms)
+            return await ask(connection, draft, queue, timeout_ms)
+
+        producer.session.connect, producer._sender._ask = connect_slowly, note
+        producer.session._pool.drop(cluster.broker.address)
+        await producer.send(Outgoing("T", "x"), timeout_ms=15_000)
+    assert len(asked) == 1 and asked[0] <= 14_700

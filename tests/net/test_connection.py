@@ -309,3 +309,16 @@ def test_an_unexpected_failure_costs_one_connection_and_one_line(loop_kind, wher
 async def test_answers_before_a_broken_frame_still_leave(server):
     broken = encode_command(Command(ECHO, 2)).replace(b'"JAVA"', b"[     ")
     assert [one.opaque for one in await talk(server, encode_command(Command(ECHO, 1)) + broken, frames=2)] == [1]
+
+
+async def test_who_waits_for_a_connection_gets_an_error_when_the_pool_closes(pool):
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, contextlib.ExitStack() as clients:
+        for _ in range(4):  # a full backlog: no further connection is accepted or refused
+            client = clients.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex(full.getsockname())
+        waiting = asyncio.ensure_future(pool.get(f"127.0.0.1:{full.getsockname()[1]}"))
+        await asyncio.sleep(0.05)
+        await pool.close()
+        with pytest.raises(ConnectFailed, match="the pool is closing"):
+            await waiting

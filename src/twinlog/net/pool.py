@@ -44,7 +44,13 @@ class ConnectionPool:
             opening = asyncio.get_running_loop().create_task(self._open(address))
             self._opening[address] = opening
             opening.add_done_callback(lambda done: self._opened(address, done))
-        return await asyncio.shield(opening)
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not opening.cancelled() or (task is not None and task.cancelling()):
+                raise
+            raise ConnectFailed(address, "the pool is closing") from None
 
     async def request(
         self,

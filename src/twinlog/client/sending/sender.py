@@ -64,6 +64,7 @@ class Sender:
                 connection = session.current(address, draft.code)
                 if connection is None:
                     connection = await session.connect(address, draft.code, left_ms)
+                    left_ms = max(1, deadline_ms - monotonic_ms())
                 answer = await self._ask(connection, draft, queue, left_ms)
                 if answer.code not in STORED_CODES:
                     raise BrokerRefused(draft.code, answer.code, answer.remark, address)
