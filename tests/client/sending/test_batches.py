@@ -67,6 +67,9 @@ def test_what_cannot_be_sent_together_is_refused():
         check_batch([Outgoing("T", "a"), Outgoing("U", "b")])
     with pytest.raises(BadMessage, match="delayed"):
         check_batch([Outgoing("T", "a"), Outgoing("T", "b", delay_level=1)])
+    with pytest.raises(BadMessage, match="delayed"):
+        check_batch([Outgoing("T", "a", properties={"DELAY": "3"})])
+    check_batch([Outgoing("T", "a", properties={"DELAY": "0"})])
 
 
 def test_results_are_joined_and_divided_again():
@@ -74,7 +77,7 @@ def test_results_are_joined_and_divided_again():
     second = SendResult(SendStatus.FLUSH_DISK_TIMEOUT, "C", QUEUE, 9, "P2")
     joined = join_results([first, second])
     assert joined == SendResult(SendStatus.FLUSH_DISK_TIMEOUT, "A,B,C", QUEUE, 7, "P0,P1,P2")
-    assert split_result(joined, 3) == [
+    assert split_result(joined, joined.message_id.split(",")) == [
         SendResult(SendStatus.FLUSH_DISK_TIMEOUT, "A", QUEUE, 7, "P0"),
         SendResult(SendStatus.FLUSH_DISK_TIMEOUT, "B", QUEUE, 8, "P1"),
         SendResult(SendStatus.FLUSH_DISK_TIMEOUT, "C", QUEUE, 9, "P2"),
@@ -82,7 +85,7 @@ def test_results_are_joined_and_divided_again():
 
 
 def test_messages_of_an_inner_batch_share_its_place():
-    results = split_result(SendResult(SendStatus.OK, "A,B", QUEUE, 4, "P0"), 2)
+    results = split_result(SendResult(SendStatus.OK, "A,B", QUEUE, 4, "P0"), ["A", "B"])
     assert [(each.message_id, each.queue_offset, each.offset_message_id) for each in results] == [
         ("A", 4, "P0"),
         ("B", 5, "P0"),

@@ -26,6 +26,7 @@ from twinlog.wire.properties import check_pairs, decode_properties, encode_prope
 QUEUE = MessageQueue("T", "broker-a", 3)
 CONTEXT = SendContext("group")
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+SEPARATORS = st.sampled_from(["\x01", "\x02", "", "a\x02b\x01c"])
 NAMES = TEXT | st.sampled_from(["TAGS", "KEYS", "WAIT", "UNIQ_KEY", "color"])
 
 
@@ -89,6 +90,11 @@ def test_a_sharding_key_picks_the_queue_by_javas_hash_even_when_it_is_negative()
     assert queue_for_key("a", queues) == queues[97 % 4]
 
 
+def test_a_property_with_a_separator_is_refused_beside_an_empty_one():
+    with pytest.raises(BadMessage, match="separator"):
+        draft_message(Outgoing("T", "x", properties={"empty": "", "a": "b\x02c\x01d"}), "ID", CONTEXT, 0)
+
+
 def test_a_property_with_a_separator_is_refused():
     with pytest.raises(BadMessage, match="separator"):
         draft_message(Outgoing("T", "x", properties={"a": "b\x02c"}), "ID", CONTEXT, 0)
@@ -112,7 +118,9 @@ def plain_text(message: Outgoing, unique_id: str) -> str | None:
         body=st.just("x"),
         tags=TEXT | st.sampled_from(["a\x02b", "é" * 20_000]),
         keys=TEXT | st.lists(TEXT, max_size=3),
-        properties=st.dictionaries(NAMES, TEXT | st.integers() | st.sampled_from(["\x01", "\x02"]), max_size=4),
+        properties=st.dictionaries(
+            NAMES, TEXT | st.integers() | st.sampled_from(["\x01", "\x02", "", "a\x02b\x01c"]), max_size=4
+        ),
         sharding_key=TEXT,
         delay_level=st.integers(0, 1),
         wait_stored=st.booleans(),
@@ -131,7 +139,7 @@ def test_the_text_of_the_properties_is_that_of_the_plain_codec(message):
     st.lists(
         st.builds(
             SendDraft,
-            code=st.sampled_from([310, 325]),
+            code=st.sampled_from([310, 320, 325]),
             topic=TEXT | st.just('","g":"0","i":"","opaque":0'),
             message_id=st.just(""),
             properties=TEXT | st.just('\x01\x02"\\é'),
@@ -149,6 +157,7 @@ def test_a_frame_from_a_template_is_that_of_the_plain_codec(drafts, queues, grou
     context = SendContext(group)
     frames = SendFrames(context)
     for opaque, draft in enumerate(drafts * 2):
+        draft.batch = draft.code == 320
         for queue in queues:
             fields = encode_fields(send_header(draft, queue, context))
             plain = encode_command(Command(draft.code, opaque, language="PYTHON", fields=fields, body=draft.body))

@@ -82,10 +82,12 @@ class Accumulator:
     async def close(self) -> None:
         """Send all groups now, and wait for their results."""
         self._closing = True
-        for key in list(self._groups):
-            self._leave(key)
-        await self._tasks.join()
-        self._closing = False
+        try:
+            for key in list(self._groups):
+                self._leave(key)
+            await self._tasks.join()
+        finally:
+            self._closing = False
 
     def _add(self, key: _Key, item: BatchItem, answer: "asyncio.Future[SendResult]") -> None:
         options, request_bytes, size = self._options, item.request_bytes, len(item.element.body)
@@ -139,7 +141,8 @@ class Accumulator:
         _, queue, _, _, timeout_ms = key
         if len(items) == 1:
             return [await self._send_alone(items[0].message, queue, timeout_ms)]
-        return split_result(await self._send_together(items, queue, timeout_ms), len(items))
+        sent = await self._send_together(items, queue, timeout_ms)
+        return split_result(sent, [item.message_id for item in items])
 
 
 def _fail(answer: "asyncio.Future[SendResult]", error: BaseException) -> None:

@@ -50,9 +50,9 @@ def join_results(results: Sequence[SendResult]) -> SendResult:
     )
 
 
-def split_result(result: SendResult, count: int) -> list[SendResult]:
-    """The results of `count` messages that were stored with one request, each with its own offset and ids."""
-    ids, places = result.message_id.split(","), result.offset_message_id.split(",")
+def split_result(result: SendResult, ids: Sequence[str]) -> list[SendResult]:
+    """The results of the messages with these ids, which one request stored, each with its own offset and place."""
+    count, places = len(ids), result.offset_message_id.split(",")
     if len(places) != count:  # an inner batch is one record, with one place
         places = [result.offset_message_id] * count
     return [

@@ -141,10 +141,11 @@ def properties_text(message: Outgoing, unique_id: str) -> str:
         return _text(message.wire_properties() | {names.UNIQ_KEY: unique_id})
     if not isinstance(keys, str):
         keys = " ".join(keys)
-    text = ""
+    text, expected = "", 2 + bool(message.tags) + bool(keys) + bool(message.sharding_key)
     for name, value in given.items():
         if value != "":
             text += f"{name}{NAME_END}{value}{PAIR_END}"
+            expected += 1
     if message.tags:
         text += f"TAGS{NAME_END}{message.tags}{PAIR_END}"
     if keys:
@@ -154,8 +155,7 @@ def properties_text(message: Outgoing, unique_id: str) -> str:
     wait = "true" if message.wait_stored else "false"
     text += f"WAIT{NAME_END}{wait}{PAIR_END}UNIQ_KEY{NAME_END}{unique_id}{PAIR_END}"
     pairs = text.count(PAIR_END)
-    expected = 2 + len(given) + bool(message.tags) + bool(keys) + bool(message.sharding_key)
-    # A separator inside a name or value, an empty name or value, or a great length: the definition has the rules.
+    # A separator inside a name or value, an empty name, or a great length: the definition has the rules.
     if pairs != expected or text.count(NAME_END) != pairs or len(text) > _SURELY_SHORT or "" in given:
         return _text(message.wire_properties() | {names.UNIQ_KEY: unique_id})
     return text

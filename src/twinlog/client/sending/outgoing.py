@@ -22,6 +22,7 @@ class SendStatus(Enum):
     SLAVE_NOT_AVAILABLE = ResponseCode.SLAVE_NOT_AVAILABLE  # stored, there is no replica
 
 
+_DELAYS = frozenset({names.DELAY, names.TIMER_DELAY_MS, names.TIMER_DELAY_SEC, names.TIMER_DELIVER_MS})
 STORED_CODES: dict[int, SendStatus] = {status.value: status for status in SendStatus}
 
 
@@ -79,7 +80,13 @@ class Outgoing:
 
     @property
     def is_delayed(self) -> bool:
-        return bool(self.delay_level or self.delay_ms or self.deliver_at_ms)
+        """Whether consumers get it later, by a member of its own or by a property, as one that is sent on may have."""
+        if self.delay_level or self.delay_ms or self.deliver_at_ms:
+            return True
+        given = self.properties
+        if not given or _DELAYS.isdisjoint(given):
+            return False
+        return any(given.get(name, "") not in ("", "0") for name in _DELAYS)
 
 
 def body_bytes(body: bytes | str) -> bytes:
