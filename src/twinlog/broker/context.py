@@ -6,6 +6,7 @@ while the broker runs (UPDATE_BROKER_CONFIG), so read it where it is used and do
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
@@ -130,6 +131,17 @@ class BrokerContext:
     @property
     def request_modes(self) -> RequestModeTable:
         return self.tables.request_modes
+
+    async def until_confirmed(self) -> None:
+        """Return once it is not in doubt whether this broker is still the master: at once, nearly always.
+
+        Whatever appends to the log by itself waits here. The log of a master that was replaced would differ from the
+        new one's, and this broker could not follow it before an operator has cut it.
+        """
+        while not self.guard.is_valid:
+            confirmed = asyncio.Event()
+            self.guard.when_confirmed(confirmed.set)
+            await confirmed.wait()
 
     # -- storing -------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """Epochs of masters in running brokers: a master that was replaced acknowledges nothing, and becomes a replica."""
 
 import asyncio
+import errno
 
 import pytest
 from tests.broker.replication.test_role_change import bodies, change_role
@@ -53,9 +54,9 @@ async def test_a_replica_that_is_started_as_master_is_promoted(cluster):
     assert epochs_of(two).own == 1 == two.context.topics.version.state_version
 
 
-async def replaced_pair(cluster):
+async def replaced_pair(cluster, **settings):
     """(old master, new master): the old one was silent for its name server while the other one was promoted."""
-    one = await cluster.start("one")
+    one = await cluster.start("one", **settings)
     two = await cluster.start("two", "SLAVE", 1)
     await send_all(one, bodies("before"))
     await twins(one, two)
@@ -73,13 +74,30 @@ async def promote_beside(monkeypatch, old, new):
         assert (await change_role(new, "ASYNC_MASTER")).code == 0
 
 
+def doubt(monkeypatch, broker):
+    """As after a pause; the broker asks whether it was replaced once the event that is returned is set."""
+    watch, ask_now = broker.replication.successors, asyncio.Event()
+    check = watch._check
+
+    async def held():
+        await ask_now.wait()
+        await check()
+
+    monkeypatch.setattr(watch, "_check", held)
+    broker.context.guard.doubt()
+    return ask_now
+
+
 async def test_a_master_that_finds_a_higher_epoch_becomes_its_replica(cluster, monkeypatch):
     one, two = await replaced_pair(cluster)
     await promote_beside(monkeypatch, one, two)
     sent = await send_all(two, bodies("after"))
     assert sent == bodies("after")
+    last_appends = []
+    one.context.step_down_listeners.append(lambda: last_appends.append(end_of(one)))
     one.replication.successors.check_soon()
     await until(lambda: not one.context.is_master, "the old master steps down")
+    assert not last_appends, "its log would differ from the new master's"
     await twins(two, one)
     assert await send_all(one, [b"refused"]) == []
 
@@ -87,10 +105,11 @@ async def test_a_master_that_finds_a_higher_epoch_becomes_its_replica(cluster, m
 async def test_sends_in_doubt_wait_and_a_replaced_master_acknowledges_none(cluster, monkeypatch):
     one, two = await replaced_pair(cluster)
     end = end_of(one)
-    one.context.guard.doubt()  # as after a pause
+    ask_now = doubt(monkeypatch, one)
     async with connected(one) as connection:
         sends = [asyncio.create_task(connection.request(310, SEND_FIELDS, b"late", timeout_ms=20_000)) for _ in "abc"]
         await promote_beside(monkeypatch, one, two)
+        ask_now.set()
         answers = await asyncio.gather(*sends)
     assert {answer.code for answer in answers}.isdisjoint({0, 10, 11, 12})
     assert end_of(one) == end, "nothing was appended"
@@ -145,3 +164,73 @@ async def test_an_epoch_file_that_does_not_parse_stops_the_start(cluster):
     (cluster.home / "one" / "config" / "twinlogEpoch").write_text("{")
     with pytest.raises(ReplicationError, match="twinlogEpoch does not parse"):
         await cluster.start("one", "SLAVE", 1)
+
+
+async def test_a_stored_reply_waits_as_a_send_does(cluster, monkeypatch):
+    one, two = await replaced_pair(cluster, storeReplyMessageEnable=True)
+    end, ask_now = end_of(one), doubt(monkeypatch, one)
+    async with connected(one) as connection:
+        reply = asyncio.create_task(connection.request(325, SEND_FIELDS, b"reply", timeout_ms=20_000))
+        await promote_beside(monkeypatch, one, two)
+        ask_now.set()
+        assert (await reply).code != 0
+    assert end_of(one) == end, "nothing was appended"
+    await twins(two, one)
+
+
+async def test_a_replaced_master_that_cannot_save_the_epoch_acknowledges_nothing(cluster, monkeypatch):
+    one, two = await replaced_pair(cluster)
+    await promote_beside(monkeypatch, one, two)
+    end, failed = end_of(one), asyncio.Event()
+
+    def full(epoch):
+        failed.set()
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(one.replication.epochs, "saw", full)
+        one.replication.successors.check_soon()
+        await failed.wait()
+        async with connected(one) as connection:
+            late = asyncio.create_task(connection.request(310, SEND_FIELDS, b"late", timeout_ms=20_000))
+            await asyncio.sleep(0.1)
+            assert not late.done()
+            patched.undo()  # the operator has made room
+            assert (await late).code != 0
+    assert end_of(one) == end
+    await twins(two, one)
+
+
+async def test_a_replaced_master_whose_last_steps_fail_takes_them_again(cluster, monkeypatch):
+    one, two = await replaced_pair(cluster)
+    await promote_beside(monkeypatch, one, two)
+    failed = asyncio.Event()
+
+    def full():
+        failed.set()
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(one.replication.epochs, "follow", full)
+        one.replication.successors.check_soon()
+        await failed.wait()
+        assert await send_all(one, bodies("refused", 3)) == [], "at once: it is a replica"
+    one.replication.successors.check_soon()
+    await twins(two, one)
+
+
+async def test_a_broker_in_doubt_stops_with_sends_waiting(cluster, monkeypatch):
+    one = await cluster.start("one")
+
+    async def never(*_):
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(one.replication.group, "rival", never)
+    one.context.guard.doubt()
+    async with connected(one) as connection:
+        sends = [asyncio.create_task(connection.request(310, SEND_FIELDS, b"x")) for _ in range(100)]
+        await asyncio.sleep(0.1)
+        async with asyncio.timeout(10):
+            await cluster.stop("one")
+        answers = await asyncio.gather(*sends, return_exceptions=True)
+    assert all(isinstance(answer, Exception) or answer.code != 0 for answer in answers)

@@ -1,14 +1,18 @@
-"""Whoever steps down appends nothing more: its replicas take over what it had when it refused the first send."""
+"""Whoever steps down appends nothing more: its replicas take over what it had when it refused the first send.
+
+Nor does a master that may have been replaced: its log would differ from the new one's.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.broker.deferred.test_transactions import GROUP, prepare
 from tests.broker.offline import Clock
 from tests.broker.stored import NOW, put, stored_context
@@ -37,20 +41,34 @@ async def at_work(loop: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def appends_nothing_after_refusing(ctx: BrokerContext) -> None:
-    """Let the loop append its first slice, step down, and let it have its turns."""
+def doubt(ctx: BrokerContext) -> None:
+    ctx.guard.doubt()
+
+
+both = pytest.mark.parametrize("stop", [refuse_sends, doubt])
+Stop = Callable[[BrokerContext], None]
+
+
+async def appends_nothing_after(stop: Stop, ctx: BrokerContext) -> None:
+    """Let the loop append its first slice, step down or doubt, and let it have its turns."""
     before = ctx.store.log_end
     async with asyncio.timeout(10):
         while ctx.store.log_end == before:
             await asyncio.sleep(0)
-    refuse_sends(ctx)
+    stop(ctx)
     end = ctx.store.log_end
     for _ in range(20):
         await asyncio.sleep(0)
     assert ctx.store.log_end == end
+    if stop is doubt:
+        ctx.guard.confirm()
+        async with asyncio.timeout(10):
+            while ctx.store.log_end == end:
+                await asyncio.sleep(0)
 
 
-async def test_delayed_messages_that_are_due_wait_for_the_next_master(tmp_path: Path):
+@both
+async def test_delayed_messages_that_are_due_wait_for_the_next_master(tmp_path: Path, stop: Stop):
     clock = Clock(NOW)
     with stored_context(tmp_path, clock) as ctx:
         delays = DeferredServices(ctx).delays
@@ -58,11 +76,12 @@ async def test_delayed_messages_that_are_due_wait_for_the_next_master(tmp_path: 
             put(ctx, b"x", DELAY="1")
         clock.now_ms += 1_000
         async with at_work(delays._deliver()):
-            await appends_nothing_after_refusing(ctx)
+            await appends_nothing_after(stop, ctx)
         assert ctx.delay_offsets.get(1) == ctx.store.max_offset("T", 0) < COUNT
 
 
-async def test_timers_that_are_due_wait_for_the_next_master(tmp_path: Path):
+@both
+async def test_timers_that_are_due_wait_for_the_next_master(tmp_path: Path, stop: Stop):
     clock = Clock(NOW)
     with stored_context(tmp_path, clock) as ctx:
         timers = DeferredServices(ctx).timers
@@ -70,10 +89,11 @@ async def test_timers_that_are_due_wait_for_the_next_master(tmp_path: Path):
             put(ctx, b"x", TIMER_DELAY_MS="2000")
         clock.now_ms += 10_000
         async with at_work(timers._deliver()):
-            await appends_nothing_after_refusing(ctx)
+            await appends_nothing_after(stop, ctx)
 
 
-async def test_timers_that_wait_for_long_are_parked_anew_by_the_next_master(tmp_path: Path, monkeypatch):
+@both
+async def test_timers_that_wait_for_long_are_parked_anew_by_the_next_master(tmp_path: Path, stop: Stop, monkeypatch):
     clock = Clock(NOW)
     monkeypatch.setattr(timer_service, "ROLL_S", 0)
     with stored_context(tmp_path, clock) as ctx:
@@ -85,10 +105,11 @@ async def test_timers_that_wait_for_long_are_parked_anew_by_the_next_master(tmp_
             pass
         clock.now_ms += 25 * HOUR_MS
         async with at_work(timers._roll()):
-            await appends_nothing_after_refusing(ctx)
+            await appends_nothing_after(stop, ctx)
 
 
-async def test_half_messages_are_asked_about_by_the_next_master(tmp_path: Path):
+@both
+async def test_half_messages_are_asked_about_by_the_next_master(tmp_path: Path, stop: Stop):
     clock = Clock(NOW)
     with stored_context(tmp_path, clock) as ctx:
         services = DeferredServices(ctx)
@@ -96,8 +117,9 @@ async def test_half_messages_are_asked_about_by_the_next_master(tmp_path: Path):
             prepare(ctx)
         clock.now_ms += 60_000
         async with at_work(services.transactions.check()):
-            await appends_nothing_after_refusing(ctx)
-        assert ctx.offsets.get(GROUP, HALF_TOPIC, 0) is None, "what the next master has is for it to say"
+            await appends_nothing_after(stop, ctx)
+        if stop is refuse_sends:
+            assert ctx.offsets.get(GROUP, HALF_TOPIC, 0) is None, "what the next master has is for it to say"
 
 
 async def test_a_round_of_checks_does_not_outlive_its_reign(tmp_path: Path):

@@ -53,6 +53,7 @@ class DelayService:
 
     async def _deliver(self) -> None:
         while True:
+            await self._ctx.until_confirmed()
             if not self._ctx.is_master:
                 self._cursors, self._was_replica = [], True
             else:
@@ -63,6 +64,7 @@ class DelayService:
                 while more and self._ctx.is_master:  # a broker that steps down appends nothing more
                     more = self.deliver_due(self._ctx.clock_ms())
                     await asyncio.sleep(0)
+                    await self._ctx.until_confirmed()
             await self._alarm.wait()
 
     def load(self, *, took_over: bool = False) -> None:

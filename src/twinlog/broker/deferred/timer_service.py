@@ -66,6 +66,7 @@ class TimerService:
 
     async def _deliver(self) -> None:
         while True:
+            await self._ctx.until_confirmed()
             if not self._ctx.is_master or not self._ctx.conf.store.timer_enabled:
                 self._table = None
             else:
@@ -75,6 +76,7 @@ class TimerService:
                 while more and self._ctx.is_master:  # a broker that steps down appends nothing more
                     more = self.read_new() or self.deliver_due(self._ctx.clock_ms())
                     await asyncio.sleep(0)
+                    await self._ctx.until_confirmed()
             await self._alarm.wait()
 
     async def load(self) -> TimerTable:
@@ -188,10 +190,12 @@ class TimerService:
     async def _roll(self) -> None:
         while True:
             await asyncio.sleep(ROLL_S)
+            await self._ctx.until_confirmed()
             more = True
             while more and self._table is not None and self._ctx.is_master:
                 more = self.roll(self._ctx.clock_ms())
                 await asyncio.sleep(0)
+                await self._ctx.until_confirmed()
 
     def roll(self, now_ms: int) -> bool:
         """Park old messages again, at most a slice of them; whether there are more."""

@@ -61,6 +61,7 @@ class TransactionCheck:
             if (at - before) % SLICE_MESSAGES == 0:
                 self._ctx.finish_appends()
                 await asyncio.sleep(0)
+                await self._ctx.until_confirmed()
                 if over():
                     return
         self._ctx.finish_appends()

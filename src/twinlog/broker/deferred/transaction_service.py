@@ -115,6 +115,7 @@ class TransactionService:
             if self._ctx.is_master:
                 await self._takeover.finish()
             await self.queues.alarm.wait()
+            await self._ctx.until_confirmed()
             if self._ctx.is_master:
                 self.queues.flush_due_ops()
 
@@ -131,5 +132,6 @@ class TransactionService:
             return
         term = self._ctx.term
         for queue_id in self.queues.queue_ids():
+            await self._ctx.until_confirmed()
             if self._ctx.is_master and self._ctx.term == term:
                 await self._check.check_queue(queue_id, self._ctx.store.log_end, term)

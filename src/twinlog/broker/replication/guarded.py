@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from typing import TYPE_CHECKING
 
@@ -20,20 +19,21 @@ APPENDING = frozenset(
         RequestCode.CONSUMER_SEND_MSG_BACK,
         RequestCode.END_TRANSACTION,
         RequestCode.RECALL_MESSAGE,
+        RequestCode.RESUME_CHECK_HALF_MESSAGE,
+        RequestCode.SEND_REPLY_MESSAGE,
+        RequestCode.SEND_REPLY_MESSAGE_V2,
     }
 )
 
 
 def guarded(ctx: BrokerContext, handler: Handler) -> Handler:
-    """`handler`, called at once if this broker may acknowledge, else once that is confirmed."""
+    """`handler`, called at once if this broker may acknowledge, or is a replica and refuses; else once it is known."""
 
     def handle(request: Request) -> object:
-        return handler(request) if ctx.guard.is_valid else handle_later(request)
+        return handler(request) if ctx.guard.is_valid or not ctx.is_master else handle_later(request)
 
     async def handle_later(request: Request) -> Answer:
-        confirmed = asyncio.Event()
-        ctx.guard.when_confirmed(confirmed.set)
-        await confirmed.wait()
+        await ctx.until_confirmed()
         answer = handler(request)
         ctx.publish_appends()
         return await answer if inspect.isawaitable(answer) else answer

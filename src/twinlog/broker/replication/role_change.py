@@ -141,8 +141,9 @@ class RoleChange:
     def _take_role(self, role: str, broker_id: int) -> None:
         ctx, service = self._ctx, self._service
         if role == "SLAVE":
-            for listener in ctx.step_down_listeners:
-                listener()
+            if ctx.guard.is_valid:  # one that was replaced appends nothing, not even for the last time
+                for listener in ctx.step_down_listeners:
+                    listener()
         elif not ctx.is_master:
             ctx.term += 1
         service.send_demand.settling_role = ctx.settings.broker_role if role == "SLAVE" else None

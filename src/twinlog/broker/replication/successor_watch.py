@@ -41,6 +41,7 @@ class SuccessorWatch:
         self._epochs = epochs
         self._change_role = change_role
         self._wake = asyncio.Event()
+        self._steps_down = False  # until all steps were taken
 
     def check_soon(self) -> None:
         self._wake.set()
@@ -64,17 +65,27 @@ class SuccessorWatch:
                 guard.confirm()
 
     async def _check(self) -> None:
-        ctx, own = self._ctx, self._epochs.now.own
-        if not ctx.is_master:
-            return
-        address, epoch = None, 0
+        ctx = self._ctx
+        if ctx.is_master:
+            address, epoch = await self._rival()
+            if not ctx.is_master or epoch <= self._epochs.now.own:
+                return
+            log.error("another master has replaced this one, which becomes a replica", master=address, epoch=epoch)
+            ctx.guard.doubt()  # before anything that can fail
+            self._steps_down = True
+            self._epochs.saw(epoch)
+        if self._steps_down:
+            try:
+                await self._change_role("SLAVE")
+                self._steps_down = False
+            finally:
+                if not ctx.is_master:  # then sends are refused, even if a later step failed
+                    ctx.guard.confirm()
+
+    async def _rival(self) -> tuple[str | None, int]:
+        """Another master of this name and its epoch; None and 0 if there is none, or no answer in time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_ASK_S_MAX):
                 address = await self._group.rival(MASTER_ID)
-                epoch = await self._group.master_epoch(address) if address is not None else 0
-        if ctx.is_master and epoch > own:
-            log.error("another master has replaced this one, which becomes a replica", master=address, epoch=epoch)
-            self._epochs.saw(epoch)
-            ctx.guard.doubt()
-            await self._change_role("SLAVE")
-            ctx.guard.confirm()
+                return address, await self._group.master_epoch(address) if address is not None else 0
+        return None, 0
