@@ -48,6 +48,14 @@ def test_a_message_keeps_its_unique_key_and_loses_what_its_broker_added():
     assert sent_again(stored) == ("T", {"UNIQ_KEY": "K", "TAGS": "a"})
 
 
+@pytest.mark.parametrize("delay", ["DELAY", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"])
+def test_a_message_whose_delay_is_over_does_not_wait_again(delay):
+    assert sent_again(message(topic="T", properties={"UNIQ_KEY": "U", "REAL_TOPIC": "T", delay: "3"})) == (
+        "T",
+        {"UNIQ_KEY": "U"},
+    )
+
+
 def test_a_delayed_message_goes_to_its_own_topic_with_its_delay():
     properties = {"UNIQ_KEY": "K", "DELAY": "3", "REAL_TOPIC": "T", "REAL_QID": "1"}
     assert sent_again(message(topic="SCHEDULE_TOPIC_XXXX", properties=properties)) == (

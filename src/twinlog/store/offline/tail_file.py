@@ -16,6 +16,7 @@ from twinlog.wire.record_layout import MAGIC_BLANK, SIZE_AND_MAGIC
 
 _NAME = re.compile(r"tail-(\d+)-(\d+)")
 _PARKED = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC})
+_DELAYS = frozenset({names.DELAY, names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS})
 # What the broker that stored the message added; the next one adds its own.
 _OF_THE_BROKER = frozenset(
     {
@@ -80,6 +81,8 @@ def sent_again(message: Message) -> tuple[str, dict[str, str]] | str:
         topic = message.properties.get(names.REAL_TOPIC, "")
         if not topic:
             return f"it waits in {message.topic} and does not name its topic"
+    else:  # one that was delivered keeps them, and is due
+        properties = {name: value for name, value in properties.items() if name not in _DELAYS}
     if topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIX):
         return f"{topic} is RocketMQ's own; producers and consumers repeat what they had there"
     if topic.startswith(RETRY_PREFIX):
