@@ -130,6 +130,34 @@ def test_a_record_that_is_not_whole_in_the_log_is_left_to_the_plain_read(store, 
     assert one_by_one
 
 
+@pytest.mark.parametrize("last_code", [1, 2], ids=["wanted", "refused"])
+def test_a_record_that_just_fits_does_not_end_the_batch(store, one_by_one, last_code):
+    for size, code in [(100, 1), (200, last_code), (900, 2)]:
+        store.send(size, tags_code=code)
+    limits = ReadLimits(memory_bytes=1 << 40, bytes_in_memory_max=300)
+    result = store.read(accept=TagCodes({1}), limits=limits)
+    assert result.next_offset == 2
+    assert result.size == (300 if last_code == 1 else 100)
+    assert not one_by_one
+
+
+def test_units_of_deleted_records_that_the_filter_refuses_are_reported_as_deleted(store, one_by_one):
+    for code in (1, 1, 2, 2):
+        store.send(tags_code=code)
+    store.log.log_start = 150
+    result = store.read(accept=TagCodes({3}))
+    assert (result.status, result.next_offset) == (ReadStatus.MESSAGE_WAS_REMOVING, 4)
+    assert one_by_one
+
+
+def test_records_further_back_than_memory_have_the_limits_of_the_disk(store, one_by_one):
+    for number in range(40):
+        store.send(tags_code=number % 2)
+    result = store.read(accept=TagCodes({1}), limits=ReadLimits(memory_bytes=2_000))
+    assert (result.count, result.next_offset, result.far_behind) == (8, 16, True)
+    assert one_by_one
+
+
 sends = st.lists(st.tuples(st.integers(0, 1), st.integers(91, 400), st.integers(0, 3), st.integers(0, 2)), max_size=120)
 
 
