@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from tests.broker.running import PULL_FIELDS, broker_conf, connected, pull, pull_messages, running_broker, send
 
-from twinlog.broker.pulls.pull import HOLD_MS_MAX
+from twinlog.broker.pulls.pull import COUNT_MAX, HOLD_MS_MAX
 from twinlog.broker.topics.ensure import ensure_topic
 from twinlog.net.errors import ConnectionLost
 from twinlog.wire.bodies import ConsumerData, HeartbeatData, SubscriptionData, encode_body
@@ -77,6 +77,15 @@ async def test_a_count_below_one_still_returns_a_message(connection):
     await send(connection)
     await send(connection)
     assert len(await pull_messages(connection, maxMsgNums="0")) == 1
+
+
+async def test_a_huge_count_does_not_make_a_filter_examine_the_whole_queue(broker, connection, monkeypatch):
+    await send(connection)
+    store, counts = broker.context.store, []
+    read = store.read
+    monkeypatch.setattr(store, "read", lambda *at, **more: counts.append(more["count_max"]) or read(*at, **more))
+    await pull(connection, maxMsgNums="2147483647", subscription="z")
+    assert counts == [COUNT_MAX]
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 OFFSET_RESET = "OFFSET_RESET"
 HOLD_MS_MAX = 3_600_000  # clients ask for 15 to 30 seconds
+COUNT_MAX = 1_024  # no client asks for more; a filter examines as many units as messages are asked for
 PROPERTY_FILTER_COST = 50  # comparing a tag costs 1; a property filter may have hundreds of terms
 HELD_FIELDS_CHARS_MAX = 64 * 1024  # of one pull; a long filter has some thousands
 
@@ -113,11 +114,12 @@ class PullHandler:
         request.connection.send(answer)
 
     def _read(self, pull: PullFields, plan: PullPlan, log: LogAccess | None) -> ReadResult:
+        count_max = max(COUNT_MAX, self._ctx.conf.store.transfer_count_in_memory)
         return self._ctx.store.read(
             pull.topic,
             pull.queue_id,
             pull.queue_offset,
-            count_max=max(pull.max_msg_nums, 1),
+            count_max=min(max(pull.max_msg_nums, 1), count_max),
             accept=plan.accept,
             accept_record=plan.accept_record,
             log=log,
