@@ -11,7 +11,7 @@ from twinlog.settings.store import StoreSettings
 from twinlog.store.file_ops import FILE_OPS, FileOps
 from twinlog.store.index.message_index import Index
 from twinlog.store.log.commit_log import CommitLog
-from twinlog.store.log.log_access import DiskLog, LogAccess, MemoryLog
+from twinlog.store.log.log_access import DiskLog, LogAccess, MemoryLog, SeenChunks
 from twinlog.store.queues.queue_table import QueueTable
 from twinlog.store.queues.read import (
     Accept,
@@ -76,6 +76,7 @@ class ReadableStore:
             )
         self.limits = read_limits(settings)
         self._recent_from: int | None = None  # see `log_in_memory`
+        self._seen = SeenChunks(settings.segment_bytes)
         self._ops = ops
 
     @property
@@ -99,7 +100,7 @@ class ReadableStore:
         """For one read in the event loop: it raises OnDisk instead of waiting for the disk."""
         if self._recent_from is None:
             self._recent_from = self.log_end  # what was there before may never have been read by this process
-        return MemoryLog(self.commit_log, self._recent_from)
+        return MemoryLog(self.commit_log, self._recent_from, self._seen)
 
     def log_on_disk(self) -> DiskLog:
         """For reads in a worker thread: what they have read is in memory afterwards."""
@@ -123,8 +124,11 @@ class ReadableStore:
         """
         queue = self.queues.get(topic, queue_id)
         if log is not None and queue is not None:
-            filtered = accept is not None or accept_record is not None
-            log.check_units(queue, queue_offset, self.limits.units_examined_max if filtered else count_max)
+            limits, filtered = self.limits, accept is not None or accept_record is not None
+            units = (
+                max(limits.units_examined_max, count_max) if filtered else min(limits.count_in_memory_max, count_max)
+            )
+            log.check_units(queue, queue_offset, units)
         return read_queue(
             queue,
             log or self.commit_log,

@@ -106,6 +106,68 @@ def test_units_on_disk_are_not_read_in_the_loop(store, monkeypatch):
     assert len(bodies_of(store.read("TopicA", 0, 0, log=store.log_on_disk()))) == 32
 
 
+@pytest.fixture
+def asked(monkeypatch):
+    """The pieces of files that the system was asked for; it has them all in memory."""
+    pieces: list[tuple[int, int, int]] = []
+
+    def in_memory(descriptor, position, size):
+        pieces.append((descriptor, position, size))
+        return size
+
+    monkeypatch.setattr(log_access, "bytes_in_memory", in_memory)
+    monkeypatch.setattr("twinlog.store.file_pool.bytes_in_memory", in_memory)
+    return pieces
+
+
+def read_all(store, topic="TopicA", queues=2, **options):
+    for queue_id in range(queues):
+        for offset in range(0, store.max_offset(topic, queue_id), 10):
+            store.read(topic, queue_id, offset, count_max=10, **options, log=store.log_in_memory())
+
+
+@pytest.mark.parametrize("options", [{}, {"accept_record": lambda record: True}], ids=["all", "records"])
+def test_what_many_queues_share_is_asked_for_once_until_it_is_not_trusted_any_more(store, asked, options, monkeypatch):
+    store.flush_queues()
+    monkeypatch.setattr(log_access, "monotonic", lambda: 100.0)
+    read_all(store, **options)
+    segments, units = len(store.commit_log.segments), 2
+    assert len(asked) <= 2 * (segments + units)  # 100 records; the first of a file may be asked for by itself
+    assert store.log_end // SEGMENT + 1 == segments
+    before = len(asked)
+    read_all(store, **options)
+    assert len(asked) == before
+    monkeypatch.setattr(log_access, "monotonic", lambda: 100.0 + log_access.TRUSTED_S)
+    read_all(store, **options)
+    assert len(asked) == 2 * before
+
+
+def test_a_part_that_is_only_partly_in_memory_is_not_trusted(store, disk):
+    store.read("TopicA", 0, 0, count_max=4, log=store.log_on_disk())
+    assert store.read("TopicA", 0, 0, count_max=4, log=store.log_in_memory()).count == 4
+    with pytest.raises(OnDisk):
+        store.read("TopicA", 0, 4, count_max=4, log=store.log_in_memory())
+    with pytest.raises(OnDisk):
+        store.read("TopicA", 1, 0, count_max=1, log=store.log_in_memory())
+
+
+def test_what_is_trusted_has_a_limit(store, asked, monkeypatch):
+    monkeypatch.setattr(log_access, "_CHUNKS_MAX", 1)
+    monkeypatch.setattr(log_access, "monotonic", lambda: 100.0)
+    for _ in range(3):
+        read_all(store)
+        assert len(store._seen._found) <= 3
+
+
+def test_a_pull_for_any_number_of_messages_asks_for_no_more_units_than_it_can_get(tmp_path, asked):
+    with open_store(tmp_path, settings={"queue_file_bytes_given": 200_000, "segment_bytes": 1 << 20}) as store:
+        fill(store, 4_000, queues=1)
+        store.flush_queues()
+        found = store.read("TopicA", 0, 0, count_max=1 << 31, log=store.log_in_memory())
+        assert found.count == store.limits.count_in_memory_max
+        assert max(size for _, _, size in asked) <= 2048 * 20
+
+
 @pytest.mark.parametrize(
     "options", [{}, {"accept": TagCodes({65})}, {"accept_record": lambda record: True}], ids=["all", "tags", "records"]
 )

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from math import gcd
+from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
 from twinlog.store.errors import StoreClosed, StoreError
@@ -24,7 +26,11 @@ if TYPE_CHECKING:
 # What was written last is in memory, unless the machine has hardly any: it is not asked for each read.
 RECENT_BYTES = 128 * 1024 * 1024
 _RECORD_BYTES = 4096
-_LOOK_BYTES = 64 * 1024  # a filter reads record after record: the next ones are looked for at the same time
+_CHUNK_BYTES = 64 * 1024
+_APART_BYTES = 8 * 1024  # a read whose records lie closer together, on average, looks for whole chunks
+_CHUNK_UNITS = 2048
+_CHUNKS_MAX = 1 << 16
+TRUSTED_S = 2.0
 _INT = struct.Struct(">i")
 
 
@@ -91,36 +97,86 @@ class LogAccess:
         """Called before `count` units of `queue` are read."""
 
 
+class SeenChunks:
+    """Parts of log and queues that were in memory a moment ago: they are not asked for again.
+
+    Each part of the log has records of many queues, and to ask for each record would cost more than to read it.
+    """
+
+    __slots__ = ("_found", "_trusted_until", "size")
+
+    def __init__(self, segment_size: int) -> None:
+        self.size = gcd(segment_size, _CHUNK_BYTES)  # so that each lies in one segment
+        self._found: set[int | tuple[Units, int]] = set()
+        self._trusted_until = 0.0
+
+    def found(self) -> set[int | tuple[Units, int]]:
+        """Where a chunk of the log begins, or a queue and the number of a chunk; whoever finds another adds it."""
+        now = monotonic()
+        if now >= self._trusted_until or len(self._found) >= _CHUNKS_MAX:
+            self._found.clear()
+            self._trusted_until = now + TRUSTED_S
+        return self._found
+
+
 class MemoryLog(LogAccess):
     """For one read in the loop. `recent_from` is where the log ended when this process opened it, or later."""
 
-    __slots__ = ("_begin", "_end", "_recent_from")
+    __slots__ = ("_chunk_bytes", "_end", "_recent_from", "_seen")
 
-    def __init__(self, log: CommitLog, recent_from: int) -> None:
+    def __init__(self, log: CommitLog, recent_from: int, seen: SeenChunks) -> None:
         self._log = log
         self._recent_from = max(recent_from, log.log_end - RECENT_BYTES)
-        self._begin = self._end = 0  # what is known to be in memory
+        self._seen, self._chunk_bytes = seen.found(), seen.size
+        self._end = -_CHUNK_BYTES  # of the record that was asked for last
 
     def need(self, offsets: Sequence[int], sizes: Sequence[int]) -> None:
-        if offsets[0] < self._recent_from:  # a queue's records grow with its offsets
+        begin = offsets[0]
+        if begin >= self._recent_from:  # a queue's records grow with its offsets
+            return
+        end = offsets[-1] + sizes[-1]
+        if end - begin > len(offsets) * _APART_BYTES or not self._has_chunks(begin, end, look=True):
             super().need(offsets, sizes)
 
     def _need(self, physical_offset: int, size: int) -> None:
         end = physical_offset + size
-        if physical_offset >= self._recent_from or self._begin <= physical_offset <= end <= self._end:
+        if physical_offset >= self._recent_from:
+            return
+        # A filter reads record after record: the next ones are looked for at the same time.
+        look = size >= _APART_BYTES or 0 <= physical_offset - self._end < _CHUNK_BYTES
+        self._end = end
+        if self._has_chunks(physical_offset, end, look=look):
             return
         segment = self._log.segment_at(physical_offset)
-        if segment is None:
-            return
-        look = size
-        if 0 <= physical_offset - self._end < _LOOK_BYTES and size < _LOOK_BYTES:
-            look = min(_LOOK_BYTES, segment.end - physical_offset, self._log.log_end - physical_offset)
-        found = bytes_in_memory(segment.descriptor, physical_offset - segment.base, look)
-        if found < size:
+        if segment and bytes_in_memory(segment.descriptor, physical_offset - segment.base, size) < size:
             raise OnDisk
-        self._begin, self._end = physical_offset, physical_offset + found
+
+    def _has_chunks(self, begin: int, end: int, *, look: bool) -> bool:
+        """Whether all chunks from `begin` to `end` are in memory; those not seen lately only count if we may look."""
+        seen, step = self._seen, self._chunk_bytes
+        for chunk in range(begin - begin % step, end, step):
+            if chunk not in seen:
+                if not look or not self._find(chunk, step):
+                    return False
+                seen.add(chunk)
+        return True
+
+    def _find(self, chunk: int, size: int) -> bool:
+        segment = self._log.segment_at(chunk)
+        if segment is None:
+            return False
+        size = min(size, self._log.log_end - chunk)
+        return bytes_in_memory(segment.descriptor, chunk - segment.base, size) >= size
 
     def check_units(self, queue: Units, queue_offset: int, count: int) -> None:
+        seen = self._seen
+        for number in range(queue_offset // _CHUNK_UNITS, (queue_offset + count - 1) // _CHUNK_UNITS + 1):
+            if (queue, number) not in seen:
+                if not queue.in_memory(number * _CHUNK_UNITS, _CHUNK_UNITS):
+                    break
+                seen.add((queue, number))
+        else:
+            return
         if not queue.in_memory(queue_offset, count):
             raise OnDisk
 
