@@ -153,7 +153,7 @@ async def test_what_is_gathered_leaves_before_a_later_oneway_and_before_the_clos
     await asyncio.gather(*asked)
     late = asyncio.ensure_future(asyncio.gather(*(connection.request(ECHO, {"n": f"late-{i}"}) for i in range(2))))
     await asyncio.sleep(0)
-    await asyncio.sleep(0)
+    assert connection._gathered, "the last one has not left yet"
     connection.close("test")
     await asyncio.gather(late, return_exceptions=True)
     async with asyncio.timeout(5):
