@@ -20,6 +20,7 @@ _VOLATILE = [
     (r"\bV\d+_\d+_\d+\b", "<version>"),
     (r"version=\d+", "version=<n>"),
     (r"rt=\d+ms", "rt=<n>ms"),
+    (r"\b\d+-\d+\(", "<s>-<n>("),  # how far the timer is behind: a second, on a busy machine
     (r"-?\d+\.\d+(E-?\d+)?", "<n>"),
 ]
 
