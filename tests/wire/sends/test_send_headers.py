@@ -21,6 +21,11 @@ from twinlog.wire.sends.send_headers import decode_json_send
 NUMBERS = ("default_topic_queue_nums", "queue_id", "sys_flag", "flag", "reconsume_times")
 
 
+def field(name: bytes, value: bytes) -> bytes:
+    """A field of a binary header."""
+    return len(name).to_bytes(2, "big") + name + len(value).to_bytes(4, "big") + value
+
+
 def flat_by_definition(header: bytes, header_type: int):
     """(opaque, flag, topic, numbers, batch, born timestamp, properties) as `send` gets them; None if one is missing."""
     command = decode_header(header, header_type)
@@ -91,6 +96,24 @@ def test_a_header_with_too_many_fields_is_left_to_the_plain_decoder(header_type)
     fields = {**SEND_FIELDS, **{f"x{number}": "1" for number in range(FIELDS_MAX)}}
     header = encode_header(Command(310, 1, fields=fields), header_type)
     assert (decode_json_send if header_type == JSON else BinarySends().decode)(header) is None
+
+
+@pytest.mark.parametrize(
+    "added",
+    [
+        field(b"\xc3", b"1") + field(b"\xa9", b"2"),  # one letter, cut in two names
+        field(b"x", b"\xff") + field(b"x", b"1"),
+        field(b"x", b"\xff"),
+    ],
+)
+def test_fields_whose_text_is_broken_are_left_to_the_plain_decoder(added):
+    header = bytearray(encode_header(Command(310, 1, fields={**SEND_FIELDS, "i": "UNIQ_KEY\x01K\x02"}), BINARY))
+    assert BinarySends().decode(bytes(header)) is not None
+    header[17:21] = (int.from_bytes(header[17:21], "big") + len(added)).to_bytes(4, "big")
+    header += added
+    with pytest.raises(HeaderError):
+        decode_header(bytes(header), BINARY)
+    assert BinarySends().decode(bytes(header)) is None
 
 
 def test_fields_in_a_new_order_each_time_fill_no_cache(monkeypatch):

@@ -97,10 +97,10 @@ class BinarySends:
 
 
 def _places(header: bytes) -> dict[bytes, tuple[int, int]]:
-    """Where the value of each field begins and ends; the last field of a name wins, empty ones do not count."""
+    """Where the value of each field begins and ends; empty ones do not count."""
     places: dict[bytes, tuple[int, int]] = {}
     name_length_at, value_length_at = _NAME_LENGTH.unpack_from, _VALUE_LENGTH.unpack_from
-    at, end, count = _FIELDS_AT, len(header), 0
+    at, end, count, filled = _FIELDS_AT, len(header), 0, 0
     while at < end:
         (name_length,) = name_length_at(header, at)
         value_at = at + 6 + name_length
@@ -111,8 +111,11 @@ def _places(header: bytes) -> dict[bytes, tuple[int, int]]:
             raise ValueError("not a header: the plain decoder has the words for it")
         if name_length and value_length:
             places[header[at + 2 : value_at - 4]] = value_at, value_end
+            filled += 1
         at = value_end
-    b"".join(places).decode()  # raises a ValueError too
+    if len(places) < filled:
+        raise ValueError("a name comes twice, and the text of its first value is not checked here")
+    b"\0".join(places).decode()  # raises a ValueError too
     return places
 
 
