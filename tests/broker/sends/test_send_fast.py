@@ -15,7 +15,7 @@ from tests.broker.running import SEND_FIELDS
 from tests.broker.sends.spellings import UNIQ, sends
 
 from twinlog.base.system_names import HALF_TOPIC, SCHEDULE_TOPIC
-from twinlog.broker.sends import parking, send, send_batches, send_properties
+from twinlog.broker.sends import parking, send, send_batches, send_fast, send_properties
 from twinlog.broker.sends.send_fast import FastSend
 from twinlog.broker.topics.ensure import ensure_topic
 from twinlog.net.connection import ConnectionOptions
@@ -71,6 +71,26 @@ def test_a_changed_setting_or_topic_is_noticed():
         assert fast.take(FakePeer(), frame, 0, len(frame), []) == 0
         ensure_topic(ctx, "T", 2)
         assert fast.take(FakePeer(), frame, 0, len(frame), []) == 0
+
+
+def test_a_template_outlasts_frames_that_arrive_in_parts(monkeypatch):
+    data, whole = b"".join(ordinary(number) for number in range(20)), len(ordinary(0))
+    with tempfile.TemporaryDirectory() as folder, open_context(Path(folder)) as ctx:
+        ensure_topic(ctx, "T", 4)
+        fast = FastSend(ctx)
+        assert fast.take(FakePeer(), data, 0, whole, []) == whole
+        monkeypatch.setattr(send_fast, "decode_json_send", lambda header: pytest.fail("decoded again"))
+        at = whole
+        while at < len(data):  # each chunk ends with a frame that lacks its last byte
+            assert fast.take(FakePeer(), data, at, at + whole - 1, []) == at
+            assert fast.take(FakePeer(), data, at, min(at + 2 * whole - 1, len(data)), []) == at + whole
+            at += whole
+
+
+def ordinary(number: int) -> bytes:
+    """The frame of a send as a Java producer writes it."""
+    fields = {**SEND_FIELDS, "i": f"UNIQ_KEY\x01{number:032X}\x02"}
+    return encode_command(Command(310, 10 + number, fields=fields, body=b"x"))
 
 
 class FakePeer:

@@ -74,7 +74,7 @@ def learn(header: bytes, uniq_key: str) -> Template | None:
 class KnownHeader:
     """A template, and the row that a header makes of which only the three places differ."""
 
-    __slots__ = ("_constants", "misses")
+    __slots__ = ("constants", "misses")
 
     def __init__(self, template: Template, row: Row, target: Target, is_oneway: bool) -> None:
         prefix, before, key_length, after, trailer = template
@@ -82,74 +82,69 @@ class KnownHeader:
         key_skip = born_skip + BORN_DIGITS + len(before)  # and to the unique key
         topic, queue_id, _, properties, _, flag, sys_flag, reconsume_times, tags_code, keys, uniq_key = row
         properties_start, _, properties_end = properties.partition((uniq_key or "").encode())
-        self._constants = (
+        self.constants = (
             prefix, before, key_length, after, trailer, born_skip, key_skip, len(after), len(trailer),
             properties_start, properties_end, topic, queue_id, flag, sys_flag, reconsume_times, tags_code, keys,
             target, is_oneway,
         )  # fmt: skip
         self.misses = 0  # how many headers with this prefix did not fit
 
-    def take(self, data: bytes, at: int, end: int, rows: list[Row], sends: list[Unanswered]) -> int:
-        """Add the messages of the frames from `at` on that fit; returns where the first begins that does not.
-
-        A loop for each message, longer than other functions: calls would cost as much as what they do.
-        """
-        (
-            prefix, before, key_length, after, trailer, born_skip, key_skip, after_length, trailer_length,
-            properties_start, properties_end, topic, queue_id, flag, sys_flag, reconsume_times, tags_code, keys,
-            target, is_oneway,
-        ) = self._constants  # fmt: skip
-        unpack, startswith = PREFIX.unpack_from, data.startswith
-        while end - at > 20:
-            header_at = at + 8
-            if not startswith(prefix, header_at):
-                break
-            length, header_length = unpack(data, at)
-            body_at, frame_end = header_at + header_length, at + 4 + length
-            born_at, key_at = header_at + born_skip, header_at + key_skip
-            key_end, trailer_at = key_at + key_length, body_at - trailer_length
-            opaque_at = key_end + after_length
-            born, key, opaque = data[born_at : born_at + BORN_DIGITS], data[key_at:key_end], data[opaque_at:trailer_at]
-            if not (
-                body_at < frame_end <= end
-                and startswith(before, born_at + BORN_DIGITS)
-                and startswith(after, key_end)
-                and startswith(trailer, trailer_at)
-                and born.isdigit()
-                and key.isalnum()
-                and opaque.isdigit()
-                and len(opaque) < 10
-                and (opaque[0] != 0x30 or len(opaque) == 1)
-            ):
-                break
-            uniq_key, properties = key.decode(), properties_start + key + properties_end
-            body = data[body_at:frame_end]
-            row = (
-                topic, queue_id, body, properties, int(born), flag, sys_flag, reconsume_times, tags_code, keys,
-                uniq_key,
-            )  # fmt: skip
-            rows.append(row)
-            sends.append((target, None if is_oneway else opaque.decode(), uniq_key, frame_end))
-            at = frame_end
-        return at
-
 
 class KnownHeaders(dict[bytes, KnownHeader]):
     """Known headers by prefix, for the frames at the front of a chunk."""
 
     def take(self, data: bytes, at: int, end: int, rows: list[Row], sends: list[Unanswered]) -> int:
-        """Add the messages at the front of a chunk that fit templates; returns where the first begins that does not."""
-        find, get = data.find, self.get
+        """Add the messages at the front of a chunk that fit templates; returns where the first begins that does not.
+
+        A loop for each message, longer than other functions: calls would cost as much as what they do.
+        """
+        find, get, unpack, startswith = data.find, self.get, PREFIX.unpack_from, data.startswith
         while end - at > 20:
-            header_at = at + PREFIX.size
+            begin, header_at = at, at + 8
             known = get(data[header_at : find(BORN, header_at, header_at + _HEADER_BYTES_MAX) + len(BORN)])
             if known is None or known.misses >= _MISSES_MAX:
                 break
-            taken = known.take(data, at, end, rows, sends)
-            if taken == at:
-                known.misses += 1
+            (
+                prefix, before, key_length, after, trailer, born_skip, key_skip, after_length, trailer_length,
+                properties_start, properties_end, topic, queue_id, flag, sys_flag, reconsume_times, tags_code, keys,
+                target, is_oneway,
+            ) = known.constants  # fmt: skip
+            while end - at > 20:  # one after the other, for the same queue
+                header_at = at + 8
+                if not startswith(prefix, header_at):
+                    break
+                length, header_length = unpack(data, at)
+                body_at, frame_end = header_at + header_length, at + 4 + length
+                born_at, key_at = header_at + born_skip, header_at + key_skip
+                key_end, trailer_at = key_at + key_length, body_at - trailer_length
+                opaque_at, born_end = key_end + after_length, born_at + BORN_DIGITS
+                born, key, opaque = data[born_at:born_end], data[key_at:key_end], data[opaque_at:trailer_at]
+                if not (
+                    body_at < frame_end <= end
+                    and startswith(before, born_end)
+                    and startswith(after, key_end)
+                    and startswith(trailer, trailer_at)
+                    and born.isdigit()
+                    and key.isalnum()
+                    and opaque_at < trailer_at < opaque_at + 10  # at most nine digits
+                    and opaque.isdigit()
+                    and (opaque[0] != 0x30 or len(opaque) == 1)
+                ):
+                    break
+                uniq_key, properties = key.decode(), properties_start + key + properties_end
+                body = data[body_at:frame_end]
+                row = (
+                    topic, queue_id, body, properties, int(born), flag, sys_flag, reconsume_times, tags_code, keys,
+                    uniq_key,
+                )  # fmt: skip
+                rows.append(row)
+                sends.append((target, None if is_oneway else opaque.decode(), uniq_key, frame_end))
+                at = frame_end
+            if at == begin:
+                # An incomplete frame, as most chunks end with one, says nothing about its header.
+                if int.from_bytes(data[at : at + 4], "big") <= end - at - 4:
+                    known.misses += 1
                 break
-            at = taken
         return at
 
     def learn(self, header: bytes, row: Row, target: Target, is_oneway: bool) -> None:
