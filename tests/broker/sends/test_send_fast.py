@@ -87,6 +87,17 @@ def test_a_template_outlasts_frames_that_arrive_in_parts(monkeypatch):
             at += whole
 
 
+@pytest.mark.parametrize(("name", "value"), [("d", "0" * 4_000 + "4"), ("m", "x" * 50_000)])
+def test_long_spellings_are_not_cached(name, value):
+    frame = encode_command(Command(310, 5, fields={**SEND_FIELDS, "i": UNIQ, name: value}, body=b"x"))
+    with tempfile.TemporaryDirectory() as folder, open_context(Path(folder)) as ctx:
+        ensure_topic(ctx, "T", 4)
+        fast = FastSend(ctx)
+        fast.take(FakePeer(), frame, 0, len(frame), [])
+        assert not fast._targets
+    assert play([frame], 100_000, fast=True) == play([frame], 100_000, fast=False)
+
+
 def ordinary(number: int) -> bytes:
     """The frame of a send as a Java producer writes it."""
     fields = {**SEND_FIELDS, "i": f"UNIQ_KEY\x01{number:032X}\x02"}

@@ -65,4 +65,6 @@ def test_ever_new_names_fill_no_cache(monkeypatch):
         assert made.shape_of(text).match(text) is not None
         assert made.shape_of("UNIQ_KEY\x01K\x02" + "y" * 600 + "\x01x\x02") is NO_SHAPE
         made.shape_of(f"seen{number}\x01once\x02")
+        made.shape_of("\x02" * (2000 + 2 * number))  # a long list of empty names
+        assert max(map(len, made._seen)) < 4
         assert len(made._shapes) <= 4 and len(made._seen) <= 8

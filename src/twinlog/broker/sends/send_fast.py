@@ -54,7 +54,7 @@ P = TypeVar("P", RecordPlace, BatchPlace)
 
 _FRAME_BYTES_MIN = 20  # that are looked at: a shorter one is not a send
 _BINARY_LENGTH = BINARY << 24  # of a binary header, on top of its length
-_HEADER_BYTES_MAX = 256 * 1024  # longer ones are left to the plain decoder, with its limits
+_HEADER_BYTES_MAX = 64 * 1024  # longer ones are left to the plain decoder, with its limits
 
 
 class FastSend:

@@ -42,7 +42,7 @@ NO_SHAPE = Shape(re.compile("(?!)").match)
 _SEEN_MAX = 4096  # lists of names that are counted; when there are more, counting starts again
 _SEEN_BEFORE = 64  # making a pattern costs as much as a hundred messages by pairs
 _SHAPES_MAX = 1024  # patterns that are kept; when there are more, all are dropped
-_NAMES_LENGTH_MAX = 512  # of lists that are counted
+_NAMES_LENGTH_MAX = 512  # of lists that are counted, with their separators
 # The broker writes these, or they stand for something else than themselves.
 _CHANGED = frozenset(
     {
@@ -78,7 +78,7 @@ class SendProperties:
         shape = self._shapes.get(given)
         if shape is not None:
             return shape
-        if sum(map(len, given)) > _NAMES_LENGTH_MAX:
+        if len(given) + sum(map(len, given)) > _NAMES_LENGTH_MAX:
             return NO_SHAPE
         seen = self._seen.pop(given, 0) + 1
         if seen > _SEEN_BEFORE:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from twinlog.wire.sends.send_headers import Constants
 
 _TARGETS_MAX = 131072  # cached; when there are more, all are dropped
+_VALUE_LENGTH_MAX = 16  # of a number or a truth value in a key of the cache; `send` reads longer spellings
 _REAL_TOPIC = f"{names.REAL_TOPIC}{names.NAME_END}"
 _REAL_QUEUE = f"{names.PAIR_END}{names.REAL_QID}{names.NAME_END}"
 
@@ -115,7 +116,9 @@ class Targets(dict["Constants", Target]):
         topic, queues, queue, sys_flags, flags, reconsumed, batch = constants
         numbers = [read_int(str(value)) for value in (queues, queue, sys_flags, flags, reconsumed)]
         config = self._ctx.topics.get(topic)
-        if None in numbers or config is None or not _is_ordinary(topic, config):
+        if None in numbers or any(len(str(value)) > _VALUE_LENGTH_MAX for value in constants[1:]):
+            return None
+        if config is None or not _is_ordinary(topic, config):
             return None
         _, queue_id, sys_flag, flag, reconsume_times = (number or 0 for number in numbers)
         if not 0 <= queue_id < max(config.read_queue_nums, config.write_queue_nums):
