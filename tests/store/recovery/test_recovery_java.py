@@ -12,7 +12,6 @@ import pytest
 from tests.store.golden import VECTORS, topic_kind, unpack
 
 from twinlog.settings.store import StoreSettings
-from twinlog.store.errors import SegmentSizeMismatch
 from twinlog.store.lock import has_abort_marker
 from twinlog.store.message_store import MessageStore
 from twinlog.store.recovery.quarantine import QUARANTINE_TOPIC
@@ -145,9 +144,15 @@ def test_valid_records_behind_a_damaged_one_stay_and_java_can_go_on_from_there(n
         assert not store.report.damages and store.log_end == whole["maxPhyOffset"]
 
 
-def test_a_short_segment_file_refuses_to_start_as_in_java(tmp_path):
-    with pytest.raises(SegmentSizeMismatch, match="mappedFileSizeCommitLog"):
-        MessageStore.open(settings_of(prepared("normal_shortfile", tmp_path)), topic_kind=topic_kind)
+def test_a_last_segment_that_is_short_is_repaired_where_java_refuses_to_start(tmp_path):
+    archive = CASES["normal_shortfile"]["archive"].removeprefix("store-").removesuffix(".tar.gz")
+    with MessageStore.open(settings_of(unpack(archive, tmp_path / "whole")), topic_kind=topic_kind) as store:
+        end, ends = store.log_end, ends_of(store)
+    assert end < SEGMENT + 500_000, "the records end before the cut"
+    root = prepared("normal_shortfile", tmp_path)
+    with MessageStore.open(settings_of(root), topic_kind=topic_kind) as store:
+        assert (store.log_end, ends_of(store)) == (end, ends)
+    assert {path.stat().st_size for path in (root / "commitlog").iterdir()} == {SEGMENT}
 
 
 def test_a_second_start_after_a_crash_changes_nothing_more(tmp_path):
