@@ -8,6 +8,7 @@ from tests.broker.replication.test_role_change import bodies, change_role
 from tests.broker.running import SEND_FIELDS, connected
 from tests.replication.cluster import ask, end_of, running_cluster, send_all, status, twins, until
 
+from twinlog.broker.replication import successor_watch
 from twinlog.broker.replication.epoch_file import EpochFile
 from twinlog.replication.errors import ReplicationError
 from twinlog.replication.hello import HelloHeader
@@ -121,6 +122,30 @@ async def test_sends_in_doubt_are_answered_by_a_master_that_nobody_replaced(clus
     one.context.guard.doubt()
     assert await send_all(one, bodies("held up")) == bodies("held up")
     assert one.context.guard.stalls == 1
+
+
+async def test_a_silent_name_server_does_not_bring_a_master_into_doubt(cluster, monkeypatch):
+    one = await cluster.start("one")
+    monkeypatch.setattr(successor_watch, "_TICK_S", 0.01)
+    guard, ticks = one.context.guard, 0
+    tick = guard.tick
+
+    def counted():
+        nonlocal ticks
+        ticks += 1
+        return tick()
+
+    async def silent(_):
+        nonlocal ticks
+        ticks = 0
+        await until(lambda: ticks >= 3, "the guard ticks while a name server is asked")
+        answered.set()
+
+    answered = asyncio.Event()
+    monkeypatch.setattr(guard, "tick", counted)
+    monkeypatch.setattr(one.replication.group, "rival", silent)
+    one.replication.successors.check_soon()
+    await asyncio.wait_for(answered.wait(), 10)
 
 
 async def test_a_replaced_master_does_not_start_as_master(cluster, monkeypatch):

@@ -83,7 +83,21 @@ class SuccessorWatch:
                     ctx.guard.confirm()
 
     async def _rival(self) -> tuple[str | None, int]:
-        """Another master of this name and its epoch; None and 0 if there is none, or no answer in time."""
+        """Another master of this name and its epoch; None and 0 if there is none, or no answer in time.
+
+        The guard ticks meanwhile: a name server that does not answer must not bring a master into doubt.
+        """
+        guard, asking = self._ctx.guard, asyncio.ensure_future(self._ask())
+        try:
+            while not asking.done():
+                await asyncio.wait({asking}, timeout=_TICK_S)
+                if guard.is_valid:
+                    guard.tick()
+            return asking.result()
+        finally:
+            asking.cancel()
+
+    async def _ask(self) -> tuple[str | None, int]:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_ASK_S_MAX):
                 address = await self._group.rival(MASTER_ID)
