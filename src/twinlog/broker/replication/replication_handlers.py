@@ -93,9 +93,7 @@ class ReplicationHandlers:
             self._check_epoch(int(seen))
         tables, question = self._ctx.tables, tuple(sorted(fields.items()))
         body = await self._ctx.table_work.in_turn("changes", question, lambda: encode_changes(tables, fields))
-        epoch = self._replication.epochs.now
-        answer = {MASTER_EPOCH: str(epoch.own if self._ctx.is_master else epoch.seen)}
-        return request.reply(fields=answer, body=body)
+        return request.reply(fields={MASTER_EPOCH: str(self._replication.epoch)}, body=body)
 
     def offsets_carried_back(self, request: Request) -> Command:
         """A replica sends the offsets that consumers committed there while this master was away."""

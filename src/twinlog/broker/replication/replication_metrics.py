@@ -51,7 +51,7 @@ def _watch_master(metrics: Metrics, ctx: BrokerContext, replication: Replication
     metrics.watch(
         "rocketmq_ha_master_epoch",
         "Epoch of this master, or the highest that this replica has seen",
-        lambda: replication.epochs.now.own if ctx.is_master else replication.epochs.now.seen,
+        lambda: replication.epoch,
     )
     metrics.watch(
         "rocketmq_ha_stalls",

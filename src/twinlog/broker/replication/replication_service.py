@@ -85,6 +85,11 @@ class ReplicationService:
         ctx.master_listeners.append(self.following.use_known_master)
         ctx.store.on_dispatch.append(self._dispatched)
 
+    @property
+    def epoch(self) -> int:
+        """The epoch of this master, or the highest that this replica has seen."""
+        return self.epochs.now.own if self._ctx.is_master else self.epochs.now.seen
+
     def _start_epoch(self) -> None:
         """A replica that is started as master is promoted; a master that was replaced must not start."""
         ctx = self._ctx

@@ -53,7 +53,7 @@ class ReplicationReport:
             "address": ctx.settings.address,
             "role": ctx.settings.broker_role,
             "instance": replication.instance,
-            "epoch": replication.epochs.now.own if ctx.is_master else replication.epochs.now.seen,
+            "epoch": replication.epoch,
             "nowMs": ctx.wall_ms(),
             "logStart": store.log_start,
             "logEnd": store.log_end,

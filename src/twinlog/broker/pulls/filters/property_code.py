@@ -37,7 +37,7 @@ _PARSERS = {Kind.INT: java_int, Kind.LONG: java_long}
 
 
 def matcher(node: Node) -> MatchesText:
-    """The function that tells whether a message with these properties, in text form, is selected."""
+    """The function that returns whether a message with these properties, in text form, is selected."""
     if _is_large(node):
         return _decoding(node)
     return _Writer().function(node)
