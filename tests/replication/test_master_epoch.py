@@ -21,6 +21,19 @@ def test_a_promotion_is_above_everything_that_was_seen():
     assert MasterEpochs().promoted() == MasterEpochs(1, 1)
 
 
+def test_a_promotion_takes_the_epoch_of_a_consensus_service_exactly():
+    assert MasterEpochs(2, 5, is_replica=True).promoted(9) == MasterEpochs(9, 9)
+    assert MasterEpochs(2, 5, is_replica=True).promoted(5) == MasterEpochs(5, 5)  # seen before it was taken
+
+
+@pytest.mark.parametrize("epoch", [4, 2, 0])
+def test_an_epoch_that_was_led_before_or_is_older_than_one_seen_is_not_taken(epoch):
+    with pytest.raises(JoinRefused):
+        MasterEpochs(2, 5, is_replica=True).promoted(epoch)
+    with pytest.raises(JoinRefused):
+        MasterEpochs(5, 5, is_replica=True).promoted(5)
+
+
 def test_only_a_master_can_be_replaced():
     assert MasterEpochs(1, 2).is_replaced
     assert not MasterEpochs(1, 2).following().is_replaced

@@ -60,9 +60,15 @@ class MasterEpochs:
         """Whether this broker was master until another one of a higher epoch replaced it."""
         return self.own < self.seen and not self.is_replica
 
-    def promoted(self) -> MasterEpochs:
-        """After this broker became master: above everything that it has seen."""
-        return MasterEpochs(self.seen + 1, self.seen + 1)
+    def promoted(self, epoch: int | None = None) -> MasterEpochs:
+        """After this broker became master, with the epoch that a consensus service gave it, or the next one.
+
+        OldEpoch when that is not above every epoch that it led, or below one that it has seen.
+        """
+        taken = self.seen + 1 if epoch is None else epoch
+        if taken <= self.own or taken < self.seen:
+            raise OldEpoch("this broker", taken, self.seen)
+        return MasterEpochs(taken, taken)
 
     def following(self) -> MasterEpochs:
         return replace(self, is_replica=True)

@@ -58,6 +58,14 @@ class ReplicaAcks:
         """The acknowledged ends that count, one per replica, highest first."""
         return self._counted(late_too=True)
 
+    def ends(self) -> dict[str, int]:
+        """What each identified replica has reported, late or not; the highest of its connections."""
+        ends: dict[str, int] = {}
+        for row in self._rows.values():
+            if row.identity is not None and row.usable and not row.observer:
+                ends[row.identity] = max(ends.get(row.identity, 0), row.acked)
+        return ends
+
     def _counted(self, *, late_too: bool) -> list[int]:
         known: dict[str, int] = {}
         unknown: list[int] = []
