@@ -43,6 +43,12 @@ class ReplicationSettings:
     # Brokers, the master included, that must hold a message before a SYNC_MASTER acknowledges it. Unset: 2, the
     # master and one replica. Java's default of 1 waits for none.
     in_sync_replicas: int | None = conf("inSyncReplicas", None, minimum=1, updatable=True)
+    # Milliseconds that a replica may be behind without having caught up once. Then it is not in sync until it has.
+    not_caught_up_ms_max: int = conf("haMaxTimeSlaveNotCatchup", 15_000, minimum=1, updatable=True)
+    # A SYNC_MASTER acknowledges with fewer brokers than inSyncReplicas while some are not in sync.
+    in_sync_adapts: bool = conf("enableAutoInSyncReplicas", False, updatable=True)
+    # Brokers, the master included, that must hold a message even then. 1: the master alone.
+    in_sync_replicas_min: int = conf("minInSyncReplicas", 1, minimum=1, updatable=True)
     # Microseconds that a SYNC_MASTER and its replica poll for each other's answer before they sleep; 0: never.
     busy_wait_micros: int = conf("haBusyWaitMicros", 500, minimum=0, maximum=10_000, updatable=True)
 

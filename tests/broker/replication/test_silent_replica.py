@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from tests.broker.running import broker_conf, connected, running_broker, send
-from tests.replication.cluster import until
+from tests.replication.cluster import status, until
 
 from twinlog.client import ProducerOptions
 from twinlog.settings.replication import ReplicationSettings
@@ -75,3 +75,69 @@ async def test_one_send_waits_for_a_silent_replica_and_the_next_ones_are_answere
 def be_patient(master, ack_timeout_ms):
     ctx = master.context
     ctx.conf = replace(ctx.conf, replication=replace(ctx.conf.replication, ack_timeout_ms=ack_timeout_ms))
+
+
+def change(master, **settings):
+    ctx = master.context
+    ctx.conf = replace(ctx.conf, replication=replace(ctx.conf.replication, **settings))
+
+
+class Silent:
+    """Connections that report the empty log and nothing more: replicas whose processes are stopped."""
+
+    def __init__(self, master, count):
+        self._master = master
+        self.connections = [
+            socket.create_connection(("127.0.0.1", master.replication.master.port)) for _ in range(count)
+        ]
+
+    async def __aenter__(self):
+        for connection in self.connections:
+            connection.sendall(bytes(8))
+        rows = self._master.replication.master.acks.rows
+        await until(lambda: sum(row.usable for row in rows()) == len(self.connections), "all have reported")
+        return self
+
+    async def __aexit__(self, *_):
+        for connection in self.connections:
+            connection.close()
+
+
+async def answer_reports(connection):
+    """A replica that keeps up, in a few lines: reports each byte that it gets."""
+    loop, buffer, at = asyncio.get_running_loop(), bytearray(), 0
+    connection.setblocking(False)
+    while data := await loop.sock_recv(connection, 1 << 20):
+        buffer += data
+        while len(buffer) >= 12 and len(buffer) >= 12 + (size := int.from_bytes(buffer[8:12], "big")):
+            at = int.from_bytes(buffer[:8], "big") + size
+            del buffer[: 12 + size]
+        await loop.sock_sendall(connection, at.to_bytes(8, "big"))
+
+
+async def test_with_two_replicas_the_healthy_one_is_enough_and_the_hung_one_is_counted_out(master):
+    """Seen to fail when `ReplicaAcks.tick` marks nobody: the hung replica stays in sync for ever."""
+    change(master, ack_timeout_ms=60_000, not_caught_up_ms_max=300)
+    async with Silent(master, 2) as replicas, connected(master) as client:
+        healthy = asyncio.create_task(answer_reports(replicas.connections[0]))
+        codes = [(await send(client, b"x")).code for _ in range(20)]
+        assert codes == [OK] * 20, "none waited for the hung one"
+        acks, end = master.replication.master.acks, master.context.store.log_end
+        await until(lambda: acks.in_sync(end, 1 << 20) == 1, "the hung one is not in sync")
+        assert [view["inSync"] for view in (await status(master))["replicas"]] == [True, False]
+        assert master.replication.send_demand.counted_out == 1
+        second = asyncio.create_task(answer_reports(replicas.connections[1]))
+        await until(lambda: acks.in_sync(end, 1 << 20) == 2, "it caught up")
+        healthy.cancel(), second.cancel()
+
+
+@pytest.mark.parametrize(("least", "code"), [(1, OK), (2, NOT_AVAILABLE)])
+async def test_sends_go_on_without_a_hung_replica_as_far_as_the_minimum_allows(master, least, code):
+    """Seen to fail when `SendDemand.tick` does not adapt: the first send waits until it times out."""
+    change(master, ack_timeout_ms=60_000, not_caught_up_ms_max=300, in_sync_adapts=True, in_sync_replicas_min=least)
+    async with Silent(master, 1), connected(master) as client:
+        waits = asyncio.create_task(send(client, b"waits for it"))
+        await until(lambda: master.replication.send_demand.counted_out == 1, "it is counted out")
+        if least == 1:
+            assert (await waits).code == OK, "the master alone is enough"
+        assert (await send(client, b"next")).code == code

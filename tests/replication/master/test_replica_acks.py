@@ -81,3 +81,36 @@ def test_a_replica_with_two_connections_is_in_sync_by_the_one_that_reports():
     acks.missed(150)
     acks.join(2, LinkAck("new", "one", acked=120, usable=True))
     assert (acks.in_sync(150, 1000), acks.acks()) == (1, [120])
+
+
+def test_a_replica_that_does_not_catch_up_is_behind_until_it_does():
+    acks = table(steady=100, stuck=100)
+    steady, stuck = acks.rows()
+
+    def tick(now_ms, log_end):
+        return [(row.identity, row.behind) for row in acks.tick(log_end, now_ms, 15_000)]
+
+    assert tick(0, 100) == []
+    for now_ms in range(500, 15_500, 500):
+        steady.report(now_ms, usable=True)
+        stuck.report(100 + now_ms // 500, usable=True)  # a little now and then is not enough
+        assert tick(now_ms, now_ms) == []
+    assert acks.in_sync(15_000, 1 << 30) == 2
+    assert tick(15_500, 15_500) == [("stuck", True)]
+    assert tick(16_000, 16_000) == [], "reported once"
+    assert acks.in_sync(15_000, 1 << 30) == 1 and acks.acks() == [15_000, 130]
+    steady.report(16_000, usable=True)
+    stuck.report(16_000, usable=True)
+    assert tick(16_500, 16_500) == [("stuck", False)]
+
+
+def test_a_pause_of_the_master_brings_nobody_behind():
+    acks = table(one=100)
+    assert acks.tick(100, 0, 15_000) == acks.tick(200, 500, 15_000) == []
+    assert acks.tick(200, 60_000, 15_000) == [], "its reports wait in the socket"
+    assert [row.behind for row in acks.tick(200, 75_400, 15_000)] == [], "a long pause again"
+    now_ms = 75_400
+    for now_ms in range(75_900, 91_000, 500):
+        if acks.tick(200, now_ms, 15_000):
+            break
+    assert now_ms > 75_400 + 14_000

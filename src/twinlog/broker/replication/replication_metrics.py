@@ -43,6 +43,12 @@ def _watch_master(metrics: Metrics, ctx: BrokerContext, replication: Replication
         lambda: master.acks.in_sync(ctx.store.log_end, ctx.conf.replication.gap_bytes_max),
     )
     metrics.watch(
+        "rocketmq_ha_counted_out",
+        "Times a replica was late or did not catch up, so that no send waits for it any more",
+        lambda: replication.send_demand.counted_out,
+        kind="counter",
+    )
+    metrics.watch(
         "rocketmq_ha_identity_conflicts",
         "Times another broker was found running with this one's name and id",
         lambda: replication.members.identity_conflicts,

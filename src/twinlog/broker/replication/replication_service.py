@@ -59,6 +59,7 @@ class ReplicationService:
             accepts=lambda: ctx.is_master,
             on_join=self.members.count_soon,
             on_acks=self.send_demand.acknowledged,
+            on_tick=self.send_demand.tick,
         )
         self.instance = store_instance(Path(ctx.conf.store.root_dir), ctx.conf.store.modes)
         identity = ReplicaIdentity(settings.cluster_name, settings.broker_name, settings.broker_id, self.instance)

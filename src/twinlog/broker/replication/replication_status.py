@@ -85,9 +85,8 @@ class ReplicationReport:
 
     def is_in_sync(self, view: ReplicaView) -> bool:
         behind = self._ctx.store.log_end - view.acked
-        return (
-            view.state is LinkState.SENDING and not view.late and 0 <= behind < self._ctx.conf.replication.gap_bytes_max
-        )
+        keeps_up = view.state is LinkState.SENDING and not view.late and not view.behind
+        return keeps_up and 0 <= behind < self._ctx.conf.replication.gap_bytes_max
 
     def replicas(self) -> Iterator[ReplicaView]:
         """Connections of replicas, without observers."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from twinlog.base.clock import monotonic_ms
 from twinlog.broker.sends.pending_sends import Demand
 from twinlog.net.busy_wait import BusyWait
 from twinlog.replication.master.replica_acks import replicas_needed
@@ -24,13 +25,22 @@ class SendDemand:
         self._ctx = ctx
         self._acks = acks
         self._busy_wait = BusyWait(lambda: ctx.conf.replication.busy_wait_seconds)
+        self.counted_out = 0  # how often a replica was late or behind, so that no send waits for it any more
         self.settling_role: str | None = None  # the role in which sends were accepted that still wait for an answer
         self.reported = asyncio.Event()  # set by every report of a replica
 
     @property
     def replicas_needed(self) -> int:
         """How many replicas a send waits for."""
-        return replicas_needed(self._ctx.settings.broker_role, self._ctx.conf.replication.in_sync_replicas)
+        return self._needed(self._ctx.settings.broker_role)
+
+    def _needed(self, role: str) -> int:
+        settings = self._ctx.conf.replication
+        needed = replicas_needed(role, settings.in_sync_replicas)
+        if needed == 0 or not settings.in_sync_adapts:
+            return needed
+        near = self._acks.in_sync(self._ctx.store.log_end, settings.gap_bytes_max)
+        return max(min(needed, near), settings.in_sync_replicas_min - 1)
 
     def demand(self, end: int) -> Demand:
         """What the record that ends at `end` needs of the replicas."""
@@ -44,16 +54,38 @@ class SendDemand:
     def missed(self, end: int) -> None:
         """A send waited too long for the log before `end` to be on its replicas."""
         for row in self._acks.missed(end):
+            self.counted_out += 1
             text = "a replica is late; sends do not wait for it until it acknowledges again"
             log.warning(text, peer=row.peer, acked=row.acked, wanted=end)
+        self._adapt()
+
+    def tick(self) -> None:
+        """Twice a second: find replicas that do not catch up, or have caught up again."""
+        ctx, settings = self._ctx, self._ctx.conf.replication
+        if not ctx.is_master:
+            return
+        log_end, ms_max = ctx.store.log_end, settings.not_caught_up_ms_max
+        for row in self._acks.tick(log_end, monotonic_ms(), ms_max):
+            if row.behind:
+                self.counted_out += 1
+                text = "a replica does not catch up; it is not in sync until it has"
+                log.warning(text, peer=row.peer, acked=row.acked, log_end=log_end, after_ms=ms_max)
+            else:
+                log.info("a replica has caught up and is in sync again", peer=row.peer, acked=row.acked)
+        self._adapt()
+
+    def _adapt(self) -> None:
+        """Answer the sends that need fewer replicas now, if enableAutoInSyncReplicas is set."""
+        if self._ctx.conf.replication.in_sync_adapts and self._ctx.pending_sends.waits_for_replicas:
+            self.acknowledged()
 
     def acknowledged(self) -> None:
         """A replica has reported, or the count of replicas has changed: answer the sends that are safe now."""
         ctx = self._ctx
         self.reported.set()
         role = self.settling_role or ctx.settings.broker_role
-        needed = replicas_needed(role, ctx.conf.replication.in_sync_replicas)
-        if needed:
+        if role == "SYNC_MASTER":
+            needed = self._needed(role)
             ctx.pending_sends.replicated(self._acks.safe_end(needed, ctx.store.log_end))
             if not ctx.pending_sends.waits_for_replicas:
                 self._busy_wait.arrived()

@@ -38,6 +38,7 @@ class LagFacts:
     ms: int | None = None
     in_sync: bool | None = None
     bytes_per_second: int | None = None
+    counted_out: bool = False  # its master waits for it no more: it is late, or does not catch up
 
 
 @dataclass(slots=True)
@@ -117,7 +118,7 @@ async def _member(admin: Admin, broker_id: int, address: str) -> Member:
 async def _measure(admin: Admin, group: Group) -> None:
     master = group.master
     for replica in group.replicas:
-        if master is None or master.log_end is None or replica.log_end is None:
+        if master is None or master.log_end is None or (replica.log_end is None and master.kind != "twinlog"):
             continue
         if replica.document.get("following", {}).get("state") == "refused":
             group.lags[replica.broker_id] = LagFacts(in_sync=False)  # its log is another one: a lag means nothing
@@ -131,7 +132,10 @@ async def _measure(admin: Admin, group: Group) -> None:
                 view["lagMs"],
                 view["inSync"],
                 view["bytesPerSecond"],
+                view.get("late", False) or view.get("behind", False),
             )
+        elif replica.log_end is None:
+            continue
         elif master.kind == "java":
             group.lags[replica.broker_id] = await _ask_java(admin, master, replica)
         else:
@@ -144,6 +148,8 @@ def _view_of(master: Member, replica: Member, group: Group) -> dict[str, Any] | 
     if replica.kind == "twinlog":
         instance = replica.document.get("instance")
         return next((view for view in views if view["identity"] == instance), None)
+    if replica.kind == "silent":  # a stopped process keeps its connection
+        return next((view for view in views if view["brokerId"] == replica.broker_id), None)
     unnamed = [view for view in views if view["identity"] is None]
     java = [one for one in group.replicas if one.kind == "java"]
     return unnamed[0] if len(unnamed) == len(java) == 1 else None

@@ -12,6 +12,7 @@ from twinlog.cli.report import Report, Table, plain, when
 MIB = 1024 * 1024
 _BEHIND_BYTES_MIN = MIB  # below this a replica keeps up, and a progress bar would only flicker
 _COLUMNS = "BID,Addr,Kind,State,InSync,Lag,Messages,Seconds,MB/s,LogEnd,Reason".split(",")
+_COUNTED_OUT = "does not keep up: its master does not wait for it"
 _TASK_COLUMNS = "Task,State,Failures,Last,Error".split(",")
 _METADATA_COLUMNS = "Kind,LastSync,Age(s),Version,Changes,Failures,Bytes,Error".split(",")
 
@@ -68,7 +69,7 @@ def _row(replica: Member, lag: LagFacts | None) -> Sequence[Any]:
         None if lag.ms is None else lag.ms / 1000,
         None if rate is None else rate / MIB,
         replica.log_end,
-        following.get("reason") or replica.error,
+        following.get("reason") or "; ".join(filter(None, [_COUNTED_OUT if lag.counted_out else "", replica.error])),
     )
 
 

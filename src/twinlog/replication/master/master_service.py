@@ -36,6 +36,7 @@ class MasterService:
         accepts: Callable[[], bool] = lambda: True,
         on_join: Callable[[], None] = lambda: None,
         on_acks: Callable[[], None] = lambda: None,
+        on_tick: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings = settings
         self._log = commit_log
@@ -44,6 +45,7 @@ class MasterService:
         self._accepts = accepts
         self._on_join = on_join
         self._on_acks = on_acks
+        self._on_tick = on_tick
         self._connections: dict[int, ReplicaConnection] = {}
         self._numbers = itertools.count(1)
         self._listener: socket.socket | None = None
@@ -148,3 +150,4 @@ class MasterService:
             await asyncio.sleep(_TICK_SECONDS)
             for connection in list(self._connections.values()):
                 connection.tick()
+            self._on_tick()

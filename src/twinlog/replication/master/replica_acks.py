@@ -8,9 +8,14 @@ A replica is late when a send timed out while it waited for this replica: it may
 reported before still counts, but it is not in sync, so that new sends do not wait for it one after the other. It is
 in sync again with the first report of something new. A send is never acknowledged as replicated without a report
 that covers it.
+
+A replica is behind when it has not once caught up for a given time, although it may acknowledge something now and then,
+and although no send waits for it. It is not in sync until it has caught up.
 """
 
 from dataclasses import dataclass
+
+_PAUSE_MS = 2_000  # between two ticks: this process was held up
 
 
 @dataclass(slots=True)
@@ -23,6 +28,9 @@ class LinkAck:
     acked: int = 0
     usable: bool = False  # it has reported, and the bytes it needs are here
     late: bool = False  # a send timed out waiting for it, and it has acknowledged nothing new since
+    behind: bool = False  # it has not caught up for too long
+    caught_up_ms: int | None = None  # when it last held all of the log; None before the first tick
+    marked: tuple[int, int] = (0, 0)  # an end of the log that it has to reach, and when that was the end
 
     def report(self, acked: int, *, usable: bool) -> None:
         """Note what the connection's replica holds now."""
@@ -30,12 +38,20 @@ class LinkAck:
             self.late = False
         self.acked, self.usable = acked, usable
 
+    def catch_up(self, log_end: int, now_ms: int) -> bool:
+        """Whether it has reached the mark, which then moves to `log_end`."""
+        if self.acked < self.marked[0]:
+            return False
+        self.caught_up_ms, self.marked = self.marked[1], (log_end, now_ms)
+        return True
+
 
 class ReplicaAcks:
     """Invariant: nothing counts beyond what a replica reported on a connection that is open now."""
 
     def __init__(self) -> None:
         self._rows: dict[int, LinkAck] = {}
+        self._ticked_ms: int | None = None
         self.registered_replicas: int | None = None  # from the name server; None while it is unknown
 
     def join(self, link: int, row: LinkAck) -> None:
@@ -54,6 +70,27 @@ class ReplicaAcks:
             row.late = True
         return late
 
+    def tick(self, log_end: int, now_ms: int, ms_max: int) -> list[LinkAck]:
+        """Note who has caught up; returns those that are behind from now on, or are so no more.
+
+        Call it about twice a second. A pause between two calls does not count: reports may wait to be read.
+        """
+        pause_ms = now_ms - (self._ticked_ms if self._ticked_ms is not None else now_ms)
+        self._ticked_ms, changed = now_ms, list[LinkAck]()
+        for row in self._rows.values():
+            if row.caught_up_ms is None:
+                row.caught_up_ms, row.marked = now_ms, (log_end, now_ms)
+            elif pause_ms > _PAUSE_MS:
+                row.caught_up_ms += pause_ms
+            was_behind = row.behind
+            if row.catch_up(log_end, now_ms):
+                row.behind = False
+            elif now_ms - row.caught_up_ms > ms_max:
+                row.behind = True
+            if row.behind != was_behind and row.usable and not row.observer:
+                changed.append(row)
+        return changed
+
     def acks(self) -> list[int]:
         """The acknowledged ends that count, one per replica, highest first."""
         return self._counted(late_too=True)
@@ -70,7 +107,7 @@ class ReplicaAcks:
         known: dict[str, int] = {}
         unknown: list[int] = []
         for row in self._rows.values():
-            if row.observer or not row.usable or (row.late and not late_too):
+            if row.observer or not row.usable or ((row.late or row.behind) and not late_too):
                 continue
             if row.identity is None:
                 unknown.append(row.acked)
@@ -89,7 +126,7 @@ class ReplicaAcks:
         return min(acks[replicas - 1], log_end) if len(acks) >= replicas else 0
 
     def in_sync(self, log_end: int, gap_bytes_max: int) -> int:
-        """How many replicas are not late and fewer than `gap_bytes_max` bytes behind `log_end`."""
+        """How many replicas are neither late nor behind, and fewer than `gap_bytes_max` bytes behind `log_end`."""
         return sum(0 <= log_end - acked < gap_bytes_max for acked in self._counted(late_too=False))
 
 

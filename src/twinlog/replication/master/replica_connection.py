@@ -40,6 +40,7 @@ class ReplicaView:
     next_offset: int
     bytes_per_second: int
     late: bool = False  # see ReplicaAcks
+    behind: bool = False
 
 
 class ReplicaConnection:
@@ -96,6 +97,7 @@ class ReplicaConnection:
             link.next_offset,
             self._rate,
             row.late,
+            row.behind,
         )
 
     def close(self, reason: object) -> None:
