@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from twinlog.settings.broker import BrokerSettings
 from twinlog.settings.conf import Key
+from twinlog.settings.failover import FailoverSettings
 from twinlog.settings.known_keys import REFUSED_VALUES, is_java_key
 from twinlog.settings.nameserver import NameServerSettings
 from twinlog.settings.net import NetSettings, TlsSettings
@@ -29,6 +30,7 @@ FILES = {
         "Broker": BrokerSettings,
         "Store": StoreSettings,
         "Replication": ReplicationSettings,
+        "Failover": FailoverSettings,
     },
     "namesrv.conf": {"Name server": NameServerSettings},
     "Both files": {"Connections": NetSettings, "TLS": TlsSettings},

@@ -147,3 +147,20 @@ def test_the_dump_reads_back_as_the_same_settings():
 def test_no_two_parts_share_a_key():
     names = [key.name for part in PARTS for _, key, _ in keyed_fields(part)]
     assert len(names) == len(set(names))
+
+
+def test_with_failover_every_broker_starts_as_a_replica_that_copies_everything():
+    text = "failoverEtcd=a:2379,b:2379\nbrokerRole=SLAVE\nbrokerId=2\nfailoverEtcdPassword=secret"
+    conf = load(text)
+    assert conf.failover.endpoints == ["a:2379", "b:2379"]
+    assert (conf.replication.copy_whole_history, conf.replication.metadata_pushed) == (True, True)
+    assert "secret" not in conf.properties().values()
+    assert load(f"{text}\nhaCopyWholeHistory=false").replication.copy_whole_history is False
+    for wrong, remedy in (
+        ("failoverEtcd=a:2379", "brokerRole=SLAVE"),
+        (f"{text}\nhaMasterAddress=h:10912", "remove it"),
+        ("failoverEtcd=a", "is not host:port"),
+        (f"{text}\nfailoverEtcdPrefix=x/", "/twinlog"),
+    ):
+        with pytest.raises(SettingsError, match=remedy):
+            load(wrong)

@@ -12,12 +12,13 @@ from typing import Any
 from twinlog.settings.broker import BrokerSettings
 from twinlog.settings.conf import SettingsWarning, load_settings, load_together, place, public_properties
 from twinlog.settings.errors import SettingsError
+from twinlog.settings.failover import FailoverSettings
 from twinlog.settings.net import NetSettings, TlsSettings
 from twinlog.settings.properties import Entry, parse_properties
 from twinlog.settings.replication import ReplicationSettings
 from twinlog.settings.store import StoreSettings
 
-PARTS = (BrokerSettings, StoreSettings, ReplicationSettings, NetSettings, TlsSettings)
+PARTS = (BrokerSettings, StoreSettings, ReplicationSettings, FailoverSettings, NetSettings, TlsSettings)
 _REPLICA_MEMORY_PERCENT_LESS = 10  # a replica keeps more of its memory for the transfer
 
 
@@ -28,13 +29,14 @@ class BrokerConf:
     broker: BrokerSettings = dataclasses.field(default_factory=BrokerSettings)
     store: StoreSettings = dataclasses.field(default_factory=StoreSettings)
     replication: ReplicationSettings = dataclasses.field(default_factory=ReplicationSettings)
+    failover: FailoverSettings = dataclasses.field(default_factory=FailoverSettings)
     net: NetSettings = dataclasses.field(default_factory=NetSettings)
     warnings: tuple[SettingsWarning, ...] = ()
     path: str | None = None  # of the file, None when the text came from elsewhere
 
     def properties(self) -> dict[str, str]:
         """All settings in use under their file names; passwords are left out."""
-        return public_properties(self.broker, self.store, self.replication, self.net, self.net.tls)
+        return public_properties(self.broker, self.store, self.replication, self.failover, self.net, self.net.tls)
 
 
 def load_broker_conf(
@@ -52,15 +54,19 @@ def load_broker_conf(
     entries = _with_defaults_and_overrides(parse_properties(text, source=str(source)), overrides, environment)
     parts, warnings = load_together(PARTS, entries, source=str(source))
     lines = {entry.key: entry.line for entry in entries}
-    broker, store, replication, net, tls = parts
+    broker, store, replication, failover, net, tls = parts
     broker, store, replication = derive_values(
         broker, store, replication, frozenset(lines), source=str(source), lines=lines
     )
+    if failover.etcd is not None:
+        replication = _with_failover(broker, replication, frozenset(lines), str(source), lines)
     tls, tls_warnings = load_tls_file(tls)
     net = dataclasses.replace(net, tls=tls)
     given = str(path) if path is not None else None
     warnings = (*warnings, *tls_warnings)
-    return BrokerConf(broker=broker, store=store, replication=replication, net=net, warnings=warnings, path=given)
+    return BrokerConf(
+        broker=broker, store=store, replication=replication, failover=failover, net=net, warnings=warnings, path=given
+    )
 
 
 def derive_values(
@@ -101,6 +107,28 @@ def derive_values(
         clamped = min(60_000, max(10_000, broker.register_interval_ms))
         broker = dataclasses.replace(broker, register_interval_ms=clamped)
     return broker, store, replication
+
+
+def _with_failover(
+    broker: BrokerSettings,
+    replication: ReplicationSettings,
+    given: frozenset[str],
+    source: str,
+    lines: Mapping[str, int],
+) -> ReplicationSettings:
+    """What automatic failover needs: a replica with an id, no fixed master, whole logs, metadata without delay."""
+    where = place(source, lines["failoverEtcd"])
+    if not broker.is_replica:
+        problem = f"failoverEtcd with brokerRole={broker.broker_role}; etcd decides who is master, so write"
+        raise SettingsError(f"{where}: {problem} brokerRole=SLAVE and a brokerId of its own for every broker")
+    if replication.master_address is not None:
+        raise SettingsError(f"{where}: failoverEtcd with haMasterAddress; remove it, etcd knows the master")
+    defaults: dict[str, Any] = {}
+    if "haCopyWholeHistory" not in given:
+        defaults["copy_whole_history"] = True
+    if "slaveMetadataPush" not in given:
+        defaults["metadata_pushed"] = True
+    return dataclasses.replace(replication, **defaults)
 
 
 def load_tls_file(tls: TlsSettings) -> tuple[TlsSettings, list[SettingsWarning]]:

@@ -1,0 +1,66 @@
+"""The keys of one group of brokers in etcd: read as one, written by the transactions of the steps."""
+
+from __future__ import annotations
+
+import ssl
+
+from twinlog.failover.etcd import Delete as DeleteKey
+from twinlog.failover.etcd import Etcd, IsCreatedAt, IsModifiedAt
+from twinlog.failover.etcd import Put as PutKey
+from twinlog.failover.records import Entry, Keys, read_keys
+from twinlog.failover.transactions import CreatedAt, Put, Transaction
+from twinlog.settings.errors import SettingsError
+from twinlog.settings.failover import FailoverSettings
+
+
+class GroupKeys:
+    """Everything below PREFIX/CLUSTER/BROKERNAME/. EtcdError and RecordBroken are expected of every call."""
+
+    def __init__(self, etcd: Etcd, prefix: str, cluster_name: str, broker_name: str) -> None:
+        self.etcd = etcd
+        self._prefix = f"{prefix}/{cluster_name}/{broker_name}/"
+
+    async def entries(self) -> tuple[list[Entry], int]:
+        """(every key with its name relative to the group, the revision of the read)."""
+        found = await self.etcd.read_prefix(self._prefix)
+        entries = [
+            Entry(row.key.removeprefix(self._prefix), row.value, row.create_revision, row.mod_revision, row.lease)
+            for row in found.rows.values()
+        ]
+        return entries, found.revision
+
+    async def read(self) -> Keys:
+        """All keys, at one revision."""
+        return read_keys(*await self.entries())
+
+    async def put(self, name: str, value: bytes, *, lease: int = 0) -> None:
+        await self.etcd.put(self._prefix + name, value, lease=lease)
+
+    async def transact(self, wanted: Transaction) -> int | None:
+        """The revision of the writes; None when a comparison failed, and nothing was written."""
+        conditions = [
+            (IsCreatedAt if isinstance(one, CreatedAt) else IsModifiedAt)(self._prefix + one.name, one.revision)
+            for one in wanted.compares
+        ]
+        writes = [
+            PutKey(self._prefix + one.name, one.value, one.lease)
+            if isinstance(one, Put)
+            else DeleteKey(self._prefix + one.name)
+            for one in wanted.writes
+        ]
+        result = await self.etcd.transact(conditions, writes)
+        return result.revision if result.succeeded else None
+
+
+def open_group(settings: FailoverSettings, cluster_name: str, broker_name: str, *, timeout_s: float = 1.0) -> GroupKeys:
+    """The keys of this group in the etcd that the settings name; nothing is connected yet."""
+    tls = None
+    if settings.etcd_ca is not None:
+        try:
+            tls = ssl.create_default_context(cafile=settings.etcd_ca)
+        except (OSError, ssl.SSLError) as error:
+            raise SettingsError(f"failoverEtcdCa={settings.etcd_ca} cannot be used: {error}") from error
+    etcd = Etcd(
+        settings.endpoints, timeout_s=timeout_s, user=settings.etcd_user, password=settings.etcd_password, tls=tls
+    )
+    return GroupKeys(etcd, settings.etcd_prefix, cluster_name, broker_name)
