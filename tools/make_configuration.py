@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
+from twinlog.settings.access import AccessSettings
 from twinlog.settings.broker import BrokerSettings
 from twinlog.settings.conf import Key
 from twinlog.settings.failover import FailoverSettings
@@ -33,7 +34,7 @@ FILES = {
         "Failover": FailoverSettings,
     },
     "namesrv.conf": {"Name server": NameServerSettings},
-    "Both files": {"Connections": NetSettings, "TLS": TlsSettings},
+    "Both files": {"Connections": NetSettings, "TLS": TlsSettings, "Access control": AccessSettings},
 }
 _HEAD = """\
 # Configuration

@@ -41,6 +41,7 @@ OWN_KEYS = {
     "slaveMetadataPush",
     "storeDirectoryMode",
     "storeFileMode",
+    "accountsKeyFile",
 }
 FIELDS = [(cls, field, key) for cls in (*PARTS, NameServerSettings) for field, key, _ in keyed_fields(cls)]
 

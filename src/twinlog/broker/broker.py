@@ -34,6 +34,7 @@ from twinlog.client.signing import Credentials, sign
 from twinlog.net.pool import ConnectionPool
 from twinlog.net.tls import client_context
 from twinlog.replication.master.guard import MasterGuard
+from twinlog.security.gate import AccountGate
 from twinlog.settings.accounts import parse_account
 from twinlog.telemetry.fence import Fence
 from twinlog.telemetry.log import get_logger
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from twinlog.metadata.tables import MetadataTables
     from twinlog.net.connection import Handler
     from twinlog.net.server import Server
+    from twinlog.security.gate import Gate
     from twinlog.settings.broker_conf import BrokerConf
     from twinlog.store.message_store import MessageStore
     from twinlog.telemetry.metrics import Metrics
@@ -167,6 +169,7 @@ class Broker:
             pending_sends=PendingSends(lambda: ctx.conf, monotonic_ms, guard),
             stats=self.stats,
             copy_budget=CopyBudget(),
+            gate=self._make_gate(tables),
             auto_topics=AutoCreated(tables.topics),
             auto_groups=AutoCreated(tables.groups),
             fence=Fence(self._clock_ms),
@@ -177,6 +180,14 @@ class Broker:
             unique_ids=UniqueIds(_address_or_loopback(self.conf.broker.broker_ip1)),
         )
         return ctx
+
+    def _make_gate(self, tables: MetadataTables) -> Gate | None:
+        access, accounts = self.conf.access, tables.accounts
+        if not access.authentication:
+            return None
+        if not accounts.rows:
+            log.warning("nobody can use this broker: it has no account; set initAuthenticationUser")
+        return AccountGate(access, self.conf.broker.cluster_name, lambda: accounts.rows, lambda: accounts.edition)
 
 
 def signer(account: str | None) -> Callable[[Command], None] | None:

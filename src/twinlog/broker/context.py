@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from twinlog.metadata.request_modes import RequestModeTable
     from twinlog.metadata.tables import MetadataTables
     from twinlog.metadata.topics import TopicTable
+    from twinlog.security.gate import Gate
     from twinlog.settings.broker import BrokerSettings
     from twinlog.settings.broker_conf import BrokerConf
     from twinlog.store.message_store import MessageStore
@@ -76,6 +77,7 @@ class BrokerContext:
     copy_budget: CopyBudget
     auto_topics: AutoCreated
     auto_groups: AutoCreated
+    gate: Gate | None = None  # decides which requests may go on; None: all
     limits: Limits = field(default_factory=Limits)
     guard: MasterGuard = field(default_factory=lambda: MasterGuard(monotonic_ms))  # may this master acknowledge now?
     table_work: TableWork = field(default_factory=TableWork)

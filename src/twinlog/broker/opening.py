@@ -16,6 +16,7 @@ from twinlog.broker.pulls.filters.consumer_filters import ConsumerFilters
 from twinlog.broker.topics.topic_creation import seed_tables
 from twinlog.metadata.errors import NotSaved
 from twinlog.metadata.tables import MetadataTables, open_tables
+from twinlog.security.account_file import first_accounts, open_account_file
 from twinlog.store.errors import RecoveryStopped, StoreUnusable, system_errors_as
 from twinlog.store.plugins import open_store
 from twinlog.telemetry.log import get_logger
@@ -30,18 +31,23 @@ log = get_logger(__name__)
 
 def load_tables(conf: BrokerConf, now_ms: int) -> MetadataTables:
     """The tables as their files have them, with the topics and groups that every broker has."""
-    settings, root = conf.broker, conf.store.root_dir
+    settings, root, access = conf.broker, conf.store.root_dir, conf.access
     tables = open_tables(
         os.path.join(root, "config"),
         now_ms,
         offset_version_step=settings.offset_version_step,
         delay_version_step=settings.delay_offset_version_step,
         modes=conf.store.modes,
+        accounts_file=open_account_file(access, os.path.join(root, "config")) if access.authentication else None,
     )
+    if access.authentication:
+        for account in first_accounts(access, settings.own_account):
+            tables.accounts.seed(account.username, account)
     seed_tables(tables.topics, tables.groups, settings, conf.store)
     with system_errors_as(StoreUnusable, Path(root)):
         for problem in tables.load():
             log.warning(problem)
+        tables.accounts.save()  # what was seeded: an administrator that is lost in a crash could not come in
     tables.offsets.follows_master = settings.is_replica
     return tables
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from twinlog.base.addresses import VIP_PORT_BELOW
 from twinlog.broker.clients import client_handlers
 from twinlog.broker.sends.send_fast import FastSend
+from twinlog.net.access import protected
 from twinlog.net.inbound import Inbound
 from twinlog.net.server import Server
 from twinlog.net.tls import ServerTls
@@ -45,6 +46,8 @@ async def listening(
         ctx.holds.drop(connection)
         client_handlers.connection_closed(ctx, connection)
 
+    if ctx.gate is not None:
+        handlers = protected(handlers, ctx.gate)
     without_pulls = {code: handler for code, handler in handlers.items() if code not in NOT_ON_VIP_PORT}
     ports = {settings.listen_port: handlers, settings.listen_port - VIP_PORT_BELOW: without_pulls}
     async with contextlib.AsyncExitStack() as stack:
@@ -55,7 +58,7 @@ async def listening(
                 answered,
                 inbound,
                 after_batch=ctx.publish_appends,
-                fast=FastSend(ctx).take,
+                fast=FastSend(ctx).take if ctx.gate is None else None,
                 on_close=closed,
             )
             await server.start(settings.bind_address, port)

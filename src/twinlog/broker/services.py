@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from twinlog.broker.admin import config_handlers, group_handlers, operation_handlers, reset_handlers, topic_handlers
+from twinlog.broker.admin import (
+    account_handlers,
+    config_handlers,
+    group_handlers,
+    operation_handlers,
+    reset_handlers,
+    topic_handlers,
+)
 from twinlog.broker.clients import client_handlers, connection_handlers, lock_handlers, offset_handlers
 from twinlog.broker.deferred.services import DeferredServices
 from twinlog.broker.naming.register_service import RegisterService
@@ -36,6 +43,7 @@ HANDLERS = (
     topic_handlers,
     group_handlers,
     config_handlers,
+    account_handlers,
     connection_handlers,
     stats_handlers,
     reset_handlers,

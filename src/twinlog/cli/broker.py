@@ -21,6 +21,7 @@ from twinlog.cli.running import (
 )
 from twinlog.metadata.errors import MetadataError
 from twinlog.replication.errors import ReplicationError
+from twinlog.security.errors import SecurityError
 from twinlog.settings.broker_conf import load_broker_conf
 from twinlog.settings.errors import SettingsError
 from twinlog.store.errors import StoreError
@@ -42,7 +43,7 @@ def broker(
     conf = load_conf(load_broker_conf, config, options, print_only=print_config)
     run_service(
         lambda metrics: Broker(conf, metrics=metrics, on_ready=report_ready),
-        expected=(StoreError, MetadataError, ReplicationError, SettingsError),
+        expected=(StoreError, MetadataError, SecurityError, ReplicationError, SettingsError),
         metrics_port=conf.broker.metrics_port,
         metrics_host=conf.broker.bind_address,
     )

@@ -13,6 +13,7 @@ from twinlog.broker.dev_service import DevService
 from twinlog.cli.option_values import read_port
 from twinlog.cli.running import LogJson, LogLevel, MetricsPort, print_ready, run_service, start_logging
 from twinlog.metadata.errors import MetadataError
+from twinlog.security.errors import SecurityError
 from twinlog.settings.errors import SettingsError
 from twinlog.store.errors import StoreError
 
@@ -42,7 +43,7 @@ def dev(
             lambda metrics: DevService(
                 where, port=port, namesrv_port=namesrv_port, metrics=metrics, on_ready=report_ready
             ),
-            expected=(StoreError, MetadataError, SettingsError),
+            expected=(StoreError, MetadataError, SecurityError, SettingsError),
             metrics_port=metrics_port,
             metrics_host="127.0.0.1",
         )

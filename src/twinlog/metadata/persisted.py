@@ -53,6 +53,10 @@ class PersistedTable:
         raise NotImplementedError
 
     @property
+    def file_name(self) -> str:
+        return self.file.path.name if self.file is not None else ""
+
+    @property
     def revision(self) -> int:
         return self.revisions.current
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from twinlog.base.file_modes import PRIVATE, Modes
 from twinlog.metadata import delay_offsets, filters, groups, offsets, request_modes, topics
+from twinlog.metadata.accounts import AccountTable
 from twinlog.metadata.delay_offsets import DelayOffsetTable
 from twinlog.metadata.file_with_backup import FileWithBackup
 from twinlog.metadata.filters import FilterTable
@@ -20,6 +21,7 @@ from twinlog.metadata.offsets import OffsetTable
 from twinlog.metadata.persisted import PersistedTable
 from twinlog.metadata.request_modes import RequestModeTable
 from twinlog.metadata.topics import TopicTable
+from twinlog.security.account_file import AccountFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +34,11 @@ class MetadataTables:
     delay_offsets: DelayOffsetTable
     filters: FilterTable
     request_modes: RequestModeTable
+    accounts: AccountTable
 
     def __iter__(self) -> Iterator[PersistedTable]:
         yield from (self.topics, self.groups, self.offsets, self.delay_offsets, self.filters, self.request_modes)
+        yield self.accounts
 
     def load(self) -> list[str]:
         """Load every file over the seeded rows; returns one line for each file that could not be read.
@@ -52,7 +56,7 @@ class MetadataTables:
 
     def save(self) -> list[str]:
         """Write what changed, in this thread; the names of the files written."""
-        return [table.file.path.name for table in self if table.save() and table.file is not None]
+        return [table.file_name for table in self if table.save()]
 
 
 def open_tables(
@@ -62,6 +66,7 @@ def open_tables(
     offset_version_step: int = offsets.VERSION_STEP,
     delay_version_step: int = delay_offsets.VERSION_STEP,
     modes: Modes = PRIVATE,
+    accounts_file: AccountFile | None = None,
 ) -> MetadataTables:
     """Empty tables over `directory`; seed the rows that every broker has, then `load`. None: nothing is saved."""
 
@@ -75,4 +80,5 @@ def open_tables(
         DelayOffsetTable(file(delay_offsets.FILE_NAME), now_ms, version_step=delay_version_step),
         FilterTable(file(filters.FILE_NAME), now_ms),
         RequestModeTable(file(request_modes.FILE_NAME), now_ms),
+        AccountTable(accounts_file, now_ms),
     )

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from twinlog.settings.access import AccessSettings, check_access
 from twinlog.settings.broker import BrokerSettings
 from twinlog.settings.conf import SettingsWarning, load_settings, load_together, place, public_properties
 from twinlog.settings.errors import SettingsError
@@ -18,7 +19,15 @@ from twinlog.settings.properties import Entry, parse_properties
 from twinlog.settings.replication import ReplicationSettings
 from twinlog.settings.store import StoreSettings
 
-PARTS = (BrokerSettings, StoreSettings, ReplicationSettings, FailoverSettings, NetSettings, TlsSettings)
+PARTS = (
+    BrokerSettings,
+    StoreSettings,
+    ReplicationSettings,
+    FailoverSettings,
+    NetSettings,
+    TlsSettings,
+    AccessSettings,
+)
 _REPLICA_MEMORY_PERCENT_LESS = 10  # a replica keeps more of its memory for the transfer
 
 
@@ -31,12 +40,14 @@ class BrokerConf:
     replication: ReplicationSettings = dataclasses.field(default_factory=ReplicationSettings)
     failover: FailoverSettings = dataclasses.field(default_factory=FailoverSettings)
     net: NetSettings = dataclasses.field(default_factory=NetSettings)
+    access: AccessSettings = dataclasses.field(default_factory=AccessSettings)
     warnings: tuple[SettingsWarning, ...] = ()
     path: str | None = None  # of the file, None when the text came from elsewhere
 
     def properties(self) -> dict[str, str]:
         """All settings in use under their file names; passwords are left out."""
-        return public_properties(self.broker, self.store, self.replication, self.failover, self.net, self.net.tls)
+        parts = (self.broker, self.store, self.replication, self.failover, self.net, self.net.tls, self.access)
+        return public_properties(*parts)
 
 
 def load_broker_conf(
@@ -54,7 +65,8 @@ def load_broker_conf(
     entries = _with_defaults_and_overrides(parse_properties(text, source=str(source)), overrides, environment)
     parts, warnings = load_together(PARTS, entries, source=str(source))
     lines = {entry.key: entry.line for entry in entries}
-    broker, store, replication, failover, net, tls = parts
+    broker, store, replication, failover, net, tls, access = parts
+    check_access(access, str(source))
     broker, store, replication = derive_values(
         broker, store, replication, frozenset(lines), source=str(source), lines=lines
     )
@@ -65,7 +77,14 @@ def load_broker_conf(
     given = str(path) if path is not None else None
     warnings = (*warnings, *tls_warnings)
     return BrokerConf(
-        broker=broker, store=store, replication=replication, failover=failover, net=net, warnings=warnings, path=given
+        broker=broker,
+        store=store,
+        replication=replication,
+        failover=failover,
+        net=net,
+        access=access,
+        warnings=warnings,
+        path=given,
     )
 
 

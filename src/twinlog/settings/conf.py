@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypeVar
 
 from twinlog.settings.errors import SettingsError
-from twinlog.settings.known_keys import refusal, warning_for
+from twinlog.settings.known_keys import JAVA_CLASSES, refusal, warning_for
 from twinlog.settings.properties import Entry
 
 S = TypeVar("S")
@@ -104,11 +104,13 @@ def load_together(
     for entry in entries:
         if problem := refusal(entry.key, entry.value):
             problems.append((entry.line, f"{place(source, entry.line)}: {problem}"))
+        elif entry.key in JAVA_CLASSES:
+            continue
         elif (name := names.get(entry.key)) is None:
             warnings.append(SettingsWarning(source, entry.line, entry.key, explain(entry.key, names)))
         else:
             if (earlier := values.get(name)) is not None:
-                text = f"{entry.key}={entry.value} replaces {earlier.key}={earlier.value} of line {earlier.line}"
+                text = f"{_shown(entry)} replaces {_shown(earlier)} of line {earlier.line}"
                 warnings.append(SettingsWarning(source, entry.line, entry.key, text))
             values[name] = entry
     loaded = [_load(cls, values, (warnings, problems), source, (base or {}).get(cls)) for cls in classes]
@@ -145,7 +147,8 @@ def _load(
 
 def read_value(key: Key, kind: Any, entry: Entry) -> Any:
     """The typed value of an entry; the ValueError names the problem and what would be right."""
-    text, shown = entry.value.strip(), f"{entry.key}={entry.value.strip()}"
+    text = entry.value.strip()
+    shown = entry.key if is_secret(key.name) else f"{entry.key}={text}"
     arguments = typing.get_args(kind)
     if typing.get_origin(kind) in (typing.Union, types.UnionType):
         kind = next(one for one in arguments if one is not type(None))
@@ -182,6 +185,10 @@ def _read_int(key: Key, text: str, shown: str) -> int:
     return value
 
 
+def _shown(entry: Entry) -> str:
+    return entry.key if is_secret(entry.key) else f"{entry.key}={entry.value}"
+
+
 def effective_properties(*settings: Any) -> dict[str, str]:
     """Every key with the value in use, as text that a properties file may hold; unset values are left out."""
     values: dict[str, str] = {}
@@ -193,13 +200,18 @@ def effective_properties(*settings: Any) -> dict[str, str]:
     return values
 
 
-_SECRET = ("password", "credentials")
+_SECRET = ("password", "credentials", "initauthenticationuser")
+
+
+def is_secret(name: str) -> bool:
+    """Whether the value of a key must not be shown."""
+    return any(word in name.lower() for word in _SECRET)
 
 
 def public_properties(*settings: Any) -> dict[str, str]:
     """The same without passwords and accounts, for answers to requests."""
     shown = effective_properties(*settings).items()
-    return {key: value for key, value in shown if not any(word in key.lower() for word in _SECRET)}
+    return {key: value for key, value in shown if not is_secret(key)}
 
 
 @functools.cache

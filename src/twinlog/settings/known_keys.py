@@ -143,13 +143,31 @@ warmMapedFileEnable writeBufferHighWaterMark writeBufferLowWaterMark writeWithou
 # Ignoring these values would not only lose a feature: it would open a protected broker, or write a store that other
 # brokers of the cluster cannot read. They stop the start instead.
 REFUSED_VALUES = {
-    ("aclEnable", "true"): "would leave the broker open, as Twinlog has no access control",
-    ("authenticationEnabled", "true"): "would leave the broker open, as Twinlog has no access control",
-    ("authorizationEnabled", "true"): "would leave the broker open, as Twinlog has no access control",
+    ("aclEnable", "true"): "would leave the broker open, as Twinlog does not read plain_acl.yml; use accounts of 5.x",
+    ("migrateAuthFromV1Enabled", "true"): "would leave out the accounts of plain_acl.yml; create them with createUser",
     ("enableControllerMode", "true"): "needs the controller, which Twinlog does not have; use brokerRole and brokerId",
     ("enableDLegerCommitLog", "true"): "is another commit-log format; use brokerRole for replication",
     ("duplicationEnable", "true"): "needs a copying tool that Twinlog does not have; use brokerRole for replication",
     ("storeType", "defaultRocksDB"): "keeps queues in RocksDB, which Twinlog cannot read; use storeType=default",
+}
+
+_AUTHENTICATION = "org.apache.rocketmq.auth.authentication"
+_AUTHORIZATION = "org.apache.rocketmq.auth.authorization"
+# Classes that a broker.conf of RocketMQ names. Twinlog does what they do, so the line is right and changes nothing;
+# another class would check requests in a way that Twinlog cannot.
+JAVA_CLASSES = {
+    "authenticationProvider": (f"{_AUTHENTICATION}.provider.DefaultAuthenticationProvider",),
+    "authenticationMetadataProvider": (f"{_AUTHENTICATION}.provider.LocalAuthenticationMetadataProvider",),
+    "authenticationStrategy": (
+        f"{_AUTHENTICATION}.strategy.StatelessAuthenticationStrategy",
+        f"{_AUTHENTICATION}.strategy.StatefulAuthenticationStrategy",
+    ),
+    "authorizationProvider": (f"{_AUTHORIZATION}.provider.DefaultAuthorizationProvider",),
+    "authorizationMetadataProvider": (f"{_AUTHORIZATION}.provider.LocalAuthorizationMetadataProvider",),
+    "authorizationStrategy": (
+        f"{_AUTHORIZATION}.strategy.StatelessAuthorizationStrategy",
+        f"{_AUTHORIZATION}.strategy.StatefulAuthorizationStrategy",
+    ),
 }
 
 
@@ -160,6 +178,9 @@ def is_java_key(key: str) -> bool:
 
 def refusal(key: str, value: str) -> str | None:
     """Why a broker must not start with this value, or None."""
+    classes = JAVA_CLASSES.get(key, ())
+    if classes and value.strip() and value.strip() not in classes:
+        return f"{key}={value.strip()} is a class that Twinlog does not have; write {classes[0]}, or remove the line"
     reason = REFUSED_VALUES.get((key, value.strip() if key == "storeType" else value.strip().lower()))
     return f"{key}={value.strip()} {reason}; remove the line" if reason else None
 

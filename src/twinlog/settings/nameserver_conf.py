@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from twinlog.settings.access import AccessSettings, check_access
 from twinlog.settings.broker_conf import load_tls_file, read_text
 from twinlog.settings.conf import SettingsWarning, load_together, public_properties
 from twinlog.settings.nameserver import NameServerSettings
@@ -18,11 +19,12 @@ from twinlog.settings.properties import Entry, parse_properties
 class NameServerConf:
     nameserver: NameServerSettings = dataclasses.field(default_factory=NameServerSettings)
     net: NetSettings = dataclasses.field(default_factory=NetSettings)
+    access: AccessSettings = dataclasses.field(default_factory=AccessSettings)
     warnings: tuple[SettingsWarning, ...] = ()
 
     def properties(self) -> dict[str, str]:
         """All settings in use under their file names; passwords are left out."""
-        return public_properties(self.nameserver, self.net, self.net.tls)
+        return public_properties(self.nameserver, self.net, self.net.tls, self.access)
 
 
 def load_nameserver_conf(
@@ -37,10 +39,10 @@ def load_nameserver_conf(
         entries.append(Entry("configStorePath", os.fspath(path), 0))  # updates go back into the file they came from
     entries = [entry for entry in entries if entry.key not in (overrides or {})]
     entries += [Entry(key, value, 0) for key, value in (overrides or {}).items()]
-    (nameserver, net, tls), warnings = load_together(
-        (NameServerSettings, NetSettings, TlsSettings), entries, source=str(source)
+    (nameserver, net, tls, access), warnings = load_together(
+        (NameServerSettings, NetSettings, TlsSettings, AccessSettings), entries, source=str(source)
     )
+    check_access(access, str(source))
     tls, tls_warnings = load_tls_file(tls)
-    return NameServerConf(
-        nameserver=nameserver, net=dataclasses.replace(net, tls=tls), warnings=(*warnings, *tls_warnings)
-    )
+    net = dataclasses.replace(net, tls=tls)
+    return NameServerConf(nameserver=nameserver, net=net, access=access, warnings=(*warnings, *tls_warnings))

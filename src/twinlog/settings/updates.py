@@ -46,10 +46,10 @@ class Update(Generic[T]):
 
 def plan_broker_update(conf: BrokerConf, text: str) -> Update[BrokerConf]:
     """The settings after the update; UpdateRefused or SettingsError, and then nothing changes."""
-    parts = (conf.broker, conf.store, conf.replication, conf.failover, conf.net, conf.net.tls)
+    parts = (conf.broker, conf.store, conf.replication, conf.failover, conf.net, conf.net.tls, conf.access)
     entries = _read(text, _BROKER_BLACK_LIST)
     base = dict(zip(PARTS, parts, strict=True))
-    (broker, store, replication, _, net, tls), ignored, warnings = _apply(PARTS, base, entries)
+    (broker, store, replication, _, net, tls, _), ignored, warnings = _apply(PARTS, base, entries)
     given = frozenset(effective_properties(*parts))  # all are derived already; only roles and ids can conflict anew
     broker, store, replication = derive_values(broker, store, replication, given, source=_SOURCE)
     tls, _ = load_tls_file(tls)

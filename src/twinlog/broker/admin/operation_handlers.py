@@ -31,7 +31,6 @@ NO_COLD_DATA: dict[str, object] = {
     "globalColdReadThreshold": 104_857_600,
     "globalAcc": 0,
 }
-AUTH_CODES = range(RequestCode.AUTH_CREATE_USER, RequestCode.AUTH_LIST_ACL + 1)
 WITHOUT_EFFECT = {
     RequestCode.RESET_MASTER_FLUSH_OFFSET: "a replica here asks its master how far it may go and keeps no such offset",
     RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG: "this broker does not slow down readers of cold data",
@@ -53,7 +52,6 @@ def handlers(ctx: BrokerContext) -> dict[int, Handler]:
         RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON: _rocksdb_export,
         RequestCode.GET_COLD_DATA_FLOW_CTR_INFO: _cold_data,
         **dict.fromkeys(WITHOUT_EFFECT, _without_effect),
-        **dict.fromkeys(AUTH_CODES, _no_access_control),
     }
 
 
@@ -119,8 +117,3 @@ def _rocksdb_progress(request: Request) -> Command:
 
 def _rocksdb_export(request: Request) -> Command:
     return request.reply(remark="export done.")
-
-
-def _no_access_control(request: Request) -> Command:
-    remark = "access control is not configured in this broker; protect its port by other means"
-    raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)

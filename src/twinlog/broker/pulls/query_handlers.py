@@ -73,6 +73,11 @@ class QueryHandlers:
     def _view(self, request: Request, offset: int | None, log: LogAccess) -> Command:
         store = self._ctx.store
         record = None if offset is None or offset < 0 else store.record_at(offset, log=log)
-        if record is None or store.message_at(offset or 0, log=log) is None:
+        message = None if record is None else store.message_at(offset or 0, log=log)
+        # With access control, the permission was for the topic that the request names: the message must be in it.
+        named = (request.fields or {}).get("topic")
+        if message is not None and self._ctx.gate is not None and named not in (None, message.topic):
+            message = None
+        if record is None or message is None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}", {})
         return request.reply(body=bytes(record))

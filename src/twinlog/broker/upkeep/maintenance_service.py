@@ -89,4 +89,4 @@ def save_service(ctx: BrokerContext) -> SaveService:
     def report(table: PersistedTable, error: OSError) -> None:
         log.error("a metadata file cannot be written; trying again", table=type(table).__name__, error=str(error))
 
-    return SaveService((ctx.topics, ctx.groups, ctx.request_modes), periods_s, report)
+    return SaveService((ctx.topics, ctx.groups, ctx.request_modes, ctx.tables.accounts), periods_s, report)
