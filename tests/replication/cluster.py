@@ -39,9 +39,10 @@ async def until(condition: Callable[[], object], what: str, seconds: float = 20)
 class Cluster:
     """Brokers by a name of the test's choice; each keeps its port and its store over restarts."""
 
-    def __init__(self, home: Path, names: str) -> None:
+    def __init__(self, home: Path, name_server: NameServerService) -> None:
         self.home = home
-        self.names = names
+        self.name_server = name_server
+        self.names = f"127.0.0.1:{name_server.port}"
         self._running: dict[str, contextlib.AsyncExitStack] = {}
         self._ports: dict[str, int] = {}
 
@@ -53,6 +54,12 @@ class Cluster:
         broker = await stack.enter_async_context(running_broker(conf))
         self._running[name] = stack
         return broker
+
+    @property
+    def master_address(self) -> str | None:
+        """Of broker-a, as the name server knows it."""
+        found = self.name_server.context.table.brokers.get("broker-a")
+        return found.broker_addrs.get(0) if found is not None else None
 
     async def stop(self, name: str) -> None:
         await self._running.pop(name).aclose()
@@ -74,7 +81,7 @@ async def running_cluster(home: Path) -> AsyncIterator[Cluster]:
     service = NameServerService(load_nameserver_conf(None, overrides=overrides), on_ready=lambda _: ready.set())
     task = asyncio.create_task(service.run())
     await ready.wait()
-    cluster = Cluster(home, f"127.0.0.1:{service.port}")
+    cluster = Cluster(home, service)
     try:
         yield cluster
     finally:

@@ -104,6 +104,7 @@ class Broker:
             services = BrokerServices(ctx, pool)
             replication = self.replication = services.replication
             pushed_by_master[TwinlogCode.METADATA_CHANGED] = lambda request: replication.sync.wake()
+            pushed_by_master[TwinlogCode.STILL_REGISTERED] = lambda request: services.register.still_registered(request)
             self._watch(ctx, services)
             try:
                 with single_error():

@@ -13,6 +13,7 @@ import msgspec
 
 from twinlog.nameserver.context import NameServerContext
 from twinlog.nameserver.errors import RegistrationRefused
+from twinlog.nameserver.holder_check import Holder, HolderCheck
 from twinlog.nameserver.kv_config import ORDER_TOPICS
 from twinlog.nameserver.registration import Identity, Registration
 from twinlog.nameserver.registration_body import RegistrationBody, body_crc32, decode_registration
@@ -74,6 +75,7 @@ class BrokerHandlers:
     def __init__(self, ctx: NameServerContext, run_beside: RunBeside | None) -> None:
         self._ctx = ctx
         self._run_beside = run_beside
+        self._holders = HolderCheck(ctx.limits)
         # One large registration of a connection at a time, so that no connection waits behind all those of another.
         self._reading: dict[int, _Turn] = {}
 
@@ -84,6 +86,21 @@ class BrokerHandlers:
         registration = _without_topics(request, header)
         if header.body_crc32 and header.body_crc32 != body_crc32(request.body):
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "crc32 not match")
+        if self._ctx.table.holders(registration):
+            return self._register_contested(request, header, registration)
+        return self._register(request, header, registration)
+
+    async def _register_contested(
+        self, request: Request, header: RegisterBrokerHeader, registration: Registration
+    ) -> Command:
+        """Java: the larger state version wins, and who sends the same one last. Here, a holder that answers stays."""
+        await self._holders.check(request, self._ctx.table.holders(registration), "registration")
+        answer = self._register(request, header, registration)
+        return answer if isinstance(answer, Command) else await answer
+
+    def _register(
+        self, request: Request, header: RegisterBrokerHeader, registration: Registration
+    ) -> Command | Awaitable[Command]:
         if self._ctx.table.holds(
             registration.cluster,
             registration.broker_name,
@@ -167,7 +184,7 @@ class BrokerHandlers:
 
     # -- leaving, and staying ------------------------------------------------------------------
 
-    def unregister(self, request: Request) -> Command:
+    def unregister(self, request: Request) -> Command | Awaitable[Command]:
         header = decode_fields(BrokerIdentityHeader, request.fields)
         leaving = Identity(
             required(header.cluster_name, "clusterName"),
@@ -175,6 +192,14 @@ class BrokerHandlers:
             required(header.broker_addr, "brokerAddr"),
             required(header.broker_id, "brokerId"),
         )
+        holders = self._ctx.table.holders_of(leaving.address, request.connection)
+        return self._unregister_contested(request, leaving, holders) if holders else self._unregister(request, leaving)
+
+    async def _unregister_contested(self, request: Request, leaving: Identity, holders: list[Holder]) -> Command:
+        await self._holders.check(request, holders, "unregistration")
+        return self._unregister(request, leaving)
+
+    def _unregister(self, request: Request, leaving: Identity) -> Command:
         remove_brokers(self._ctx, [leaving], "it unregistered")
         return request.reply()
 
@@ -227,6 +252,7 @@ def _without_topics(request: Request, header: RegisterBrokerHeader) -> Registrat
         zone=(request.fields or {}).get("__ZONE_NAME"),
         topics=None,
         connection=request.connection,
+        host=request.connection.peer[0],
         digest=hashlib.blake2b(request.body or b"", digest_size=16).digest(),
     )
 

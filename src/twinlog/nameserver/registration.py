@@ -30,6 +30,7 @@ class Registration:
     without_route: frozenset[str] = frozenset()  # those of `topics` that have more queues than clients can use
     filter_servers: list[str] | None = None
     connection: object = None
+    host: str = ""  # from which the registration came
     digest: bytes = b""
 
 
@@ -78,3 +79,4 @@ class RegisteredBroker:
     digest: bytes
     took_topics: bool
     removals: int
+    host: str = ""

@@ -54,6 +54,24 @@ class RouteTable:
         takes = broker_id == min(broker.broker_addrs)
         return (found.digest, found.removals) == (digest, self._removals) and (found.took_topics or not takes)
 
+    def holders(self, new: Registration) -> list[tuple[LiveKey, RegisteredBroker]]:
+        """The brokers of other connections that would lose their id, their address or their replicas by `new`."""
+        broker = self.brokers.get(new.broker_name)
+        held = broker.broker_addrs.get(new.broker_id) if broker is not None else None
+        return [
+            (key, one)
+            for key, one in self.live.items()
+            if one.connection is not new.connection
+            and (
+                (key[1] == new.address and not _is_same(key, one, new))
+                or (key[1] == held != new.address and one.broker_name == new.broker_name)
+            )
+        ]
+
+    def holders_of(self, address: str, connection: object) -> list[tuple[LiveKey, RegisteredBroker]]:
+        """The brokers that registered this address over another connection."""
+        return [(key, one) for key, one in self.live.items() if key[1] == address and one.connection is not connection]
+
     def register(
         self, new: Registration, now_ms: int, *, complete: bool = False, topics_max: int | None = None
     ) -> Registered:
@@ -98,6 +116,7 @@ class RouteTable:
             b"" if left_out else new.digest,  # the same body may find room next time
             takes_topics,
             self._removals,
+            new.host,
         )
         if new.filter_servers is not None:
             self.filter_servers.pop(key, None)
@@ -272,6 +291,12 @@ class RouteTable:
         for queue in found:
             queue.perm = change(queue.perm)
         return len(found)
+
+
+def _is_same(key: LiveKey, held: RegisteredBroker, new: Registration) -> bool:
+    """Whether a host registers again what it has registered: it may have two connections for a while."""
+    known = (key[0], held.broker_name, held.broker_id, held.ha_address, held.host)
+    return known == (new.cluster, new.broker_name, new.broker_id, new.ha_address, new.host)
 
 
 def _is_full(table: Mapping[str, Any], topic: str, topics_max: int | None) -> bool:

@@ -23,7 +23,9 @@ class ConnectionPool:
         before_request: Callable[[Command], None] | None = None,
         on_close: Callable[[Connection], None] | None = None,
     ) -> None:
-        self._options = ConnectionOptions(handlers=handlers or {}, before_request=before_request, on_close=on_close)
+        self._options = ConnectionOptions(
+            handlers={} if handlers is None else handlers, before_request=before_request, on_close=on_close
+        )
         self._tls = tls
         self._connect_timeout_ms = connect_timeout_ms
         self._connections: dict[str, Connection] = {}

@@ -10,6 +10,7 @@ from tests.replication.cluster import ask, end_of, running_cluster, send_all, st
 
 from twinlog.broker.replication import successor_watch
 from twinlog.broker.replication.epoch_file import EpochFile
+from twinlog.nameserver import holder_check
 from twinlog.replication.errors import ReplicationError
 from twinlog.replication.hello import HelloHeader
 from twinlog.replication.master_epoch import MasterEpochs
@@ -64,7 +65,7 @@ async def replaced_pair(cluster, **settings):
     return one, two
 
 
-async def promote_beside(monkeypatch, old, new):
+async def promote_beside(monkeypatch, cluster, old, new):
     """Promote `new` as if `old` did not answer: as if its process were stopped."""
 
     async def nobody(*_):
@@ -72,7 +73,10 @@ async def promote_beside(monkeypatch, old, new):
 
     with monkeypatch.context() as patched:
         patched.setattr(new.replication.group, "rival", nobody)
+        patched.setattr(old.replication.register, "still_registered", lambda request: None)
+        patched.setattr(holder_check, "TIMEOUT_MS", 50)
         assert (await change_role(new, "ASYNC_MASTER")).code == 0
+        await until(lambda: cluster.master_address == new.address, "it is registered")
 
 
 def doubt(monkeypatch, broker):
@@ -91,7 +95,7 @@ def doubt(monkeypatch, broker):
 
 async def test_a_master_that_finds_a_higher_epoch_becomes_its_replica(cluster, monkeypatch):
     one, two = await replaced_pair(cluster)
-    await promote_beside(monkeypatch, one, two)
+    await promote_beside(monkeypatch, cluster, one, two)
     sent = await send_all(two, bodies("after"))
     assert sent == bodies("after")
     last_appends = []
@@ -109,7 +113,7 @@ async def test_sends_in_doubt_wait_and_a_replaced_master_acknowledges_none(clust
     ask_now = doubt(monkeypatch, one)
     async with connected(one) as connection:
         sends = [asyncio.create_task(connection.request(310, SEND_FIELDS, b"late", timeout_ms=20_000)) for _ in "abc"]
-        await promote_beside(monkeypatch, one, two)
+        await promote_beside(monkeypatch, cluster, one, two)
         ask_now.set()
         answers = await asyncio.gather(*sends)
     assert {answer.code for answer in answers}.isdisjoint({0, 10, 11, 12})
@@ -150,7 +154,7 @@ async def test_a_silent_name_server_does_not_bring_a_master_into_doubt(cluster, 
 
 async def test_a_replaced_master_does_not_start_as_master(cluster, monkeypatch):
     one, two = await replaced_pair(cluster)
-    await promote_beside(monkeypatch, one, two)
+    await promote_beside(monkeypatch, cluster, one, two)
     one.replication.epochs.saw(epochs_of(two).own)  # and is killed before it steps down
     await cluster.stop("one")
     await cluster.stop("two")
@@ -196,7 +200,7 @@ async def test_a_stored_reply_waits_as_a_send_does(cluster, monkeypatch):
     end, ask_now = end_of(one), doubt(monkeypatch, one)
     async with connected(one) as connection:
         reply = asyncio.create_task(connection.request(325, SEND_FIELDS, b"reply", timeout_ms=20_000))
-        await promote_beside(monkeypatch, one, two)
+        await promote_beside(monkeypatch, cluster, one, two)
         ask_now.set()
         assert (await reply).code != 0
     assert end_of(one) == end, "nothing was appended"
@@ -205,7 +209,7 @@ async def test_a_stored_reply_waits_as_a_send_does(cluster, monkeypatch):
 
 async def test_a_replaced_master_that_cannot_save_the_epoch_acknowledges_nothing(cluster, monkeypatch):
     one, two = await replaced_pair(cluster)
-    await promote_beside(monkeypatch, one, two)
+    await promote_beside(monkeypatch, cluster, one, two)
     end, failed = end_of(one), asyncio.Event()
 
     def full(epoch):
@@ -228,7 +232,7 @@ async def test_a_replaced_master_that_cannot_save_the_epoch_acknowledges_nothing
 
 async def test_a_replaced_master_whose_last_steps_fail_takes_them_again(cluster, monkeypatch):
     one, two = await replaced_pair(cluster)
-    await promote_beside(monkeypatch, one, two)
+    await promote_beside(monkeypatch, cluster, one, two)
     failed = asyncio.Event()
 
     def full():

@@ -22,6 +22,7 @@ from twinlog.wire.headers import BrokerIdentityHeader, RegisterBrokerResponseHea
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
+    from twinlog.net.connection import Request
     from twinlog.net.pool import ConnectionPool
     from twinlog.wire.command import Command
 
@@ -41,7 +42,7 @@ class RegisterService:
         self._changed: set[str] = set()
         self._wake = asyncio.Event()
         self._whole = False
-        self._unreachable: set[str] = set()
+        self._unreachable: set[str] = set()  # or they refuse: asked again soon
         self._bad_address = ""  # the last one that was logged
         self._changes = self._changes_announced = 0  # how many changes of topics there were
         self._next_announcement = asyncio.Event()
@@ -124,6 +125,14 @@ class RegisterService:
 
         await asyncio.gather(*(unregister_from(address) for address in self.name_servers))
 
+    def still_registered(self, request: Request) -> Command:
+        """A name server asks, since somebody else registers or unregisters as this broker."""
+        asked, settings = request.fields or {}, self._ctx.settings
+        if asked.get("brokerId") == str(settings.broker_id):
+            text = "another peer uses this broker's name, id or address; a name server refuses it"
+            log.warning(text, name_server=request.connection.peer_text, id=settings.broker_id)
+        return request.reply(fields={"brokerName": settings.broker_name, "brokerId": str(settings.broker_id)})
+
     def _identity_fields(self) -> dict[str, str]:
         settings = self._ctx.settings
         header = BrokerIdentityHeader(
@@ -194,12 +203,11 @@ class RegisterService:
                     address, RequestCode.REGISTER_BROKER, part.fields, part.body, timeout_ms
                 )
                 if answer.code != ResponseCode.SUCCESS:
-                    log.warning(
-                        "a name server refuses the registration",
-                        address=address,
-                        code=answer.code,
-                        remark=answer.remark,
-                    )
+                    if address not in self._unreachable:
+                        text = "a name server refuses the registration"
+                        log.warning(text, address=address, code=answer.code, remark=answer.remark)
+                    if whole:  # the broker that holds this id may be about to leave it
+                        self._unreachable.add(address)
                     return answer
         except NetError as error:
             if address not in self._unreachable:
