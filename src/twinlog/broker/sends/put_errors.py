@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,10 +26,7 @@ def check_put(ctx: BrokerContext, appended: Appended) -> None:
         PutStatus.MESSAGE_ILLEGAL: (ResponseCode.MESSAGE_ILLEGAL, illegal_remark(limit)),
         PutStatus.PROPERTIES_SIZE_EXCEEDED: (ResponseCode.MESSAGE_ILLEGAL, illegal_remark(limit)),
         PutStatus.SERVICE_NOT_AVAILABLE: (ResponseCode.SERVICE_NOT_AVAILABLE, unavailable_remark(ctx)),
-        PutStatus.CREATE_SEGMENT_FAILED: (
-            ResponseCode.SYSTEM_ERROR,
-            "create mapped file failed, server is busy or broken.",
-        ),
+        PutStatus.CREATE_SEGMENT_FAILED: (ResponseCode.SYSTEM_ERROR, no_segment_remark(ctx)),
         PutStatus.PAGE_CACHE_BUSY: (
             ResponseCode.SYSTEM_BUSY,
             "[PC_SYNCHRONIZED]broker busy, start flow control for a while",
@@ -41,6 +40,17 @@ def illegal_remark(body_bytes_max: int) -> str:
         "the message is illegal, maybe msg body or properties length not matched. "
         f"msg body length limit {body_bytes_max}B, msg properties length limit 32KB."
     )
+
+
+def no_segment_remark(ctx: BrokerContext) -> str:
+    """Java's words, and whether it was for lack of space."""
+    settings = ctx.conf.store
+    needed, remark = settings.segment_bytes, "create mapped file failed, server is busy or broken."
+    for directory in settings.commit_log_dirs:
+        with contextlib.suppress(OSError):
+            if (free := shutil.disk_usage(directory).free) < needed:
+                remark += f" The disk of {directory} is full: a segment needs {needed} bytes, {free} are free."
+    return remark
 
 
 def unavailable_remark(ctx: BrokerContext) -> str:
