@@ -1,35 +1,77 @@
-"""`make soak`: a SYNC master and its replica are killed at random while messages are sent, round after round.
+"""`make soak`: every row of docs/reliability.md in its long form, and one table of what was seen.
 
-    python tools/soak.py [--minutes 30] [--seed N]
+    python tools/soak.py [--row TEXT] [--side twinlog|java|both] [--rounds N] [--seed N] [--json FILE]
 
-Each round ends with a judgement: every acknowledged message is on both brokers, and the logs are equal.
+`--row` takes the rows whose names contain the text. `--rounds` replaces the number of rounds of each, for less time.
+A row that fails prints its seed, and the exit status is 1.
 """
 
+from __future__ import annotations
+
 import argparse
+import inspect
+import json
 import random
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tests.faults.kill_run import KillRun
+from tests.faults.group import JAVA, TWINLOG
+from tests.faults.rows.table import ROWS, Row
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=30)
+    parser.add_argument("--row", default="", help="only rows whose names contain this")
+    parser.add_argument("--side", choices=[TWINLOG, JAVA, "both"], default=TWINLOG)
+    parser.add_argument("--rounds", type=int, help="instead of the rounds of each row")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
+    parser.add_argument("--json", type=Path, help="write the results to this file as well")
     given = parser.parse_args()
-    deadline, seed, rounds = time.monotonic() + given.minutes * 60, given.seed, 0
-    while time.monotonic() < deadline:
-        rounds += 1
-        with tempfile.TemporaryDirectory(prefix="twinlog-soak-") as home:
-            print(f"round {rounds}, seed {seed} ...", end=" ", flush=True)
-            print(KillRun(Path(home), seed).run(seconds=60))
-        seed += 1
-    print(f"{rounds} rounds, nothing acknowledged was lost")
+    sides = [TWINLOG, JAVA] if given.side == "both" else [given.side]
+    results = []
+    for row in (row for row in ROWS if given.row in row.name):
+        for side in (side for side in sides if side in row.sides):
+            print(f"{row.name}, {side}, seed {given.seed} ...", file=sys.stderr, flush=True)
+            results.append(play(row, side, given.seed, given.rounds))
+    print_table(results)
+    if given.json:
+        given.json.write_text(json.dumps(results, indent=1) + "\n")
+    sys.exit(any(result["result"] == "FAILED" for result in results))
+
+
+def play(row: Row, side: str, seed: int, rounds: int | None) -> dict[str, str]:
+    """What became of one row: held, FAILED or skipped, and its numbers."""
+    lengths = dict(row.long)
+    if rounds and "rounds" in inspect.signature(row.run).parameters:
+        lengths["rounds"] = rounds
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="twinlog-soak-", ignore_cleanup_errors=True) as home:
+        try:
+            result, numbers = "held", row.run(Path(home), seed, side, **lengths)
+        except pytest.skip.Exception as reason:
+            result, numbers = "skipped", str(reason)
+        except Exception as error:
+            result, numbers = "FAILED", f"seed {seed}: {type(error).__name__}: {error}"
+    done = {"row": row.name, "side": side, "rounds": str(lengths.get("rounds", 1)), "result": result}
+    return {**done, "seconds": f"{time.monotonic() - began:.0f}", "numbers": numbers}
+
+
+def print_table(results: list[dict[str, str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(show_lines=True)
+    for column in ("row", "side", "rounds", "result", "seconds", "numbers"):
+        table.add_column(column)
+    for result in results:
+        table.add_row(*(result[column] for column in ("row", "side", "rounds", "result", "seconds", "numbers")))
+    Console(width=160).print(table, markup=False)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.interop.processes import Server, free_port
@@ -84,9 +85,20 @@ class Broker(Server):
 class JavaRocketmq:
     """One released version of Apache RocketMQ."""
 
-    def __init__(self, version: str = VERSIONS[0], *, heap_mb: int = 512, jvm_options: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        version: str = VERSIONS[0],
+        *,
+        heap_mb: int = 512,
+        jvm_options: tuple[str, ...] = (),
+        before: Sequence[str] = (),
+        env: Mapping[str, str] = {},
+        host: str = "127.0.0.1",
+    ) -> None:
+        """`before` begins every command line, e.g. with a network namespace, in which it has the address `host`."""
         self.version, self.name = version, f"java-{version}"
         self._heap_mb, self._jvm_options = heap_mb, list(jvm_options)
+        self._before, self._env, self._host = list(before), env, host
 
     def __repr__(self) -> str:
         return self.name
@@ -95,16 +107,19 @@ class JavaRocketmq:
         port = port or free_port()
         conf = write_conf(home / "namesrv.conf", {"listenPort": str(port)})
         command = self._command("org.apache.rocketmq.namesrv.NamesrvStartup", "-c", str(conf), home=home, heap_mb=256)
-        return NameServer(command, home=home, port=port, ready="Name Server boot success").wait_ready()
+        ready = "Name Server boot success"
+        return NameServer(command, home=home, port=port, ready=ready, env=self._env, host=self._host).wait_ready()
 
     def broker(self, home: Path, name_server: str, *, port: int = 0, registered: bool = True, **conf: str) -> Broker:
         """Start a broker on `home`/store, wait until it is ready and `registered`; extra keys go to its broker.conf."""
-        keys = broker_conf(home, name_server, port, JAVA_CONF | conf)
+        own = {"brokerIP1": self._host, "brokerIP2": self._host}
+        keys = broker_conf(home, name_server, port, JAVA_CONF | own | conf)
         file = write_conf(home / "broker.conf", keys)
         direct = "-XX:MaxDirectMemorySize=512m"
         main = "org.apache.rocketmq.broker.BrokerStartup"
         command = self._command(main, "-c", str(file), home=home, heap_mb=self._heap_mb, options=[direct])
-        broker = Broker(command, home=home, port=int(keys["listenPort"]), ready="boot success")
+        port = int(keys["listenPort"])
+        broker = Broker(command, home=home, port=port, ready="boot success", env=self._env, host=self._host)
         broker.store, broker.conf = Path(keys["storePathRootDir"]), keys
         broker.wait_ready(150)
         return broker.wait_registered(name_server) if registered else broker
@@ -141,7 +156,7 @@ class JavaRocketmq:
         folders.append(f"-Djava.io.tmpdir={home}/tmp")
         logging = f"-Drmq.logback.configurationFile={home}/conf/rmq.xml"
         alone = ["-Djava.net.preferIPv4Stack=true", logging, *folders, *(options or []), *self._jvm_options]
-        return java_command(self.version, main, *args, options=alone, heap_mb=heap_mb)
+        return [*self._before, *java_command(self.version, main, *args, options=alone, heap_mb=heap_mb)]
 
 
 def broker_conf(home: Path, name_server: str, port: int, extra: dict[str, str]) -> dict[str, str]:

@@ -21,9 +21,18 @@ class ServerFailed(Exception):
 class Server:
     """One running server process. Leaving the `with` block kills it; call `stop()` for a clean end."""
 
-    def __init__(self, command: Sequence[str], *, home: Path, port: int, ready: str, env: Mapping[str, str] = {}):
-        self.home, self.port, self.command = home, port, list(command)
-        self.address = f"127.0.0.1:{port}"
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        home: Path,
+        port: int,
+        ready: str,
+        env: Mapping[str, str] = {},
+        host: str = "127.0.0.1",
+    ):
+        self.home, self.host, self.port, self.command = home, host, port, list(command)
+        self.address = f"{host}:{port}"
         self.output = home / "output.txt"
         home.mkdir(parents=True, exist_ok=True)
         self._ready = ready.encode()
@@ -43,7 +52,7 @@ class Server:
     def wait_ready(self, seconds_max: float = 120) -> Self:
         """Return once the ready line was printed and the port takes connections."""
         deadline = time.monotonic() + seconds_max
-        while not (self._ready in self._new_output() and accepts(self.port)):
+        while not (self._ready in self._new_output() and accepts(self.port, self.host)):
             if self._process.poll() is not None:
                 raise ServerFailed(f"{self._name()} ended with status {self._process.returncode}:\n{self.tail()}")
             if time.monotonic() > deadline:
@@ -70,6 +79,17 @@ class Server:
             self.kill()
             raise ServerFailed(f"{self._name()} ignored SIGTERM for {seconds_max} s:\n{self.tail()}") from None
 
+    def pause(self) -> None:
+        """SIGSTOP: the process does nothing, its connections stay open."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
     def kill(self) -> None:
         """kill -9, as a power cut would; harmless on a process that has ended."""
         if self._process.poll() is None:
@@ -95,9 +115,9 @@ class Server:
         return f"{type(self).__name__} of {self.home.name} (pid {self.pid})"
 
 
-def accepts(port: int) -> bool:
+def accepts(port: int, host: str = "127.0.0.1") -> bool:
     try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        socket.create_connection((host, port), timeout=1).close()
     except OSError:
         return False
     return True

@@ -1,0 +1,35 @@
+"""The short form of the rows of docs/reliability.md; `python tools/soak.py` has the long one, and Java's side."""
+
+import random
+
+import pytest
+from tests.faults.rows import disks, processes
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+
+@pytest.fixture
+def seed() -> int:
+    chosen = random.randrange(1 << 30)
+    print(f"seed {chosen}")
+    return chosen
+
+
+def test_nothing_is_acknowledged_that_a_killed_replica_does_not_have(tmp_path, seed):
+    processes.kill_replica(tmp_path, seed, rounds=1, down_s=0.5)
+
+
+def test_a_stopped_replica_acknowledges_nothing_and_goes_on(tmp_path, seed):
+    processes.stop_replica(tmp_path, seed, rounds=1, stopped_s=1.5)
+
+
+def test_a_master_that_was_stopped_and_replaced_acknowledges_nothing(tmp_path, seed):
+    processes.stop_master(tmp_path, seed, rounds=1, stopped_s=4)
+
+
+def test_a_master_on_a_full_disk_says_so_and_goes_on_with_new_space(tmp_path, seed):
+    disks.full_disk_of_master(tmp_path, seed, rounds=1)
+
+
+def test_after_a_power_cut_of_both_brokers_all_flushed_sends_are_there(tmp_path, seed):
+    disks.power_cut(tmp_path, seed, rounds=1)
