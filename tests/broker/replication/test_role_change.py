@@ -25,8 +25,8 @@ def bodies(mark: str, count: int = 50) -> list[bytes]:
     return [f"{mark} {number}".encode() for number in range(count)]
 
 
-async def change_role(broker, role, broker_id=""):
-    return await ask(broker, TwinlogCode.CHANGE_ROLE, {"brokerRole": role, "brokerId": str(broker_id)})
+async def change_role(broker, role, broker_id="", **more):
+    return await ask(broker, TwinlogCode.CHANGE_ROLE, {"brokerRole": role, "brokerId": str(broker_id), **more})
 
 
 async def commit(broker, offset):
@@ -108,7 +108,7 @@ async def test_a_change_that_failed_half_way_is_safe_and_may_be_asked_for_again(
         raise FlushFailed(cluster.home, OSError("bad disk"))
 
     monkeypatch.setattr(one.context.store, "flush", fail)
-    answer = await change_role(one, "SLAVE", 2)
+    answer = await change_role(one, "SLAVE", 2, force="true")
     assert answer.code != 0 and "bad disk" in answer.remark
     assert await send_all(one, [b"refused"]) == []
     monkeypatch.setattr(one.context.store, "flush", flush)

@@ -58,8 +58,11 @@ async def test_lag_is_reported_in_bytes_messages_and_seconds(cluster):
 
 async def test_a_role_is_changed_from_the_command_line(cluster):
     broker = await cluster.start("broker")
-    result = await run("change-role", "-b", broker.address, "--role", "SLAVE", "-n", cluster.names)
-    assert result.exit_code == 0 and "REFUSE_SENDS" in result.output
+    words = ["change-role", "-b", broker.address, "--role", "SLAVE", "--force", "-n", cluster.names]
+    result = await run(*words)
+    assert result.exit_code == 0 and "1. take the new role: sends" in result.output
+    again = await run(*words)
+    assert f"nothing to do: {broker.address} is SLAVE" in again.output
     assert (await status(broker))["role"] == "SLAVE"
     result = await run("change-role", "-b", broker.address, "--role", "NONE", "-n", cluster.names)
     assert result.exit_code == 1 and "is not a role" in result.output

@@ -20,3 +20,10 @@ def test_brokers_that_do_not_answer_are_shown_as_such():
     assert "does not answer: refused" in report.tables[0].title
     assert report.tables[0].rows[0][3] == "no answer"
     assert report_of([]).lines == ["no brokers are registered"]
+
+
+def test_a_narrow_terminal_gets_fewer_columns_and_reasons_in_lines():
+    replica = Member(1, "r", "twinlog", {"following": {"state": "refused", "reason": "it is ahead"}}, log_end=5)
+    report = report_of([Group("C", "b", [Member(0, "m", "twinlog"), replica])], narrow=True)
+    assert report.tables[0].columns == ["BID", "Addr", "State", "InSync", "Lag", "Seconds", "LogEnd"]
+    assert report.lines == ["b: replica 1: it is ahead"]

@@ -121,7 +121,10 @@ class ReplicationHandlers:
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, remark)
         try:
             steps = await self._replication.role_change.change_to(
-                fields.get("brokerRole", ""), int(broker_id) if broker_id else None
+                fields.get("brokerRole", ""),
+                int(broker_id) if broker_id else None,
+                force=fields.get("force") == "true",
+                successor=fields.get("successor") or None,
             )
         except ReplicationError as error:
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, str(error)) from error

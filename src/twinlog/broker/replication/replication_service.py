@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -77,7 +78,9 @@ class ReplicationService:
         )
         self.following = Following(ctx, self.replica, self.sync, self._start_fenced)
         self.role_change = RoleChange(ctx, self.group, self)
-        self.successors = SuccessorWatch(ctx, self.group, self.epochs, self.role_change.change_to)
+        self.successors = SuccessorWatch(
+            ctx, self.group, self.epochs, functools.partial(self.role_change.change_to, force=True)
+        )
         self.marks = LogMarks(ctx.store.log_end)
         self._tasks: asyncio.TaskGroup | None = None
         ctx.pending_sends.replicas = self.send_demand

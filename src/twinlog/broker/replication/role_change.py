@@ -41,14 +41,19 @@ class RoleChange:
         self._service = service
         self._lock = asyncio.Lock()
         self._is_unfinished = False  # a step failed: the next change takes all steps again
+        self._successor: str | None = None
 
     @property
     def is_running(self) -> bool:
         return self._lock.locked()
 
-    async def change_to(self, role: str, broker_id: int | None = None) -> list[Step]:
+    async def change_to(
+        self, role: str, broker_id: int | None = None, *, force: bool = False, successor: str | None = None
+    ) -> list[Step]:
         """Become `role` while running; returns the steps that were taken.
 
+        `force`: step down although no replica is connected. `successor`: the store instance of the replica that gets
+        the rest of the log; otherwise the nearest one does.
         A master has broker id 0. A replica that was given no id takes the lowest one that is free. The
         configuration file, if there is one, follows, so that a restart does not bring a second master.
         """
@@ -65,8 +70,11 @@ class RoleChange:
                     f"this replica keeps its brokerId={settings.broker_id} while it runs; write brokerId={new_id} into "
                     "its configuration file and restart it"
                 )
+            if settings.broker_role != "SLAVE" and Step.FEED_REPLICAS in steps and not force:
+                self._check_successor(successor)
             if Step.STOP_FOLLOWING in steps:
                 await self._check_no_master(role)
+            self._successor = successor
             self._is_unfinished = bool(steps) or self._is_unfinished
             for step in steps:
                 log.info("changing role", to=role, step=step.name, meaning=step.value)
@@ -75,6 +83,17 @@ class RoleChange:
             if steps:
                 await write_settings(self._ctx.conf, {"brokerRole": role, "brokerId": str(new_id)})
             return list(steps)
+
+    def _check_successor(self, successor: str | None) -> None:
+        """Refuse to step down when nobody could take over."""
+        name = self._ctx.settings.broker_name
+        if successor is not None and not self._held(successor):
+            raise RoleChangeRefused(f"the replica that is to take over {name} is not connected; look at its log")
+        if not self._held(None):
+            raise RoleChangeRefused(
+                f"no replica is connected: without this master, {name} takes no messages, and nobody else has its log; "
+                "start a replica first, or step down all the same with `twinlog replication change-role --force`"
+            )
 
     async def _check_no_master(self, role: str) -> None:
         """Refuse to become a second master beside one that answers."""
@@ -166,11 +185,11 @@ class RoleChange:
 
     async def _feed_replicas(self) -> None:
         """Let the nearest replica take what it lacks, so that nothing acknowledged is on this broker only."""
-        end, acks, reported = self._ctx.store.log_end, self._service.master.acks, self._service.send_demand.reported
+        end, reported = self._ctx.store.log_end, self._service.send_demand.reported
         held: list[int] = []
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FEED_S_MAX):
-                while (held := acks.acks()) and held[0] < end:
+                while (held := self._held(self._successor)) and held[0] < end:
                     reported.clear()
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(_REPORT_S_MAX):
@@ -181,6 +200,11 @@ class RoleChange:
                 log_end=end,
                 replica_end=held[0],
             )
+
+    def _held(self, successor: str | None) -> list[int]:
+        """What this replica has acknowledged, or every replica, the nearest first."""
+        acks = self._service.master.acks
+        return acks.acks() if successor is None else acks.of_replica(successor)
 
     async def _flush(self) -> None:
         await asyncio.to_thread(self._ctx.store.flush)

@@ -11,10 +11,12 @@ import typer
 from twinlog.cli.connecting import DEFAULT_NAME_SERVER, find_credentials, run_client
 from twinlog.cli.replication.facts import gather_groups
 from twinlog.cli.replication.rejoin import rejoin
-from twinlog.cli.replication.report import report_of
+from twinlog.cli.replication.report import is_narrow, report_of
+from twinlog.cli.replication.role import change_one
+from twinlog.cli.replication.switch import carry_out, plan_switch
 from twinlog.cli.replication.watch import watch_groups
 from twinlog.cli.report import show
-from twinlog.client import Admin, ClientError, ClientOptions
+from twinlog.client import Admin, ClientOptions
 from twinlog.telemetry.log import setup_logging
 
 replication = typer.Typer(
@@ -25,6 +27,9 @@ NameServers = Annotated[
     str,
     typer.Option("--namesrvAddr", "-n", metavar="HOST:PORT;...", envvar="NAMESRV_ADDR", help="Name servers."),
 ]
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="The result as JSON.")]
 
 
 @replication.command()
@@ -46,7 +51,8 @@ def status(
             if watch:
                 await watch_groups(admin, cluster, broker, interval, as_json)
             else:
-                show(report_of(await gather_groups(admin, cluster, broker)), sys.stdout, as_json=as_json)
+                groups = await gather_groups(admin, cluster, broker)
+                show(report_of(groups, narrow=is_narrow(sys.stdout)), sys.stdout, as_json=as_json)
 
     _run("status", run())
 
@@ -58,22 +64,54 @@ def change_role(
     broker_id: Annotated[
         int | None, typer.Option("--id", min=1, help="A replica's brokerId; default: its last one, or a free one.")
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Step down although no replica is connected: then nobody takes messages.")
+    ] = False,
     name_servers: NameServers = DEFAULT_NAME_SERVER,
+    as_json: AsJson = False,
 ) -> None:
     """Make a running broker master or replica, without a restart; its configuration file is changed too."""
 
     async def run() -> None:
         async with _admin(name_servers) as admin:
-            steps = await admin.change_role(broker, role, broker_id)
-        if steps is None:
-            raise ClientError(f"{broker} is not a Twinlog broker; restart a Java broker to change its role")
-        for step in steps or ["nothing to do: the broker has this role"]:
-            print(step)
+            show(await change_one(admin, broker, role, broker_id, force=force), sys.stdout, as_json=as_json)
 
     _run("change-role", run())
 
 
+@replication.command()
+def switch(
+    group: Annotated[
+        str | None, typer.Argument(metavar="[BROKER_NAME]", help="Whose master changes; needed if there are several.")
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="HOST:PORT", help="The replica that becomes master; needed if there are several."),
+    ] = None,
+    name_servers: NameServers = DEFAULT_NAME_SERVER,
+    cluster: Annotated[str | None, typer.Option("--cluster", "-c", help="Only in this cluster.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let a replica take over from its master, which becomes a replica: a planned switch, without loss.
+
+    The master refuses sends and gives the replica the rest of its log; the replica becomes master; both logs are
+    compared. It is refused while the replica is not near. Sends fail for a second or two, and clients send again.
+    """
+
+    async def run() -> None:
+        async with _admin(name_servers) as admin:
+            plan = plan_switch(await gather_groups(admin, cluster), group, to)
+            tell = (lambda line: print(line, file=sys.stderr, flush=True)) if as_json else _print_now
+            show(await carry_out(admin, plan, name_servers, tell), sys.stdout, as_json=as_json)
+
+    _run("switch", run())
+
+
 replication.command()(rejoin)
+
+
+def _print_now(line: str) -> None:
+    print(line, flush=True)
 
 
 def _admin(name_servers: str) -> Admin:

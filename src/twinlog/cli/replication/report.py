@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TextIO
 
 from twinlog.cli.replication.facts import Group, LagFacts, Member
 from twinlog.cli.report import Report, Table, plain, when
@@ -13,16 +14,29 @@ MIB = 1024 * 1024
 _BEHIND_BYTES_MIN = MIB  # below this a replica keeps up, and a progress bar would only flicker
 _COLUMNS = "BID,Addr,Kind,State,InSync,Lag,Messages,Seconds,MB/s,LogEnd,Reason".split(",")
 _COUNTED_OUT = "does not keep up: its master does not wait for it"
+_NARROW = "BID,Addr,State,InSync,Lag,Seconds,LogEnd".split(",")
+_NARROW_METADATA = "Kind,Age(s),Changes,Failures,Bytes".split(",")
+_WIDE_COLUMNS = 130
 _TASK_COLUMNS = "Task,State,Failures,Last,Error".split(",")
 _METADATA_COLUMNS = "Kind,LastSync,Age(s),Version,Changes,Failures,Bytes,Error".split(",")
 
 
-def report_of(groups: Sequence[Group]) -> Report:
-    """Two kinds of tables: the replicas of each master, and each replica's metadata."""
-    tables = []
+def is_narrow(out: TextIO) -> bool:
+    """Whether `out` is a terminal on which all columns do not fit."""
+    return out.isatty() and shutil.get_terminal_size().columns < _WIDE_COLUMNS
+
+
+def report_of(groups: Sequence[Group], *, narrow: bool = False) -> Report:
+    """Two kinds of tables: the replicas of each master, and each replica's metadata.
+
+    `narrow`: only the columns that fit 80 characters, and reasons in lines of their own.
+    """
+    tables, lines = list[Table](), list[str]()
     for group in groups:
         rows = [_row(replica, group.lags.get(replica.broker_id)) for replica in group.replicas]
-        tables.append(Table(_COLUMNS, rows, _title(group)))
+        reasons = [f"{group.name}: replica {row[0]}: {row[-1]}" for row in rows if row[-1]]
+        tables.append(_only(_NARROW, Table(_COLUMNS, rows, _title(group)), narrow))
+        lines += reasons if narrow else []
         for member in group.members:
             if failed := member.document.get("failedTasks"):
                 title = f"{group.name}: tasks of broker {member.broker_id} that failed unexpectedly; see its log"
@@ -30,9 +44,18 @@ def report_of(groups: Sequence[Group]) -> Report:
         for replica in group.replicas:
             if replica.document.get("metadata"):
                 title = f"{group.name}: metadata of replica {replica.broker_id}"
-                tables.append(Table(_METADATA_COLUMNS, _metadata_rows(replica.document), title))
-    lines = [] if groups else ["no brokers are registered"]
+                table = Table(_METADATA_COLUMNS, _metadata_rows(replica.document), title)
+                lines += [f"{title}: {row[0]}: {row[-1]}" for row in table.rows if narrow and row[-1]]
+                tables.append(_only(_NARROW_METADATA, table, narrow))
+    lines += [] if groups else ["no brokers are registered"]
     return Report(tables, lines, [_data(group) for group in groups])
+
+
+def _only(columns: Sequence[str], table: Table, narrow: bool) -> Table:
+    if not narrow:
+        return table
+    places = [table.columns.index(name) for name in columns]
+    return Table(columns, [[row[at] for at in places] for row in table.rows], table.title)
 
 
 def _title(group: Group) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from twinlog.cli.connecting import EXPECTED_FAILURES
 from twinlog.cli.replication.facts import Group, gather_groups
-from twinlog.cli.replication.report import CatchUp, Progress, report_of
+from twinlog.cli.replication.report import CatchUp, Progress, is_narrow, report_of
 from twinlog.cli.report import Report, plain, rich_parts
 from twinlog.client import Admin
 
@@ -73,7 +73,7 @@ def _live_display(as_json: bool) -> Any:
 
 
 def _print_groups(groups: list[Group], progress: list[Progress], live: Any, as_json: bool) -> None:
-    report = report_of(groups)
+    report = report_of(groups, narrow=live is not None and is_narrow(sys.stdout))
     if as_json:
         print(json.dumps(plain(report.as_data()), ensure_ascii=False), flush=True)
     elif live is not None:

@@ -23,9 +23,19 @@ class AdminReplication(AdminCalls):
         answer = await self._ask_twinlog(address, TwinlogCode.REPLICATION_STATUS)
         return None if answer is None else read_json(answer.body)
 
-    async def change_role(self, address: str, role: str, broker_id: int | None = None) -> list[str] | None:
-        """Make a running broker master or replica; the names of the steps it took."""
+    async def change_role(
+        self, address: str, role: str, broker_id: int | None = None, *, force: bool = False, successor: str = ""
+    ) -> list[str] | None:
+        """Make a running broker master or replica; the names of the steps it took.
+
+        A master without a connected replica does not step down, unless `force` is set. The replica with the store
+        instance `successor`, or the nearest one, gets the rest of its log.
+        """
         header = {"brokerRole": role, "brokerId": "" if broker_id is None else str(broker_id)}
+        if force:
+            header["force"] = "true"
+        if successor:
+            header["successor"] = successor
         answer = await self._ask_twinlog(address, TwinlogCode.CHANGE_ROLE, header, timeout_ms=_ROLE_TIMEOUT_MS)
         return None if answer is None else [str(step) for step in _read_list(answer)]
 

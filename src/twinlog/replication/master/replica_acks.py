@@ -103,6 +103,13 @@ class ReplicaAcks:
                 ends[row.identity] = max(ends.get(row.identity, 0), row.acked)
         return ends
 
+    def of_replica(self, identity: str) -> list[int]:
+        """What this Twinlog replica has acknowledged; empty while it has no usable connection."""
+        ends = [
+            row.acked for row in self._rows.values() if row.identity == identity and row.usable and not row.observer
+        ]
+        return [max(ends)] if ends else []
+
     def _counted(self, *, late_too: bool) -> list[int]:
         known: dict[str, int] = {}
         unknown: list[int] = []
