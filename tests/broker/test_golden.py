@@ -61,6 +61,7 @@ async def test_captured_messages_are_pulled_as_java_returned_them(broker, connec
     expected = json.loads((VECTORS / "wire-pull-3-messages-resp.json").read_text())["messages"]
     messages = decode_messages(answer.body)
     for message, seen in zip(messages[:2], expected[:2], strict=True):
+        assert message.properties.pop("__CRC32#").isdigit()  # Java's default leaves it out
         assert message.properties == seen["properties"]
         assert (message.queue_offset, message.flag, message.sys_flag) == (
             seen["queueOffset"],

@@ -77,9 +77,11 @@ class StoreSettings:
     message_bytes_max: int = conf("maxMessageSize", 4 * MIB, minimum=1, maximum=15 * MIB, updatable=True)
     # With SYNC_FLUSH: let consumers read messages that are not on disk yet.
     read_uncommitted: bool = conf("readUnCommitted", False, updatable=True)
-    # Write a checksum of the whole record into the properties of each message.
-    property_crc_enabled: bool = conf("enabledAppendPropCRC", False)
-    # Check that checksum in recovery.
+    # Write a checksum of the whole record behind the properties of each message, as Java does when this is set (its
+    # default is false). Consumers see it as property __CRC32#. Where it is, it is checked by recovery, reads, replicas
+    # and `twinlog store verify`; bits that flip in properties are found by it alone.
+    property_crc_enabled: bool = conf("enabledAppendPropCRC", True)
+    # Treat a record without that checksum as damaged in recovery. Only for logs all of whose records have it.
     property_crc_forced: bool = conf("forceVerifyPropCRC", False)
     # Allow topic names of more than 127 bytes, in records of version 2.
     long_topics_enabled: bool = conf("autoMessageVersionOnTopicLen", True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -10,20 +11,28 @@ import msgspec
 from twinlog.settings.store import StoreSettings
 from twinlog.store.file_ops import FILE_OPS, FileOps
 from twinlog.store.index.message_index import Index
+from twinlog.store.log.checked_log import LoadedLog, is_whole
 from twinlog.store.log.commit_log import CommitLog
-from twinlog.store.log.log_access import DiskLog, LogAccess, MemoryLog, SeenChunks
+from twinlog.store.log.log_access import RECENT_BYTES, DiskLog, LogAccess, MemoryLog, SeenChunks
+from twinlog.store.queues.careful_read import is_sound, read_carefully
 from twinlog.store.queues.queue_table import QueueTable
 from twinlog.store.queues.read import (
     Accept,
     AcceptRecord,
     ReadLimits,
     ReadResult,
+    ReadStatus,
     read_queue,
 )
 from twinlog.store.queues.time_search import search_offset, store_time_at
+from twinlog.telemetry.log import get_logger
 from twinlog.wire.errors import RecordError
 from twinlog.wire.message import Message, decode_message
 from twinlog.wire.properties import UNIQ_KEY
+
+logger = get_logger(__name__)
+_DAMAGED_MAX = 1000
+_CHECKED = (ReadStatus.FOUND, ReadStatus.NO_MATCHED_MESSAGE)
 
 
 class QueryResult(msgspec.Struct):
@@ -75,7 +84,9 @@ class ReadableStore:
                 ops=ops,
             )
         self.limits = read_limits(settings)
-        self._recent_from: int | None = None  # see `log_in_memory`
+        self.damaged: dict[int, None] = {}  # places of damaged records that reads have met and nobody has repaired
+        self.on_damaged_record: Callable[[int], None] = lambda physical_offset: None
+        self._opened_end: int | None = None  # see `recent_from`
         self._seen = SeenChunks(settings.segment_bytes)
         self._ops = ops
 
@@ -96,11 +107,20 @@ class ReadableStore:
     def flushed_end(self) -> int:
         return self.commit_log.flushed_end
 
+    @property
+    def recent_from(self) -> int:
+        """From here on this process has written the log, lately: it is in memory, and as it was written."""
+        if self._opened_end is None:
+            self._opened_end = self.log_end  # what was there before may never have been read by this process
+        return max(self._opened_end, self.log_end - RECENT_BYTES)
+
     def log_in_memory(self) -> MemoryLog:
         """For one read in the event loop: it raises OnDisk instead of waiting for the disk."""
-        if self._recent_from is None:
-            self._recent_from = self.log_end  # what was there before may never have been read by this process
-        return MemoryLog(self.commit_log, self._recent_from, self._seen)
+        return MemoryLog(self.commit_log, self.recent_from, self._seen)
+
+    def log_loaded(self) -> LoadedLog:
+        """For one read in the event loop, of old records that `log_on_disk` has just brought into memory."""
+        return LoadedLog(self.commit_log)
 
     def log_on_disk(self) -> DiskLog:
         """For reads in a worker thread: what they have read is in memory afterwards."""
@@ -120,7 +140,8 @@ class ReadableStore:
     ) -> ReadResult:
         """Messages of a queue from `queue_offset` on, as windows on the mapped log.
 
-        Without `log`, this thread waits for what is not in memory.
+        Without `log`, this thread waits for what is not in memory. Old records, which `log` recognises, are checked:
+        those that are damaged are left out, and the next offset is behind them.
         """
         queue = self.queues.get(topic, queue_id)
         if log is not None and queue is not None:
@@ -129,16 +150,29 @@ class ReadableStore:
                 max(limits.units_examined_max, count_max) if filtered else min(limits.count_in_memory_max, count_max)
             )
             log.check_units(queue, queue_offset, units)
-        return read_queue(
+        read_at = partial(
+            read_queue,
             queue,
             log or self.commit_log,
-            queue_offset,
-            count_max=count_max,
             limits=self.limits,
             bytes_max=bytes_max,
             accept=accept,
             accept_record=accept_record,
             correct_offset=self.corrects_offsets,
+        )
+        result = read_at(queue_offset, count_max=count_max)
+        if log is None or not log.is_old or queue is None or result.status not in _CHECKED:
+            return result
+        if is_sound(queue, queue_offset, result, filtered=accept is not None or accept_record is not None):
+            return result
+        return read_carefully(
+            queue,
+            queue_offset,
+            partial(read_at, count_max=1),
+            count_max=min(count_max, self.limits.count_in_memory_max),
+            bytes_max=min(bytes_max, self.limits.bytes_in_memory_max),
+            units_max=self.limits.units_examined_max,
+            on_damage=self._note_damaged_unit,
         )
 
     def min_offset(self, topic: str, queue_id: int) -> int:
@@ -166,12 +200,31 @@ class ReadableStore:
         """The bytes of the record that begins there."""
         return (log or self.commit_log).record(physical_offset)
 
+    def whole_record_at(
+        self, physical_offset: int, size: int | None = None, *, log: LogAccess | None = None
+    ) -> memoryview | None:
+        """The same, of this size if it is known; None also when the record is damaged. Old records are checked."""
+        source = log or self.commit_log
+        record = source.record(physical_offset) if size is None else source.slice(physical_offset, size)
+        if record is None or physical_offset >= self.recent_from or is_whole(record):
+            return record
+        self._note_damage(physical_offset)
+        return None
+
+    def _note_damaged_unit(self, topic: str, queue_id: int, queue_offset: int, physical_offset: int) -> None:
+        self._note_damage(physical_offset, topic=topic, queue_id=queue_id, queue_offset=queue_offset)
+
+    def _note_damage(self, physical_offset: int, **place: object) -> None:
+        if physical_offset not in self.damaged and len(self.damaged) < _DAMAGED_MAX:
+            self.damaged[physical_offset] = None
+            logger.error("a damaged message is not served", physical_offset=physical_offset, **place)
+            self.on_damaged_record(physical_offset)
+
     def message_at(
         self, physical_offset: int, size: int | None = None, *, log: LogAccess | None = None
     ) -> Message | None:
         """The message whose record begins there; None when there is none."""
-        source = log or self.commit_log
-        record = source.record(physical_offset) if size is None else source.slice(physical_offset, size)
+        record = self.whole_record_at(physical_offset, size, log=log)
         return None if record is None else self._decode(record, physical_offset)
 
     @staticmethod
@@ -191,7 +244,7 @@ class ReadableStore:
         found = self.index.query(topic, key, count_max, begin_ms, end_ms)
         buffers = []
         for physical_offset in sorted(found.physical_offsets):
-            record = self.record_at(physical_offset, log=log)
+            record = self.whole_record_at(physical_offset, log=log)
             message = None if record is None else self._decode(record, physical_offset)
             # The index holds hashes only, and an entry may outlive its record.
             if record is None or message is None or message.topic != topic:

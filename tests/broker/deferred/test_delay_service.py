@@ -31,6 +31,7 @@ async def test_a_delayed_message_appears_when_it_is_due_and_not_before(tmp_path:
         (message,) = messages(ctx, queue_id=2)
         assert message.body == b"later" and message.store_timestamp == NOW + 5_000
         assert message.born_host == ("127.0.0.1", 4711)
+        assert message.properties.pop("__CRC32#").isdigit()
         assert message.properties == {"DELAY": "2", "TAGS": "a", "REAL_TOPIC": "T", "REAL_QID": "2"}
         assert dict(ctx.delay_offsets.rows) == {2: 1}
 

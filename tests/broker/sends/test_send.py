@@ -24,6 +24,7 @@ async def test_a_sent_message_can_be_pulled(broker, connection):
     assert message.body == b"hello"
     assert message.flag == 7
     assert message.born_timestamp == 1700000000000
+    assert message.properties.pop("__CRC32#").isdigit()
     assert message.properties == properties | {
         "MSG_REGION": "DefaultRegion",
         "TRACE_ON": "true",

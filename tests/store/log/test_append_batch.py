@@ -23,6 +23,8 @@ texts = [
     b"UNIQ_KEY\x01\x02",
     b"UNIQ_KEY\x01open",
     b"x\x01" + b"y" * 5000 + b"\x02",
+    b"x\x01" + b"y" * 4080,
+    b"UNIQ_KEY\x01W\x02__CRC32#\x011234567890\x02",
 ]
 elements = st.builds(
     BatchElement, st.binary(max_size=3000), st.sampled_from(texts), st.sampled_from([0, 7, -1, 2**31 - 1])
@@ -35,10 +37,15 @@ batches = st.tuples(
 )
 
 
-def play(given_batches: list, *, together: bool, born_host=HOST) -> tuple:
+def play(given_batches: list, *, together: bool, crc: bool = True, born_host=HOST) -> tuple:
     with tempfile.TemporaryDirectory() as folder:
         conf = StoreSettings(
-            root_dir=folder, segment_bytes=64 * 1024, index_slots=10, index_entries=100, message_bytes_max=2500
+            root_dir=folder,
+            segment_bytes=64 * 1024,
+            index_slots=10,
+            index_entries=100,
+            message_bytes_max=2500,
+            property_crc_enabled=crc,
         )
         with MessageStore.open(conf, clock_ms=lambda: 1000, store_host=("127.0.0.1", 10911)) as store:
             answers = []
@@ -58,9 +65,9 @@ def play(given_batches: list, *, together: bool, born_host=HOST) -> tuple:
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(batches, max_size=8))
-def test_elements_taken_together_are_stored_as_one_by_one(given_batches):
-    assert play(given_batches, together=True) == play(given_batches, together=False)
+@given(st.lists(batches, max_size=8), st.booleans())
+def test_elements_taken_together_are_stored_as_one_by_one(given_batches, crc):
+    assert play(given_batches, together=True, crc=crc) == play(given_batches, together=False, crc=crc)
 
 
 @settings(max_examples=25)

@@ -28,6 +28,8 @@ texts = st.sampled_from(
         "KEYS\x01ü\x02".encode(),
         b"UNIQ_KEY\x01\x02",
         b"x\x01" + b"y" * 5000 + b"\x02",
+        b"KEYS\x01k1",
+        b"KEYS\x01k1\x02__CRC32#\x011234567890\x02",
     ]
 )
 elements = st.builds(BatchElement, st.binary(max_size=3000) | st.just(b"same"), texts, st.sampled_from([0, 7, -1]))
@@ -96,9 +98,10 @@ def play(given_groups: list[list[tuple]], *, together: bool, **options) -> tuple
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.lists(batches, min_size=1, max_size=6), max_size=4))
-def test_batches_stored_together_are_stored_as_one_by_one(given_groups):
-    assert play(given_groups, together=True) == play(given_groups, together=False)
+@given(st.lists(st.lists(batches, min_size=1, max_size=6), max_size=4), st.booleans())
+def test_batches_stored_together_are_stored_as_one_by_one(given_groups, crc):
+    together, single = (play(given_groups, together=one, property_crc_enabled=crc) for one in (True, False))
+    assert together == single
 
 
 def many(number: int, body: bytes = b"x") -> bytes:

@@ -23,6 +23,8 @@ properties = st.sampled_from(
         b"x\x01" + b"y" * 5000 + b"\x02",
         b"UNIQ_KEY\x01U\x02DELAY\x013\x02",
         b"DELAY\x0199",
+        b"TAGS\x01a\x02__CRC32#\x011234567890\x02",
+        b"__CRC32#\x011234567890\x02TAGS\x01a",
         b"DELAY\x01soon\x02",
     ]
 )
@@ -43,10 +45,15 @@ def found_in(data: bytes) -> tuple[int, str, str | None]:
     return tags_code(tags), keys, uniq_key
 
 
-def play(given_rows: list, *, run: bool, born_host=HOST) -> tuple:
+def play(given_rows: list, *, run: bool, crc: bool, born_host=HOST) -> tuple:
     with tempfile.TemporaryDirectory() as folder:
         settings_ = StoreSettings(
-            root_dir=folder, segment_bytes=64 * 1024, index_slots=10, index_entries=100, message_bytes_max=2500
+            root_dir=folder,
+            segment_bytes=64 * 1024,
+            index_slots=10,
+            index_entries=100,
+            message_bytes_max=2500,
+            property_crc_enabled=crc,
         )
         with MessageStore.open(settings_, clock_ms=lambda: 1000, store_host=("127.0.0.1", 10911)) as store:
             places = []
@@ -72,10 +79,10 @@ def play(given_rows: list, *, run: bool, born_host=HOST) -> tuple:
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(rows, max_size=40))
-def test_a_run_writes_what_single_appends_write(given_rows):
+@given(st.lists(rows, max_size=40), st.booleans())
+def test_a_run_writes_what_single_appends_write(given_rows, crc):
     given_rows = [(*row, *found_in(row[3])) for row in given_rows]
-    assert play(given_rows, run=True) == play(given_rows, run=False)
+    assert play(given_rows, run=True, crc=crc) == play(given_rows, run=False, crc=crc)
 
 
 def test_a_run_is_really_taken_once_its_queue_is_known():

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.store.store_at import SEGMENT, draft, fill, open_store
 
-from twinlog.store import page_cache
+from twinlog.store import page_cache, readable_store
 from twinlog.store.log import log_access
 from twinlog.store.log.append import Draft
 from twinlog.store.log.log_access import OnDisk
@@ -92,7 +92,7 @@ def test_what_was_written_since_the_first_read_is_not_asked_for(store, disk):
 
 def test_recent_is_only_the_newest_part_of_the_log(store, disk, monkeypatch):
     store.log_in_memory()
-    monkeypatch.setattr(log_access, "RECENT_BYTES", 0)
+    monkeypatch.setattr(readable_store, "RECENT_BYTES", 0)
     fill(store, 2, start=100)
     with pytest.raises(OnDisk):
         store.read("TopicA", 0, 50, log=store.log_in_memory())

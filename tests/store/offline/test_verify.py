@@ -81,7 +81,7 @@ def test_every_kind_of_damage_is_found(tmp_path):
     with look(tmp_path) as seen:
         report = verify_store(seen)
         assert report.problems == [
-            f"log {places[50].physical_offset} to {places[51].physical_offset}: no valid record (body CRC differs)"
+            f"log {places[50].physical_offset} to {places[51].physical_offset}: no valid record (record CRC differs)"
         ]
         hole = next(row for row in dump_log(seen) if "hole" in row)
         assert hole["hole"] == places[50].physical_offset

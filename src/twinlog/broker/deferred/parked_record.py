@@ -49,7 +49,7 @@ class ParkedRecord(msgspec.Struct, gc=False):
 
 def parked_at(store: MessageStore, physical_offset: int, size: int | None = None) -> ParkedRecord | None:
     """The message whose record begins there; None when there is none."""
-    record = store.record_at(physical_offset) if size is None else store.commit_log.slice(physical_offset, size)
+    record = store.whole_record_at(physical_offset, size)
     if record is None:
         return None
     found = decode_parked(record)

@@ -102,7 +102,7 @@ class PullHandler:
         except PullRefused as refused:
             return request.reply(refused.code, refused.remark, refused.fields)
         await ctx.disk_work.run(request.connection, lambda: self._read(pull, plan, ctx.store.log_on_disk()))
-        return self._answer(request, may_hold=True)
+        return self._answer(request, may_hold=True, log=ctx.store.log_loaded())
 
     def finish(self, hold: Hold, remark: str | None = None) -> None:
         """Answer a pull that was held with what there is now; `remark` is for an answer without messages."""

@@ -72,7 +72,7 @@ class QueryHandlers:
 
     def _view(self, request: Request, offset: int | None, log: LogAccess) -> Command:
         store = self._ctx.store
-        record = None if offset is None or offset < 0 else store.record_at(offset, log=log)
+        record = None if offset is None or offset < 0 else store.whole_record_at(offset, log=log)
         message = None if record is None else store.message_at(offset or 0, log=log)
         # With access control, the permission was for the topic that the request names: the message must be in it.
         named = (request.fields or {}).get("topic")

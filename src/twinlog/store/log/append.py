@@ -21,7 +21,7 @@ import msgspec
 
 from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.log.appender import PACKED_LENGTHS, Appender, QueueCursor
-from twinlog.store.log.record_crc import crc_property, with_separator
+from twinlog.store.log.record_crc import crc_property, for_crc, without_crc
 from twinlog.store.property_scan import dispatch_properties
 from twinlog.wire.checksum import crc32
 from twinlog.wire.java_text import tags_code
@@ -110,18 +110,19 @@ def append(appender: Appender, draft: Draft, timestamp: int | None = None) -> Ap
         timestamp = appender.last_timestamp
     is_queued = not sys_flag & TRANSACTION_HIDDEN
     queue_offset = queue.next_offset if is_queued else 0
-    memory[position + head.size : end - crc_bytes] = b"".join((body, queue.topic_bytes, packed_length, properties))
     try:
-        head.pack_into(
-            memory, position, size, queue.magic, crc32(body) & 0x7FFFFFFF, queue_id, draft.flag, queue_offset,
+        packed = head.pack(
+            size, queue.magic, crc32(body) & 0x7FFFFFFF, queue_id, draft.flag, queue_offset,
             physical_offset, sys_flag, draft.born_timestamp, born, timestamp, store, draft.reconsume_times, prepared,
             len(body),
         )  # fmt: skip
     except struct.error:  # a number does not fit its field
-        memory[position:end] = bytes(size)
         return Appended(PutStatus.MESSAGE_ILLEGAL)
+    rest = b"".join((body, queue.topic_bytes, packed_length, properties))
     if crc_bytes:
-        memory[end - crc_bytes : end] = crc_property(memory, position, end - crc_bytes)
+        memory[end - crc_bytes : end] = crc_property(rest, crc32(packed))
+    memory[position + head.size : end - crc_bytes] = rest
+    memory[position : position + head.size] = packed
 
     appender.last_timestamp = timestamp
     log.log_end = log_end = physical_offset + size
@@ -179,10 +180,8 @@ def _plan(appender: Appender, draft: Draft) -> Plan | PutStatus:
     if draft.inner_count:
         sys_flag |= INNER_BATCH | NEED_UNWRAP
         properties = _with_inner_batch(properties, draft.inner_count, queue.next_offset)
-    length = len(properties)
-    if appender.crc_bytes:
-        properties = with_separator(properties)
-        length = len(properties) + appender.crc_bytes
+    properties = for_crc(properties) if appender.crc_bytes else without_crc(properties)
+    length = len(properties) + appender.crc_bytes
     if length > PROPERTIES_BYTES_MAX:
         return PutStatus.PROPERTIES_SIZE_EXCEEDED
     head, size = _IPV4_HEAD, queue.fixed_bytes + body_length + length

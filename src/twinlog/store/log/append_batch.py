@@ -14,8 +14,9 @@ import struct
 
 from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.log.append import Appended, PutStatus
-from twinlog.store.log.append_run import UNUSUAL_FLAGS
-from twinlog.store.log.appender import Appender
+from twinlog.store.log.append_run import PAIR_END, UNUSUAL_FLAGS
+from twinlog.store.log.appender import PACKED_LENGTHS, Appender
+from twinlog.store.log.record_crc import CRC_NAME, crc_property
 from twinlog.store.property_scan import dispatch_properties
 from twinlog.wire.batch import ELEMENT_HEAD
 from twinlog.wire.checksum import crc32
@@ -41,21 +42,25 @@ def append_elements(
     born = appender.host(born_host)
     store = appender.store_host
     queue = appender.queue(topic, queue_id)
-    if queue is None or queue.is_schedule or sys_flag & UNUSUAL_FLAGS or appender.crc_bytes:
+    if queue is None or queue.is_schedule or sys_flag & UNUSUAL_FLAGS or CRC_NAME in batch:
         return None
     if born is None or len(born) != HOST_BYTES or len(store) != HOST_BYTES:
         return None
     around = (
         HEAD_BYTES + len(queue.topic_bytes) - ELEMENT_HEAD.size
     )  # the bytes that a record has more than its element
-    elements = _walk(batch, min(appender.body_bytes_max, appender.record_bytes_max - around))
+    crc_bytes = appender.crc_bytes
+    end_bytes = crc_bytes + 1 if crc_bytes else 0  # of a checksum and the separator before it
+    elements = _walk(batch, min(appender.body_bytes_max, appender.record_bytes_max - around - end_bytes), end_bytes)
     if not elements:
         return None
     try:  # a number does not fit its field: the plain way returns the status, and no file is made
         HEADS[0].pack(0, 0, 0, queue_id, 0, 0, 0, sys_flag, born_timestamp, born, 0, store, reconsume_times, 0, 0)
     except struct.error:
         return None
-    log, room = appender.log, len(batch) + around * len(elements)
+    log, room = appender.log, len(batch) + (around + crc_bytes) * len(elements)
+    if crc_bytes:
+        room += sum(batch[end - 1] != PAIR_END for _, body_end, end, _ in elements if end > body_end + 2)
     if log.log_end + room > appender.ready_end and not appender.make_ready(room):
         return None
     timestamp = max(appender.clock_ms(), appender.last_timestamp)
@@ -68,30 +73,29 @@ def append_elements(
     shapes: dict[bytes, tuple[int, str]] = {}
     for body_at, body_end, end, flag in elements:
         body, properties = batch[body_at:body_end], batch[body_end + 2 : end]
-        length = body_end - body_at
-        size = around + ELEMENT_HEAD.size + end - body_at
-        parts += (
-            pack(
-                size,
-                magic,
-                crc32(body) & 0x7FFFFFFF,
-                queue_id,
-                flag,
-                queue_offset,
-                at,
-                sys_flag,
-                born_timestamp,
-                born,
-                timestamp,
-                store,
-                reconsume_times,
-                0,
-                length,
-            ),
-            body,
-            topic_bytes,
-            batch[body_end:end],
+        if crc_bytes and properties and properties[-1] != PAIR_END:
+            properties += b"\x02"
+        length, properties_length = body_end - body_at, len(properties) + crc_bytes
+        size = around + ELEMENT_HEAD.size + length + 2 + properties_length
+        head = pack(
+            size,
+            magic,
+            crc32(body) & 0x7FFFFFFF,
+            queue_id,
+            flag,
+            queue_offset,
+            at,
+            sys_flag,
+            born_timestamp,
+            born,
+            timestamp,
+            store,
+            reconsume_times,
+            0,
+            length,
         )
+        record = b"".join((head, body, topic_bytes, PACKED_LENGTHS[properties_length], properties))
+        parts += (record, crc_property(record)) if crc_bytes else (record,)
         code, keys, uniq_key = _found(properties, shapes)
         requests.append(
             DispatchRequest(
@@ -130,7 +134,7 @@ def _found(properties: bytes, shapes: dict[bytes, tuple[int, str]]) -> tuple[int
     return tags_code(tags) if tags else 0, keys, uniq_key
 
 
-def _walk(batch: bytes, body_bytes_max: int) -> list[tuple[int, int, int, int]]:
+def _walk(batch: bytes, body_bytes_max: int, end_bytes: int) -> list[tuple[int, int, int, int]]:
     """(body begin, body end, element end, flag) of each; empty when one of them is not ordinary."""
     elements: list[tuple[int, int, int, int]] = []
     at, total = 0, len(batch)
@@ -142,7 +146,7 @@ def _walk(batch: bytes, body_bytes_max: int) -> list[tuple[int, int, int, int]]:
             body_end = body_at + length
             end = at + size
             (properties_length,) = unpack_length(batch, body_end)
-            if not 0 <= properties_length <= _PROPERTIES_MAX or end != body_end + 2 + properties_length:
+            if not 0 <= properties_length <= _PROPERTIES_MAX - end_bytes or end != body_end + 2 + properties_length:
                 return []
             if length < 0 or end > total or end - body_at > body_bytes_max:
                 return []

@@ -17,13 +17,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from twinlog.store.log.append_run import UNUSUAL_FLAGS
+from twinlog.store.log.append_run import PAIR_END, UNUSUAL_FLAGS
 from twinlog.store.log.appender import Appender, QueueCursor
+from twinlog.store.log.record_crc import CRC_NAME, CRC_PROPERTY_BYTES, crc_properties, crc_property
 from twinlog.wire.batch import ELEMENT_HEAD
 from twinlog.wire.checksum import crc32
 from twinlog.wire.numbers import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN
 from twinlog.wire.properties import PROPERTIES_BYTES_MAX
-from twinlog.wire.record_layout import BLANK_BYTES, HEAD_BYTES, HEAD_NUMPY_FIELDS, HOST_BYTES
+from twinlog.wire.record_layout import BLANK_BYTES, HEAD_BYTES, HEAD_NUMPY_FIELDS, HOST_BYTES, PROPERTIES_LENGTH
 
 Batch = tuple[str, int, bytes, int, int, int]
 """topic, queue id, elements, born timestamp, system flag, reconsumed"""
@@ -58,19 +59,22 @@ class _Elements(NamedTuple):
 def append_batches(appender: Appender, born_host: tuple[str, int], batches: Sequence[Batch]) -> StoredBatches | None:
     """Store all batches, one after the other; None when they must be stored one by one."""
     born, store, log = appender.host(born_host), appender.store_host, appender.log
-    if born is None or len(born) != HOST_BYTES or len(store) != HOST_BYTES or appender.crc_bytes:
+    if born is None or len(born) != HOST_BYTES or len(store) != HOST_BYTES:
         return None
     cursors = _cursors(appender, batches)
     if cursors is None:
         return None
     data = b"".join([batch[2] for batch in batches])
     elements = _read_elements(data, batches)
-    if elements is None:
+    if elements is None or CRC_NAME in data:
         return None
     counts, body_at, body_end, end, _ = elements
+    added = _added_bytes(data, elements, appender.crc_bytes)
+    if int((end - body_end - 2 + added).max()) > PROPERTIES_BYTES_MAX:
+        return None
     # What a record has more than its element: the head is longer, and the topic is added.
     around = HEAD_BYTES - ELEMENT_HEAD.size + np.repeat([len(cursor.topic_bytes) for cursor in cursors], counts)
-    sizes = end - body_at + ELEMENT_HEAD.size + around
+    sizes = end - body_at + ELEMENT_HEAD.size + around + added
     longest = int((end - body_at).max())  # of a body with its properties
     if longest > appender.body_bytes_max or int(sizes.max()) > appender.record_bytes_max:
         return None
@@ -95,7 +99,7 @@ def append_batches(appender: Appender, born_host: tuple[str, int], batches: Sequ
     heads["magic"] = np.repeat([cursor.magic for cursor in cursors], counts)
     for name, place in (("queue_id", 1), ("born_timestamp", 3), ("sys_flag", 4), ("reconsume_times", 5)):
         heads[name] = np.repeat([batch[place] for batch in batches], counts)
-    joined = _join(heads, data, elements, cursors)
+    joined = _join(heads, data, elements, cursors, added)
     memory = appender.memory
     assert memory is not None and len(joined) == room
     position = begin - appender.base
@@ -184,31 +188,72 @@ def _checksums(data: bytes, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
     return np.array([crc32(source[first:last]) for first, last in pairs], np.int64) & 0x7FFFFFFF
 
 
-def _join(heads: np.ndarray, data: bytes, elements: _Elements, cursors: list[QueueCursor]) -> memoryview:
+def _added_bytes(data: bytes, elements: _Elements, crc_bytes: int) -> np.ndarray:
+    """What is added to each element's properties: a checksum, and the separator before it where that is missing."""
+    _, _, body_end, end, _ = elements
+    if not crc_bytes:
+        return np.zeros(len(end), np.int64)
+    unclosed = (np.frombuffer(data, np.uint8)[end - 1] != PAIR_END) & (end > body_end + 2)
+    return crc_bytes + unclosed.astype(np.int64)
+
+
+def _join(
+    heads: np.ndarray, data: bytes, elements: _Elements, cursors: list[QueueCursor], added: np.ndarray
+) -> memoryview:
     """The records back to back."""
-    counts, body_at, body_end, end, _ = elements
+    _, body_at, body_end, end, _ = elements
     topic = cursors[0].topic_bytes
     length, size = int(body_end[0] - body_at[0]), int(end[0] - body_at[0]) + ELEMENT_HEAD.size
-    number = len(heads)
     if (
-        len(data) == number * size
+        len(data) == len(heads) * size
         and bool((body_end - body_at == length).all())
         and bool((end - body_at == size - ELEMENT_HEAD.size).all())
+        and bool((added == added[0]).all())
         and all(cursor.topic_bytes == topic for cursor in cursors)
-    ):  # a table: each part of all records is one copy
-        given = np.frombuffer(data, np.uint8).reshape(number, size)
-        topic_at, given_at = HEAD_BYTES + length, ELEMENT_HEAD.size + length
-        table = np.empty((number, HEAD_BYTES - ELEMENT_HEAD.size + len(topic) + size), np.uint8)
-        table[:, :HEAD_BYTES] = heads.view(np.uint8).reshape(number, HEAD_BYTES)
-        table[:, HEAD_BYTES:topic_at] = given[:, ELEMENT_HEAD.size : given_at]
-        table[:, topic_at : topic_at + len(topic)] = np.frombuffer(topic, np.uint8)
-        table[:, topic_at + len(topic) :] = given[:, given_at:]
-        return table.data.cast("B")
+    ):
+        return _join_table(heads, np.frombuffer(data, np.uint8).reshape(-1, size), length, topic, int(added[0]))
+    return _join_parts(heads, data, elements, cursors, added)
+
+
+def _join_table(heads: np.ndarray, given: np.ndarray, body_length: int, topic: bytes, added: int) -> memoryview:
+    """The same for elements that are alike: each part of all records is one copy."""
+    number, size = given.shape
+    topic_at, given_at = HEAD_BYTES + body_length, ELEMENT_HEAD.size + body_length
+    length_at = topic_at + len(topic)
+    end = length_at + size - given_at
+    table = np.empty((number, end + added), np.uint8)
+    table[:, :HEAD_BYTES] = heads.view(np.uint8).reshape(number, HEAD_BYTES)
+    table[:, HEAD_BYTES:topic_at] = given[:, ELEMENT_HEAD.size : given_at]
+    table[:, topic_at:length_at] = np.frombuffer(topic, np.uint8)
+    table[:, length_at:end] = given[:, given_at:]
+    if added:
+        record_end = end + added - CRC_PROPERTY_BYTES
+        table[:, length_at : length_at + 2] = np.frombuffer(
+            PROPERTIES_LENGTH.pack(end - length_at - 2 + added), np.uint8
+        )
+        table[:, end:record_end] = PAIR_END
+        flat, width = table.data.cast("B"), end + added
+        crcs = [crc32(flat[at : at + record_end]) for at in range(0, number * width, width)]
+        table[:, record_end:] = crc_properties(np.array(crcs, np.int64))
+    return table.data.cast("B")
+
+
+def _join_parts(
+    heads: np.ndarray, data: bytes, elements: _Elements, cursors: list[QueueCursor], added: np.ndarray
+) -> memoryview:
+    """The same, record by record."""
+    counts, body_at, body_end, end, _ = elements
     packed = heads.tobytes()
     topics = (topic for cursor, count in zip(cursors, counts, strict=True) for topic in [cursor.topic_bytes] * count)
-    places = zip(body_at.tolist(), body_end.tolist(), end.tolist(), strict=True)
+    places = zip(body_at.tolist(), body_end.tolist(), end.tolist(), added.tolist(), strict=True)
     parts: list[bytes] = []
-    for number, ((first, middle, last), topic) in enumerate(zip(places, topics, strict=True)):
+    for number, ((first, middle, last, more), topic) in enumerate(zip(places, topics, strict=True)):
         head = packed[number * HEAD_BYTES : (number + 1) * HEAD_BYTES]
-        parts += (head, data[first:middle], topic, data[middle:last])
+        if not more:
+            parts += (head, data[first:middle], topic, data[middle:last])
+            continue
+        length = PROPERTIES_LENGTH.pack(last - middle - 2 + more)
+        closing = b"\x02" if more > CRC_PROPERTY_BYTES else b""
+        record = b"".join((head, data[first:middle], topic, length, data[middle + 2 : last], closing))
+        parts += (record, crc_property(record))
     return memoryview(b"".join(parts))

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 
 from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.log.appender import PACKED_LENGTHS, Appender
+from twinlog.store.log.record_crc import CRC_NAME, crc_property
 from twinlog.wire.checksum import crc32
 from twinlog.wire.record_layout import HEAD_BYTES, HEADS, HOST_BYTES
 from twinlog.wire.sys_flag import BORN_HOST_V6, INNER_BATCH, NEED_UNWRAP, STORE_HOST_V6, TRANSACTION_MASK
@@ -26,6 +27,7 @@ Row = tuple[str, int, bytes, bytes, int, int, int, int, int, str, str | None]
 """topic, queue id, body, properties, born timestamp, flag, system flag, reconsumed, tags code, keys, unique key"""
 
 UNUSUAL_FLAGS = BORN_HOST_V6 | STORE_HOST_V6 | TRANSACTION_MASK | INNER_BATCH | NEED_UNWRAP
+PAIR_END = 2  # the byte behind each property
 _COPIED_BYTES_MAX = 4096  # up to this size a copy is faster than a view
 
 
@@ -33,12 +35,13 @@ def append_run(appender: Appender, born_host: tuple[str, int], rows: Sequence[Ro
     """Store the ordinary messages at the front of `rows`; (physical offset, queue offset, size) of each."""
     born = appender.host(born_host)
     store, memory, log = appender.store_host, appender.memory, appender.log
-    if born is None or len(born) != HOST_BYTES or len(store) != HOST_BYTES or memory is None or appender.crc_bytes:
+    if born is None or len(born) != HOST_BYTES or len(store) != HOST_BYTES or memory is None:
         return []
     timestamp = appender.clock_ms()
     if timestamp < appender.last_timestamp:
         timestamp = appender.last_timestamp
     queues, ready_end, body_max = appender.queues, appender.ready_end, appender.body_bytes_max
+    crc_bytes = appender.crc_bytes
     pack, packed_lengths = HEADS[0].pack, PACKED_LENGTHS
     begin = at = log.log_end
     parts: list[bytes] = []
@@ -55,10 +58,14 @@ def append_run(appender: Appender, born_host: tuple[str, int], rows: Sequence[Ro
                     break
                 last_topic, last_queue_id = topic, queue_id
                 topic_bytes, magic = queue.topic_bytes, queue.magic
-            body_length, properties_length = len(body), len(properties)
+            if crc_bytes and properties and properties[-1] != PAIR_END:
+                properties += b"\x02"
+            body_length, properties_length = len(body), len(properties) + crc_bytes
             size = HEAD_BYTES + body_length + len(topic_bytes) + 2 + properties_length
             end = at + size
             if end > ready_end or body_length > body_max or properties_length > 4095 or sys_flag & UNUSUAL_FLAGS:
+                break
+            if b"#" in properties and CRC_NAME in properties:  # of a record that the message had before
                 break
             queue_offset = queue.next_offset
             head = pack(
@@ -78,7 +85,11 @@ def append_run(appender: Appender, born_host: tuple[str, int], rows: Sequence[Ro
                 0,
                 body_length,
             )
-            parts += (head, body, topic_bytes, packed_lengths[properties_length], properties)
+            if crc_bytes:
+                record = b"".join((head, body, topic_bytes, packed_lengths[properties_length], properties))
+                parts += (record, crc_property(record))
+            else:
+                parts += (head, body, topic_bytes, packed_lengths[properties_length], properties)
             if queue.is_schedule:
                 code = appender.delay_levels.delivery_time(properties, timestamp, code)
             requests.append(

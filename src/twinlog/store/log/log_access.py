@@ -48,9 +48,14 @@ class LogAccess:
     """The log as a read sees it; `slice` decides what happens to bytes that are on disk only."""
 
     __slots__ = ("_log",)
+    is_old = False  # whether a record was asked for that this process did not write lately: see `checked_log`
 
     def __init__(self, log: CommitLog) -> None:
         self._log = log
+
+    @property
+    def commit_log(self) -> CommitLog:
+        return self._log
 
     @property
     def log_start(self) -> int:
@@ -120,13 +125,14 @@ class SeenChunks:
 
 
 class MemoryLog(LogAccess):
-    """For one read in the loop. `recent_from` is where the log ended when this process opened it, or later."""
+    """For one read in the loop. What lies behind `recent_from` was written by this process, lately."""
 
-    __slots__ = ("_chunk_bytes", "_end", "_recent_from", "_seen")
+    __slots__ = ("_chunk_bytes", "_end", "_recent_from", "_seen", "is_old")
 
     def __init__(self, log: CommitLog, recent_from: int, seen: SeenChunks) -> None:
         self._log = log
-        self._recent_from = max(recent_from, log.log_end - RECENT_BYTES)
+        self._recent_from = recent_from
+        self.is_old = False
         self._seen, self._chunk_bytes = seen.found(), seen.size
         self._end = -_CHUNK_BYTES  # of the record that was asked for last
 
@@ -134,6 +140,7 @@ class MemoryLog(LogAccess):
         begin = offsets[0]
         if begin >= self._recent_from:  # a queue's records grow with its offsets
             return
+        self.is_old = True
         end = offsets[-1] + sizes[-1]
         if end - begin > len(offsets) * _APART_BYTES or not self._has_chunks(begin, end, look=True):
             super().need(offsets, sizes)
@@ -142,6 +149,7 @@ class MemoryLog(LogAccess):
         end = physical_offset + size
         if physical_offset >= self._recent_from:
             return
+        self.is_old = True
         # A filter reads record after record: the next ones are looked for at the same time.
         look = size >= _APART_BYTES or 0 <= physical_offset - self._end < _CHUNK_BYTES
         self._end = end
@@ -185,6 +193,7 @@ class DiskLog(LogAccess):
     """For the reads of one request, in a worker thread."""
 
     __slots__ = ("_begin", "_end")
+    is_old = True
 
     def __init__(self, log: CommitLog) -> None:
         super().__init__(log)

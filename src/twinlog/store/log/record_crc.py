@@ -1,35 +1,87 @@
-"""The optional checksum of a whole record (enabledAppendPropCRC), kept as its last property.
+"""The checksum of a whole record (enabledAppendPropCRC), kept as its last property.
 
-The last 20 bytes of the record are `__CRC32#` U+0001, ten digits, U+0002. The digits are the CRC-32 of all
-bytes before them (sign bit cleared), least significant digit first, padded with zeros on the right.
+    ... properties | __CRC32# U+0001 | ten digits | U+0002
+                   | 9 bytes         | 10         | 1
+
+The digits are the CRC-32 of all bytes before these 20 (sign bit cleared), least significant digit first, zeros at the
+end. Records with and without it may follow one another in one log. So a reader checks it where it is: where most of
+the ten fixed bytes are right, since a flipped bit may hit one of those as well.
+
+A message that is sent again still has the checksum of its old record. Appending removes that; Java's brokers leave it
+between other properties (their order is that of a hash map), where nothing takes it for the record's own.
 """
 
 from __future__ import annotations
 
-import mmap
+from operator import eq
+
+import numpy as np
 
 from twinlog.wire.checksum import crc32
 
 CRC_PROPERTY_BYTES = 20
-_NAME = b"__CRC32#\x01"
+CRC_NAME = b"__CRC32#\x01"
 _END = b"\x02"
+_BACKWARDS = _END + b"%010d" + CRC_NAME[::-1]
+_FIXED_PLACES = [*range(9), 19]
+_FIXED = np.frombuffer(CRC_NAME + _END, np.uint8)
+_ALIKE_MIN = 7  # of the ten fixed bytes
+_POWERS = 10 ** np.arange(10, dtype=np.int64)
+_WORD = 0x7FFFFFFF
 
 
-def crc_property(buffer: bytes | bytearray | memoryview | mmap.mmap, begin: int, end: int) -> bytes:
-    """The property for the record bytes `begin` to `end` of `buffer`."""
-    with memoryview(buffer) as view:
-        crc = crc32(view[begin:end]) & 0x7FFFFFFF
-    return _NAME + str(crc)[::-1].ljust(10, "0").encode() + _END
+def crc_property(record: bytes | memoryview, before: int = 0) -> bytes:
+    """The last property of a record whose other bytes are `record`, or end so, and `before` is the CRC of the rest."""
+    return (_BACKWARDS % (crc32(record, before) & _WORD))[::-1]
+
+
+def crc_properties(crcs: np.ndarray) -> np.ndarray:
+    """The last properties of many records, given the CRC-32 of each one's other bytes: a row of bytes for each."""
+    rows = np.empty((len(crcs), CRC_PROPERTY_BYTES), np.uint8)
+    rows[:, _FIXED_PLACES] = _FIXED
+    rows[:, 9:19] = (crcs & _WORD).astype(np.int64)[:, None] // _POWERS % 10 + ord("0")
+    return rows
+
+
+def ends_in_crc(properties: bytes) -> bool:
+    """Whether the record with these properties has a checksum, perhaps a damaged one."""
+    end = properties[-CRC_PROPERTY_BYTES:]
+    if len(end) < CRC_PROPERTY_BYTES:
+        return False
+    if end[:8] == CRC_NAME[:8]:
+        return True
+    if end[8] != 1:
+        return False
+    return sum(map(eq, end, CRC_NAME)) + (end[19] == 2) >= _ALIKE_MIN
 
 
 def has_valid_crc(record: bytes | memoryview) -> bool:
     """Whether the record ends with the checksum of its other bytes; False when it has no checksum."""
-    if len(record) < CRC_PROPERTY_BYTES:
-        return False
     end = len(record) - CRC_PROPERTY_BYTES
-    return bytes(record[end:]) == crc_property(record, 0, end)
+    return end >= 0 and bytes(record[end:]) == crc_property(record[:end])
 
 
-def with_separator(properties: bytes) -> bytes:
-    """The properties text, closed so that the checksum can follow as a pair of its own."""
+def crc_rows(ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of the last 20 bytes of many records, a row each: which rows are a checksum, and the CRC that they say.
+
+    The CRC of a row whose fixed bytes or digits are damaged is -1.
+    """
+    alike = (ends[:, _FIXED_PLACES] == _FIXED).sum(axis=1)
+    digits = ends[:, 9:19].astype(np.int64) - ord("0")
+    whole = (alike == len(_FIXED)) & (digits >= 0).all(axis=1) & (digits <= 9).all(axis=1)
+    has_crc = (alike >= _ALIKE_MIN) & ((ends[:, 8] == 1) | (ends[:, :8] == _FIXED[:8]).all(axis=1))
+    return has_crc, np.where(whole, digits @ _POWERS, -1)
+
+
+def for_crc(properties: bytes) -> bytes:
+    """The properties text without a checksum of another record, closed so that this record's own can follow."""
+    properties = without_crc(properties)
     return properties if not properties or properties.endswith(_END) else properties + _END
+
+
+def without_crc(properties: bytes) -> bytes:
+    """The properties text without the checksum of a record that the message had before."""
+    if b"#" not in properties or CRC_NAME not in properties:  # one byte is found much faster than nine
+        return properties
+    pairs = [pair for pair in properties.split(_END) if not pair.startswith(CRC_NAME)]
+    return _END.join(pairs)

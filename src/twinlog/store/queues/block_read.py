@@ -64,7 +64,7 @@ def select_blocks(
         units = np.frombuffer(data, ConsumeQueue.UNIT_TYPE)
         offsets, sizes = units["physical_offset"], units["size"]
         size_max = int(sizes.max())
-        if size_max == FILL_SIZE or units["tags_code"].min() <= ADDRESS_MAX:
+        if size_max == FILL_SIZE or sizes.min() <= 0 or units["tags_code"].min() <= ADDRESS_MAX:
             return None
         if offsets[0] < physical_min or (offsets[1:] < offsets[:-1]).any():
             return None

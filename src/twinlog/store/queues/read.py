@@ -263,7 +263,7 @@ def _select(
                 full = True
                 break
             next_offset, newest = after, physical_offset
-            if physical_offset < log_start or size == FILL_SIZE:
+            if physical_offset < log_start or size == FILL_SIZE or size <= 0:
                 if not total:
                     status = ReadStatus.MESSAGE_WAS_REMOVING
                 continue

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from twinlog.store.log.record_crc import has_valid_crc
+from twinlog.store.log.record_crc import CRC_PROPERTY_BYTES, crc_rows
 from twinlog.store.scan.malloc_hint import LARGE_BYTES, keep_freed_memory
 from twinlog.store.scan.record_columns import ScannedRecords, columns_at
 from twinlog.store.scan.stop import Stop, StopReason
@@ -55,6 +55,8 @@ def scan(
 ) -> Iterator[ScannedRecords]:
     """The records in `buffer[begin:end]`, whose byte 0 is physical offset `base`.
 
+    `check_crc` checks the record's own checksum where there is one, else that of the body. With `check_record_crc` a
+    record without one of its own is invalid.
     Yields at least one batch; the last one (which may be empty) carries the stop.
     """
     view = memoryview(buffer)
@@ -63,7 +65,7 @@ def scan(
     while True:
         positions, stop = _walk(view, begin, end, batch_records)
         batch, bad = columns_at(view, positions, end, base, check_offset)
-        bad = _first_bad_crc(batch, check_crc and not check_record_crc, check_record_crc) or bad
+        bad = _first_bad_crc(batch, check_crc, check_record_crc) or bad
         if bad is not None:
             keep = int(np.searchsorted(batch.position, bad.position)) if len(batch) else 0
             batch, stop = batch.select(slice(0, keep)), bad
@@ -141,25 +143,33 @@ def _run_of(view: memoryview, at: int, end: int, size: int, count_max: int) -> i
     return count if fits.all() else int(np.argmin(fits))
 
 
-def _first_bad_crc(batch: ScannedRecords, body: bool, record: bool) -> Stop | None:
-    view = batch.buffer
-    if record:
-        for at, size in zip(batch.position.tolist(), batch.size.tolist(), strict=True):
-            if not has_valid_crc(view[at : at + size]):
-                return Stop(at, StopReason.RECORD_CRC)
-    if body and len(batch):
-        wrong = (_body_crcs(batch) & 0x7FFFFFFF) != batch.body_crc.astype(np.uint32)
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            return Stop(int(batch.position[row]), StopReason.CRC)
-    return None
+def _first_bad_crc(batch: ScannedRecords, check: bool, required: bool) -> Stop | None:
+    if not len(batch) or not (check or required):
+        return None
+    view, position, size = batch.buffer, batch.position, batch.size
+    windows = np.ndarray((len(view) - CRC_PROPERTY_BYTES + 1,), f"V{CRC_PROPERTY_BYTES}", buffer=view, strides=(1,))
+    ends = windows[position + size - CRC_PROPERTY_BYTES].view(np.uint8).reshape(-1, CRC_PROPERTY_BYTES)
+    has_crc, expected = crc_rows(ends)
+    has_crc &= batch.properties_length >= CRC_PROPERTY_BYTES
+    wrong = ~has_crc if required else np.zeros(len(batch), bool)
+    rows = np.flatnonzero(has_crc)
+    if len(rows):
+        wrong[rows] = _crcs(view, position[rows], size[rows] - CRC_PROPERTY_BYTES) != expected[rows]
+    rows = np.flatnonzero(~has_crc)
+    if len(rows) and not required:
+        wrong[rows] = _crcs(view, batch.body_at[rows], batch.body_length[rows]) != batch.body_crc[rows]
+    if not wrong.any():
+        return None
+    row = int(np.argmax(wrong))
+    return Stop(int(position[row]), StopReason.RECORD_CRC if required or has_crc[row] else StopReason.CRC)
 
 
-def _body_crcs(batch: ScannedRecords) -> np.ndarray:
-    view, at, length = batch.buffer, batch.body_at, batch.body_length
+def _crcs(view: memoryview, at: np.ndarray, length: np.ndarray) -> np.ndarray:
+    """The CRC-32 of each piece, without the sign bit."""
     step, first = int(at[-1] - at[0]) // max(1, len(at) - 1), int(length[0])
     if bool((length == first).all()) and bool((np.diff(at) == step).all()):  # a run of one program's messages
-        bodies = np.ndarray((len(at), first), np.uint8, buffer=view, offset=int(at[0]), strides=(step, 1))
-        return np.array(array("I", map(crc32, bodies)))
+        pieces = np.ndarray((len(at), first), np.uint8, buffer=view, offset=int(at[0]), strides=(step, 1))
+        return np.array(array("I", map(crc32, pieces)), np.int64) & 0x7FFFFFFF
     ends = (at + length).tolist()
-    return np.array(array("I", [crc32(view[begin:end]) for begin, end in zip(at.tolist(), ends, strict=True)]))
+    crcs = [crc32(view[begin:end]) for begin, end in zip(at.tolist(), ends, strict=True)]
+    return np.array(array("I", crcs), np.int64) & 0x7FFFFFFF

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from twinlog.store.delay_levels import DelayLevels
 from twinlog.store.dispatch import DispatchRequest
+from twinlog.store.log.record_crc import ends_in_crc, has_valid_crc
 from twinlog.store.scan.replay import request_of
 from twinlog.store.topic_name import decode_topic
 from twinlog.wire.checksum import crc32
@@ -60,8 +61,6 @@ def scan_small(
         topic_at = body_at + body_length + version
         if body_length < 0 or topic_at + 2 > after:
             return requests, at, False
-        if crc32(view[body_at : body_at + body_length]) & 0x7FFFFFFF != crc:
-            return requests, at, False
         topic_length = int.from_bytes(view[topic_at - version : topic_at], "big", signed=True)
         properties_at = topic_at + topic_length + 2
         if topic_length < 0 or properties_at > after:
@@ -72,6 +71,11 @@ def scan_small(
         if topic is None:
             return requests, at, False
         properties = bytes(view[properties_at:after])
+        if ends_in_crc(properties):
+            if not has_valid_crc(view[at:after]):
+                return requests, at, False
+        elif crc32(view[body_at : body_at + body_length]) & 0x7FFFFFFF != crc:
+            return requests, at, False
         requests.append(
             request_of(
                 topic,

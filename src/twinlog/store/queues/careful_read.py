@@ -1,0 +1,77 @@
+"""Reading old messages one by one, after a check has shown that something among them is damaged.
+
+A damaged record, or one that a damaged queue unit points at, is left out; the next offset is behind it. A unit of a
+message that was lost earlier points at a neighbour (see `quarantine`): that is left out as well, since the neighbour
+has a unit of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from twinlog.store.log.checked_log import are_whole, is_whole, next_of_queue
+from twinlog.store.queues.batch_consume_queue import BatchConsumeQueue
+from twinlog.store.queues.read import ReadResult, ReadStatus
+
+if TYPE_CHECKING:
+    from twinlog.store.queues.queue_table import Queue
+
+OnDamage = Callable[[str, int, int, int], None]
+"""called with topic, queue id, queue offset, and the physical offset in the unit"""
+
+
+def is_sound(queue: Queue, queue_offset: int, result: ReadResult, *, filtered: bool) -> bool:
+    """Whether what was read from `queue_offset` on consists of whole records, those that the units stand for."""
+    if isinstance(queue, BatchConsumeQueue):
+        return all(map(are_whole, result.buffers))
+    if not filtered and result.count != result.next_offset - queue_offset:
+        return False
+    low: int | None = queue_offset
+    for window in result.buffers:
+        low = next_of_queue(window, queue.queue_id, low, result.next_offset if filtered else low)
+        if low is None:
+            return False
+    return filtered or low == result.next_offset
+
+
+def read_carefully(
+    queue: Queue,
+    queue_offset: int,
+    read_one: Callable[[int], ReadResult],
+    *,
+    count_max: int,
+    bytes_max: int,
+    units_max: int,
+    on_damage: OnDamage,
+) -> ReadResult:
+    """What a read from `queue_offset` on returns, without damaged records; `read_one` reads the next at an offset."""
+    buffers: list[memoryview] = []
+    total, at, end = 0, queue_offset, min(queue.max_offset, queue_offset + max(units_max, count_max))
+    while at < end and len(buffers) < count_max:
+        one = read_one(at)
+        if one.status is not ReadStatus.FOUND:
+            if one.next_offset <= at:
+                break
+            at = one.next_offset
+            continue
+        record, number = one.buffers[0], one.next_offset - 1
+        if total and total + one.size > bytes_max:
+            break
+        if _is_own(queue, number, one):
+            buffers.append(record)
+            total += one.size
+        else:
+            unit = queue.unit(number)
+            on_damage(queue.topic, queue.queue_id, number, -1 if unit is None else unit.physical_offset)
+        at = one.next_offset
+    status = ReadStatus.FOUND if buffers else ReadStatus.NO_MATCHED_MESSAGE
+    return ReadResult(status, at, queue.min_offset, queue.max_offset, buffers, len(buffers), total)
+
+
+def _is_own(queue: Queue, number: int, one: ReadResult) -> bool:
+    """Whether this is the whole record of the message with that number."""
+    record = one.buffers[0]
+    if len(one.buffers) != 1 or not is_whole(record):
+        return False
+    return isinstance(queue, BatchConsumeQueue) or next_of_queue(record, queue.queue_id, number, number) is not None
