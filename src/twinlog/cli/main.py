@@ -19,6 +19,9 @@ COMMANDS: dict[str, Lazy] = {
     "send": Lazy("twinlog.cli.send:send_app", "Send lines of standard input as messages."),
     "consume": Lazy("twinlog.cli.consume:consume_app", "Print messages as lines."),
     "replication": Lazy("twinlog.cli.replication.app:replication", "Show and control replicas: status, rejoin, ..."),
+    "failover": Lazy(
+        "twinlog.cli.failover.app:failover", "Automatic failover: who is master, history, switchover, ..."
+    ),
     "pipeline": Lazy("twinlog.cli.pipeline.app:app", "Run data jobs on Spark: sync, archive, audit, restore, lag."),
     "store": Lazy("twinlog.cli.store.app:store", "Inspect store directories; send a tail that was set aside again."),
 }
