@@ -3,6 +3,7 @@
 Seen to fail without the check: each attack took the route, the address or the replicas of the live broker.
 """
 
+import asyncio
 import contextlib
 import json
 
@@ -104,3 +105,18 @@ async def test_a_master_that_has_stepped_down_says_so_before_it_has_registered_i
         held._options.handlers = {TwinlogCode.STILL_REGISTERED: lambda request: request.reply(fields={"brokerId": "1"})}
         assert (await other.request(it.address, REGISTER, FALSE, topics(1, "T", "U"))).code == 0
         assert table.brokers["b"].broker_addrs[0] == "127.0.0.1:666"
+
+
+async def test_who_asks_for_the_brokers_of_a_contested_name_gets_the_answer_when_it_is_decided(tmp_path, monkeypatch):
+    """Else a master that was stopped would hear that it is still the master, just before its successor is adopted."""
+    monkeypatch.setattr(holder_check, "TIMEOUT_MS", 400)
+    async with running(tmp_path) as it, stranger() as other:
+        await it.pool.request(it.address, REGISTER, MASTER, topics(0, "T", "U"))
+        held = await it.pool.get(it.address)
+        asked = asyncio.Event()
+        held._options.handlers = {TwinlogCode.STILL_REGISTERED: lambda request: asked.set()}
+        registering = asyncio.create_task(other.request(it.address, REGISTER, FALSE, topics(1, "T", "U")))
+        await asked.wait()
+        members = await it.pool.request(it.address, RequestCode.GET_BROKER_MEMBER_GROUP, {"brokerName": "b"})
+        assert b"127.0.0.1:666" in members.body
+        assert (await registering).code == 0

@@ -94,9 +94,11 @@ class BrokerHandlers:
         self, request: Request, header: RegisterBrokerHeader, registration: Registration
     ) -> Command:
         """Java: the larger state version wins, and who sends the same one last. Here, a holder that answers stays."""
-        await self._holders.check(request, self._ctx.table.holders(registration), "registration")
-        answer = self._register(request, header, registration)
-        return answer if isinstance(answer, Command) else await answer
+        holders = self._ctx.table.holders(registration)
+        with self._holders.contest(holders):
+            await self._holders.check(request, holders, "registration")
+            answer = self._register(request, header, registration)
+            return answer if isinstance(answer, Command) else await answer
 
     def _register(
         self, request: Request, header: RegisterBrokerHeader, registration: Registration
@@ -196,8 +198,9 @@ class BrokerHandlers:
         return self._unregister_contested(request, leaving, holders) if holders else self._unregister(request, leaving)
 
     async def _unregister_contested(self, request: Request, leaving: Identity, holders: list[Holder]) -> Command:
-        await self._holders.check(request, holders, "unregistration")
-        return self._unregister(request, leaving)
+        with self._holders.contest(holders):
+            await self._holders.check(request, holders, "unregistration")
+            return self._unregister(request, leaving)
 
     def _unregister(self, request: Request, leaving: Identity) -> Command:
         remove_brokers(self._ctx, [leaving], "it unregistered")
@@ -217,8 +220,19 @@ class BrokerHandlers:
         self._ctx.table.touch(header.cluster_name or "", header.broker_addr or "", self._ctx.clock_ms())
         return request.reply()
 
-    def member_group(self, request: Request) -> Command:
+    def member_group(self, request: Request) -> Command | Awaitable[Command]:
+        """The brokers of a name. A master asks whether it was replaced, so this waits while its place is contested."""
         header = decode_fields(BrokerIdentityHeader, request.fields)
+        contests = self._holders.contests(header.broker_name or "")
+        return self._members_later(request, header, contests) if contests else self._members(request, header)
+
+    async def _members_later(
+        self, request: Request, header: BrokerIdentityHeader, contests: set[asyncio.Future[None]]
+    ) -> Command:
+        await asyncio.wait(contests)
+        return self._members(request, header)
+
+    def _members(self, request: Request, header: BrokerIdentityHeader) -> Command:
         name, cluster = header.broker_name or "", header.cluster_name or ""
         broker = self._ctx.table.brokers.get(name)
         addresses = broker.broker_addrs if broker is not None else {}

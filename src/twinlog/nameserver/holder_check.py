@@ -8,6 +8,8 @@ machine is gone does not answer. Java brokers answer every request, if only that
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from twinlog.nameserver.registration import LiveKey, RegisteredBroker
@@ -32,7 +34,29 @@ class HolderCheck:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
+        self._contests: dict[str, set[asyncio.Future[None]]] = {}  # by broker name
         self._asking: dict[tuple[int, str, int], asyncio.Task[Command | None]] = {}
+
+    @contextlib.contextmanager
+    def contest(self, holders: list[Holder]) -> Generator[None]:
+        """Around the question and what follows from it: until then, nobody is told who has the names."""
+        names = {holder.broker_name for _, holder in holders}
+        decided = asyncio.get_running_loop().create_future()
+        for name in names:
+            self._contests.setdefault(name, set()).add(decided)
+        try:
+            yield
+        finally:
+            decided.set_result(None)
+            for name in names:
+                open_ones = self._contests[name]
+                open_ones.discard(decided)
+                if not open_ones:
+                    del self._contests[name]
+
+    def contests(self, name: str) -> set[asyncio.Future[None]]:
+        """The contests for a name that are not decided yet."""
+        return set(self._contests.get(name, ()))
 
     async def check(self, request: Request, holders: list[Holder], what: str) -> None:
         """RequestRefused when one of `holders` is still there."""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 FIRST_PERIOD_S = 10.0
 RETRY_S = 3.0  # while a name server cannot be reached
+IN_DOUBT = "in doubt"
 UNREGISTER_TIMEOUT_MS = 1_000
 ANNOUNCE_S_MAX = 2.0  # shorter than the timeout of a client that sends or creates a topic
 
@@ -126,8 +127,13 @@ class RegisterService:
         await asyncio.gather(*(unregister_from(address) for address in self.name_servers))
 
     def still_registered(self, request: Request) -> Command:
-        """A name server asks, since somebody else registers or unregisters as this broker."""
+        """A name server asks, since somebody else registers or unregisters as this broker.
+
+        A master in doubt claims nothing: while it was stopped, the other one may have replaced it.
+        """
         asked, settings = request.fields or {}, self._ctx.settings
+        if not self._ctx.guard.is_valid:
+            return request.reply(fields={"brokerId": IN_DOUBT})
         if asked.get("brokerId") == str(settings.broker_id):
             text = "another peer uses this broker's name, id or address; a name server refuses it"
             log.warning(text, name_server=request.connection.peer_text, id=settings.broker_id)
