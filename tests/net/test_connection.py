@@ -219,11 +219,16 @@ async def test_a_response_without_a_request_is_ignored(server):
     assert [answer.opaque for answer in answers] == [1]
 
 
-async def test_a_proxy_line_names_the_true_peer(server):
+@pytest.mark.parametrize(("proxies", "seen_as"), [("10.0.0.0/8;127.0.0.1", [("203.0.113.7", 5555)]), ("10.0.0.1", [])])
+async def test_a_proxy_line_names_the_true_peer_if_it_comes_from_a_named_proxy(proxies, seen_as):
+    """Seen to fail: without the check of proxies, anybody could be 203.0.113.7."""
     seen = []
+    server = Server(HANDLERS, proxies=proxies)
+    await server.start("127.0.0.1", 0)
     server._options.handlers = {ECHO: lambda request: seen.append(request.connection.peer) or request.reply()}
     await talk(server, b"PROXY TCP4 203.0.113.7 10.0.0.1 5555 10911\r\n" + encode_command(Command(ECHO, 1)))
-    assert seen == [("203.0.113.7", 5555)]
+    await server.stop()
+    assert seen == seen_as
 
 
 async def test_the_server_asks_its_client_on_the_same_connection(server):

@@ -13,6 +13,11 @@ SOURCE = pathlib.Path(twinlog.__file__).parent
 # Keys that Java does not have. Everything else must be spelled as Java spells it.
 OWN_KEYS = {
     "metricsPort",
+    "adminRequestsFrom",
+    "proxyProtocolFrom",
+    "haSharedSecret",
+    "haReplicasFrom",
+    "maxReplicaConnections",
     "maxUnfinishedFrameBytes",
     "frameProgressTimeoutSeconds",
     "maxTopicQueueNums",

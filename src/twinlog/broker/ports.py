@@ -13,6 +13,7 @@ from twinlog.broker.clients import client_handlers
 from twinlog.broker.sends.send_fast import FastSend
 from twinlog.net.access import protected
 from twinlog.net.inbound import Inbound
+from twinlog.net.local_admin import LocalAdmin, warn_if_open
 from twinlog.net.server import Server
 from twinlog.net.tls import ServerTls
 from twinlog.wire.codes import RequestCode
@@ -48,6 +49,9 @@ async def listening(
 
     if ctx.gate is not None:
         handlers = protected(handlers, ctx.gate)
+    else:
+        handlers = LocalAdmin(net.admin_from, ctx.limits, "broker.conf").around(handlers)
+        warn_if_open(settings.bind_address, net.admin_from, _risk(ctx))
     without_pulls = {code: handler for code, handler in handlers.items() if code not in NOT_ON_VIP_PORT}
     ports = {settings.listen_port: handlers, settings.listen_port - VIP_PORT_BELOW: without_pulls}
     async with contextlib.AsyncExitStack() as stack:
@@ -65,6 +69,15 @@ async def listening(
             stack.push_async_callback(server.stop)
             servers.append(server)
         yield
+
+
+def _risk(ctx: BrokerContext) -> str:
+    replication = ctx.conf.replication
+    is_closed = replication.shared_secret is not None or replication.replicas_from
+    log_too = (
+        "" if is_closed else ", and copy the log from the HA port (haSharedSecret and haReplicasFrom prevent that)"
+    )
+    return f"read and write all topics{log_too}"
 
 
 def with_port(conf: BrokerConf) -> BrokerConf:

@@ -9,6 +9,7 @@ from twinlog.nameserver.kv_config import KvConfig
 from twinlog.nameserver.registration import MinBrokerIdNotice
 from twinlog.nameserver.route_table import RouteTable
 from twinlog.net.limits import Limits
+from twinlog.net.local_admin import LocalAdmin
 from twinlog.settings.nameserver import NameServerSettings
 from twinlog.settings.nameserver_conf import NameServerConf
 
@@ -24,9 +25,11 @@ class NameServerContext:
     table: RouteTable = field(default_factory=RouteTable)
     limits: Limits = field(default_factory=Limits)
     started_ms: int = field(init=False)
+    local_admin: LocalAdmin = field(init=False)
 
     def __post_init__(self) -> None:
         self.started_ms = self.clock_ms()
+        self.local_admin = LocalAdmin(self.conf.net.admin_from, self.limits, "namesrv.conf")
 
     @property
     def settings(self) -> NameServerSettings:

@@ -17,6 +17,7 @@ from twinlog.nameserver.registration import MinBrokerIdNotice
 from twinlog.net.connection import Connection, Handler, Request
 from twinlog.net.errors import NetError
 from twinlog.net.inbound import Inbound
+from twinlog.net.local_admin import warn_if_open
 from twinlog.net.pool import ConnectionPool
 from twinlog.net.server import Server
 from twinlog.net.tls import ServerTls, client_context
@@ -65,6 +66,8 @@ class NameServerService:
         if self._metrics is not None:
             inbound.watch(self._metrics, "twinlog_namesrv")
         by_code = self._counted(handlers(self.context, self._run_beside))
+        by_code = self.context.local_admin.around(by_code)
+        warn_if_open(settings.bind_address, net.admin_from, "register brokers, and so direct clients to them")
         server = Server.configured(net, self._tls, by_code, inbound, on_close=self._connection_closed)
         await server.start(settings.bind_address, settings.listen_port)
         self.server = server

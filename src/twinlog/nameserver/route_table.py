@@ -220,6 +220,10 @@ class RouteTable:
         """The brokers whose last registration came over this connection."""
         return [self._identity(key, one) for key, one in self.live.items() if one.connection is connection]
 
+    def names_of(self, connection: object) -> set[str]:
+        """The names of the brokers that registered over this connection."""
+        return {one.broker_name for one in self.live.values() if one.connection is connection}
+
     def silent(self, now_ms: int) -> list[tuple[Identity, object]]:
         """The brokers that were not heard for too long, with their connections."""
         return [

@@ -103,6 +103,7 @@ class Connection(asyncio.Protocol):
         self.closed = False
         self.peer: tuple[str, int] = peer or ("", 0)
         self.last_active = self._loop.time()
+        self.local_host = ""  # the address on which the peer reached us
         self.attributes: dict[str, Any] = {}
         self.on_close: list[Callable[[Connection], None]] = []
 
@@ -401,6 +402,7 @@ class Connection(asyncio.Protocol):
             self._socket_fd = connected.fileno()
         if not self.peer[0]:
             self.peer = (transport.get_extra_info("peername") or ("", 0))[:2]
+        self.local_host = str((transport.get_extra_info("sockname") or ("", 0))[0])
         if self._options.on_connect is not None:
             self._options.on_connect(self)
 

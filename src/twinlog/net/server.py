@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from twinlog.base.address_list import address_list
 from twinlog.base.addresses import address_text
 from twinlog.net.connection import Connection, ConnectionOptions, FastPath, Handler
 from twinlog.net.errors import CannotListen
@@ -45,6 +46,7 @@ class Server:
         tls_enforced: bool = False,
         idle_ms_max: int = 120_000,
         inbound: Inbound | None = None,
+        proxies: str = "",
         backlog: int = 1024,
         send_buffer_bytes: int = 0,
         receive_buffer_bytes: int = 0,
@@ -67,6 +69,7 @@ class Server:
         )
         self._tls, self._tls_enforced = tls, tls_enforced
         self._idle_ms_max = idle_ms_max
+        self._proxies = address_list(proxies)
         self._backlog = backlog
         # 0 leaves the size to the system, which usually chooses better.
         self._buffers = {socket.SO_SNDBUF: send_buffer_bytes, socket.SO_RCVBUF: receive_buffer_bytes}
@@ -97,6 +100,7 @@ class Server:
             tls_enforced=tls.enforced,
             idle_ms_max=settings.idle_seconds_max * 1000,
             inbound=inbound,
+            proxies=settings.proxies,
             backlog=settings.backlog,
             send_buffer_bytes=settings.send_buffer_bytes,
             receive_buffer_bytes=settings.receive_buffer_bytes,
@@ -170,7 +174,7 @@ class Server:
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             async with asyncio.timeout(self._idle_ms_max / 1000):
-                first, peer = await self._peek(accepted)
+                first, peer = await self._peek(accepted, address[0])
             tls = self._tls_for(first)
             options = replace(self._options)
             await loop.connect_accepted_socket(lambda: Connection(options, peer=peer or address), accepted, ssl=tls)
@@ -181,8 +185,8 @@ class Server:
             accepted.close()
             raise
 
-    async def _peek(self, accepted: socket.socket) -> tuple[int, tuple[str, int] | None]:
-        """(first byte of the real traffic, peer named by a PROXY preamble)."""
+    async def _peek(self, accepted: socket.socket, host: str) -> tuple[int, tuple[str, int] | None]:
+        """(first byte of the real traffic, peer named by the PROXY preamble of a known proxy)."""
         peer, patience_s = None, 0.005
         while True:
             await _readable(accepted)
@@ -199,6 +203,8 @@ class Server:
                 continue
             if preamble.size == 0:
                 return start[0], peer
+            if host not in self._proxies:  # Java: anybody may say that it is somebody else
+                raise ProxyError("a PROXY line from an address that is not a proxy; name it in proxyProtocolFrom")
             accepted.recv(preamble.size)
             peer = preamble.peer or peer
 

@@ -200,7 +200,7 @@ def effective_properties(*settings: Any) -> dict[str, str]:
     return values
 
 
-_SECRET = ("password", "credentials", "initauthenticationuser")
+_SECRET = ("password", "credentials", "secret", "initauthenticationuser")
 
 
 def is_secret(name: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from twinlog.base.address_list import check_address_list
 from twinlog.settings.conf import conf
 
 
@@ -58,6 +59,12 @@ class NetSettings:
     send_buffer_bytes: int = conf("serverSocketSndBufSize", 0, minimum=0)
     # Bytes of a socket's receive buffer; 0: the system's choice.
     receive_buffer_bytes: int = conf("serverSocketRcvBufSize", 0, minimum=0)
+    # Addresses and networks, besides this machine, from which administration is accepted while there are no accounts,
+    # 192.0.2.1;10.0.0.0/8, or * for every address: changes of settings, topics, groups, offsets and roles.
+    admin_from: str = conf("adminRequestsFrom", "", check=check_address_list)
+    # Proxies whose PROXY protocol line is believed: addresses and networks, 192.0.2.1;10.0.0.0/8. From others it closes
+    # the connection.
+    proxies: str = conf("proxyProtocolFrom", "", check=check_address_list)
     # Connections that may wait to be accepted.
     backlog: int = conf("serverSocketBacklog", 1024, minimum=1)
     # Milliseconds that an outgoing connection may take to open.

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from twinlog.base.address_list import check_address_list
 from twinlog.base.addresses import check_address
 from twinlog.settings.conf import conf
 
 MIB = 1024 * 1024
+SECRET_LENGTH_MIN = 16
+
+
+def secret_problem(text: str) -> str | None:
+    """What is wrong with a secret."""
+    if len(text) >= SECRET_LENGTH_MIN:
+        return None
+    return f"has fewer than {SECRET_LENGTH_MIN} characters; make one with `openssl rand -hex 32`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +60,19 @@ class ReplicationSettings:
     in_sync_replicas_min: int = conf("minInSyncReplicas", 1, minimum=1, updatable=True)
     # Microseconds that a SYNC_MASTER and its replica poll for each other's answer before they sleep; 0: never.
     busy_wait_micros: int = conf("haBusyWaitMicros", 500, minimum=0, maximum=10_000, updatable=True)
+
+    # -- Who may be a replica
+
+    # Secret that a master and its Twinlog replicas have in common, at least 16 characters. Each proves to the other
+    # that it knows it before a byte of the log is sent, and others get none. It is not shown by requests. Java brokers
+    # cannot prove it: a master lets them in by haReplicasFrom, and a replica with a secret follows no Java master.
+    shared_secret: str | None = conf("haSharedSecret", None, check=secret_problem)
+    # Addresses and networks from which replicas need no proof, 192.0.2.1;10.0.0.0/8. If this or haSharedSecret is set,
+    # a peer from another address without a proof gets neither the log nor checksums of it, and does not count.
+    replicas_from: str = conf("haReplicasFrom", "", check=check_address_list, updatable=True)
+
+    # Most connections to the HA port. One that has not said who it is makes room for the next.
+    connections_max: int = conf("maxReplicaConnections", 128, minimum=1, updatable=True)
 
     # -- Joining
 

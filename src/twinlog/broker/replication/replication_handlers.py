@@ -15,7 +15,10 @@ from twinlog.replication.digests import parse_ranges, range_digest
 from twinlog.replication.errors import ReplicationError
 from twinlog.replication.hello import HelloAnswer, HelloHeader
 from twinlog.replication.master.metadata_changes import encode_changes
+from twinlog.replication.master.peer_rules import peer_refusal
 from twinlog.replication.master_epoch import MASTER_EPOCH, OldEpoch
+from twinlog.replication.secret import answer_proof, is_proven
+from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import HaClientInfo, HaConnectionInfo, HaRuntimeInfo, encode_body
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.command import Command
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
     from twinlog.broker.replication.replication_service import ReplicationService
 
+log = get_logger(__name__)
 _PUSH_DELAY_S = 0.05  # changes within this time cause one notification
 
 
@@ -35,6 +39,7 @@ def handlers(ctx: BrokerContext, replication: ReplicationService) -> dict[int, H
     return {
         RequestCode.GET_BROKER_HA_STATUS: requests.ha_status,
         TwinlogCode.REPLICA_HELLO: requests.hello,
+        TwinlogCode.PROVE_SECRET: requests.prove,
         TwinlogCode.LOG_DIGESTS: requests.digests,
         TwinlogCode.METADATA_CHANGES: requests.metadata_changes,
         TwinlogCode.OFFSETS_CARRIED_BACK: requests.offsets_carried_back,
@@ -56,11 +61,14 @@ class ReplicationHandlers:
         """A Twinlog replica introduces itself."""
         ctx, store = self._ctx, self._ctx.store
         self._must_be_master("serves no replicas")
+        self._must_be_replica(request)
         hello = decode_fields(HelloHeader, request.fields)
         self._check_epoch(hello.master_epoch or 0)
         settings = ctx.settings
         try:
-            number = self._replication.master.issue_pass(hello, settings.broker_name, settings.cluster_name)
+            number = self._replication.master.issue_pass(
+                hello, settings.broker_name, settings.cluster_name, request.connection
+            )
         except ReplicationError as error:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from error
         answer = HelloAnswer(
@@ -73,8 +81,18 @@ class ReplicationHandlers:
         )
         return request.reply(fields=encode_fields(answer))
 
+    def prove(self, request: Request) -> Command:
+        """A peer proves that it knows haSharedSecret, and gets the proof that this broker does."""
+        secret = self._ctx.conf.replication.shared_secret
+        try:
+            return request.reply(fields=answer_proof(request.connection, secret, request.fields or {}))
+        except ReplicationError as error:
+            log.warning("a peer did not prove haSharedSecret", peer=request.connection.peer_text, reason=str(error))
+            raise RequestRefused(ResponseCode.NO_PERMISSION, str(error)) from error
+
     async def digests(self, request: Request) -> Command:
         """Checksums of ranges of this broker's log; null for a range that it does not hold."""
+        self._must_be_replica(request)
         try:
             ranges = parse_ranges((request.fields or {}).get("ranges"))
         except ValueError as error:
@@ -86,6 +104,7 @@ class ReplicationHandlers:
 
     async def metadata_changes(self, request: Request) -> Command:
         """What changed in the tables since the revisions that the replica holds."""
+        self._must_be_replica(request)
         fields = dict(request.fields or {})
         if fields.pop("push", None) == "true":
             self._pushes.add(request.connection)
@@ -98,6 +117,7 @@ class ReplicationHandlers:
     def offsets_carried_back(self, request: Request) -> Command:
         """A replica sends the offsets that consumers committed there while this master was away."""
         self._must_be_master("takes no offsets from a replica")
+        self._must_be_replica(request)
         try:
             rows = msgspec.json.decode(request.body or b"", type=dict[str, Offsets])
         except (ValueError, RecursionError) as error:
@@ -171,6 +191,15 @@ class ReplicationHandlers:
         if self._ctx.is_master and seen > own:
             self._replication.successors.check_soon()
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(OldEpoch(self._ctx.settings.address, own, seen)))
+
+    def _must_be_replica(self, request: Request) -> None:
+        """Refuse a stranger: what replicas get is more than what clients may read."""
+        connection = request.connection
+        has_proof = is_proven(connection) or self._ctx.gate is not None  # the gate lets super accounts pass
+        refusal = peer_refusal(self._ctx.conf.replication, connection.peer[0], is_proven=has_proof)
+        if refusal is not None:
+            log.warning("a peer is not a replica and gets nothing", peer=connection.peer_text, code=request.code)
+            raise RequestRefused(ResponseCode.NO_PERMISSION, refusal)
 
     def _must_be_master(self, what: str) -> None:
         if not self._ctx.is_master:

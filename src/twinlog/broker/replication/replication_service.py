@@ -58,6 +58,7 @@ class ReplicationService:
             clock_ms=monotonic_ms,
             acks=acks,
             accepts=lambda: ctx.is_master,
+            has_accounts=ctx.gate is not None,
             on_join=self.members.count_soon,
             on_acks=self.send_demand.acknowledged,
             on_tick=self.send_demand.tick,

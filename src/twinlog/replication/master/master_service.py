@@ -6,18 +6,24 @@ import asyncio
 import itertools
 import socket
 from collections.abc import Callable
+from functools import partial
 
 from twinlog.base.addresses import address_text
+from twinlog.net.connection import Connection
 from twinlog.net.errors import CannotListen
+from twinlog.replication.errors import ReplicationError
 from twinlog.replication.hello import HelloHeader
 from twinlog.replication.master.passes import Passes
+from twinlog.replication.master.peer_rules import peer_refusal
 from twinlog.replication.master.replica_acks import ReplicaAcks
 from twinlog.replication.master.replica_connection import ReplicaConnection, ReplicaView
+from twinlog.replication.secret import is_proven
 from twinlog.settings.replication import ReplicationSettings
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.telemetry.log import get_logger
 
 log = get_logger(__name__)
+CONNECTIONS_KEY = "maxReplicaConnections"
 _TICK_SECONDS = 0.5
 _ACCEPT_AGAIN_S = 0.1
 
@@ -34,6 +40,7 @@ class MasterService:
         clock_ms: Callable[[], int],
         acks: ReplicaAcks | None = None,
         accepts: Callable[[], bool] = lambda: True,
+        has_accounts: bool = False,
         on_join: Callable[[], None] = lambda: None,
         on_acks: Callable[[], None] = lambda: None,
         on_tick: Callable[[], None] = lambda: None,
@@ -43,6 +50,7 @@ class MasterService:
         self._bind_address = bind_address
         self._clock_ms = clock_ms
         self._accepts = accepts
+        self._has_accounts = has_accounts
         self._on_join = on_join
         self._on_acks = on_acks
         self._on_tick = on_tick
@@ -94,14 +102,17 @@ class MasterService:
                 continue
             failed = False
             try:
-                self._admit(accepted, address_text(*address[:2]))
+                self._admit(accepted, address[0], address_text(*address[:2]))
             except OSError as error:
                 accepted.close()
                 log.info("a replica has gone", peer=address_text(*address[:2]), reason=str(error))
 
-    def issue_pass(self, hello: HelloHeader, broker_name: str, cluster_name: str) -> int:
-        """A pass for a Twinlog replica; JoinRefused names what does not fit."""
-        return self.passes.issue(hello, broker_name, cluster_name, self._clock_ms())
+    def issue_pass(self, hello: HelloHeader, broker_name: str, cluster_name: str, connection: Connection) -> int:
+        """A pass for a Twinlog replica, valid while `connection` is open; JoinRefused names what does not fit."""
+        secret = self._settings().shared_secret if is_proven(connection) else None
+        number = self.passes.issue(hello, broker_name, cluster_name, self._clock_ms(), secret)
+        connection.on_close.append(lambda _: self.passes.withdraw(number, secret))
+        return number
 
     def wake(self) -> None:
         """The log has grown: send what is new. Called after each batch of appends."""
@@ -115,13 +126,32 @@ class MasterService:
             connection.close(reason)
 
     def views(self) -> list[ReplicaView]:
-        return [connection.view() for connection in self._connections.values()]
+        return [connection.view() for connection in self._connections.values() if connection.is_admitted]
 
-    def _admit(self, accepted: socket.socket, peer: str) -> None:
+    def _refusal(self, host: str) -> str | None:
+        """Why a peer without a pass gets nothing."""
+        return peer_refusal(self._settings(), host, has_accounts=self._has_accounts)
+
+    def _make_room(self) -> bool:
+        """Whether one more may connect; a connection that has not said who it is makes room for it."""
+        if len(self._connections) < self._settings().connections_max:
+            return True
+        unknown = next((one for one in self._connections.values() if not one.is_admitted), None)
+        if unknown is not None:
+            unknown.close(ReplicationError(f"{CONNECTIONS_KEY} is {self._settings().connections_max}"))
+        return unknown is not None
+
+    def _admit(self, accepted: socket.socket, host: str, peer: str) -> None:
         if not self._accepts():
             accepted.close()
             self.refused += 1
             log.warning("a replica was refused", peer=peer, reason="this broker is a replica itself; ask its master")
+            return
+        if not self._make_room():
+            accepted.close()
+            self.refused += 1
+            limit = f"{CONNECTIONS_KEY} is {self._settings().connections_max}"
+            log.warning("a replica was refused", peer=peer, reason=limit)
             return
         accepted.setblocking(False)
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -135,11 +165,11 @@ class MasterService:
             clock_ms=self._clock_ms,
             acks=self.acks,
             passes=self.passes,
+            refusal=partial(self._refusal, host),
+            on_join=self._on_join,
             on_acks=self._on_acks,
             on_close=self._closed,
         )
-        log.info("a replica has connected", peer=peer)
-        self._on_join()
 
     def _closed(self, connection: ReplicaConnection, is_refused: bool) -> None:
         self._connections.pop(connection.number, None)

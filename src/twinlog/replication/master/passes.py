@@ -1,6 +1,8 @@
 """Passes: how the HA port recognises a Twinlog replica that introduced itself on the remoting port before.
 
-A pass is valid once and for a short time. Java replicas have none.
+A pass is valid once, for a short time, and as long as the connection stays open on which it was issued. With
+haSharedSecret the replica sends another number than the one it got, which only a peer with the secret can compute.
+Java replicas have none.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from dataclasses import dataclass
 
 from twinlog.replication.errors import JoinRefused
 from twinlog.replication.hello import HelloHeader
+from twinlog.replication.secret import ha_number
 
 PASS_VALID_MS = 60_000
 PASSES_MAX = 1000  # issued and not yet redeemed
@@ -33,21 +36,28 @@ class Passes:
         self._holders: dict[int, PassHolder] = {}
         self._connected: dict[int, tuple[str, int]] = {}  # broker id -> identity, connections
 
-    def issue(self, hello: HelloHeader, broker_name: str, cluster_name: str, now_ms: int) -> int:
+    def issue(
+        self, hello: HelloHeader, broker_name: str, cluster_name: str, now_ms: int, secret: str | None = None
+    ) -> int:
         """A pass for this replica; JoinRefused names what does not fit."""
         instance, broker_id = self._check(hello, broker_name, cluster_name)
         self._holders = {n: holder for n, holder in self._holders.items() if now_ms - holder.issued_ms < PASS_VALID_MS}
         while len(self._holders) >= PASSES_MAX:  # a replica that asks so often does not use its passes
             del self._holders[next(iter(self._holders))]
         number = secrets.randbits(61) + 1
-        self._holders[number] = PassHolder(instance, broker_id, hello.observer, hello.whole_history, now_ms)
+        holder = PassHolder(instance, broker_id, hello.observer, hello.whole_history, now_ms)
+        self._holders[ha_number(secret, number)] = holder
         return number
+
+    def withdraw(self, number: int, secret: str | None = None) -> None:
+        """The replica that a pass was issued to has gone."""
+        self._holders.pop(ha_number(secret, number), None)
 
     def redeem(self, number: int, now_ms: int) -> PassHolder:
         """The holder of a pass that was sent to the HA port; the pass is used up by this."""
         holder = self._holders.pop(number, None)
         if holder is None or now_ms - holder.issued_ms >= PASS_VALID_MS:
-            raise JoinRefused(f"the pass {number} is unknown or too old; the replica gets a new one when it reconnects")
+            raise JoinRefused("the pass is unknown, used or too old; the replica gets a new one when it reconnects")
         if not holder.observer:
             identity, count = self._connected.get(holder.broker_id, (holder.identity, 0))
             if identity != holder.identity:

@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from twinlog.replication.errors import PeerSilent, ReplicationError
+from twinlog.replication.errors import JoinRefused, PeerSilent, ReplicationError
 from twinlog.replication.master.link import LinkState, LogBounds, MasterLink, Transfer
 from twinlog.replication.master.passes import Passes, PassHolder
 from twinlog.replication.master.replica_acks import LinkAck, ReplicaAcks
@@ -57,6 +57,8 @@ class ReplicaConnection:
         clock_ms: Callable[[], int],
         acks: ReplicaAcks,
         passes: Passes,
+        refusal: Callable[[], str | None],
+        on_join: Callable[[], None],
         on_acks: Callable[[], None],
         on_close: Callable[[ReplicaConnection, bool], None],
     ) -> None:
@@ -67,6 +69,9 @@ class ReplicaConnection:
         self._clock_ms = clock_ms
         self._acks = acks
         self._passes = passes
+        self._refusal = refusal
+        self._on_join = on_join
+        self.is_admitted = False
         self._on_acks = on_acks
         self._on_close = on_close
         self._loop = asyncio.get_running_loop()
@@ -82,7 +87,6 @@ class ReplicaConnection:
         self._rate_mark = (self._loop.time(), 0)
         self._rate = 0
         self._closed = False
-        acks.join(number, self._row)
         self._loop.add_reader(connected.fileno(), self._readable)
 
     def view(self) -> ReplicaView:
@@ -205,7 +209,7 @@ class ReplicaConnection:
                 self.close("it closed the connection")
                 return
             self._link.receive(data, self._bounds(), self._clock_ms())
-            self._redeem_pass()
+            self._admit()
             self._update_row()
         except BlockingIOError:
             return
@@ -214,6 +218,20 @@ class ReplicaConnection:
             return
         self._on_acks()
         self.pump()
+
+    def _admit(self) -> None:
+        """With the first word it is known who the peer is; a stranger is not sent a byte, and never counted."""
+        link = self._link
+        if self.is_admitted or (link.pass_number is None and link.requested is None):
+            return
+        if link.pass_number is None and (refusal := self._refusal()) is not None:
+            raise JoinRefused(refusal)
+        self._redeem_pass()
+        self.is_admitted = True
+        self._acks.join(self.number, self._row)
+        by = "its pass" if self._holder is not None else "its address, as a Java replica"
+        log.info("a replica has connected", peer=self._row.peer, admitted_by=by)
+        self._on_join()
 
     def _redeem_pass(self) -> None:
         if self._holder is None and self._link.pass_number is not None:

@@ -23,12 +23,14 @@ from twinlog.net.connecting import below
 from twinlog.net.connection import Connection
 from twinlog.net.errors import NetError
 from twinlog.net.pool import ConnectionPool
+from twinlog.replication.errors import JoinRefused
 from twinlog.replication.master_epoch import MASTER_EPOCH, SeenEpochs
 from twinlog.replication.metadata.delta import decode_changes, decode_delta, parse_held
 from twinlog.replication.metadata.kinds import KIND_BY_NAME, KINDS, OFFSETS, Kind, table_of
 from twinlog.replication.metadata.table_pages import TablePages, decode_answer
 from twinlog.replication.replica.metadata_follower import Follower
 from twinlog.replication.replica.metadata_status import MasterRefused, SyncStatus, reason_to_skip
+from twinlog.replication.secret import prove
 from twinlog.settings.replication import ReplicationSettings
 from twinlog.telemetry.fence import error_text
 from twinlog.telemetry.log import get_logger
@@ -43,7 +45,7 @@ log = get_logger(__name__)
 _TIMEOUT_MS = 3000
 _RETRY_MS = 1000  # while the master does not answer
 _CARRIED_ROWS = 2000
-_SyncErrors = (NetError, OSError, MetadataError, WireError)
+_SyncErrors = (NetError, OSError, MetadataError, WireError, JoinRefused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +146,8 @@ class MetadataSyncService:
         self._unexpected = None
         try:
             connection = await self._pool.get(master)
+            if (secret := self._settings().shared_secret) is not None:
+                await prove(connection, secret)
             if not await self._sync_with_twinlog(connection):
                 await self._sync_with_java(master)
             for extra in self._extra_kinds:

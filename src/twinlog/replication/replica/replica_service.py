@@ -27,6 +27,7 @@ from twinlog.replication.replica.handshake import Handshake, MasterFacts
 from twinlog.replication.replica.join import Begin, LogRange, Refuse, Reseed, decide_join
 from twinlog.replication.replica.receiver import Receiver
 from twinlog.replication.replica.status import ReplicaStatus
+from twinlog.replication.secret import ha_number, prove
 from twinlog.replication.transfer import encode_pass
 from twinlog.settings.replication import ReplicationSettings
 from twinlog.store.errors import DamagedTransfer, DispatchFailed, StoreError
@@ -170,7 +171,7 @@ class ReplicaService:
                 async with asyncio.timeout(_CONNECT_SECONDS):
                     await asyncio.get_running_loop().sock_connect(connected, (target.host, target.port))
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            first_word = encode_pass(facts.pass_number) if facts and facts.pass_number is not None else b""
+            first_word = self._first_word(facts)
             awaited = facts is not None and facts.awaits_replicas
             self._receiver = Receiver(
                 connected, store, self._settings, status, self._clock_ms, self._ticks_ms, first_word, awaited
@@ -190,6 +191,11 @@ class ReplicaService:
                 if receiver is not None:
                     receiver.stop()
 
+    def _first_word(self, facts: MasterFacts | None) -> bytes:
+        if facts is None or facts.pass_number is None:
+            return b""
+        return encode_pass(ha_number(self._settings().shared_secret, facts.pass_number))
+
     async def _join(self, addresses: MasterAddresses) -> MasterFacts | None:
         """Check that joining is safe, and prepare the log for it; None when the master cannot be asked.
 
@@ -202,8 +208,14 @@ class ReplicaService:
             address = below(addresses.ha, 1)
             try:
                 await self._pool.get(address)
-            except NetError:
+            except NetError as error:
+                if settings.shared_secret is not None:  # without an answer there is no proof
+                    raise ReplicationError(
+                        f"{address} cannot be asked for a proof of haSharedSecret: {error}"
+                    ) from error
                 return None
+        if settings.shared_secret is not None:
+            await prove(await self._pool.get(address), settings.shared_secret)
         ours = LogRange(store.log_start, store.log_end)
         handshake = Handshake(self._pool, address, store)
         identity = self._identity
