@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 P = TypeVar("P", RecordPlace, BatchPlace)
 
 _FRAME_BYTES_MIN = 20  # that are looked at: a shorter one is not a send
+_PULL = b'{"code":11,'  # the begin of a busy consumer's frames, which need no closer look
 _BINARY_LENGTH = BINARY << 24  # of a binary header, on top of its length
 _HEADER_BYTES_MAX = 64 * 1024  # longer ones are left to the plain decoder, with its limits
 
@@ -80,7 +81,7 @@ class FastSend:
         ctx = self._ctx
         if ctx.conf is not self._conf or self._topics.edition != self._topics_edition:
             self._clear_caches()
-        if not self._allowed or not ctx.guard.is_valid:
+        if not self._allowed or not ctx.guard.is_valid or data.startswith(_PULL, at + PREFIX.size):
             return at
         while end - at > _FRAME_BYTES_MIN:
             begin, self._stopped_at_batch = at, False

@@ -141,8 +141,15 @@ class MemoryLog(LogAccess):
         if begin >= self._recent_from:  # a queue's records grow with its offsets
             return
         self.is_old = True
-        end = offsets[-1] + sizes[-1]
-        if end - begin > len(offsets) * _APART_BYTES or not self._has_chunks(begin, end, look=True):
+        end, step = offsets[-1] + sizes[-1], self._chunk_bytes
+        if end - begin <= len(offsets) * _APART_BYTES:
+            if not self._has_chunks(begin, end, look=True):
+                super().need(offsets, sizes)
+            return
+        # Far apart: those in chunks that were seen lately are asked for together.
+        chunks = {at // step for at in offsets}
+        chunks.update((at + size - 1) // step for at, size in zip(offsets, sizes, strict=True))
+        if max(sizes) > step or not self._seen.issuperset(chunk * step for chunk in chunks):
             super().need(offsets, sizes)
 
     def _need(self, physical_offset: int, size: int) -> None:

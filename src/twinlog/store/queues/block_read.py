@@ -15,11 +15,14 @@ import numpy as np
 
 from twinlog.store.queues.consume_queue import FILL_SIZE, ConsumeQueue
 from twinlog.store.queues.consume_queue_ext import ADDRESS_MAX
-from twinlog.store.queues.unit_filters import Accepted, PropertyTest, TagCodes
+from twinlog.store.queues.unit_filters import Accepted, Block, PropertyTest, TagCodes
 
 UNITS_MIN = 24  # fewer are examined faster one by one
 _TAG_UNITS = 512
 _PROPERTY_UNITS = 128  # each record costs, and the batch may be full after a few
+_TABLE_UNITS = 384  # a look at many records costs little more than one at a few
+_COLUMNS = ("physical_offset", "size", "tags_code")
+_largest, _smallest = np.maximum.reduce, np.minimum.reduce  # the methods max and min are slower for a short array
 
 
 class Log(Protocol):
@@ -53,7 +56,7 @@ def select_blocks(
 ) -> Selected | None:
     """What a filtered read from `queue_offset` on returns; None when it must go unit by unit."""
     next_offset, total, count, physical_min = queue_offset, 0, 0, room.physical_min
-    block_units = _TAG_UNITS if isinstance(wanted, TagCodes) else _PROPERTY_UNITS
+    block_units = _block_units(wanted)
     runs: list[tuple[int, int]] = []
     run_begin = run_end = 0
     while next_offset < room.examined_end:
@@ -62,14 +65,14 @@ def select_blocks(
         if len(data) != units_max * ConsumeQueue.UNIT_BYTES:
             return None
         units = np.frombuffer(data, ConsumeQueue.UNIT_TYPE)
-        offsets, sizes = units["physical_offset"], units["size"]
-        size_max = int(sizes.max())
-        if size_max == FILL_SIZE or sizes.min() <= 0 or units["tags_code"].min() <= ADDRESS_MAX:
+        offsets, sizes, tags_codes = block = Block(*(units[name].astype(np.int64) for name in _COLUMNS))
+        size_max = int(_largest(sizes))
+        if size_max == FILL_SIZE or _smallest(sizes) <= 0 or _smallest(tags_codes) <= ADDRESS_MAX:
             return None
-        if offsets[0] < physical_min or (offsets[1:] < offsets[:-1]).any():
+        if offsets[0] < physical_min or _smallest(offsets[1:] - offsets[:-1], initial=0) < 0:
             return None
         physical_min = int(offsets[-1])
-        accepted = _accepted(wanted, log, data, units)
+        accepted = _accepted(wanted, log, block)
         if accepted is None:
             return None
         passed = 0  # units of this block
@@ -100,19 +103,23 @@ def select_blocks(
     return Selected(next_offset, count, total, runs)
 
 
-def _accepted(
-    wanted: TagCodes | PropertyTest, log: Log, data: bytes | bytearray, units: np.ndarray
-) -> Iterable[Accepted] | None:
+def _block_units(wanted: TagCodes | PropertyTest) -> int:
+    if isinstance(wanted, TagCodes):
+        return _TAG_UNITS
+    return _PROPERTY_UNITS if wanted.may_match is None else _TABLE_UNITS
+
+
+def _accepted(wanted: TagCodes | PropertyTest, log: Log, block: Block) -> Iterable[Accepted] | None:
     """The units of this block that the filter accepts; None when their records are not in one segment of the log."""
     if isinstance(wanted, TagCodes):
-        return wanted.accepted(units)
-    first, last = units[0], units[-1]
-    base = int(first["physical_offset"])
-    window = log.window(base, int(last["physical_offset"]) + int(last["size"]) - base)
+        return wanted.accepted(block)
+    offsets, sizes, _ = block
+    base = int(offsets[0])
+    window = log.window(base, int(offsets[-1] + sizes[-1]) - base)
     if window is None:
         return None
-    log.need(units["physical_offset"].tolist(), units["size"].tolist())
-    return wanted.accepted(data, window, base)
+    log.need(offsets.tolist(), sizes.tolist())
+    return wanted.accepted(block, window)
 
 
 def _first_above(sizes: np.ndarray, begin: int, end: int, size_max: int) -> int:

@@ -28,6 +28,7 @@ from twinlog.store.queues.consume_queue_ext import ADDRESS_MAX, ExtUnit
 from twinlog.store.queues.queue_table import Queue
 from twinlog.store.queues.unit_filters import ExtTest, PropertyTest, TagCodes
 
+_COPIED_BYTES_MAX = 64 * 1024  # of records that lie apart
 _FILTERED_CHUNK = 128  # units read at a time when a filter may refuse many
 
 Accept = Callable[[int | None, ExtUnit | None], bool]
@@ -171,17 +172,28 @@ def _read_whole(
         return None
     buffers = [window]
     if not in_one_piece:
-        log.need(numbers[0::3], sizes)
-        buffers, run_start, run_end = [], 0, 0
-        for physical_offset, size in zip(numbers[0::3], sizes, strict=True):
-            at = physical_offset - first
-            if at != run_end:
-                buffers.append(window[run_start:run_end])
-                run_start = run_end = at
-            run_end += size
-        buffers.append(window[run_start:run_end])
+        offsets = numbers[0::3]
+        log.need(offsets, sizes)
+        if total < _COPIED_BYTES_MAX:  # they are joined to one answer anyway
+            buffers = [window[at - first : at - first + size] for at, size in zip(offsets, sizes, strict=True)]
+        else:
+            buffers = _pieces(window, first, offsets, sizes)
     next_offset = queue_offset + count
     return ReadResult(ReadStatus.FOUND, next_offset, queue.min_offset, queue.max_offset, buffers, count, total)
+
+
+def _pieces(window: memoryview, first: int, offsets: Sequence[int], sizes: Sequence[int]) -> list[memoryview]:
+    """Windows on these records, of which the log has the first at `first`; those side by side are one piece."""
+    pieces: list[memoryview] = []
+    run_start = run_end = 0
+    for physical_offset, size in zip(offsets, sizes, strict=True):
+        at = physical_offset - first
+        if at != run_end:
+            pieces.append(window[run_start:run_end])
+            run_start = run_end = at
+        run_end += size
+    pieces.append(window[run_start:run_end])
+    return pieces
 
 
 @lru_cache(maxsize=1024)

@@ -10,11 +10,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from twinlog.store.queues.consume_queue import unpack_units
 from twinlog.store.queues.consume_queue_ext import ExtUnit
+from twinlog.store.queues.property_table import PropertyTable
 from twinlog.wire.numbers import LONG_MAX, LONG_MIN
 from twinlog.wire.record_layout import FIELD_AT, HEAD_BYTES, MAGIC_V1, PROPERTIES_LENGTH, record_properties
 from twinlog.wire.sys_flag import BORN_HOST_V6, STORE_HOST_V6
@@ -26,6 +27,14 @@ _MAGIC_AT, _FLAG_AT, _BODY_LENGTH_AT = (FIELD_AT[name] for name in ("magic", "sy
 _HEAD = struct.Struct(f">{_MAGIC_AT}xI{_FLAG_AT - _MAGIC_AT - 4}xi{_BODY_LENGTH_AT - _FLAG_AT - 4}xi")
 _V6 = BORN_HOST_V6 | STORE_HOST_V6
 _LENGTHS_BYTES = 1 + PROPERTIES_LENGTH.size  # of topic and properties, around the topic
+
+
+class Block(NamedTuple):
+    """The units of a block as columns of 64-bit numbers."""
+
+    offsets: np.ndarray
+    sizes: np.ndarray
+    tags_codes: np.ndarray
 
 
 class TagCodes:
@@ -44,15 +53,13 @@ class TagCodes:
     def goes_in_blocks(self) -> bool:
         return len(self.sought) <= CODES_AT_ONCE_MAX
 
-    def accepted(self, units: np.ndarray) -> Iterable[Accepted]:
+    def accepted(self, block: Block) -> Iterable[Accepted]:
         """The units of a block that this filter accepts."""
-        tags_codes = units["tags_code"]
-        found = np.zeros(len(units), bool)
-        for code in self.sought:
-            found |= tags_codes == code
+        found = np.zeros(len(block.offsets), bool) if len(self.sought) != 1 else block.tags_codes == self.sought[0]
+        for code in self.sought[1:] if len(self.sought) == 1 else self.sought:
+            found |= block.tags_codes == code
         (places,) = found.nonzero()
-        taken = units[places]
-        return zip(places.tolist(), taken["physical_offset"].tolist(), taken["size"].tolist(), strict=True)
+        return zip(places.tolist(), block.offsets[places].tolist(), block.sizes[places].tolist(), strict=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +74,27 @@ class ExtTest:
 
 @dataclass(frozen=True, slots=True)
 class PropertyTest:
-    """Records whose properties, in text form, `matches` accepts."""
+    """Records whose properties, in text form, `matches` accepts; `may_match` is a quick look at many of them."""
 
     matches: Callable[[bytes], bool]
+    may_match: Callable[[PropertyTable], np.ndarray] | None = None
 
     def __call__(self, record: memoryview) -> bool:
         return self.matches(bytes(record_properties(record)))
 
-    def accepted(self, data: bytes | bytearray, window: memoryview, base: int) -> Iterator[Accepted]:
-        """The units of a block (`data`) whose records pass; `window` is the log from `base` on.
+    def accepted(self, block: Block, window: memoryview) -> Iterator[Accepted]:
+        """The units of a block whose records pass; `window` is the log from the first record on.
 
         It runs for each record that a pull with a property filter examines. The usual record (IPv4, short topic) is
         cut without a call.
         """
-        matches, head = self.matches, _HEAD.unpack_from
-        for place, (physical_offset, size, _) in enumerate(unpack_units(data)):
+        matches, head, base = self.matches, _HEAD.unpack_from, int(block.offsets[0])
+        offsets, sizes, places = block.offsets, block.sizes, None
+        if self.may_match is not None and np.minimum.reduce(sizes) >= HEAD_BYTES:
+            (places,) = self.may_match(PropertyTable(window, offsets - base, sizes)).nonzero()
+            offsets, sizes = offsets[places], sizes[places]
+        numbers = range(len(offsets)) if places is None else places.tolist()
+        for place, physical_offset, size in zip(numbers, offsets.tolist(), sizes.tolist(), strict=True):
             begin = physical_offset - base
             magic, flags, body_length = head(window, begin)
             if magic == MAGIC_V1 and not flags & _V6:

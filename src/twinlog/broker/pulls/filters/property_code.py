@@ -135,7 +135,7 @@ class _Writer:
         left, right = node.parts
         if left.form is Form.PROPERTY and right.form is Form.VALUE:
             value = right.evaluate({})
-            if right.kind is Kind.TEXT and (encoded := _exact_bytes(value)) is not None:
+            if right.kind is Kind.TEXT and (encoded := exact_bytes(value)) is not None:
                 raw = self._bytes_of(left)
                 return self._set(f"None if {raw} is None else {raw} == {self._object(encoded)}")
             if right.kind in _SAFE_DIGITS:
@@ -159,7 +159,7 @@ class _Writer:
     def _in(self, node: Node) -> str:
         words, negated = node.detail
         operator = "not in" if negated else "in"
-        encoded = frozenset(map(_exact_bytes, words))
+        encoded = frozenset(map(exact_bytes, words))
         if None not in encoded:
             raw = self._bytes_of(node.parts[0])
             return self._set(f"None if {raw} is None else {raw} {operator} {self._object(encoded)}")
@@ -227,7 +227,7 @@ def _search(text: bytes, name: str) -> bytes | None:
     return None if value is None else value.encode()
 
 
-def _exact_bytes(text: str) -> bytes | None:
+def exact_bytes(text: str) -> bytes | None:
     """The bytes that are equal to a property's if and only if the texts are; None when no bytes are.
 
     Bytes that are not UTF-8 are read as U+FFFD, so many different bytes are equal to a text with that character.

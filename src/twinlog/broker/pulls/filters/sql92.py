@@ -42,6 +42,7 @@ from twinlog.broker.pulls.filters.expressions import (
     text_test,
 )
 from twinlog.broker.pulls.filters.java_compare import UnequalKinds
+from twinlog.broker.pulls.filters.property_blocks import MayMatch, first_look
 from twinlog.broker.pulls.filters.property_code import MatchesText, matcher
 
 EXPRESSION_CHARS_MAX = 65_536
@@ -70,6 +71,7 @@ class PropertyFilter:
     expression: str
     evaluate: Evaluate  # True, False or None; raises UnequalKinds
     matches_text: MatchesText  # as `matches`, for properties in text form
+    may_match: MayMatch | None = None  # the messages of a table that it may select
 
     def matches(self, properties: Properties) -> bool:
         """Whether a message with these properties is selected; an error of evaluation selects nothing."""
@@ -85,7 +87,7 @@ def compile_sql92(expression: str) -> PropertyFilter:
     if len(expression) > EXPRESSION_CHARS_MAX:
         raise FilterSyntaxError(f"It has {len(expression)} characters, at most {EXPRESSION_CHARS_MAX} are taken")
     node = as_boolean(_Parser(expression).disjunction(0))
-    return PropertyFilter(expression, node.evaluate, matcher(node))
+    return PropertyFilter(expression, node.evaluate, matcher(node), first_look(node))
 
 
 class _Parser:
