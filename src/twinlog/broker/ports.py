@@ -62,7 +62,7 @@ async def listening(
                 answered,
                 inbound,
                 after_batch=ctx.publish_appends,
-                fast=FastSend(ctx).take if ctx.gate is None else None,
+                fast=FastSend(ctx).take,
                 on_close=closed,
             )
             await server.start(settings.bind_address, port)

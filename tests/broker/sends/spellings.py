@@ -118,7 +118,7 @@ def spell(style: str, command: Command, shuffled: list[int]) -> bytes:
     """The frame of a send in one of the STYLES; `shuffled` is an order of members."""
     fields = dict(command.fields or {})
     if "long" in style:
-        fields = {LONG_NAMES[name]: value for name, value in fields.items()}
+        fields = {LONG_NAMES.get(name, name): value for name, value in fields.items()}
         command = Command(10, command.opaque, command.flag, fields=fields, body=command.body)
     if style in ("java", "long"):
         return encode_command(command)

@@ -21,6 +21,7 @@ from twinlog.wire.sends.send_headers import decode_json_send
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
+    from twinlog.broker.sends.send_signed import SignedFrom
     from twinlog.broker.sends.send_target import Targets
     from twinlog.store.log.append_batches import Batch
     from twinlog.wire.sends.binary_sends import BinarySends
@@ -37,10 +38,14 @@ class BatchSends:
         self._binary = binary
         self._is_plain_store = type(ctx.store) is MessageStore  # a plug-in around it sees every message, one by one
 
-    def decode(self, data: bytes, at: int, end: int, *, waits: bool) -> tuple[list[Batch], list[Unanswered]]:
+    def decode(
+        self, data: bytes, at: int, end: int, signed: SignedFrom | None = None, *, waits: bool
+    ) -> tuple[list[Batch], list[Unanswered]]:
         """The batches in the frames from `at` on, until one is unusual, incomplete or not a batch."""
         batches: list[Batch] = []
         sends: list[Unanswered] = []
+        decode_json = decode_json_send if signed is None else signed.sends.decode_json
+        decode_binary = self._binary.decode if signed is None else signed.sends.decode_binary
         while self._is_plain_store and end - at > PREFIX.size:
             try:
                 span = frame_span(data, at, end)
@@ -50,12 +55,14 @@ class BatchSends:
                 break
             header_type, header_end, frame_end = span
             header = data[at + 8 : header_end]
-            flat = decode_json_send(header) if header_type == JSON else self._binary.decode(header)
+            flat = decode_json(header) if header_type == JSON else decode_binary(header)
             if flat is None or header_end == frame_end:
                 break
             opaque, command_flag, constants, born, text = flat
             target = self._targets.get(constants) or self._targets.decide(constants)
             if target is None or not target.is_batch or command_flag & ~ONEWAY_FLAG:
+                break
+            if signed is not None and not signed.admits(target.topic, data[header_end:frame_end]):
                 break
             pairs = decode_properties(text)
             if names.DELAY in pairs or (waits and pairs.get(names.WAIT, "true").lower() != "true"):

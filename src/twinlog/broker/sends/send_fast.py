@@ -27,6 +27,7 @@ from twinlog.broker.sends.parking import prepare_half
 from twinlog.broker.sends.send_answers import BatchPlace, RecordPlace, Unanswered, answers, batch_answers, json_texts
 from twinlog.broker.sends.send_batches import BatchSends
 from twinlog.broker.sends.send_properties import HALF, SendProperties
+from twinlog.broker.sends.send_signed import SignedFrom, SignedSends
 from twinlog.broker.sends.send_target import Target, Targets
 from twinlog.broker.sends.send_template import KnownHeaders
 from twinlog.store.log.append import Draft, PutStatus
@@ -67,6 +68,8 @@ class FastSend:
         self._targets = Targets(ctx)
         self._headers = KnownHeaders()
         self._binary = BinarySends()
+        self._signed = None if ctx.gate is None else SignedSends(ctx.gate)
+        self._accounts_edition = -1
         self._conf: BrokerConf | None = None
         self._topics_edition = -1
         self._allowed = self._waits = False
@@ -83,24 +86,41 @@ class FastSend:
             self._clear_caches()
         if not self._allowed or not ctx.guard.is_valid or data.startswith(_PULL, at + PREFIX.size):
             return at
+        signed = None
+        if self._signed is not None:
+            signed = self._signed_from(connection.peer[0])
         while end - at > _FRAME_BYTES_MIN:
             begin, self._stopped_at_batch = at, False
-            at = self._take_messages(connection, data, at, end, out)
+            at = self._take_messages(connection, data, at, end, out, signed)
             if self._stopped_at_batch:
-                at = self._take_batches(connection, data, at, end, out)
+                at = self._take_batches(connection, data, at, end, out, signed)
             if at == begin or not self._stopped_at_batch:
                 break
         return at
 
-    def _take_messages(self, connection: Connection, data: bytes, at: int, end: int, out: list[Buffer]) -> int:
+    def _signed_from(self, source: str) -> SignedFrom | None:
+        """The check of signatures for a peer's sends; None for an address that need not sign."""
+        gate, signed = self._ctx.gate, self._signed
+        assert gate is not None and signed is not None
+        if gate.edition != self._accounts_edition:
+            self._accounts_edition = gate.edition
+            signed.clear()
+        return None if gate.is_trusted(source) else SignedFrom(signed, source)
+
+    def _take_messages(
+        self, connection: Connection, data: bytes, at: int, end: int, out: list[Buffer], signed: SignedFrom | None
+    ) -> int:
         rows: list[Row] = []
         sends: list[Unanswered] = []
-        begin = self._headers.take(data, at, end, rows, sends)
+        if signed is None:
+            begin = self._headers.take(data, at, end, rows, sends)
+        else:
+            begin = signed.sends.take(data, at, end, rows, sends, signed.source)
         if end - begin > _FRAME_BYTES_MIN:
             number = len(rows)
-            self._decode(data, begin, end, rows, sends)
+            self._decode(data, begin, end, rows, sends, signed)
             if len(rows) > number:
-                self._learn(data, begin, rows[number], sends[number])
+                self._learn(data, begin, rows[number], sends[number], signed)
         if not rows:
             return at
         if self._woken_levels:
@@ -123,8 +143,10 @@ class FastSend:
             self._ctx.stats.put_times.took(perf_counter() - started, len(places))
         return sends[len(places) - 1][3]
 
-    def _take_batches(self, connection: Connection, data: bytes, at: int, end: int, out: list[Buffer]) -> int:
-        batches, sends = self._batches.decode(data, at, end, waits=self._waits)
+    def _take_batches(
+        self, connection: Connection, data: bytes, at: int, end: int, out: list[Buffer], signed: SignedFrom | None
+    ) -> int:
+        batches, sends = self._batches.decode(data, at, end, signed, waits=self._waits)
         if not batches:
             return at
         started = perf_counter()
@@ -137,9 +159,19 @@ class FastSend:
         self._answer_when_safe(connection, batch_answers, sends, places, count, started, out)
         return sends[len(places) - 1][3]
 
-    def _decode(self, data: bytes, at: int, end: int, rows: list[Row], sends: list[Unanswered]) -> None:
-        """Add the messages of the frames from `at` on, until one is unusual or incomplete."""
+    def _decode(
+        self,
+        data: bytes,
+        at: int,
+        end: int,
+        rows: list[Row],
+        sends: list[Unanswered],
+        signed: SignedFrom | None,
+    ) -> None:
+        """Add the messages of the frames from `at` on, until one is unusual, incomplete or not admitted."""
         number = len(sends)
+        decode_json = decode_json_send if signed is None else signed.sends.decode_json
+        decode_binary = self._binary.decode if signed is None else signed.sends.decode_binary
         unpack, targets, own = PREFIX.unpack_from, self._targets, self._properties.own_encoded
         while end - at > _FRAME_BYTES_MIN:
             length, header_length = unpack(data, at)
@@ -148,17 +180,19 @@ class FastSend:
             if header_length < _BINARY_LENGTH:
                 if not body_at < frame_end <= end or header_length > _HEADER_BYTES_MAX:
                     break
-                flat = decode_json_send(data[header_at:body_at])
+                flat = decode_json(data[header_at:body_at])
             else:
                 body_at -= _BINARY_LENGTH
                 if not body_at < frame_end <= end or header_length > _BINARY_LENGTH + _HEADER_BYTES_MAX:
                     break
-                flat = self._binary.decode(data[header_at:body_at])
+                flat = decode_binary(data[header_at:body_at])
             if flat is None:
                 break
             opaque, command_flag, constants, born, text = flat
             target = targets.get(constants) or targets.decide(constants)
             if target is None or command_flag & ~ONEWAY_FLAG:
+                break
+            if signed is not None and not signed.admits(target.topic, data[body_at:frame_end]):
                 break
             if target.is_batch:
                 self._stopped_at_batch = True
@@ -183,12 +217,15 @@ class FastSend:
         if len(sends) > number:
             json_texts(sends, number)
 
-    def _learn(self, data: bytes, at: int, row: Row, send: Unanswered) -> None:
+    def _learn(self, data: bytes, at: int, row: Row, send: Unanswered, signed: SignedFrom | None) -> None:
         """Cache the template of a frame that fits none, unless it is parked or has a binary header."""
         if row[0] is not send[0].topic or data[at + 4] != JSON:
             return
         header = data[at + PREFIX.size : send[3] - len(row[2])]
-        self._headers.learn(header, row, send[0], is_oneway=send[1] is None)
+        if signed is None:
+            self._headers.learn(header, row, send[0], is_oneway=send[1] is None)
+        else:
+            signed.sends.learn(header, row, send[0], signed.source, is_oneway=send[1] is None)
 
     def _row(self, target: Target, body: bytes, born: int, text: str, found: re.Match[str] | None) -> Row | None:
         """The record of a message; None when `send` must handle it. `found` is how its text fits the target's shape."""
@@ -284,6 +321,8 @@ class FastSend:
         self._allowed = ctx.is_master and not settings.send_accepted_from_ms and bool(settings.permission & WRITE)
         self._targets.clear()
         self._headers.clear()
+        if self._signed is not None:
+            self._signed.clear()
         self._properties = SendProperties(
             settings,
             waits=self._waits,

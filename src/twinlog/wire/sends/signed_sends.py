@@ -1,0 +1,115 @@
+"""Headers of signed sends: the flat form of `send_headers`, and all fields, since a signature covers them all.
+
+A fast path beside `command` and `security.signatures`. None is returned for a header that is not a send's, or that only
+the plain decoder can read; a property test holds both equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import itemgetter
+
+import msgspec
+
+from twinlog.wire.command import FIELDS_MAX, decode_header
+from twinlog.wire.errors import HeaderError
+from twinlog.wire.frame import BINARY
+from twinlog.wire.numbers import LONG_MAX, LONG_MIN, Int
+from twinlog.wire.sends.send_headers import LONG_NAMES, SHORT_NAMES, FlatSend
+
+SIGNATURE = "Signature"
+_STARTS = (b'{"code":310,', b'{"code":320,', b'{"code":10,')
+_ORDERS_MAX = 1024  # of field names; when there are more, all are dropped
+_BINARY_CODES = (b"\x01\x36", b"\x01\x40", b"\x00\x0a")
+
+SignedSend = tuple[FlatSend, dict[str, str]]
+
+
+class _Header(msgspec.Struct, gc=False):
+    code: Int
+    opaque: Int
+    extFields: dict[str, str]
+    flag: Int = 0
+    language: str | None = None
+    version: Int = 0
+    remark: str | None = None
+
+
+class _Names:
+    def __init__(self, names: dict[str, str]) -> None:
+        self.constants = itemgetter(
+            *(names[name] for name in ("topic", "default_topic_queue_nums", "queue_id", "sys_flag", "flag"))
+        )
+        self.others = names["producer_group"], names["default_topic"]
+        self.born, self.properties = names["born_timestamp"], names["properties"]
+        self.reconsume_times, self.batch = names["reconsume_times"], names["batch"]
+
+
+_LONG, _SHORT = _Names(LONG_NAMES), _Names(SHORT_NAMES)
+_NAMES = {10: _LONG, 310: _SHORT, 320: _SHORT}
+_decode = msgspec.json.Decoder(_Header).decode
+
+
+def decode_signed_json(header: bytes) -> SignedSend | None:
+    """The send that a JSON header describes, and its fields."""
+    if not header.startswith(_STARTS):
+        return None
+    try:
+        command = _decode(header)
+    except (ValueError, RecursionError):  # msgspec's errors are ValueErrors too
+        return None
+    return _flat(command.code, command.opaque, command.flag, command.extFields)
+
+
+def decode_signed_binary(header: bytes) -> SignedSend | None:
+    """The send that a binary header describes, and its fields."""
+    if header[:2] not in _BINARY_CODES:
+        return None
+    try:
+        command = decode_header(header, BINARY)
+    except HeaderError:
+        return None
+    if command.remark is not None or command.fields is None:
+        return None
+    return _flat(command.code, command.opaque, command.flag, command.fields)
+
+
+def _flat(code: int, opaque: int, flag: int, fields: dict[str, str]) -> SignedSend | None:
+    names = _NAMES.get(code)
+    if names is None or len(fields) > FIELDS_MAX:
+        return None
+    try:
+        group, default_topic = names.others
+        topic, queues, queue_id, sys_flag, message_flag = names.constants(fields)
+        born = int(fields[names.born])
+        fields[group], fields[default_topic]
+    except (KeyError, ValueError):
+        return None
+    if not LONG_MIN <= born <= LONG_MAX:
+        return None
+    get = fields.get
+    constants = (
+        topic, queues, queue_id, sys_flag, message_flag, get(names.reconsume_times, "0"), get(names.batch, "false"),
+    )  # fmt: skip
+    return (opaque, flag, constants, born, get(names.properties, "")), fields
+
+
+class SignedOrder:
+    """The values that a signature covers, in their order; the order of the same names is found once."""
+
+    def __init__(self) -> None:
+        self._orders: dict[tuple[str, ...], Callable[[dict[str, str]], tuple[str, ...]]] = {}
+
+    def values(self, fields: dict[str, str]) -> str:
+        names = tuple(fields)
+        order = self._orders.get(names)
+        if order is None:
+            order = self._learn(names)
+        return "".join(order(fields))
+
+    def _learn(self, names: tuple[str, ...]) -> Callable[[dict[str, str]], tuple[str, ...]]:
+        if len(self._orders) >= _ORDERS_MAX:
+            self._orders.clear()
+        order = itemgetter(*sorted(name for name in names if name != SIGNATURE))  # a send has more than one
+        self._orders[names] = order
+        return order
