@@ -21,6 +21,7 @@ from twinlog.cli.running import (
 )
 from twinlog.nameserver.errors import NameServerError
 from twinlog.nameserver.nameserver_service import NameServerService
+from twinlog.security.errors import SecurityError
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.nameserver_conf import load_nameserver_conf
 
@@ -49,7 +50,7 @@ def namesrv(
                 f"twinlog namesrv ready on {address_text(settings.bind_address, service.port)}"
             ),
         ),
-        expected=(NameServerError, SettingsError),
+        expected=(NameServerError, SecurityError, SettingsError),
         metrics_port=settings.metrics_port,
         metrics_host=settings.bind_address,
     )

@@ -9,11 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from twinlog.base.clock import SteadyClock
+from twinlog.nameserver.accounts import NameServerAccounts
 from twinlog.nameserver.broker_handlers import remove_brokers
 from twinlog.nameserver.context import NameServerContext
 from twinlog.nameserver.handlers import handlers
 from twinlog.nameserver.kv_config import KvConfig
 from twinlog.nameserver.registration import MinBrokerIdNotice
+from twinlog.net.access import protected
 from twinlog.net.connection import Connection, Handler, Request
 from twinlog.net.errors import NetError
 from twinlog.net.inbound import Inbound
@@ -51,6 +53,7 @@ class NameServerService:
         # One thread: large registrations are read one after the other, which saves memory.
         self._reader = ThreadPoolExecutor(1, "registrations")
         self.context = NameServerContext(conf, kv, clock_ms, self._notices.put_nowait)
+        self.accounts = NameServerAccounts(conf) if conf.access.authentication else None
         self._metrics = metrics
         self._tls = ServerTls(conf.net.tls)
         self.server: Server | None = None
@@ -65,9 +68,13 @@ class NameServerService:
         inbound = Inbound(net.unfinished_bytes_max, net.progress_seconds_max, self.context.limits)
         if self._metrics is not None:
             inbound.watch(self._metrics, "twinlog_namesrv")
-        by_code = self._counted(handlers(self.context, self._run_beside))
-        by_code = self.context.local_admin.around(by_code)
-        warn_if_open(settings.bind_address, net.admin_from, "register brokers, and so direct clients to them")
+        by_code = handlers(self.context, self._run_beside)
+        if self.accounts is not None:
+            by_code = protected({**by_code, **self.accounts.handlers()}, self.accounts.gate)
+        else:
+            by_code = self.context.local_admin.around(by_code)
+            warn_if_open(settings.bind_address, net.admin_from, "register brokers, and so direct clients to them")
+        by_code = self._counted(by_code)
         server = Server.configured(net, self._tls, by_code, inbound, on_close=self._connection_closed)
         await server.start(settings.bind_address, settings.listen_port)
         self.server = server
