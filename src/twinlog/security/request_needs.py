@@ -40,6 +40,7 @@ BETWEEN_BROKERS = frozenset(
         TwinlogCode.LOG_DIGESTS,
         TwinlogCode.METADATA_CHANGES,
         TwinlogCode.OFFSETS_CARRIED_BACK,
+        TwinlogCode.ACCOUNTS,
     }
 )
 """What only brokers ask each other: a super account is needed, whatever else is switched off."""

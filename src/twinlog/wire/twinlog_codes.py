@@ -15,5 +15,6 @@ class TwinlogCode(IntEnum):
     METADATA_CHANGED = 30905  # a master notifies its replica, oneway, that a table has changed
     REPLICATION_STATUS = 30906  # the state of replication, as JSON
     CHANGE_ROLE = 30907  # become master or replica at run time
+    ACCOUNTS = 30908  # the accounts of a master, for its replica
     STILL_REGISTERED = 30911  # a name server asks a broker whether it still is what it registered as
     PROVE_SECRET = 30912  # both peers prove that they know haSharedSecret, in two rounds

@@ -11,6 +11,7 @@ from twinlog.broker.replication.replication_status import ReplicationReport
 from twinlog.metadata.offsets import Offsets
 from twinlog.net.connection import Connection, Handler, Request
 from twinlog.net.errors import RequestRefused
+from twinlog.replication.account_exchange import HELD, encode_answer
 from twinlog.replication.digests import parse_ranges, range_digest
 from twinlog.replication.errors import ReplicationError
 from twinlog.replication.hello import HelloAnswer, HelloHeader
@@ -18,6 +19,7 @@ from twinlog.replication.master.metadata_changes import encode_changes
 from twinlog.replication.master.peer_rules import peer_refusal
 from twinlog.replication.master_epoch import MASTER_EPOCH, OldEpoch
 from twinlog.replication.secret import answer_proof, is_proven
+from twinlog.security.signatures import ACCESS_KEY
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import HaClientInfo, HaConnectionInfo, HaRuntimeInfo, encode_body
 from twinlog.wire.codes import RequestCode, ResponseCode
@@ -45,6 +47,7 @@ def handlers(ctx: BrokerContext, replication: ReplicationService) -> dict[int, H
         TwinlogCode.OFFSETS_CARRIED_BACK: requests.offsets_carried_back,
         TwinlogCode.REPLICATION_STATUS: requests.status,
         TwinlogCode.CHANGE_ROLE: requests.change_role,
+        TwinlogCode.ACCOUNTS: requests.accounts,
     }
 
 
@@ -113,6 +116,17 @@ class ReplicationHandlers:
         tables, question = self._ctx.tables, tuple(sorted(fields.items()))
         body = await self._ctx.table_work.in_turn("changes", question, lambda: encode_changes(tables, fields))
         return request.reply(fields={MASTER_EPOCH: str(self._replication.epoch)}, body=body)
+
+    def accounts(self, request: Request) -> Command:
+        """All accounts, if they are not those that the replica holds; sealed for the account that asks."""
+        table, fields = self._ctx.tables.accounts, request.fields or {}
+        asking = table.get(fields.get(ACCESS_KEY, ""))
+        if self._ctx.gate is None or not table.in_use or asking is None:
+            remark = "this master checks no accounts of RocketMQ 5, so its replica cannot take them over"
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
+        held = f"{table.epoch}:{table.edition}"
+        body = None if fields.get(HELD) == held else encode_answer(table.rows, asking)
+        return request.reply(fields={HELD: held}, body=body)
 
     def offsets_carried_back(self, request: Request) -> Command:
         """A replica sends the offsets that consumers committed there while this master was away."""

@@ -20,8 +20,10 @@ from twinlog.broker.replication.successor_watch import SuccessorWatch
 from twinlog.replication.master.log_marks import LogMarks
 from twinlog.replication.master.master_service import MasterService
 from twinlog.replication.master.replica_acks import ReplicaAcks
+from twinlog.replication.replica.account_sync import AccountSync
 from twinlog.replication.replica.metadata_sync_service import ExtraKind, MetadataSyncService
 from twinlog.replication.replica.replica_service import ReplicaIdentity, ReplicaService
+from twinlog.settings.accounts import parse_account
 from twinlog.store.errors import DispatchFailed
 
 if TYPE_CHECKING:
@@ -75,6 +77,7 @@ class ReplicationService:
             own_address=settings.address,
             clock_ms=ctx.wall_ms,
             extra_kinds=extra_kinds,
+            fetched_kinds=fetched_kinds(ctx),
             epochs=self.epochs,
         )
         self.following = Following(ctx, self.replica, self.sync, self._start_fenced)
@@ -144,3 +147,9 @@ class ReplicationService:
             masters = await self.members.masters()
             if masters and self._ctx.master_address not in masters:
                 self.register.register_soon()
+
+
+def fetched_kinds(ctx: BrokerContext) -> list[AccountSync]:
+    """Accounts, if this broker checks them and has one to ask with."""
+    table, own = ctx.tables.accounts, ctx.settings.own_account
+    return [AccountSync(table, parse_account(own).secret_key)] if table.in_use and own else []

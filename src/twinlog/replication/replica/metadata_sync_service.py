@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -23,7 +23,7 @@ from twinlog.net.connecting import below
 from twinlog.net.connection import Connection
 from twinlog.net.errors import NetError
 from twinlog.net.pool import ConnectionPool
-from twinlog.replication.errors import JoinRefused
+from twinlog.replication.errors import JoinRefused, ReplicationError
 from twinlog.replication.master_epoch import MASTER_EPOCH, SeenEpochs
 from twinlog.replication.metadata.delta import decode_changes, decode_delta, parse_held
 from twinlog.replication.metadata.kinds import KIND_BY_NAME, KINDS, OFFSETS, Kind, table_of
@@ -58,6 +58,16 @@ class ExtraKind:
     on_vip_port: bool = True
 
 
+class FetchedKind(Protocol):
+    """A kind that asks in its own way, such as accounts, whose rows hold secrets."""
+
+    name: str
+
+    async def fetch(self, pool: ConnectionPool, master: str) -> tuple[bool, int]:
+        """(whether something changed here, bytes received)."""
+        ...
+
+
 class MetadataSyncService:
     """Follows the master's metadata until cancelled."""
 
@@ -70,6 +80,7 @@ class MetadataSyncService:
         own_address: str,
         clock_ms: Callable[[], int],
         extra_kinds: Sequence[ExtraKind] = (),
+        fetched_kinds: Sequence[FetchedKind] = (),
         on_changed: Callable[[str], None] = lambda kind: None,
         epochs: SeenEpochs | None = None,
     ) -> None:
@@ -79,6 +90,7 @@ class MetadataSyncService:
         self._own_address = own_address
         self._clock_ms = clock_ms
         self._extra_kinds = extra_kinds
+        self._fetched_kinds = fetched_kinds
         self._on_changed = on_changed
         self._epochs = epochs
         self._master: str | None = None
@@ -152,6 +164,8 @@ class MetadataSyncService:
                 await self._sync_with_java(master)
             for extra in self._extra_kinds:
                 await self._extra(extra, master)
+            for fetched in self._fetched_kinds:
+                await self._fetch(fetched, master)
         except _SyncErrors as error:
             missed = [self.status.kind(kind.name) for kind in KINDS if kind.name not in self._finished]
             if any(status.error != str(error) for status in missed):
@@ -293,6 +307,17 @@ class MetadataSyncService:
             self._failed(extra.name, error)
         except Exception as error:
             self._failed_unexpectedly(extra.name, error)
+
+    async def _fetch(self, kind: FetchedKind, master: str) -> None:
+        try:
+            changed, size = await kind.fetch(self._pool, master)
+            self.status.kind(kind.name).succeeded(self._clock_ms(), None, changed=changed, received=size)
+            if changed:
+                log.info("metadata changed", kind=kind.name, master=master)
+        except (*_SyncErrors, ReplicationError) as error:
+            self._failed(kind.name, error)
+        except Exception as error:
+            self._failed_unexpectedly(kind.name, error)
 
     async def _succeeded(self, kind: str, changed: bool, size: int) -> None:
         table = table_of(self._tables, kind)
