@@ -41,6 +41,7 @@ BETWEEN_BROKERS = frozenset(
         TwinlogCode.METADATA_CHANGES,
         TwinlogCode.OFFSETS_CARRIED_BACK,
         TwinlogCode.ACCOUNTS,
+        TwinlogCode.PROVE_SECRET,
     }
 )
 """What only brokers ask each other: a super account is needed, whatever else is switched off."""

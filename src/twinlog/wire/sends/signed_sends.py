@@ -40,7 +40,7 @@ class _Names:
         self.constants = itemgetter(
             *(names[name] for name in ("topic", "default_topic_queue_nums", "queue_id", "sys_flag", "flag"))
         )
-        self.others = names["producer_group"], names["default_topic"]
+        self.others = {names["producer_group"], names["default_topic"]}  # needed, and not used
         self.born, self.properties = names["born_timestamp"], names["properties"]
         self.reconsume_times, self.batch = names["reconsume_times"], names["batch"]
 
@@ -79,13 +79,11 @@ def _flat(code: int, opaque: int, flag: int, fields: dict[str, str]) -> SignedSe
     if names is None or len(fields) > FIELDS_MAX:
         return None
     try:
-        group, default_topic = names.others
         topic, queues, queue_id, sys_flag, message_flag = names.constants(fields)
         born = int(fields[names.born])
-        fields[group], fields[default_topic]
     except (KeyError, ValueError):
         return None
-    if not LONG_MIN <= born <= LONG_MAX:
+    if not LONG_MIN <= born <= LONG_MAX or not names.others <= fields.keys():
         return None
     get = fields.get
     constants = (
