@@ -35,9 +35,9 @@ class TopicHandlers:
         ctx = self._ctx
         topic = required((request.fields or {}).get("topic"), "topic")
         queues = decode_body(TopicRouteData, request.body).queue_datas
-        if not {one.broker_name for one in queues} <= ctx.table.names_of(request.connection):
-            if not ctx.conf.access.authentication:
-                ctx.local_admin.check(request)  # a broker registers topics of its own only
+        known = {one.broker_name for one in queues} <= ctx.table.names_of(request.connection)
+        if not known and not ctx.conf.access.authentication:
+            ctx.local_admin.check(request)  # a broker registers topics of its own only
         code, limit = ResponseCode.INVALID_PARAMETER, ctx.settings.topic_queues_max
         for one in queues:
             if not is_served(one, limit):
