@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.checker import Verdict, judge
-from tests.faults.load import Load, make_topic, read_all
+from tests.faults.load import TOPIC, Load, make_topic, read_all
 from tests.interop.java_rocketmq import Broker, JavaRocketmq, NameServer
 from tests.interop.replica_pair import SEGMENT, log_end, same_logs, until
 from tests.interop.twinlog_servers import Twinlog
@@ -23,7 +23,7 @@ CONF = {
     "inSyncReplicas": "2",
     "slaveTimeout": "10000",  # a replica that was not given a core for 3 s is not a lost one
     "messageDelayLevel": "1s 2s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
-    "pullBatchSizeMax": "1000",
+    "adminRequestsFrom": "*",  # the test is on another machine, as far as brokers in namespaces see
     "maxTransferCountOnMessageInMemory": "1000",
     "maxTransferCountOnMessageInDisk": "1000",
     "maxTransferBytesOnMessageInMemory": str(1 << 20),
@@ -100,6 +100,12 @@ class Group:
         with load.running():
             load.go_on(1, seconds)
         self.logs_equal(seconds)
+
+    def knows_topic(self, name: str, topic: str = TOPIC, seconds: float = 60) -> None:
+        """Return once a replica has the topic's configuration, without which it could not lead."""
+        with Admin(self.names.address) as admin:
+            table = lambda: admin.topic_configs(self.brokers[name].address).topic_config_table  # noqa: E731
+            until(lambda: topic in table(), f"{name} has the topic", seconds)
 
     def logs_equal(self, seconds: float = 60, one: str = "master", other: str = "replica") -> None:
         stores = self.brokers[one].store, self.brokers[other].store

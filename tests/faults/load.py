@@ -44,10 +44,12 @@ class Load:
     seed: int
     producers: int = PRODUCERS
     body_bytes_max: int = 2000
+    body_bytes_min: int = 1
     timeout_ms: int = 3000
     pause_s: float = 0.002
     topic: str = TOPIC
     direct: str = ""  # always this broker, whatever the route says
+    first_number: int = 0  # of the producers: two loads of one topic have different ones
     history: History = field(init=False)
 
     def __post_init__(self) -> None:
@@ -92,7 +94,8 @@ class Load:
                     continue
                 sequence = self._sequences[number]
                 self._sequences[number] += 1
-                body = body_of(number, sequence, dice.randbytes(dice.randrange(1, self.body_bytes_max)))
+                size = dice.randrange(self.body_bytes_min, self.body_bytes_max)
+                body = body_of(self.first_number + number, sequence, dice.randbytes(size))
                 send = await self._send(pool, master, number, sequence, body)
                 self.history.sent(send)
                 if send.outcome is Outcome.ACKNOWLEDGED:
@@ -109,7 +112,8 @@ class Load:
         began = time.monotonic()
 
         def ended(outcome: Outcome, reason: str, offset: int = -1) -> Send:
-            return Send(number, sequence, began, time.monotonic(), outcome, master, number, offset, reason)
+            producer, now = self.first_number + number, time.monotonic()
+            return Send(producer, sequence, began, now, outcome, master, number, offset, reason)
 
         fields = {"a": "PG_FAULTS", "b": self.topic, "c": "TBW102", "d": str(self.producers), "e": str(number)}
         fields |= {"f": "0", "g": str(int(time.time() * 1000)), "h": "0", "i": "", "j": "0", "k": "false", "m": "false"}

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from tests.faults.rows import disks, processes
+from tests.faults.rows import disks, garbage, links, processes
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -19,12 +19,8 @@ def test_nothing_is_acknowledged_that_a_killed_replica_does_not_have(tmp_path, s
     processes.kill_replica(tmp_path, seed, rounds=1, down_s=0.5)
 
 
-def test_a_stopped_replica_acknowledges_nothing_and_goes_on(tmp_path, seed):
-    processes.stop_replica(tmp_path, seed, rounds=1, stopped_s=1.5)
-
-
 def test_a_master_that_was_stopped_and_replaced_acknowledges_nothing(tmp_path, seed):
-    processes.stop_master(tmp_path, seed, rounds=1, stopped_s=4)
+    processes.stop_master(tmp_path, seed, rounds=1, stopped_s=3.5)
 
 
 def test_a_master_on_a_full_disk_says_so_and_goes_on_with_new_space(tmp_path, seed):
@@ -33,3 +29,11 @@ def test_a_master_on_a_full_disk_says_so_and_goes_on_with_new_space(tmp_path, se
 
 def test_after_a_power_cut_of_both_brokers_all_flushed_sends_are_there(tmp_path, seed):
     disks.power_cut(tmp_path, seed, rounds=1)
+
+
+def test_garbage_acknowledges_nothing_and_takes_no_memory(tmp_path, seed):
+    garbage.garbage(tmp_path, seed, streams=500, frames=1500)
+
+
+def test_a_master_cut_off_from_its_promoted_replica_acknowledges_nothing(tmp_path, seed):
+    links.partition_promoted(tmp_path, seed, seconds=1)

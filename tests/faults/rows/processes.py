@@ -117,7 +117,7 @@ def _stop_master_once(home: Path, seed: int, side: str, stopped_s: float) -> str
                 resumed = time.monotonic()
                 load.history.fault(resumed, "resume the old master")
                 load.go_on(50)
-                time.sleep(min(5.0, stopped_s))
+                time.sleep(min(5.0, stopped_s / 2))
         false = [send for send in _acknowledged(stubborn) if send.ended > resumed]
         verdict = group.judge(load, "replica")
     assert not verdict.broken, f"{load.history}: {verdict}"
@@ -125,16 +125,16 @@ def _stop_master_once(home: Path, seed: int, side: str, stopped_s: float) -> str
     return f"old master: {stubborn.history.count(Outcome.ACKNOWLEDGED)} acknowledged before, 0 after; new: {verdict}"
 
 
-def promote(group: Group, name: str) -> None:
+def promote(group: Group, name: str, role: str = "ASYNC_MASTER") -> None:
     """Make a replica master: by the command, or, as operators of Java do it, by a restart with another role."""
     if group.side == JAVA:
         group.brokers[name].kill()
-        group.change_conf(name, brokerRole="ASYNC_MASTER", brokerId="0")
+        group.change_conf(name, brokerRole=role, brokerId="0")
         group.restart(name)
         return
     with Admin(group.names.address) as admin:
-        admin.change_role(group.brokers[name].address, "ASYNC_MASTER")
-    until(lambda: group.replication(name).get("role") == "ASYNC_MASTER", f"{name} is master", 30)
+        admin.change_role(group.brokers[name].address, role)
+    until(lambda: group.replication(name).get("role") == role, f"{name} is master", 30)
 
 
 def _acknowledged(load: Load) -> list[Send]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.faults.group import JAVA, TWINLOG
-from tests.faults.rows import disks, kills, processes
+from tests.faults.rows import clocks, disks, garbage, kills, links, processes, rejoins, tables
 
 BOTH = (TWINLOG, JAVA)
 
@@ -30,4 +30,13 @@ ROWS = [
     Row("full disk of the master", disks.full_disk_of_master, {"rounds": 5}),
     Row("full disk of the replica", disks.full_disk_of_replica, {"rounds": 5}),
     Row("power cut on both", disks.power_cut, {"rounds": 20}),
+    Row("divergent rejoin, killed", rejoins.divergent_rejoin, {}, (TWINLOG,)),
+    Row("5,000 topics and 2,000 groups", tables.many_topics, {}),
+    Row("offsets committed at the replica", tables.offsets_at_replica, {"rounds": 5}),
+    Row("clock one hour forward and back", clocks.wrong_clock, {"rounds": 3}, (TWINLOG,)),
+    Row("garbage on all ports", garbage.garbage, {"streams": 100_000, "frames": 1_000_000, "rate": 4000}),
+    Row("messages of 4 MiB", links.large_messages, {"rounds": 20}),
+    Row("replica on 1 Mbit/s", links.slow_link, {"seconds": 30, "large_bytes": 4 << 20}),
+    Row("partitions", links.partition, {"seconds": 30}),
+    Row("partition, replica promoted", links.partition_promoted, {"seconds": 30}),
 ]

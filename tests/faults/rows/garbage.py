@@ -1,0 +1,91 @@
+"""Garbage on every port, while a healthy client sends."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.faults.group import TWINLOG, Group
+from tests.faults.history import Outcome, Send
+from tests.faults.load import Load
+
+ROOT = Path(__file__).parent.parent.parent.parent
+GROWTH_MIB_MAX = 50
+
+
+def garbage(
+    home: Path, seed: int, side: str = TWINLOG, streams: int = 100_000, frames: int = 1_000_000, rate: float = 2000
+) -> str:
+    """Garbage streams on the HA port, mutated frames on the remoting, VIP and name server ports of a SYNC pair.
+
+    The servers live, log no traceback, grow by less than 50 MiB, and a healthy client's sends go on. In the second half
+    the real replica is stopped: garbage on the HA port must not acknowledge anything in its place. Seen to fail with a
+    master that counts every connection without an identity (`registered_replicas` ignored).
+    """
+    with Group(home, side, conf={"brokerName": "broker-faults"}).running() as group:
+        group.start_pair("SYNC_MASTER", slaveTimeout="3000")
+        load = Load(group.names.address, seed, producers=1, pause_s=0.01)
+        with load.running():
+            load.go_on(150)
+        calm = latencies(load.history.sends)
+        before = {"master": memory_mib(group.master.pid), "names": memory_mib(group.names.pid)}
+        ports = [group.master.port, group.master.port - 2, group.names.port]
+        attacks = [(group.master.port + 1, "ha", streams)] + [(port, "frames", frames // len(ports)) for port in ports]
+        first = len(load.history.sends)
+        for number, (port, kind, count) in enumerate(attacks):
+            with load.running():
+                played = attack(f"127.0.0.1:{port}", kind, count, seed + number, rate)
+                load.go_on(10)
+        under = latencies(load.history.sends[first:])
+        after = {"master": memory_mib(group.master.pid), "names": memory_mib(group.names.pid)}
+        false = _false_acknowledgements(group, load, seed, max(200, streams // 100), rate)
+        group.logs_equal(60)
+        verdict = group.judge(load)
+        noise = [one.home.name for one in (group.master, group.names) if "Traceback" in one.output.read_text()]
+    growth = {name: after[name] - before[name] for name in after}
+    assert not noise or side != TWINLOG, f"a traceback in the log of {noise}"
+    assert not verdict.broken, f"{load.history}: {verdict}"
+    assert not false, f"{len(false)} sends were acknowledged by garbage on the HA port"
+    assert max(growth.values()) < GROWTH_MIB_MAX, f"memory grew by {growth} MiB"
+    grown = ", ".join(f"{name} {mib:+.0f} MiB" for name, mib in growth.items())
+    return (
+        f"{streams} streams, {frames} frames ({played}); {grown}; p99 {calm:.1f} ms calm, {under:.1f} ms under attack"
+    )
+
+
+def _false_acknowledgements(group: Group, load: Load, seed: int, streams: int, rate: float) -> list[Send]:
+    """Sends that were acknowledged while the only replica was stopped and garbage came to the HA port."""
+    marks = len(load.history.sends)
+    group.replica.pause()
+    time.sleep(0.5)
+    paused = time.monotonic()
+    with load.running():
+        attack(f"127.0.0.1:{group.master.port + 1}", "ha", streams, seed, rate)
+        resuming = time.monotonic()
+        group.replica.resume()
+        load.go_on(10)
+    return [
+        send
+        for send in load.history.sends[marks:]
+        if send.outcome is Outcome.ACKNOWLEDGED and send.began > paused and send.ended < resuming
+    ]
+
+
+def attack(address: str, kind: str, count: int, seed: int, rate: float) -> str:
+    command = [sys.executable, "-m", "tests.faults.attack", address, kind, str(count), str(seed), str(rate)]
+    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def latencies(sends: list[Send]) -> float:
+    """p99 of the acknowledged sends in milliseconds."""
+    times = [(send.ended - send.began) * 1000 for send in sends if send.outcome is Outcome.ACKNOWLEDGED]
+    return statistics.quantiles(times, n=100)[98]
+
+
+def memory_mib(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    line = next(line for line in status.splitlines() if line.startswith("RssAnon"))
+    return int(line.split()[1]) / 1024
