@@ -104,7 +104,7 @@ class MessageStore(DurableStore):
         set_abort_marker(self.root, self._ops)
         self.checkpoint.confirm_offset = max(0, self.report.last_record)
         self.last_record_offset = self.report.last_record if self.report.last_record >= 0 else None
-        self.dispatched_end = self.log_end
+        self.dispatched_end = self.opened_end = self.log_end
         self._dispatched_timestamp = self._appender.last_timestamp = self.report.last_timestamp
         self._tail.start_at(self.log_end)
         self._cut_followers(self.log_end)  # one may have flushed records that a crash removed from the log

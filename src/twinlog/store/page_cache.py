@@ -11,6 +11,10 @@ _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 _UNUSED = memoryview(bytearray(PIECE_BYTES))  # what the kernel copies here is not read
 
 
+def physical_memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
 def bytes_in_memory(descriptor: int, position: int, size: int) -> int:
     """How many bytes of a file from `position` on are in memory, up to `size` or the first one that is not.
 

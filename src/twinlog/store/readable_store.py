@@ -86,7 +86,7 @@ class ReadableStore:
         self.limits = read_limits(settings)
         self.damaged: dict[int, None] = {}  # places of damaged records that reads have met and nobody has repaired
         self.on_damaged_record: Callable[[int], None] = lambda physical_offset: None
-        self._opened_end: int | None = None  # see `recent_from`
+        self.opened_end = 1 << 62  # where the log ended when this process opened it; everything is old before
         self._seen = SeenChunks(settings.segment_bytes)
         self._ops = ops
 
@@ -110,9 +110,7 @@ class ReadableStore:
     @property
     def recent_from(self) -> int:
         """From here on this process has written the log, lately: it is in memory, and as it was written."""
-        if self._opened_end is None:
-            self._opened_end = self.log_end  # what was there before may never have been read by this process
-        return max(self._opened_end, self.log_end - RECENT_BYTES)
+        return max(self.opened_end, self.log_end - RECENT_BYTES)
 
     def log_in_memory(self) -> MemoryLog:
         """For one read in the event loop: it raises OnDisk instead of waiting for the disk."""

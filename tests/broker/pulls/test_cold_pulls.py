@@ -9,6 +9,7 @@ import threading
 import pytest
 from tests.broker.running import broker_conf, connected, pull, pull_messages, running_broker, send
 
+from twinlog.store import readable_store
 from twinlog.store.log import log_access
 from twinlog.wire.message import decode_messages
 
@@ -40,6 +41,7 @@ def disk(monkeypatch):
     disk = SlowDisk()
     monkeypatch.setattr(log_access, "read_through", disk.read_through)
     monkeypatch.setattr(log_access, "bytes_in_memory", lambda *_: 0)
+    monkeypatch.setattr(readable_store, "RECENT_BYTES", 0)
     yield disk
     disk.released.set()
 
@@ -70,9 +72,11 @@ async def test_sends_and_other_requests_are_answered_while_a_pull_waits_for_the_
     assert decode_messages(answer.body)[0].body == b"old"
 
 
-async def test_a_pull_of_new_messages_does_not_wait_for_the_disk(disk, connection):
+async def test_a_pull_of_new_messages_does_not_wait_for_the_disk(disk, broker, connection, monkeypatch):
     await send(connection, b"old")
     waiting = await begun(disk, connection)
+    broker.context.store.opened_end = broker.context.store.log_end
+    monkeypatch.setattr(readable_store, "RECENT_BYTES", 1 << 20)
     await send(connection, b"new")
     (message,) = await pull_messages(connection, queueOffset="1")
     assert message.body == b"new"

@@ -19,9 +19,10 @@ from twinlog.wire.message import decode_messages
 
 @pytest.fixture
 def store(tmp_path):
-    with open_store(tmp_path) as store:
-        fill(store, 100)
-        yield store
+    with open_store(tmp_path) as first:
+        fill(first, 100)
+    with open_store(tmp_path) as again:  # to which all of it is old
+        yield again
 
 
 @pytest.fixture
@@ -84,14 +85,13 @@ def test_a_read_in_the_loop_refuses_what_is_on_disk_and_takes_it_after_the_threa
     assert bodies_of(store.read("TopicA", 0, 0, log=store.log_in_memory())) == bodies_of(in_thread)
 
 
-def test_what_was_written_since_the_first_read_is_not_asked_for(store, disk):
-    store.log_in_memory()  # from here on everything is recent
+def test_what_was_written_since_the_start_is_not_asked_for(store, disk):
+    """Seen to fail while what was written before the first read counted as old."""
     fill(store, 2, start=100)
     assert bodies_of(store.read("TopicA", 0, 50, log=store.log_in_memory())) == [b"body 100"]
 
 
 def test_recent_is_only_the_newest_part_of_the_log(store, disk, monkeypatch):
-    store.log_in_memory()
     monkeypatch.setattr(readable_store, "RECENT_BYTES", 0)
     fill(store, 2, start=100)
     with pytest.raises(OnDisk):

@@ -18,13 +18,13 @@ from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
 from twinlog.store.errors import StoreClosed, StoreError
-from twinlog.store.page_cache import bytes_in_memory, read_through
+from twinlog.store.page_cache import bytes_in_memory, physical_memory_bytes, read_through
 
 if TYPE_CHECKING:
     from twinlog.store.log.commit_log import CommitLog
 
-# What was written last is in memory, unless the machine has hardly any: it is not asked for each read.
-RECENT_BYTES = 128 * 1024 * 1024
+# What this process wrote last is in memory, unless others need nearly all of it: it is not asked for each read.
+RECENT_BYTES = max(128 << 20, min(1 << 30, physical_memory_bytes() // 16))
 _RECORD_BYTES = 4096
 _CHUNK_BYTES = 64 * 1024
 _APART_BYTES = 8 * 1024  # a read whose records lie closer together, on average, looks for whole chunks

@@ -11,7 +11,6 @@ that lie side by side become one window, so a consumer that keeps up costs one s
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from typing import Protocol
 
 import msgspec
 
+from twinlog.store.page_cache import physical_memory_bytes
 from twinlog.store.queues.block_read import UNITS_MIN, Room, select_blocks
 from twinlog.store.queues.consume_queue import FILL_SIZE, ConsumeQueue
 from twinlog.store.queues.consume_queue_ext import ADDRESS_MAX, ExtUnit
@@ -76,10 +76,6 @@ class ReadResult(msgspec.Struct):
     count: int = 0
     size: int = 0
     far_behind: bool = False  # the reader is further back than memory reaches
-
-
-def physical_memory_bytes() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
