@@ -247,3 +247,19 @@ def test_a_broken_file_is_reported_with_its_path(tmp_path):
     [problem] = tables.load()
     assert str(tmp_path / "topics.json") in problem
     assert "no backup" in problem
+
+
+def test_a_digit_that_has_changed_on_the_disk_brings_the_backup_back(tmp_path):
+    """Seen to fail without the check of the member twinlogCrc32: offset 35 is taken for the group's own."""
+    tables = open_tables(tmp_path, 1_000)
+    for offset in (5, 25):
+        tables.offsets.commit("G", "T", 0, offset, 2_000)
+        tables.save()
+    path = tmp_path / "consumerOffset.json"
+    text = path.read_text()
+    assert '"0":25' in text
+    path.write_text(text.replace('"0":25', '"0":35'))
+    again = open_tables(tmp_path, 3_000)
+    problems = again.load()
+    assert again.offsets.get("G", "T", 0) == 5
+    assert any("consumerOffset.json" in problem and "twinlogCrc32" in problem for problem in problems)

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from twinlog.base.json_checksum import check_json, with_checksum
 from twinlog.metadata.file_with_backup import FileWithBackup
 from twinlog.metadata.revisions import Revisions
 from twinlog.wire.bodies import DataVersion
@@ -73,7 +74,7 @@ class PersistedTable:
         """Load the file's content; False when there is none and the table starts from its defaults."""
         if self.file is None:
             return False
-        loaded = self.file.load(self.decode_file)
+        loaded = self.file.load(self._decode_checked)
         if loaded is None:
             return False
         self.restore(loaded)
@@ -105,8 +106,12 @@ class PersistedTable:
         assert self.file is not None
         with self._write_lock:
             if pending.edition > self._saved_edition:
-                self.file.save(pending.chunks)
+                self.file.save(with_checksum(pending.chunks))
                 self._saved_edition = pending.edition
+
+    def _decode_checked(self, data: bytes) -> Any:
+        check_json(data)
+        return self.decode_file(data)
 
     def is_saved(self, edition: int) -> bool:
         return self.file is None or edition <= self._saved_edition

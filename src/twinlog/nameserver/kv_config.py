@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import msgspec
 
 from twinlog.base.atomic_file import keep_backup, refuse_links, replace_file, sibling
+from twinlog.base.json_checksum import check_json, with_checksum
 from twinlog.base.safe_files import UnsafeFile, read_file
 from twinlog.nameserver.errors import NameServerError, TableFull
 from twinlog.telemetry.log import get_logger
@@ -166,14 +167,15 @@ def load_table(path: pathlib.Path) -> Table:
 
 
 def save_table(path: pathlib.Path, table: Table) -> None:
-    replace_file(path, [dumps({"configTable": table})], keep_old=keep_backup)
+    replace_file(path, with_checksum([dumps({"configTable": table})]), keep_old=keep_backup)
 
 
 def _read(path: pathlib.Path) -> Table | None:
     try:
         data = read_file(path)
+        check_json(data)
         return msgspec.convert(loads(data, FILE), _Content, strict=False).config_table
     except FileNotFoundError:
         return None
-    except (BodyError, msgspec.ValidationError, OSError) as error:
+    except (BodyError, ValueError, OSError) as error:
         raise NameServerError(f"{path}: {error}") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -11,13 +10,11 @@ import typer
 
 from twinlog.base.clock import wall_clock_ms
 from twinlog.broker.replication.epoch_file import forget_epochs
+from twinlog.cli.stored_settings import stored_settings, topic_kinds
 from twinlog.metadata.errors import MetadataError
-from twinlog.metadata.tables import open_tables
-from twinlog.settings.broker_conf import load_broker_conf
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.store import StoreSettings
 from twinlog.store.errors import StoreError
-from twinlog.store.log.segment import segment_size_of
 from twinlog.store.message_store import MessageStore
 from twinlog.store.offline.store_files import StoreFiles
 from twinlog.store.scan.log_parts import part_at, records_end
@@ -83,16 +80,8 @@ def plan_cut(settings: StoreSettings, cut: int) -> tuple[int, int]:
 
 def cut_tail(settings: StoreSettings, cut: int) -> Path:
     """Recover the store, keep its tail in a file and cut it off; returns the file. It may follow any master then."""
-    now_ms = wall_clock_ms()
-    tables = open_tables(str(Path(settings.root_dir) / "config"), now_ms, modes=settings.modes)
-    tables.load()
-
-    def topic_kind(topic: str) -> str:
-        config = tables.topics.get(topic)
-        return config.attributes.get("queue.type", "SimpleCQ") if config is not None else "SimpleCQ"
-
-    with MessageStore.open(settings, role="SLAVE", topic_kind=topic_kind) as store:
-        kept = store.cut_tail(cut, now_ms)
+    with MessageStore.open(settings, role="SLAVE", topic_kind=topic_kinds(settings)) as store:
+        kept = store.cut_tail(cut, wall_clock_ms())
     forget_epochs(Path(settings.root_dir))
     return kept
 
@@ -110,19 +99,4 @@ def _settings(directory: Path | None, config: Path | None) -> StoreSettings:
     """The store's settings: sizes as its files have them, the rest from its configuration file if there is one."""
     if directory is None and config is None:
         raise CutRefused("name the replica's store with --store DIR, or its broker.conf with -c FILE")
-    settings = load_broker_conf(config).store if config is not None else StoreSettings()
-    if directory is not None:
-        settings = dataclasses.replace(settings, root_dir=str(directory))
-    root = Path(settings.root_dir)
-    sizes = {
-        "segment_bytes": segment_size_of(map(Path, settings.commit_log_dirs)) or 0,
-        "queue_file_bytes_given": _queue_file_size(root / "consumequeue"),
-        "batch_queue_file_bytes": _queue_file_size(root / "batchconsumequeue"),
-    }
-    return dataclasses.replace(settings, **{name: size for name, size in sizes.items() if size})
-
-
-def _queue_file_size(directory: Path) -> int:
-    """The size of the files of these queues, which all have the same; 0 when there are none."""
-    files = (path for path in directory.glob("*/*/*") if path.is_file())
-    return max((path.stat().st_size for path in files), default=0)
+    return stored_settings(directory, config)

@@ -1,4 +1,4 @@
-"""`twinlog store dump|verify|compare`: what is in a store, whether it is sound, and whether two are equal."""
+"""`twinlog store dump|verify|compare|resend|repair`: what is in a store, is it sound, and are two equal."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from twinlog.cli.store.repair import repair
 from twinlog.cli.store.resend import resend
 from twinlog.settings.broker_conf import load_broker_conf
 from twinlog.settings.errors import SettingsError
@@ -147,6 +148,7 @@ def compare(
 
 
 store.command()(resend)
+store.command()(repair)
 
 
 def _comparison_text(found: Comparison) -> str:

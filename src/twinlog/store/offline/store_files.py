@@ -168,6 +168,13 @@ class StoredIndexFile:
         self.slots_used, self.count = fields[4:]
         self.has_expected_size = path.stat().st_size == HEADER.size + 4 * slots + ENTRY_TYPE.itemsize * entries
         self._entries_at = HEADER.size + 4 * slots
+        self.slot_count = slots
+
+    def slots(self) -> np.ndarray:
+        """The newest entry of each slot."""
+        with self.path.open("rb") as file:
+            file.seek(HEADER.size)
+            return np.frombuffer(file.read(4 * self.slot_count), ">i4").astype(np.int64)
 
     def chunks(self) -> Iterator[np.ndarray]:
         """The entries in log order; entry 0 does not exist."""

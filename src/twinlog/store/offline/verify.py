@@ -1,8 +1,10 @@
 """Checks every record, queue unit and index entry of a store, and changes nothing.
 
     log      names, sizes and order of files; every record's length, place, CRC and time; what follows the end
-    queues   every unit points at a record of its topic and queue; no record is missing from its queue
-    index    every entry points at a record; the index reaches the newest record with a key
+    queues   every unit points at a record of its topic and queue, with its tags code; none is missing from its queue
+    index    every entry points at a record with its key and time; chains and slots are complete
+    config   metadata files agree with their checksums
+    checkpoint    agrees with the copy beside it
 
 A problem makes a broker or a reader fail or return something wrong. A note is harmless: a queue
 that is behind in a store that is live or crashed (recovery completes it), a place in a queue whose message was
@@ -20,10 +22,18 @@ import numpy as np
 
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.offline.store_files import StoredIndexFile, StoredQueue, StoreFiles
+from twinlog.store.offline.verify_derived import (
+    config_problems,
+    records_at,
+    wrong_chains,
+    wrong_entries,
+    wrong_tags,
+)
 from twinlog.store.queues.consume_queue import FILL_SIZE
+from twinlog.store.recovery.checkpoint import checkpoint_is_damaged
 from twinlog.store.recovery.quarantine import QUARANTINE_TOPIC
-from twinlog.store.recovery.unit_repair import heads_at, rows_by_segment
-from twinlog.store.scan.record_columns import ScannedRecords, columns_at
+from twinlog.store.recovery.unit_repair import heads_at
+from twinlog.store.scan.record_columns import ScannedRecords
 from twinlog.store.scan.walk import Hole, LogEnd, walk_log
 from twinlog.wire.record_layout import MAGIC_V1, MAGIC_V2
 from twinlog.wire.sys_flag import TRANSACTION_HIDDEN, TRANSACTION_MASK, TRANSACTION_ROLLBACK
@@ -41,6 +51,7 @@ class VerifyReport:
     queues: int = 0
     units: int = 0
     index_entries: int = 0
+    lost_messages: bool = False  # the log has holes or fillers, so that places in queues may stand for lost messages
     problem_count: int = 0
     problems: list[str] = field(default_factory=list)  # the first of them
     notes: list[str] = field(default_factory=list)
@@ -70,7 +81,11 @@ def verify_store(store: StoreFiles, *, progress: Callable[[int], None] | None = 
     for topic, queue_id in sorted(expected.keys() - seen):
         report.notes.append(f"topic {topic} queue {queue_id} has records and no queue: it was deleted, or is rebuilt")
     for file in store.index_files():
-        _verify_index(store.commit_log, file, report)
+        _verify_index(store.commit_log, file, report, unfinished)
+    for name, problem in config_problems(store.root):
+        report.problem(f"{name}: {problem}")
+    if checkpoint_is_damaged(store.root / "checkpoint"):
+        report.problem("checkpoint: some of its bits differ from their copy; a start uses the copy")
     report.seconds = time.perf_counter() - began
     return report
 
@@ -80,9 +95,10 @@ def _verify_log(
 ) -> dict[tuple[str, int], int]:
     """Walk the log; returns the next queue offset that each queue must have reached."""
     expected: dict[tuple[str, int], int] = defaultdict(int)
-    newest = fillers = 0
+    newest = fillers = holes = 0
     for found in walk_log(store.commit_log):
         if isinstance(found, Hole):
+            holes += 1
             report.problem(f"log {found.begin} to {found.end}: no valid record ({found.reason})")
         elif isinstance(found, LogEnd):
             report.log_end = found.physical_offset
@@ -100,6 +116,7 @@ def _verify_log(
             fillers += _count_expected(found, expected)
             if progress is not None:
                 progress(report.records)
+    report.lost_messages = bool(fillers or holes)
     if fillers:
         report.notes.append(f"{fillers} filler records where damage was replaced; see the quarantine directory")
     return expected
@@ -145,12 +162,21 @@ def _verify_queue(
             & (heads["physical_offset"] == units["physical_offset"])
             & (heads["queue_id"] == queue.queue_id)
         )
-        good[good] = _have_topic(commit_log, units["physical_offset"][good].astype(np.int64), queue.topic)
+        own, tagged = _topic_and_tags(commit_log, units[good], queue)
+        good[np.flatnonzero(good)[~own]] = False
+        for row in np.flatnonzero(good)[~tagged[own]][:PROBLEMS_MAX]:
+            report.problem(f"{name} offset {int(numbers[row])}: its tags code is not that of its record")
         for row in np.flatnonzero(~good)[:PROBLEMS_MAX]:
             at = int(units["physical_offset"][row])
             report.problem(f"{name} offset {int(numbers[row])}: no record of this queue at {at}")
         if not queue.is_batch:
-            stand_ins += int(np.count_nonzero(good & (heads["queue_offset"] != numbers)))
+            other = good & (heads["queue_offset"] != numbers)
+            places = units["physical_offset"].astype(np.int64)
+            beside = (np.diff(places, prepend=-1) == 0) | (np.diff(places, append=-1) == 0)
+            stand_ins += int(np.count_nonzero(other & beside & report.lost_messages))
+            for row in np.flatnonzero(other & ~(beside & report.lost_messages))[:PROBLEMS_MAX]:
+                text = f"{name} offset {int(numbers[row])}: points at the record of offset"
+                report.problem(f"{text} {int(heads['queue_offset'][row])}")
     if stand_ins:
         report.notes.append(f"{name}: {stand_ins} places of lost messages point at a neighbour")
     if end < expected_end:
@@ -161,12 +187,14 @@ def _verify_queue(
             report.problem(f"{text}; a clean stop leaves none behind")
 
 
-def _verify_index(commit_log: CommitLog, file: StoredIndexFile, report: VerifyReport) -> None:
+def _verify_index(commit_log: CommitLog, file: StoredIndexFile, report: VerifyReport, unfinished: bool) -> None:
     if not file.has_expected_size:
         report.notes.append(f"index {file.path.name}: not checked, give maxHashSlotNum and maxIndexNum of its broker")
         return
     previous = 0
+    found: list[np.ndarray] = []
     for entries in file.chunks():
+        found.append(entries)
         report.index_entries += len(entries)
         offsets = entries["physical_offset"].astype(np.int64)
         if (np.diff(offsets, prepend=previous) < 0).any():
@@ -178,13 +206,38 @@ def _verify_index(commit_log: CommitLog, file: StoredIndexFile, report: VerifyRe
         good = (heads["physical_offset"] == offsets[alive]) | (heads["magic"] == 0)
         for row in np.flatnonzero(~good)[:PROBLEMS_MAX]:
             report.problem(f"index {file.path.name}: no record at {int(offsets[alive][row])}")
+        whole = (heads["physical_offset"] == offsets[alive]) & (heads["magic"] != 0)
+        kept = entries[alive][whole]
+        for row in np.flatnonzero(wrong_entries(commit_log, kept, file.begin_timestamp))[:PROBLEMS_MAX]:
+            at = int(kept["physical_offset"][row])
+            report.problem(f"index {file.path.name}: an entry of the record at {at} has another key or time than it")
+    if found:
+        _verify_chains(file, np.concatenate(found), report, unfinished)
 
 
-def _have_topic(commit_log: CommitLog, offsets: np.ndarray, topic: str) -> np.ndarray:
-    """Which of the records at these offsets belong to the topic."""
-    have = np.zeros(len(offsets), bool)
-    for segment, rows in rows_by_segment(commit_log, offsets):
-        batch, _ = columns_at(memoryview(segment.map), offsets[rows] - segment.base, segment.size, segment.base, False)
-        if topic in batch.topics:
-            have[rows[: len(batch)]] = batch.topic_number == batch.topics.index(topic)
-    return have
+def _verify_chains(file: StoredIndexFile, entries: np.ndarray, report: VerifyReport, unfinished: bool) -> None:
+    """Chains of entries, and the slots that they hang on; the slots of a crashed store are computed again anyway."""
+    wrong, slots, newest = wrong_chains(entries, file.slot_count)
+    for row in np.flatnonzero(wrong)[:PROBLEMS_MAX]:
+        report.problem(f"index {file.path.name}: entry {int(row) + 1} does not lead to the one before it in its slot")
+    if unfinished:
+        return
+    stored = file.slots()
+    used = np.zeros(file.slot_count, np.int64)
+    used[slots] = newest
+    for slot in np.flatnonzero(stored != used)[:PROBLEMS_MAX]:
+        report.problem(f"index {file.path.name}: slot {int(slot)} does not lead to its newest entry")
+    if file.end_physical != int(entries["physical_offset"][-1]):
+        report.problem(f"index {file.path.name}: its header ends at {file.end_physical}, its entries do not")
+
+
+def _topic_and_tags(commit_log: CommitLog, units: np.ndarray, queue: StoredQueue) -> tuple[np.ndarray, np.ndarray]:
+    """Which of these units point at a record of the queue's topic, and which have the tags code of their record."""
+    own, tagged = np.zeros(len(units), bool), np.ones(len(units), bool)
+    for rows, batch in records_at(commit_log, units["physical_offset"].astype(np.int64)):
+        if queue.topic not in batch.topics:
+            continue
+        own[rows] = batch.topic_number == batch.topics.index(queue.topic)
+        if not queue.is_batch:
+            tagged[rows] = ~wrong_tags(queue.topic, batch, units["tags_code"][rows].astype(np.int64))
+    return own, tagged

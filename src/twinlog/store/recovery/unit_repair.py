@@ -23,9 +23,18 @@ from twinlog.store.scan.replay import requests_of
 
 
 def repair_units(
-    queue: ConsumeQueue, batch: ScannedRecords, rows: np.ndarray, commit_log: CommitLog, delay_levels: DelayLevels
+    queue: ConsumeQueue,
+    batch: ScannedRecords,
+    rows: np.ndarray,
+    commit_log: CommitLog,
+    delay_levels: DelayLevels,
+    *,
+    with_tags: bool = False,
 ) -> int:
-    """Write the units of these records (all of this queue) again where they are wrong; returns how many."""
+    """Write the units of these records (all of this queue) again where they are wrong; returns how many.
+
+    With tags, their tags codes are compared as well, for which all properties have to be read.
+    """
     numbers = batch.queue_offset[rows]
     rows = rows[(numbers >= queue.min) & (numbers < queue.written)]
     if queue.ext is not None or not len(rows):
@@ -37,15 +46,21 @@ def repair_units(
         return 0
     units = units[batch.queue_offset[rows] - first]
     differs = (units["physical_offset"] != batch.physical_offset[rows]) | (units["size"] != batch.size[rows])
+    retagged = np.zeros(len(rows), bool)
+    if with_tags:
+        codes = np.array([one.tags_code for one in requests_of(batch.select(rows), delay_levels)], np.int64)
+        retagged = ~differs & (units["tags_code"] != codes)
+        differs |= retagged
     if not differs.any():
         return 0
-    rows, units = rows[differs], units[differs]
+    rows, units, retagged = rows[differs], units[differs], retagged[differs]
     heads = heads_at(commit_log, units["physical_offset"].astype(np.int64))
     wrong = (
         (heads["physical_offset"] != units["physical_offset"])
         | (heads["size"] != units["size"])
         | (heads["queue_id"] != queue.queue_id)
         | (heads["queue_offset"] != batch.queue_offset[rows])
+        | retagged
     )
     for request in requests_of(batch.select(rows[wrong]), delay_levels):
         data = pack_unit(request.physical_offset, request.size, request.tags_code)
