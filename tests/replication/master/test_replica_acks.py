@@ -114,3 +114,15 @@ def test_a_pause_of_the_master_brings_nobody_behind():
         if acks.tick(200, now_ms, 15_000):
             break
     assert now_ms > 75_400 + 14_000
+
+
+def test_what_a_replica_reported_counts_from_its_newest_connection():
+    """A machine that was restarted may lack what it had reported on a connection that is open still."""
+    acks = ReplicaAcks()
+    acks.join(1, LinkAck("b", "b", acked=900, usable=True))
+    acks.join(2, LinkAck("b", "b"))
+    acks.join(3, LinkAck("c", "c", acked=700, usable=True))
+    acks.join(4, LinkAck("java", None, acked=800, usable=True))
+    assert acks.ends() == {"c": 700}
+    acks.rows()[1].report(500, usable=True)
+    assert acks.ends() == {"b": 500, "c": 700}

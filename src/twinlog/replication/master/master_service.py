@@ -121,7 +121,8 @@ class MasterService:
                 connection.pump()
 
     def drop_all(self, reason: str) -> None:
-        """Close every connection: the master stops, or becomes a replica."""
+        """Close every connection: the master stops, or becomes a replica. Passes that were issued end, too."""
+        self.passes.forget_all()
         for connection in list(self._connections.values()):
             connection.close(reason)
 

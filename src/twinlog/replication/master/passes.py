@@ -65,6 +65,10 @@ class Passes:
             self._connected[holder.broker_id] = (identity, count + 1)
         return holder
 
+    def forget_all(self) -> None:
+        """This broker is no longer the master whose log the holders have compared with their own."""
+        self._holders.clear()
+
     def release(self, holder: PassHolder) -> None:
         """A connection of this holder has closed."""
         identity, count = self._connected.get(holder.broker_id, ("", 0))

@@ -96,11 +96,16 @@ class ReplicaAcks:
         return self._counted(late_too=True)
 
     def ends(self) -> dict[str, int]:
-        """What each identified replica has reported, late or not; the highest of its connections."""
+        """What each identified replica has reported on its newest connection, late or not.
+
+        An older one may be open still: a replica that was restarted may lack what it reported there.
+        """
         ends: dict[str, int] = {}
         for row in self._rows.values():
-            if row.identity is not None and row.usable and not row.observer:
-                ends[row.identity] = max(ends.get(row.identity, 0), row.acked)
+            if row.identity is not None and not row.observer:
+                ends.pop(row.identity, None)
+                if row.usable:
+                    ends[row.identity] = row.acked
         return ends
 
     def of_replica(self, identity: str) -> list[int]:
