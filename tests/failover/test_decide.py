@@ -54,10 +54,10 @@ def test_nothing_is_decided_while_the_role_changes():
 # -- taking over ---------------------------------------------------------------------------------------------------
 
 
-def test_a_member_of_the_in_sync_set_takes_over_with_the_next_epoch_and_without_the_lost_master():
+def test_a_member_of_the_in_sync_set_takes_over_with_the_next_epoch_and_leaves_the_set_as_it_is():
     campaign = first(replica("b", LOST))
     assert isinstance(campaign, Campaign)
-    assert (campaign.epoch, campaign.in_sync, campaign.source) == (4, {"b", "c"}, "a")
+    assert (campaign.epoch, campaign.in_sync, campaign.source) == (4, {"a", "b", "c"}, "a")
 
 
 def test_a_member_that_is_not_in_sync_is_never_promoted_and_says_who_is_awaited():
@@ -228,6 +228,11 @@ def test_nobody_leads_when_etcd_knows_less_than_a_broker(found: Keys):
         view = replica("b", dataclasses.replace(found, members=members), **known, lease_until_ms=later)
         assert not any(isinstance(step, Campaign) for step in decide(view, later, RULES))
         assert "etcd has lost data" in (explain(view, later, RULES) or "")
+
+
+def test_a_master_steps_down_when_a_broker_shows_up_that_has_seen_more_than_etcd():
+    newer = {**keys().members, "c": member(epoch=7)}
+    assert isinstance(first(master(keys(members=newer))), StepDown)
 
 
 def test_etcd_that_was_emptied_under_a_master_makes_it_step_down():

@@ -2,6 +2,9 @@
 
 The transaction of a campaign compares everything that is read here: no leader, the same epoch, the same in-sync set,
 the same wish of an operator. So an old read, or a request that arrives late, does nothing.
+
+A campaign leaves the in-sync set as it is, with the lost master in it: it holds everything acknowledged so far, and may
+be the last one that does when the winner is lost, too. The winner takes out who is gone, by the rule of every master.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ def candidacy(view: View, keys: Keys, now_ms: int, rules: Rules) -> Campaign | s
     wish, known = keys.wish, max([view.epochs.seen, *(member.epoch for member in keys.members.values())])
     members = keys.in_sync.members if keys.in_sync is not None else ()
     is_forced = wish is not None and wish.to == view.me and wish.kind == "failover" and wish.force
-    if is_forced and (view.me not in members or known > keys.epoch):
+    if is_forced and (view.me not in members or known > keys.epoch or not view.whole):
         return _campaign(view, keys, {view.me}, "forced by an operator", known, lost=True)
     if known > keys.epoch:
         return (
@@ -32,19 +35,17 @@ def candidacy(view: View, keys: Keys, now_ms: int, rules: Rules) -> Campaign | s
         return f"etcd has an epoch but no in-sync set; {_FORCE}"
     if view.me not in members:
         return f"this broker is not in sync; waiting for one of {', '.join(sorted(members))}"
-    if wish is not None and wish.ready and wish.to == view.me:
-        return _campaign(view, keys, {*members}, wish.kind, known)
     if doubt := _doubt(view, keys, {*members}):
         return doubt
-    if wish is not None and wish.to == view.me and wish.kind == "failover":
-        return _campaign(view, keys, {*members} - _lost_leader(keys), wish.kind, known)
+    if wish is not None and wish.to == view.me and (wish.ready or wish.kind == "failover"):
+        return _campaign(view, keys, {*members}, wish.kind, known)
     if keys.pause is not None and (wish is None or wish.kind != "failover"):
         return f"failover is paused by {keys.pause.by or 'an operator'}; `twinlog failover resume` ends the pause"
     if view.priority < 0:
         return f"this broker has priority {view.priority}: it is never promoted by itself"
     if waits := _waits_for(view, keys, wish, now_ms, rules):
         return waits
-    return _campaign(view, keys, {*members} - _lost_leader(keys), "the master was lost", known, lost=_may_lose(rules))
+    return _campaign(view, keys, {*members}, "the master was lost", known, lost=_may_lose(rules))
 
 
 def _first_start(view: View, keys: Keys, now_ms: int, rules: Rules) -> Campaign | str:
@@ -69,7 +70,7 @@ def _waits_for(view: View, keys: Keys, wish: Switch | None, now_ms: int, rules: 
     left_ms = rules.lease_ms if since_ms is None else since_ms + rules.lease_ms - now_ms
     if left_ms <= 0:
         return None
-    if wish is not None and wish.ready and wish.to in members:
+    if wish is not None and wish.ready and wish.to != view.me:
         return f"{wish.to} is to become master, and goes first for {left_ms} ms"
     silent = [one for one in sorted(members - {view.me}) if _is_undecided(keys.members.get(one))]
     if silent and left_ms > rules.lease_ms // 2:
@@ -104,10 +105,6 @@ def _better(view: View, keys: Keys, members: set[str]) -> list[str]:
         if rank > mine or (rank == mine and name < view.me):
             ahead.append((-member.log_end, -member.priority, name))
     return [name for _, _, name in sorted(ahead)]
-
-
-def _lost_leader(keys: Keys) -> set[str]:
-    return {keys.last.member} if keys.last is not None else set()
 
 
 def _may_lose(rules: Rules) -> bool:

@@ -65,6 +65,9 @@ def _as_master(view: View, now_ms: int, rules: Rules) -> list[Step]:
         return []
     if not _is_ours(view, keys) or keys.leader is None or keys.leader.epoch != own:
         return [StepDown("the leader key is not this broker's any more")]
+    known = max((member.epoch for member in keys.members.values()), default=0)
+    if known > own:
+        return [StepDown(f"a broker has seen epoch {known}, above this master's {own}: etcd has lost data")]
     return [
         *_publish(view, keys, "master"),
         *planned_switch(view, keys, now_ms, rules),

@@ -125,6 +125,8 @@ def _must_leave(member: str, facts: SetFacts, rules: InSyncRules) -> bool:
         return False
     if not rules.awaits_replicas and replica.connected:
         return facts.log_end - replica.acked > rules.gap_bytes_max
+    if not replica.connected and member not in facts.live:
+        return True  # its lease has ended
     limit_ms = rules.behind_ms_max if replica.connected else rules.gone_ms_max
     return facts.now_ms - replica.behind_ms > limit_ms
 
