@@ -4,10 +4,11 @@ import ssl
 
 import pytest
 
+from twinlog.client.options import tls_context
+from twinlog.net.certificates import Pair, issue, make_authority, self_signed
 from twinlog.net.connection import ConnectionOptions, Request
 from twinlog.net.errors import ConnectFailed, ConnectionLost
 from twinlog.net.pool import connect
-from twinlog.net.self_signed import self_signed_pem
 from twinlog.net.server import Server
 from twinlog.net.tls import ServerTls, client_context
 from twinlog.settings.errors import SettingsError
@@ -19,7 +20,7 @@ def echo(request: Request):
 
 
 def write_pair(folder, name="server"):
-    certificate, key = self_signed_pem(name)
+    certificate, key = self_signed(name)
     (folder / f"{name}.pem").write_text(certificate)
     (folder / f"{name}.key").write_text(key)
     return str(folder / f"{name}.pem"), str(folder / f"{name}.key")
@@ -129,3 +130,76 @@ async def test_changed_files_are_read_again_at_the_next_handshake(tmp_path):
         assert await shown() == (tmp_path / "server.pem").read_text() != first
     finally:
         await server.stop()
+
+
+def write(folder, name, pair: Pair) -> tuple[str, str]:
+    (folder / f"{name}.pem").write_text(pair.certificate)
+    (folder / f"{name}.key").write_text(pair.key)
+    return str(folder / f"{name}.pem"), str(folder / f"{name}.key")
+
+
+@pytest.fixture
+def cluster_files(tmp_path):
+    authority = make_authority()
+    write(tmp_path, "ca", authority)
+    return tmp_path, authority
+
+
+async def ask_as_client(folder, server: Pair, **client: str | bool) -> bytes | None:
+    """As a command asks: the certificate must be valid, known, and for this address."""
+    cert, key = write(folder, "server", server)
+    tls = ServerTls(TlsSettings(server_cert_path=cert, server_key_path=key))
+    running = Server({10: echo}, tls=tls.context)
+    await running.start("127.0.0.1", 0)
+    try:
+        context = tls_context(ca_file=str(folder / "ca.pem"), **client)
+        connection = await connect(f"127.0.0.1:{running.port}", ConnectionOptions(), tls=context)
+        answer = await connection.request(10, body=b"y")
+        connection.close()
+        return answer.body
+    finally:
+        await running.stop()
+
+
+async def test_a_client_takes_a_valid_certificate_of_its_authority_for_this_address(cluster_files):
+    folder, authority = cluster_files
+    assert await ask_as_client(folder, issue(authority, "b", ["broker", "127.0.0.1"])) == b"y"
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda authority: issue(authority, "b", ["127.0.0.1"], days=-1), "expired"),
+        (lambda authority: issue(authority, "b", ["192.0.2.9", "other"]), "mismatch"),
+        (lambda authority: issue(make_authority(), "b", ["127.0.0.1"]), "certificate"),
+        (lambda authority: self_signed("127.0.0.1"), "self-signed"),
+    ],
+    ids=["expired", "another name", "another authority", "self-made"],
+)
+async def test_a_bad_certificate_ends_the_handshake(cluster_files, make, why):
+    folder, authority = cluster_files
+    with pytest.raises(ConnectFailed, match=why):
+        await ask_as_client(folder, make(authority))
+
+
+async def test_a_client_certificate_of_the_authority_is_accepted_and_others_are_not(cluster_files):
+    folder, authority = cluster_files
+    cert, key = write(folder, "server", issue(authority, "b", ["127.0.0.1"]))
+    server = TlsSettings(
+        server_cert_path=cert,
+        server_key_path=key,
+        server_checks_client=True,
+        server_trust_path=str(folder / "ca.pem"),
+        server_client_auth="require",
+    )
+    known = write(folder, "client", issue(authority, "c"))
+    strange = write(folder, "strange", issue(make_authority(), "c"))
+    late = write(folder, "late", issue(authority, "c", days=-1))
+
+    def client(files):
+        return TlsSettings(client_enabled=True, client_cert_path=files[0], client_key_path=files[1])
+
+    assert await ask(server, client(known), b"y") == b"y"
+    for files in (strange, late):
+        with pytest.raises((ConnectionLost, ConnectFailed)):
+            await ask(server, client(files))

@@ -9,7 +9,7 @@ from tests.spark.topics import numbers
 from tests.store.store_at import fill, open_store
 
 from twinlog.client import ClientError, NoNameServer
-from twinlog.net.self_signed import self_signed_pem
+from twinlog.net.certificates import self_signed
 from twinlog.spark import cluster_routes, remoting
 from twinlog.spark.errors import BadRecord
 from twinlog.spark.reading.brokers import fetch, pull_requests
@@ -159,7 +159,7 @@ def test_a_certificate_authority_is_trusted_and_a_key_must_fit_its_certificate(m
     host, port = topic.name_server.split(":")
     (tmp_path / "ca.pem").write_text(ssl.get_server_certificate((host, int(port))))
     for name in ("mine", "other"):
-        certificate, key = self_signed_pem()
+        certificate, key = self_signed()
         (tmp_path / f"{name}.crt").write_text(certificate)
         (tmp_path / f"{name}.key").write_text(key)
     with pytest.raises(NoNameServer, match="self-signed certificate"):

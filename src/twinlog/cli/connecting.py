@@ -69,6 +69,9 @@ def add_connection_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--access-key", help="or $ROCKETMQ_ACCESS_KEY, or in $ROCKETMQ_HOME/conf/tools.yml")
     group.add_argument("--secret-key", help="or $ROCKETMQ_SECRET_KEY, or in $ROCKETMQ_HOME/conf/tools.yml")
     group.add_argument("--tls", action="store_true", help="connect with TLS; certificates are checked")
+    group.add_argument("--tls-ca", metavar="FILE", help="with TLS; certificates that vouch for servers, PEM")
+    group.add_argument("--tls-cert", metavar="FILE", help="with TLS; certificate that is shown to servers, PEM")
+    group.add_argument("--tls-key", metavar="FILE", help="its private key, PEM")
     group.add_argument("--tls-insecure", action="store_true", help="connect with TLS, certificates are not checked")
     levels = ("debug", "info", "warning", "error")
     group.add_argument("--log-level", default="error", choices=levels, help="what to log on standard error")
@@ -76,7 +79,9 @@ def add_connection_options(parser: argparse.ArgumentParser) -> None:
 
 def client_options(args: argparse.Namespace) -> ClientOptions:
     credentials = find_credentials(args.access_key, args.secret_key)
-    tls = tls_context(verify=not args.tls_insecure) if args.tls or args.tls_insecure else None
+    files = {"ca_file": args.tls_ca, "cert_file": args.tls_cert, "key_file": args.tls_key}
+    wanted = args.tls or args.tls_insecure or any(files.values())
+    tls = tls_context(**files, verify=not args.tls_insecure) if wanted else None
     return ClientOptions(credentials=credentials, tls=tls)
 
 

@@ -10,7 +10,6 @@ import os
 import ssl
 import tempfile
 
-from twinlog.net.self_signed import self_signed_pem
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.net import TlsSettings
 from twinlog.telemetry.log import get_logger
@@ -122,7 +121,9 @@ def _trust(context: ssl.SSLContext, path: str | None) -> None:
 
 
 def _load_self_signed(context: ssl.SSLContext) -> None:
-    certificate, key = self_signed_pem()
+    from twinlog.net.certificates import self_signed  # takes longer to import than the rest of a broker's net
+
+    certificate, key = self_signed()
     with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # readable by this user only
         file.write(key + certificate)
         file.flush()

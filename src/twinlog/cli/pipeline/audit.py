@@ -14,7 +14,17 @@ from rich.console import Console
 from rich.table import Table
 
 from twinlog.cli.pipeline.option_values import check_table, cluster_options, seconds
-from twinlog.cli.pipeline.options import AsJson, NameServer, SparkConf, SparkMaster, Tls, TlsInsecure
+from twinlog.cli.pipeline.options import (
+    AsJson,
+    NameServer,
+    SparkConf,
+    SparkMaster,
+    Tls,
+    TlsCa,
+    TlsCert,
+    TlsInsecure,
+    TlsKey,
+)
 from twinlog.cli.pipeline.running import failures_exit_with, report_failures, spark_job
 
 if TYPE_CHECKING:
@@ -47,6 +57,9 @@ def audit(
     ] = "30s",
     tls: Tls = False,
     tls_insecure: TlsInsecure = False,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
     as_json: AsJson = False,
     master: SparkMaster = None,
     conf: SparkConf = None,
@@ -58,7 +71,12 @@ def audit(
     with failures_exit_with(_NOT_COMPARABLE):  # 1 would mean a difference
         settle_s = seconds(settle, "--settle")
         check_table(to)
-        pairs = _pairs(endpoints, cluster_options(name_servers, tls=tls, tls_insecure=tls_insecure))
+        pairs = _pairs(
+            endpoints,
+            cluster_options(
+                name_servers, tls=tls, tls_insecure=tls_insecure, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key
+            ),
+        )
         with spark_job("twinlog audit", master, conf) as (spark, report):
             from twinlog.spark.jobs.audit.job import AuditJob
             from twinlog.spark.jobs.audit.job import audit as run

@@ -10,7 +10,17 @@ from rich.console import Console
 from rich.table import Table
 
 from twinlog.cli.pipeline.option_values import check_table, cluster_options, seconds
-from twinlog.cli.pipeline.options import AsJson, NameServer, SparkConf, SparkMaster, Tls, TlsInsecure
+from twinlog.cli.pipeline.options import (
+    AsJson,
+    NameServer,
+    SparkConf,
+    SparkMaster,
+    Tls,
+    TlsCa,
+    TlsCert,
+    TlsInsecure,
+    TlsKey,
+)
 from twinlog.cli.pipeline.running import report_failures, spark_job
 from twinlog.cli.running import fail
 
@@ -34,6 +44,9 @@ def lag(
     replot: Annotated[bool, typer.Option("--replot", help="Take no samples, only draw the table again.")] = False,
     tls: Tls = False,
     tls_insecure: TlsInsecure = False,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
     as_json: AsJson = False,
     master: SparkMaster = None,
     conf: SparkConf = None,
@@ -47,7 +60,9 @@ def lag(
         fail("lag needs a name server: give --nameServer host:port, or --replot to draw what is there")
     every_s = seconds(every, "--every")
     for_s = 0.0 if once else None if for_ is None else seconds(for_, "--for")
-    options = cluster_options(name_servers, tls=tls, tls_insecure=tls_insecure)
+    options = cluster_options(
+        name_servers, tls=tls, tls_insecure=tls_insecure, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key
+    )
     check_table(to)
     if plot is not None:
         with report_failures():

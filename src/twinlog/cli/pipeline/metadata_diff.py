@@ -15,11 +15,12 @@ from rich.table import Table
 from rich.text import Text
 
 from twinlog.cli.pipeline.option_values import check_table, cluster_options
-from twinlog.cli.pipeline.options import AsJson, SparkConf, SparkMaster, Tls, TlsInsecure
+from twinlog.cli.pipeline.options import AsJson, SparkConf, SparkMaster, Tls, TlsCa, TlsCert, TlsInsecure, TlsKey
 from twinlog.cli.pipeline.running import failures_exit_with, report_failures, spark_job
 from twinlog.cli.running import fail
 
 if TYPE_CHECKING:
+    from twinlog.spark.cluster_options import ClusterOptions
     from twinlog.spark.jobs.metadata_diff.job import DiffJob, DiffSummary
 
 _NOT_COMPARABLE = 2
@@ -40,6 +41,9 @@ def metadata_diff(
     to: Annotated[str | None, typer.Option("--to", metavar="DIR", help="Write the rows as Parquet too.")] = None,
     tls: Tls = False,
     tls_insecure: TlsInsecure = False,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
     as_json: AsJson = False,
     master: SparkMaster = None,
     conf: SparkConf = None,
@@ -49,7 +53,10 @@ def metadata_diff(
         check_table(to)
         if broker is not None and history is None:
             fail("--broker chooses from a history: give --history too")
-        job = _plan(left, right, history, broker, kind, versions, tls, tls_insecure)
+        options = cluster_options(
+            None, tls=tls, tls_insecure=tls_insecure, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key
+        )
+        job = _plan(left, right, history, broker, kind, versions, options)
         if history is None and to is None:
             summary = _compare_without_spark(job)
         else:
@@ -65,8 +72,7 @@ def _plan(
     broker: str | None,
     kind: list[str] | None,
     versions: bool,
-    tls: bool,
-    tls_insecure: bool,
+    options: ClusterOptions,
 ) -> DiffJob:
     with report_failures():
         from twinlog.spark.jobs.endpoint import parse_endpoint
@@ -77,7 +83,6 @@ def _plan(
         if history is not None:
             endpoints = [parse_moment(text, history, broker) for text in (left, right)]
         else:
-            options = cluster_options(None, tls=tls, tls_insecure=tls_insecure)
             endpoints = [parse_endpoint(text, options) for text in (left, right)]
         return DiffJob(left=endpoints[0], right=endpoints[1], kinds=kinds, versions=versions)
 

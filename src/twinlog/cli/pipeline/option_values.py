@@ -20,6 +20,9 @@ def cluster_options(
     secret_key: str | None = None,
     tls: bool = False,
     tls_insecure: bool = False,
+    tls_ca: str | None = None,
+    tls_cert: str | None = None,
+    tls_key: str | None = None,
 ) -> ClusterOptions:
     """How brokers are reached; without keys the account is that of ROCKETMQ_ACCESS_KEY and ROCKETMQ_SECRET_KEY."""
     from twinlog.client import ClientError
@@ -33,7 +36,10 @@ def cluster_options(
     return ClusterOptions(
         name_servers=names,
         credentials=_credentials(access_key, secret_key),
-        tls=tls or tls_insecure,
+        tls=tls or tls_insecure or bool(tls_ca or tls_cert),
+        tls_ca_file=tls_ca,
+        tls_cert_file=tls_cert,
+        tls_key_file=tls_key,
         tls_verify=not tls_insecure,
     )
 

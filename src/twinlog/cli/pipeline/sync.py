@@ -13,7 +13,7 @@ from rich.table import Table
 
 from twinlog.cli.pipeline import sync_options as option
 from twinlog.cli.pipeline.option_values import cluster_options
-from twinlog.cli.pipeline.options import AsJson, SparkConf, SparkMaster, Tls, TlsInsecure
+from twinlog.cli.pipeline.options import AsJson, SparkConf, SparkMaster, Tls, TlsCa, TlsCert, TlsInsecure, TlsKey
 from twinlog.cli.pipeline.running import errors, report_failures, spark_job
 
 if TYPE_CHECKING:
@@ -39,6 +39,9 @@ def sync(
     secret_key: option.SecretKey = None,
     tls: Tls = False,
     tls_insecure: TlsInsecure = False,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
     master: SparkMaster = None,
     conf: SparkConf = None,
     as_json: AsJson = False,
@@ -60,6 +63,9 @@ def sync(
                     secret_key=secret_key,
                     tls=tls,
                     tls_insecure=tls_insecure,
+                    tls_ca=tls_ca,
+                    tls_cert=tls_cert,
+                    tls_key=tls_key,
                 ),
                 brokers=tuple(broker or ()),
                 addresses=tuple(address or ()),
