@@ -27,7 +27,7 @@ class OfflineServer:
         kv = KvConfig(conf.nameserver.kv_path)
         self.ctx = NameServerContext(conf, kv, lambda: self.now_ms, self.notices.append)
         self.by_code = handlers(self.ctx, run_beside)
-        self.connection = SimpleNamespace(peer_text="192.0.2.1:5", peer=("192.0.2.1", 5))
+        self.connection = SimpleNamespace(peer_text="192.0.2.1:5", peer=("192.0.2.1", 5), local_host="192.0.2.1")
 
     def ask(self, code, fields=None, body=None, version=479, opaque=1):
         request = Request(code, opaque, version=version, fields=fields, body=body, connection=self.connection)

@@ -14,6 +14,8 @@ SOURCE = pathlib.Path(twinlog.__file__).parent
 OWN_KEYS = {
     "metricsPort",
     "adminRequestsFrom",
+    "maxConnections",
+    "maxConnectionsPerAddress",
     "proxyProtocolFrom",
     "haSharedSecret",
     "haReplicasFrom",

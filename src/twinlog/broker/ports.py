@@ -12,6 +12,7 @@ from twinlog.base.addresses import VIP_PORT_BELOW
 from twinlog.broker.clients import client_handlers
 from twinlog.broker.sends.send_fast import FastSend
 from twinlog.net.access import protected
+from twinlog.net.admission import Admission
 from twinlog.net.inbound import Inbound
 from twinlog.net.local_admin import LocalAdmin, warn_if_open
 from twinlog.net.server import Server
@@ -40,6 +41,7 @@ async def listening(
     settings, net = ctx.settings, ctx.conf.net
     tls = ServerTls(net.tls)
     inbound = Inbound(net.unfinished_bytes_max, net.progress_seconds_max, ctx.limits)
+    admission = Admission(net.connections_max, net.address_connections_max, ctx.limits)
     if metrics is not None:
         inbound.watch(metrics, "twinlog_broker")
 
@@ -61,6 +63,7 @@ async def listening(
                 tls,
                 answered,
                 inbound,
+                admission,
                 after_batch=ctx.publish_appends,
                 fast=FastSend(ctx).take,
                 on_close=closed,

@@ -16,6 +16,7 @@ from twinlog.nameserver.handlers import handlers
 from twinlog.nameserver.kv_config import KvConfig
 from twinlog.nameserver.registration import MinBrokerIdNotice
 from twinlog.net.access import protected
+from twinlog.net.admission import Admission
 from twinlog.net.connection import Connection, Handler, Request
 from twinlog.net.errors import NetError
 from twinlog.net.inbound import Inbound
@@ -66,6 +67,7 @@ class NameServerService:
     async def run(self) -> None:
         settings, net = self._conf.nameserver, self._conf.net
         inbound = Inbound(net.unfinished_bytes_max, net.progress_seconds_max, self.context.limits)
+        admission = Admission(net.connections_max, net.address_connections_max, self.context.limits)
         if self._metrics is not None:
             inbound.watch(self._metrics, "twinlog_namesrv")
         by_code = handlers(self.context, self._run_beside)
@@ -75,7 +77,7 @@ class NameServerService:
             by_code = self.context.local_admin.around(by_code)
             warn_if_open(settings.bind_address, net.admin_from, "register brokers, and so direct clients to them")
         by_code = self._counted(by_code)
-        server = Server.configured(net, self._tls, by_code, inbound, on_close=self._connection_closed)
+        server = Server.configured(net, self._tls, by_code, inbound, admission, on_close=self._connection_closed)
         await server.start(settings.bind_address, settings.listen_port)
         self.server = server
         try:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from twinlog.base.address_list import address_list
 from twinlog.base.addresses import address_text
+from twinlog.net.admission import Admission
 from twinlog.net.connection import Connection, ConnectionOptions, FastPath, Handler
 from twinlog.net.errors import CannotListen
 from twinlog.net.inbound import Inbound
@@ -46,6 +47,7 @@ class Server:
         tls_enforced: bool = False,
         idle_ms_max: int = 120_000,
         inbound: Inbound | None = None,
+        admission: Admission | None = None,
         proxies: str = "",
         backlog: int = 1024,
         send_buffer_bytes: int = 0,
@@ -69,6 +71,7 @@ class Server:
         )
         self._tls, self._tls_enforced = tls, tls_enforced
         self._idle_ms_max = idle_ms_max
+        self._admission = admission or Admission()
         self._proxies = address_list(proxies)
         self._backlog = backlog
         # 0 leaves the size to the system, which usually chooses better.
@@ -88,6 +91,7 @@ class Server:
         tls: ServerTls,
         handlers: Mapping[int, Handler],
         inbound: Inbound,
+        admission: Admission,
         *,
         after_batch: Callable[[], object] | None = None,
         fast: FastPath | None = None,
@@ -100,6 +104,7 @@ class Server:
             tls_enforced=tls.enforced,
             idle_ms_max=settings.idle_seconds_max * 1000,
             inbound=inbound,
+            admission=admission,
             proxies=settings.proxies,
             backlog=settings.backlog,
             send_buffer_bytes=settings.send_buffer_bytes,
@@ -166,9 +171,13 @@ class Server:
             if refused:
                 log.info("connections are accepted again", port=self.port, attempts=refused)
                 refused = 0
-            self._own(self._admit(accepted, address[:2]))
+            leave = self._admission.enter(address[0], is_proxy=address[0] in self._proxies)
+            if leave is None:
+                accepted.close()
+                continue
+            self._own(self._admit(accepted, address[:2], leave))
 
-    async def _admit(self, accepted: socket.socket, address: tuple[str, int]) -> None:
+    async def _admit(self, accepted: socket.socket, address: tuple[str, int], leave: Callable[[], None]) -> None:
         loop = asyncio.get_running_loop()
         accepted.setblocking(False)
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -176,13 +185,16 @@ class Server:
             async with asyncio.timeout(self._idle_ms_max / 1000):
                 first, peer = await self._peek(accepted, address[0])
             tls = self._tls_for(first)
-            options = replace(self._options)
-            await loop.connect_accepted_socket(lambda: Connection(options, peer=peer or address), accepted, ssl=tls)
+            connection = Connection(replace(self._options), peer=peer or address)
+            connection.on_close.append(lambda _: leave())
+            await loop.connect_accepted_socket(lambda: connection, accepted, ssl=tls)
         except (TimeoutError, ConnectionError, ProxyError, OSError, ssl.SSLError) as error:
             accepted.close()
+            leave()
             log.info("a connection was not admitted", peer=address_text(*address[:2]), error=str(error))
         except asyncio.CancelledError:
             accepted.close()
+            leave()
             raise
 
     async def _peek(self, accepted: socket.socket, host: str) -> tuple[int, tuple[str, int] | None]:

@@ -55,6 +55,10 @@ class NetSettings:
     unfinished_bytes_max: int = conf("maxUnfinishedFrameBytes", 256 * 1024 * 1024, minimum=16 * 1024 * 1024, bits=64)
     # Seconds in which a request that has begun must end or grow by 64 KiB.
     progress_seconds_max: int = conf("frameProgressTimeoutSeconds", 60, minimum=1)
+    # Most connections to all remoting ports of the server; 0: no limit.
+    connections_max: int = conf("maxConnections", 50_000, minimum=0)
+    # Most of them from one address, unless it is in proxyProtocolFrom; 0: no limit.
+    address_connections_max: int = conf("maxConnectionsPerAddress", 10_000, minimum=0)
     # Bytes of a socket's send buffer; 0: the system's choice.
     send_buffer_bytes: int = conf("serverSocketSndBufSize", 0, minimum=0)
     # Bytes of a socket's receive buffer; 0: the system's choice.
