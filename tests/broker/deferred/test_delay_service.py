@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tests.broker.stored import NOW, bodies, messages, put, stored_context
 from twinlog.broker.context import BrokerContext
 from twinlog.broker.deferred.delay_service import RETRY_MS
 from twinlog.broker.deferred.services import DeferredServices
+from twinlog.store.log import log_access
 from twinlog.store.log.append import Appended, Draft, PutStatus
 
 
@@ -51,6 +53,39 @@ async def test_messages_of_one_level_keep_their_order_and_levels_do_not_wait_for
         clock.now_ms = NOW + 10_000
         delays.deliver_due(clock())
         assert bodies(ctx) == [b"0", b"1", b"2", b"3", b"4", b"slow"]
+
+
+async def test_what_is_on_disk_only_is_read_in_a_thread_before_it_is_delivered(tmp_path: Path, monkeypatch):
+    """Seen to fail with a read in the thread of the loop."""
+    clock, read, in_loop = Clock(NOW), [], threading.get_ident()
+    with stored_context(tmp_path, clock) as ctx:
+        DeferredServices(ctx).delays.load()
+        for number in range(3):
+            put(ctx, b"%d" % number, DELAY="1")
+        put(ctx, b"not yet", DELAY="2")
+    monkeypatch.setattr(log_access, "bytes_in_memory", lambda *_: 0)
+    monkeypatch.setattr(log_access, "read_through", lambda *part: read.append((threading.get_ident(), part[2])))
+    with stored_context(tmp_path, clock) as ctx:
+        delays = DeferredServices(ctx).delays
+        delays.load()
+        first, second, third, _ = (ctx.store.record_at(at) for at in record_places(ctx))
+        assert not await delays.load_due(clock()) and not read
+        clock.now_ms += 1_000
+        assert await delays.load_due(clock())
+        assert sum(size for _, size in read) == len(first) + len(second) + len(third)
+        assert all(thread != in_loop for thread, _ in read)
+        delays.deliver_due(clock())
+        assert bodies(ctx) == [b"0", b"1", b"2"]
+        ctx.disk_work.close()
+
+
+def record_places(ctx: BrokerContext) -> list[int]:
+    """Where the records of the log begin."""
+    places, at = [], ctx.store.log_start
+    while at < ctx.store.log_end:
+        places.append(at)
+        at += len(ctx.store.record_at(at))
+    return places
 
 
 async def test_a_restart_goes_on_where_the_last_run_stopped(tmp_path: Path):

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from twinlog.base.system_names import SCHEDULE_TOPIC
@@ -18,6 +20,7 @@ from twinlog.broker.deferred.stamp_skew import StampSkew
 from twinlog.broker.sends.parking import real_place
 from twinlog.store.delay_levels import DelayLevels
 from twinlog.store.log.append import PutStatus
+from twinlog.store.log.log_access import OnDisk
 from twinlog.telemetry.log import get_logger
 
 if TYPE_CHECKING:
@@ -32,6 +35,8 @@ NEVER_STORED = frozenset({PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_E
 
 class DelayService:
     """One cursor per delay level, while the broker is master."""
+
+    closed = False  # as a peer of `disk_work`
 
     def __init__(self, ctx: BrokerContext) -> None:
         self._ctx = ctx
@@ -62,6 +67,10 @@ class DelayService:
                     self._was_replica = False
                 more = True
                 while more and self._ctx.is_master:  # a broker that steps down appends nothing more
+                    if await self.load_due(self._ctx.clock_ms()):
+                        await self._ctx.until_confirmed()
+                        if not self._ctx.is_master:
+                            break
                     more = self.deliver_due(self._ctx.clock_ms())
                     await asyncio.sleep(0)
                     await self._ctx.until_confirmed()
@@ -94,6 +103,34 @@ class DelayService:
             return None if unit is None else unit[2]
 
         return offset_to_resume(cursor.next_offset, queue_min, deliver_ms, store.last_timestamp)
+
+    async def load_due(self, now_ms: int) -> bool:
+        """Have a thread read what is due next and on disk only; whether there was any.
+
+        A message that waits for hours is old when it is due. Read in the loop, it would hold up all requests.
+        """
+        store, loaded = self._ctx.store, False
+        for cursor in self._cursors:
+            due = self._due_and_old(cursor, now_ms)
+            offsets, sizes = [unit.physical_offset for unit in due], [unit.size for unit in due]
+            try:
+                if due:
+                    store.log_in_memory().need(offsets, sizes)
+            except OnDisk:
+                await self._ctx.disk_work.run(self, partial(store.log_on_disk().need, offsets, sizes))
+                loaded = True
+        return loaded
+
+    def _due_and_old(self, cursor: LevelCursor, now_ms: int) -> list[Unit]:
+        """The messages of a level's next slice that are due, if the first of them was not written lately."""
+        store = self._ctx.store
+        if store.max_offset(SCHEDULE_TOPIC, cursor.queue_id) <= cursor.next_offset:
+            return []
+        first = next(iter(self._waiting(cursor, 1)), None)
+        if first is None or first.physical_offset >= store.recent_from:
+            return []
+        units = self._waiting(cursor, SLICE_MESSAGES)
+        return list(takewhile(lambda unit: self._stamped_ms(cursor, unit) <= now_ms, units))
 
     def deliver_due(self, now_ms: int) -> bool:
         """Deliver what is due, at most a slice of it; whether there is more. Sets the alarm for the rest."""
@@ -142,8 +179,7 @@ class DelayService:
     def _deliver_unit(self, cursor: LevelCursor, unit: Unit, now_ms: int) -> bool:
         """Deliver the level's next message if it is due; False when there is nothing to do for now."""
         store, physical_offset = self._ctx.store, unit.physical_offset
-        stamped_ms = self._skew.due_ms(physical_offset, unit.tags_code or 0, cursor.delay_ms)
-        due_ms = cursor.due_ms(stamped_ms, now_ms)
+        due_ms = cursor.due_ms(self._stamped_ms(cursor, unit), now_ms)
         if due_ms > now_ms:
             self._alarm.set(due_ms)
             return False
@@ -161,6 +197,10 @@ class DelayService:
             log.error("a delayed message was refused", physical_offset=physical_offset, status=stored.status.name)
         cursor.advance()
         return True
+
+    def _stamped_ms(self, cursor: LevelCursor, unit: Unit) -> int:
+        """When a message is due by the stamp of its record."""
+        return self._skew.due_ms(unit.physical_offset, unit.tags_code or 0, cursor.delay_ms)
 
     async def _persist(self) -> None:
         table = self._ctx.delay_offsets
