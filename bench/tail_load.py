@@ -89,7 +89,10 @@ def calm(address: str, topic: str, *, seconds: float, body_bytes: int) -> dict:
 
 
 def readers(address: str, topic: str, *, seconds: float, messages: int) -> dict:
-    """Four consumers read as fast as they can: each has a part of the log for itself, and reads it once."""
+    """Four consumers, each with a part of the log for itself, which it reads once, spread over the time.
+
+    As fast as it goes, a fast broker would have no cold data left before the time is up, and a calm end of it.
+    """
     per_reader = messages // PULL_COUNT
     read_bytes, pulls = [0] * READERS, [0] * READERS
 
@@ -97,7 +100,10 @@ def readers(address: str, topic: str, *, seconds: float, messages: int) -> dict:
         with connect(address) as connected:
             started = time.perf_counter()
             for done in range(per_reader):
-                if time.perf_counter() - started > seconds:
+                pause = started + seconds * done / per_reader - time.perf_counter()
+                if pause > 0:
+                    time.sleep(pause)
+                elif time.perf_counter() - started > seconds:
                     break
                 answer = ask(connected, pull_frame(f"{topic}-{number}", 0, done * PULL_COUNT, PULL_COUNT))
                 if OK not in answer[:24]:
