@@ -2,7 +2,7 @@
 
 from tests.failover.situations import NOW, RULES, keys, leader, master, member, replica, without
 
-from twinlog.failover.decide import decide
+from twinlog.failover.decide import decide, explain
 from twinlog.failover.in_sync import InSyncState, Replica
 from twinlog.failover.records import InSync, Pause, Switch
 from twinlog.failover.view import Campaign, EndSwitch, RefuseSends, Resign, ResumeSends, StepDown
@@ -91,9 +91,18 @@ def test_forcing_is_how_a_group_goes_on_whose_etcd_has_lost_its_data():
     wish = Switch(to="c", kind="failover", epoch=0, force=True)
     members = {name: member(1000, "candidate", epoch=9) for name in "abc"}
     found = keys(None, epoch=0, in_sync=None, last=None, switch=wish, members=members)
-    campaign = first(replica("c", found, epochs=MasterEpochs(0, 7, is_replica=True)))
+    view = replica("c", found, epochs=MasterEpochs(0, 7, is_replica=True), lease_until_ms=NOW + 9000)
+    campaign = first(view, NOW + 3000)
     assert isinstance(campaign, Campaign)
     assert (campaign.epoch, campaign.in_sync) == (10, {"c"})
+
+
+def test_it_waits_a_lease_time_then_for_a_master_that_still_believes_in_its_lease():
+    """Found by the simulation: a master that was stopped went on, for its lease had been lost with etcd's data."""
+    wish = Switch(to="c", kind="failover", epoch=0, force=True)
+    found = keys(None, epoch=0, in_sync=None, last=None, switch=wish)
+    assert first(replica("c", found)) is None
+    assert "still believes" in (explain(replica("c", found), NOW, RULES) or "")
 
 
 def test_a_forced_member_of_the_set_that_may_have_lost_its_log_leads_alone_too():

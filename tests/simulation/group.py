@@ -61,9 +61,18 @@ class Group:
         self.network = Network(world)
         self.etcd = EtcdModel(world, self.network, LEASE_MS)
         self.settings = ReplicationSettings(heartbeat_ms=800, silence_ms_max=2_500, batch_bytes_max=64)
+        self.steps = 0
+        self.kill_after = 0  # after so many steps, the broker that took the last one is killed
         names = "abcde"[: shape.brokers]
         self.hosts = {name: Host(name, rate=rng.uniform(0.93, 1.07), start_ms=rng.uniform(0, 1e6)) for name in names}
         self.checker = Checker(self.etcd, {name: host.disk for name, host in self.hosts.items()}, shape)
+
+    def stepped(self, name: str) -> None:
+        """A broker has taken a step of `decide`, or one of a change of role."""
+        self.steps += 1
+        if self.steps == self.kill_after:
+            self.world.after(0, self.kill, name)
+            self.world.after(self.world.random.choice((50, 2000, 6000)), self.start, name)
 
     def start(self, name: str) -> None:
         host = self.hosts[name]

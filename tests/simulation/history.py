@@ -38,7 +38,7 @@ def run_history(seed: int, mutant: str = "", *, tracing: bool = False) -> Outcom
     world = World(seed, tracing=tracing)
     focus = MUTANTS.get(mutant, NO_MUTANT)
     group = Group(world, replace(_shape(world.random), mutant=mutant, **focus.shape))
-    history = _History(world, group, focus)
+    history = HistoryRun(world, group, focus)
     violation = None
     try:
         history.run()
@@ -65,7 +65,7 @@ def _shape(rng: random.Random) -> Shape:
     )
 
 
-class _History:
+class HistoryRun:
     def __init__(self, world: World, group: Group, focus: Mutant) -> None:
         self.world = world
         self.group = group
@@ -83,14 +83,21 @@ class _History:
             self.pause_ms, group.network.late = focus.pause_ms, focus.late
 
     def run(self) -> None:
-        world, rng = self.world, self.world.random
+        self.begin()
+        self.world.after(self.world.random.uniform(4_000, 9_000), self._fault)
+        self.world.run_until(FAULTS_MS)
+        self.end()
+
+    def begin(self) -> None:
+        """The brokers start, and producers send."""
         for name in self.names:
-            world.after(rng.uniform(0, 3000), self.group.start, name)
-        world.after(0, self._load)
-        world.after(rng.uniform(4_000, 9_000), self._fault)
-        world.run_until(FAULTS_MS)
+            self.world.after(self.world.random.uniform(0, 3000), self.group.start, name)
+        self.world.after(0, self._load)
+
+    def end(self) -> None:
+        """All faults end; after a while sends must be acknowledged again."""
         self._heal()
-        world.run_until(FAULTS_MS + CALM_MS)
+        self.world.run_until(self.world.now + CALM_MS)
         self._check_liveness()
 
     # -- load ------------------------------------------------------------------------------------------------------
@@ -196,11 +203,11 @@ class _History:
         else:
             to = rng.choice((None, rng.choice(self.names))) if what == "switchover" else rng.choice(self.names)
             kind = "switchover" if what == "switchover" else "failover"
-            self._wish(Switch(to=to, kind=kind, epoch=keys.epoch, force=what == "force"))
+            self.wish(Switch(to=to, kind=kind, epoch=keys.epoch, force=what == "force"))
             return
         etcd.commit(Transaction((), (write,)))
 
-    def _wish(self, wish: Switch) -> None:
+    def wish(self, wish: Switch) -> None:
         self.world.trace("ops", str(wish))
         self.group.etcd.commit(Transaction((), (Put(SWITCH, encode_record(wish)),)))
 
@@ -217,7 +224,7 @@ class _History:
             self.group.start(name)
         if self.group.etcd.cluster > 1 and newest_keys(self.group.etcd).leader is None:
             best = max(self.names, key=lambda name: len(self.group.hosts[name].disk.log))
-            self._wish(Switch(to=best, kind="failover", epoch=newest_keys(self.group.etcd).epoch, force=True))
+            self.wish(Switch(to=best, kind="failover", epoch=newest_keys(self.group.etcd).epoch, force=True))
 
     def _check_liveness(self) -> None:
         """In calm weather there is a master, and it acknowledges."""

@@ -212,6 +212,7 @@ class Process:
         steps = decide(view, self.clock_ms(), self.group.rules)
         if steps:
             self._carry_out(steps[0], view)
+            self.group.stepped(self.name)
 
     def _carry_out(self, step: Step, view: View) -> None:
         self.world.trace(self.name, str(step))
@@ -271,6 +272,7 @@ class Process:
             self.read()
             return
         self._role_step(steps[0], epoch, view)
+        self.group.stepped(self.name)
         if self.role is Role.REPLICA and steps[0] is RoleStep.TAKE_EPOCH:
             return  # the epoch is not above all that this broker has seen: it goes on as a replica
         self.later(self.world.random.expovariate(0.2), self._next_role_step, steps[1:], epoch, view)

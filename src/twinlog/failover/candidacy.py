@@ -22,6 +22,8 @@ def candidacy(view: View, keys: Keys, now_ms: int, rules: Rules) -> Campaign | s
     wish, known = keys.wish, max([view.epochs.seen, *(member.epoch for member in keys.members.values())])
     members = keys.in_sync.members if keys.in_sync is not None else ()
     is_forced = wish is not None and wish.to == view.me and wish.kind == "failover" and wish.force
+    if is_forced and known > keys.epoch and (left_ms := _left_ms(view, now_ms, rules)) > 0:
+        return f"etcd has lost data, and perhaps a lease that a master still believes in for up to {left_ms} ms"
     if is_forced and (view.me not in members or known > keys.epoch or not view.whole):
         return _campaign(view, keys, {view.me}, "forced by an operator", known, lost=True)
     if known > keys.epoch:
@@ -66,8 +68,7 @@ def _waits_for(view: View, keys: Keys, wish: Switch | None, now_ms: int, rules: 
     """Why another member goes first. Those that run but do not take over are passed over after a lease time."""
     assert keys.in_sync is not None
     members = set(keys.in_sync.members)
-    since_ms = view.watched.leaderless_ms
-    left_ms = rules.lease_ms if since_ms is None else since_ms + rules.lease_ms - now_ms
+    left_ms = _left_ms(view, now_ms, rules)
     if left_ms <= 0:
         return None
     if wish is not None and wish.ready and wish.to != view.me:
@@ -77,6 +78,12 @@ def _waits_for(view: View, keys: Keys, wish: Switch | None, now_ms: int, rules: 
         return f"waiting for {', '.join(silent)} to publish the ends of their logs"
     better = _better(view, keys, members)
     return f"{better[0]} has a longer log, a higher priority or a lower id, and goes first" if better else None
+
+
+def _left_ms(view: View, now_ms: int, rules: Rules) -> int:
+    """What is left of the lease time that began when this member first saw no leader."""
+    since_ms = view.watched.leaderless_ms
+    return rules.lease_ms if since_ms is None else since_ms + rules.lease_ms - now_ms
 
 
 def _doubt(view: View, keys: Keys, members: set[str]) -> str | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.faults.group import JAVA, TWINLOG
 from tests.faults.rows import clocks, disks, garbage, kills, links, processes, rejoins, tables
+from tests.simulation.many import simulate
 
 BOTH = (TWINLOG, JAVA)
 
@@ -39,4 +40,5 @@ ROWS = [
     Row("replica on 1 Mbit/s", links.slow_link, {"seconds": 30, "large_bytes": 4 << 20}),
     Row("partitions", links.partition, {"seconds": 30}),
     Row("partition, replica promoted", links.partition_promoted, {"seconds": 30}),
+    Row("simulated histories of failover", simulate, {"rounds": 10_000}, (TWINLOG,)),
 ]
