@@ -54,8 +54,7 @@ class Pair:
         makers = implementation(master), implementation(replica)
         with contextlib.ExitStack() as stack:
             names = stack.enter_context(Twinlog().name_server(home / "namesrv"))
-            conf = _conf(role, 0)
-            first = makers[0].broker(home / "master", names.address, **conf)
+            first = makers[0].broker(home / "master", names.address, **_conf(role, 0, replica=replica))
             second = makers[1].broker(home / "replica", names.address, **_conf("SLAVE", 1))
             pair = cls(home, names, *makers, role, first, second)
             stack.callback(lambda: (pair.master.kill(), pair.replica.kill()))
@@ -64,7 +63,7 @@ class Pair:
     def restart_master(self) -> None:
         port = self.master.port
         self.master = self.master_maker.broker(
-            self.home / "master", self.names.address, port=port, **_conf(self.role, 0)
+            self.home / "master", self.names.address, port=port, **_conf(self.role, 0, replica=self.replica_maker.name)
         )
 
     def restart_replica(self) -> None:
@@ -98,8 +97,11 @@ class Pair:
         until(lambda: same_logs(self.master.store, self.replica.store), "both commit logs have the same bytes", seconds)
 
 
-def _conf(role: str, broker_id: int) -> dict[str, str]:
+def _conf(role: str, broker_id: int, *, replica: str = "twinlog") -> dict[str, str]:
+    # A Twinlog master lets a Java replica in by its address, though replicas of its own have to prove a secret.
+    by_address = {"haSharedSecret": "of-the-twinlog-replicas", "haReplicasFrom": "127.0.0.1"}
     return {
+        **(by_address if replica != "twinlog" else {}),
         "brokerRole": role,
         "brokerId": str(broker_id),
         "mappedFileSizeCommitLog": str(SEGMENT),
