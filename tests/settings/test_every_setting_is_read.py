@@ -18,6 +18,8 @@ OWN_KEYS = {
     "maxConnectionsPerAddress",
     "proxyProtocolFrom",
     "haSharedSecret",
+    "haTlsEnable",
+    "haTlsRequired",
     "haReplicasFrom",
     "maxReplicaConnections",
     "maxUnfinishedFrameBytes",

@@ -6,6 +6,7 @@ makes a self-signed certificate at the start. Clients trust any server unless `t
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import ssl
 import tempfile
@@ -89,6 +90,21 @@ class ServerTls:
 
     def _times(self) -> tuple[float, ...]:
         return tuple(os.stat(path).st_mtime if os.path.exists(path) else 0 for path in self._files())
+
+
+def ha_server_tls(settings: TlsSettings) -> ServerTls:
+    """TLS of the HA port; SettingsError when there is no certificate for it."""
+    tls = ServerTls(settings)
+    if tls.context is None:
+        raise SettingsError("haTlsEnable without a certificate; set tls.server.certPath and tls.server.keyPath")
+    return tls
+
+
+def ha_client_context(settings: TlsSettings) -> ssl.SSLContext:
+    """The context of a replica's connection to the HA port."""
+    context = client_context(dataclasses.replace(settings, client_enabled=True))
+    assert context is not None
+    return context
 
 
 def client_context(settings: TlsSettings) -> ssl.SSLContext | None:

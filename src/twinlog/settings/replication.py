@@ -71,6 +71,11 @@ class ReplicationSettings:
     # a peer from another address without a proof gets neither the log nor checksums of it, and does not count.
     replicas_from: str = conf("haReplicasFrom", "", check=check_address_list, updatable=True)
 
+    # TLS between Twinlog brokers on the HA port: a replica connects with it, by the keys tls.client.*, and a master
+    # takes it beside clear text, by the keys tls.server.*. Java brokers use clear text.
+    tls_enabled: bool = conf("haTlsEnable", False)
+    # A master refuses clear text on the HA port, and so every Java replica; a replica uses TLS.
+    tls_required: bool = conf("haTlsRequired", False)
     # Most connections to the HA port. One that has not said who it is makes room for the next.
     connections_max: int = conf("maxReplicaConnections", 128, minimum=1, updatable=True)
 

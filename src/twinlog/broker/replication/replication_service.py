@@ -17,6 +17,7 @@ from twinlog.broker.replication.role_change import RoleChange
 from twinlog.broker.replication.send_demand import SendDemand
 from twinlog.broker.replication.store_instance import store_instance
 from twinlog.broker.replication.successor_watch import SuccessorWatch
+from twinlog.net.tls import ha_client_context, ha_server_tls
 from twinlog.replication.master.log_marks import LogMarks
 from twinlog.replication.master.master_service import MasterService
 from twinlog.replication.master.replica_acks import ReplicaAcks
@@ -53,6 +54,7 @@ class ReplicationService:
         self._start_epoch()
         self.send_demand = SendDemand(ctx, acks)
         self.members = MemberWatch(ctx, self.group, register, acks, on_count=self.send_demand.acknowledged)
+        has_tls = ctx.conf.replication.tls_enabled or ctx.conf.replication.tls_required
         self.master = MasterService(
             lambda: ctx.conf.replication,
             ctx.store.commit_log,
@@ -61,6 +63,7 @@ class ReplicationService:
             acks=acks,
             accepts=lambda: ctx.is_master,
             has_accounts=ctx.gate is not None,
+            tls=ha_server_tls(ctx.conf.net.tls) if has_tls else None,
             on_join=self.members.count_soon,
             on_acks=self.send_demand.acknowledged,
             on_tick=self.send_demand.tick,
@@ -68,7 +71,13 @@ class ReplicationService:
         self.instance = store_instance(Path(ctx.conf.store.root_dir), ctx.conf.store.modes)
         identity = ReplicaIdentity(settings.cluster_name, settings.broker_name, settings.broker_id, self.instance)
         self.replica = ReplicaService(
-            lambda: ctx.conf.replication, ctx.store, identity, pool, clock_ms=ctx.wall_ms, epochs=self.epochs
+            lambda: ctx.conf.replication,
+            ctx.store,
+            identity,
+            pool,
+            clock_ms=ctx.wall_ms,
+            epochs=self.epochs,
+            tls=(lambda: ha_client_context(ctx.conf.net.tls)) if has_tls else None,
         )
         self.sync = MetadataSyncService(
             lambda: ctx.conf.replication,

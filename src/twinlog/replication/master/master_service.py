@@ -11,6 +11,8 @@ from functools import partial
 from twinlog.base.addresses import address_text
 from twinlog.net.connection import Connection
 from twinlog.net.errors import CannotListen
+from twinlog.net.tls import ServerTls
+from twinlog.net.tls_sockets import TLS_HANDSHAKE, first_byte, secure
 from twinlog.replication.errors import ReplicationError
 from twinlog.replication.hello import HelloHeader
 from twinlog.replication.master.passes import Passes
@@ -41,6 +43,7 @@ class MasterService:
         acks: ReplicaAcks | None = None,
         accepts: Callable[[], bool] = lambda: True,
         has_accounts: bool = False,
+        tls: ServerTls | None = None,
         on_join: Callable[[], None] = lambda: None,
         on_acks: Callable[[], None] = lambda: None,
         on_tick: Callable[[], None] = lambda: None,
@@ -51,6 +54,8 @@ class MasterService:
         self._clock_ms = clock_ms
         self._accepts = accepts
         self._has_accounts = has_accounts
+        self._tls = tls
+        self._greeting: set[asyncio.Task[None]] = set()  # connections that have not sent their first byte
         self._on_join = on_join
         self._on_acks = on_acks
         self._on_tick = on_tick
@@ -87,6 +92,8 @@ class MasterService:
         finally:
             self._listener.close()
             self._listener = None
+            for task in list(self._greeting):
+                task.cancel()
             self.drop_all("the master is stopping")
 
     async def _accept(self, listener: socket.socket) -> None:
@@ -101,11 +108,47 @@ class MasterService:
                 await asyncio.sleep(_ACCEPT_AGAIN_S)
                 continue
             failed = False
+            host, peer = address[0], address_text(*address[:2])
+            if self._tls is not None:
+                self._greet_later(accepted, host, peer)
+                continue
             try:
-                self._admit(accepted, address[0], address_text(*address[:2]))
+                self._admit(accepted, host, peer)
             except OSError as error:
                 accepted.close()
                 log.info("a replica has gone", peer=address_text(*address[:2]), reason=str(error))
+
+    def _greet_later(self, accepted: socket.socket, host: str, peer: str) -> None:
+        if len(self._greeting) >= self._settings().connections_max:
+            accepted.close()
+            self.refused += 1
+            return
+        task = asyncio.get_running_loop().create_task(self._greet(accepted, host, peer))
+        self._greeting.add(task)
+        task.add_done_callback(self._greeting.discard)
+
+    async def _greet(self, accepted: socket.socket, host: str, peer: str) -> None:
+        """Take TLS, or clear text where it is allowed; the first byte shows which it is."""
+        assert self._tls is not None and self._tls.context is not None
+        accepted.setblocking(False)
+        secured = accepted
+        try:
+            async with asyncio.timeout(self._settings().silence_ms_max / 1000):
+                first = await first_byte(accepted)
+                if first == TLS_HANDSHAKE:
+                    secured = await secure(accepted, self._tls.context, server_side=True)
+                elif self._settings().tls_required and first is not None:
+                    raise ConnectionError("it sent clear text, and haTlsRequired is true here")
+            self._admit(secured, host, peer)
+        except OSError as error:  # TimeoutError and ssl.SSLError too
+            secured.close()
+            accepted.close()
+            self.refused += 1
+            log.warning("a replica was refused", peer=peer, reason=str(error) or type(error).__name__)
+        except asyncio.CancelledError:
+            secured.close()
+            accepted.close()
+            raise
 
     def issue_pass(self, hello: HelloHeader, broker_name: str, cluster_name: str, connection: Connection) -> int:
         """A pass for a Twinlog replica, valid while `connection` is open; JoinRefused names what does not fit."""

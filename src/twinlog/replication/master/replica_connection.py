@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from twinlog.net.tls_sockets import WOULD_BLOCK
 from twinlog.replication.errors import JoinRefused, PeerSilent, ReplicationError
 from twinlog.replication.master.link import LinkState, LogBounds, MasterLink, Transfer
 from twinlog.replication.master.passes import Passes, PassHolder
@@ -23,6 +25,7 @@ from twinlog.telemetry.log import get_logger
 
 log = get_logger(__name__)
 _SEND_BYTES_MAX = 1024 * 1024  # per turn of the loop and replica, so that sends are not kept waiting
+_TLS_BYTES = 256 * 1024  # encrypted at once; sendfile cannot be used
 _COPIED_BYTES_MAX = 16 * 1024  # up to here one call with a copy is cheaper than a call for the head and a sendfile
 _BATCHES_AT_ONCE = 4  # a Twinlog replica that is behind takes them a tenth faster, a Java replica more slowly
 
@@ -64,6 +67,7 @@ class ReplicaConnection:
     ) -> None:
         self.number = number
         self._socket = connected
+        self._is_tls = isinstance(connected, ssl.SSLSocket)
         self._settings = settings
         self._log = commit_log
         self._clock_ms = clock_ms
@@ -155,7 +159,7 @@ class ReplicaConnection:
                 self._begin(transfer)
             try:
                 budget -= self._send_some()
-            except BlockingIOError:
+            except WOULD_BLOCK:
                 budget = 0
             if budget <= 0:
                 self._waits_writable = True
@@ -174,11 +178,15 @@ class ReplicaConnection:
 
     def _send_some(self) -> int:
         if self._head:
-            more = socket.MSG_MORE if self._left else 0
+            more = socket.MSG_MORE if self._left and not self._is_tls else 0
             self._head = self._head[self._socket.send(self._head, more) :]
             return 0
         size = min(self._left, _SEND_BYTES_MAX)
-        sent = os.sendfile(self._socket.fileno(), self._file, self._at - self._file_base, size)
+        if self._is_tls:
+            data = os.pread(self._file, min(size, _TLS_BYTES), self._at - self._file_base)
+            sent = self._socket.send(data) if data else 0
+        else:
+            sent = os.sendfile(self._socket.fileno(), self._file, self._at - self._file_base, size)
         if not sent:
             raise ReplicationError(
                 f"the segment of {self._file_base} ends before offset {self._at}; was it cut by hand?"
@@ -211,7 +219,7 @@ class ReplicaConnection:
             self._link.receive(data, self._bounds(), self._clock_ms())
             self._admit()
             self._update_row()
-        except BlockingIOError:
+        except WOULD_BLOCK:
             return
         except (ReplicationError, OSError) as error:
             self.close(error)

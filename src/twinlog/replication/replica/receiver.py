@@ -15,11 +15,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from time import thread_time
 
 from twinlog.net.busy_wait import BusyWait
+from twinlog.net.tls_sockets import WOULD_BLOCK
 from twinlog.replication.errors import PeerSilent
 from twinlog.replication.replica.link import ReplicaLink
 from twinlog.replication.replica.memory_reuse import MemoryReuse
@@ -55,6 +57,7 @@ class Receiver:
         awaited: bool,
     ) -> None:
         self._socket = connected
+        self._is_tls = isinstance(connected, ssl.SSLSocket)
         self._store = store
         self._settings = settings
         self._status = status
@@ -119,7 +122,9 @@ class Receiver:
             self.end(error)
             return
         far_behind = taken >= _TURN_BYTES_MAX or self._backlog() >= _FAR_BEHIND_BYTES
-        if far_behind and self._link.continues_at(self._store.log_end):  # Java sends a header alone
+        if (
+            far_behind and not self._is_tls and self._link.continues_at(self._store.log_end)
+        ):  # Java sends a header alone
             self._loop.remove_reader(self._socket.fileno())
             self._catching_up = self._loop.create_task(self._catch_up())
         else:
@@ -135,14 +140,14 @@ class Receiver:
         while taken < _TURN_BYTES_MAX:
             try:
                 count = self._socket.recv_into(self._buffer)
-            except BlockingIOError:
+            except WOULD_BLOCK:
                 break
             if count == 0:
                 raise ConnectionError("the master closed the connection")
             taken += count
             for append in self._link.receive(memoryview(self._buffer)[:count], self._ticks_ms()):
                 self._store.append_raw(append.physical_offset, append.data)
-            if count < _RECEIVE_BYTES:
+            if count < _RECEIVE_BYTES and not self._is_tls:  # TLS gives a record at a time
                 break
         return taken
 
@@ -218,7 +223,7 @@ class Receiver:
         if report is None and not self._unsent:
             return
         data = self._unsent + (report or b"")
-        with contextlib.suppress(BlockingIOError):
-            data = data[self._socket.send(data, socket.MSG_DONTWAIT) :]
+        with contextlib.suppress(*WOULD_BLOCK):
+            data = data[self._socket.send(data, 0 if self._is_tls else socket.MSG_DONTWAIT) :]
             self._status.last_write_ms = self._clock_ms()
         self._unsent = data

@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import shlex
 import socket
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ from twinlog.base.clock import monotonic_ms
 from twinlog.net.connecting import below, connecting_to, target_of
 from twinlog.net.errors import NetError
 from twinlog.net.pool import ConnectionPool
+from twinlog.net.tls_sockets import secure
 from twinlog.replication.errors import JoinRefused, ReplicationError
 from twinlog.replication.hello import HelloHeader
 from twinlog.replication.master_epoch import SeenEpochs, check_epoch
@@ -71,8 +73,10 @@ class ReplicaService:
         clock_ms: Callable[[], int],
         ticks_ms: Callable[[], int] = monotonic_ms,
         epochs: SeenEpochs | None = None,
+        tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
         self._settings = settings
+        self._tls = tls  # for the HA port; None: clear text
         self._store = store
         self._identity = identity
         self._pool = pool
@@ -171,6 +175,10 @@ class ReplicaService:
                 async with asyncio.timeout(_CONNECT_SECONDS):
                     await asyncio.get_running_loop().sock_connect(connected, (target.host, target.port))
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._tls is not None:
+                with connecting_to(addresses.ha):
+                    async with asyncio.timeout(_CONNECT_SECONDS):
+                        connected = await secure(connected, self._tls(), host=target.host)
             first_word = self._first_word(facts)
             awaited = facts is not None and facts.awaits_replicas
             self._receiver = Receiver(
