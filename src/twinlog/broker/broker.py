@@ -125,7 +125,7 @@ class Broker:
             for service in services.fenced:
                 name = type(service).__name__
                 tasks.create_task(ctx.fence.run(name, service.run), name=name)
-            await services.replication.members.check_identity()
+            await services.replication.check_start()
             await self._register(ctx, services.register)
             log.info("ready", address=self.address, seconds=round(time.perf_counter() - started, 3))
             if self._on_ready is not None:

@@ -18,7 +18,7 @@ from twinlog.broker.naming.register_service import RegisterService
 from twinlog.broker.pulls import pull, query_handlers
 from twinlog.broker.pulls.hold_service import HoldService
 from twinlog.broker.replication import metadata_handlers, replication_handlers
-from twinlog.broker.replication.guarded import APPENDING, guarded
+from twinlog.broker.replication.guarded import APPENDING, CHANGING, guarded, guarded_change
 from twinlog.broker.replication.replication_service import ReplicationService
 from twinlog.broker.sends import reply, send, send_back
 from twinlog.broker.stats import runtime_info, stats_handlers
@@ -82,6 +82,7 @@ class BrokerServices:
         for module in HANDLERS:
             merged.update(module.handlers(ctx))
         merged.update({code: guarded(ctx, merged[code]) for code in APPENDING & merged.keys()})
+        merged.update({code: guarded_change(ctx, merged[code]) for code in CHANGING & merged.keys()})
         return {
             **merged,
             **metadata_handlers.handlers(ctx, self.deferred.timers_in_use),

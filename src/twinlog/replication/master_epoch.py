@@ -49,6 +49,17 @@ class Replaced(ReplicationError):
         )
 
 
+class EpochLost(ReplicationError):
+    """This broker is configured as master, has no epoch file, and another broker knows of a promoted master."""
+
+    def __init__(self, broker_name: str, epoch: int, address: str) -> None:
+        super().__init__(
+            f"{address} knows of a master of {broker_name} with epoch {epoch}, and config/twinlogEpoch of this one is "
+            "missing: it may have been replaced. Put the file back, or start this broker with brokerRole=SLAVE and a "
+            "brokerId above 0; `twinlog replication change-role` can make it master afterwards"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class MasterEpochs:
     own: int = 0

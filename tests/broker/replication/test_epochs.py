@@ -14,6 +14,7 @@ from twinlog.nameserver import holder_check
 from twinlog.replication.errors import ReplicationError
 from twinlog.replication.hello import HelloHeader
 from twinlog.replication.master_epoch import MasterEpochs
+from twinlog.wire.codes import RequestCode
 from twinlog.wire.fields import encode_fields
 from twinlog.wire.twinlog_codes import TwinlogCode
 
@@ -68,7 +69,7 @@ async def replaced_pair(cluster, **settings):
 async def promote_beside(monkeypatch, cluster, old, new):
     """Promote `new` as if `old` did not answer: as if its process were stopped."""
 
-    async def nobody(*_):
+    async def nobody(*_, **__):
         return None
 
     with monkeypatch.context() as patched:
@@ -263,3 +264,76 @@ async def test_a_broker_in_doubt_stops_with_sends_waiting(cluster, monkeypatch):
             await cluster.stop("one")
         answers = await asyncio.gather(*sends, return_exceptions=True)
     assert all(isinstance(answer, Exception) or answer.code != 0 for answer in answers)
+
+
+async def test_of_two_replicas_that_are_promoted_at_the_same_moment_one_becomes_master(cluster):
+    """Seen to fail without `_check_alone`: both are master of epoch 1, and both acknowledge."""
+    one = await cluster.start("one")
+    two, three = await cluster.start("two", "SLAVE", 1), await cluster.start("three", "SLAVE", 2)
+    await twins(one, two)
+    await twins(one, three)
+    await cluster.stop("one")
+    acknowledged = []
+
+    async def keep_sending(broker):
+        while True:
+            got = await send_all(broker, bodies(broker.address, 3))
+            acknowledged.append((broker, got)) if got else None
+            await asyncio.sleep(0.1)
+
+    sending = [asyncio.create_task(keep_sending(broker)) for broker in (two, three)]
+    answers = await asyncio.gather(change_role(two, "ASYNC_MASTER"), change_role(three, "ASYNC_MASTER"))
+    masters = [broker for broker in (two, three) if broker.context.is_master]
+    assert len(masters) <= 1 and sum(answer.code == 0 for answer in answers) == len(masters)
+    if not masters:  # each found the other one: an operator repeats it for one of them
+        assert (await change_role(two, "ASYNC_MASTER")).code == 0
+        masters = [two]
+    await until(lambda: acknowledged, "the master takes sends")
+    for task in sending:
+        task.cancel()
+    await asyncio.gather(*sending, return_exceptions=True)
+    assert {broker.address for broker, _ in acknowledged} == {masters[0].address}
+    await twins(masters[0], three if masters[0] is two else two)
+
+
+async def test_a_master_that_lost_its_epoch_file_does_not_serve_beside_one_who_knows_better(cluster):
+    """Seen to fail without `check_lost_epoch`: the broker starts as master of epoch 0, and acknowledges."""
+    one, two = await cluster.start("one"), await cluster.start("two", "SLAVE", 1)
+    await send_all(one, bodies("before", 3))
+    await twins(one, two)
+    assert (await change_role(one, "SLAVE", 2)).code == 0
+    assert (await change_role(two, "ASYNC_MASTER")).code == 0
+    await twins(two, one)
+    await until(lambda: epochs_of(one).seen == 1, "the replica has seen the epoch")
+    await cluster.stop("two")
+    (cluster.home / "two" / "config" / "twinlogEpoch").unlink()
+    with pytest.raises(ReplicationError, match=rf"{one.address} knows of a master of broker-a with epoch 1"):
+        await cluster.start("two")
+    await cluster.stop("one")
+    two = await cluster.start("two")  # nobody is there to ask: only an operator knows
+    assert await send_all(two, bodies("alone", 1)) == bodies("alone", 1)
+
+
+@pytest.mark.parametrize(
+    ("code", "fields"),
+    [
+        (
+            RequestCode.UPDATE_AND_CREATE_TOPIC,
+            {"topic": "New", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6"},
+        ),
+        (RequestCode.UPDATE_CONSUMER_OFFSET, {"consumerGroup": "G", "topic": "T", "queueId": "0", "commitOffset": "1"}),
+    ],
+)
+async def test_topics_and_offsets_in_doubt_wait_and_a_replaced_master_refuses_them(cluster, monkeypatch, code, fields):
+    """Seen to fail without `guarded_change`: the old master acknowledges what its successor never hears of."""
+    one, two = await replaced_pair(cluster)
+    ask_now = doubt(monkeypatch, one)
+    topics = dict(one.context.topics.rows)
+    async with connected(one) as connection:
+        late = asyncio.create_task(connection.request(code, fields, timeout_ms=20_000))
+        await promote_beside(monkeypatch, cluster, one, two)
+        assert not late.done()
+        ask_now.set()
+        answer = await late
+    assert answer.code != 0 and "not the master of broker-a any more" in answer.remark
+    assert "New" not in topics and "New" not in one.context.topics

@@ -48,13 +48,25 @@ class MemberGroup:
         taken = {number for members in await self.members() for number in members}
         return next(number for number in range(1, len(taken) + 2) if number not in taken)
 
-    async def rival(self, broker_id: int) -> str | None:
+    async def rival(self, broker_id: int, *, patiently: bool = False) -> str | None:
         """The address of another broker that is registered with this id and answers; a master, if the id is 0."""
-        for members in await self.members(_RIVAL_TIMEOUT_S):
+        for members in await self.members(_TIMEOUT_S if patiently else _RIVAL_TIMEOUT_S):
             address = members.get(broker_id)
             if address is not None and address != self._ctx.settings.address and await self._serves(address, broker_id):
                 return address
         return None
+
+    async def lists_me(self) -> bool:
+        """Whether a name server has this broker as the master of its name."""
+        return any(known.get(0) == self._ctx.settings.address for known in await self.members(_RIVAL_TIMEOUT_S))
+
+    async def highest_epoch(self) -> tuple[int, str]:
+        """(the highest epoch that another broker of this name knows of, its address); (0, "") when none answers."""
+        own = self._ctx.settings.address
+        others = {text for known in await self.members() for text in known.values()} - {own}
+        asked = sorted(others)
+        epochs = await asyncio.gather(*(self.master_epoch(one) for one in asked))
+        return max(zip(epochs, asked, strict=True), default=(0, ""))
 
     async def master_epoch(self, address: str) -> int:
         """The epoch of the master at `address`; 0 for a Java master, and for one that does not answer."""

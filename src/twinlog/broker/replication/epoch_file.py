@@ -33,6 +33,7 @@ class EpochFile:
         self._path = root / _NAME
         self._broker_name = broker_name
         self._modes = modes
+        self.is_missing = False
         with system_errors_as(StoreUnusable, root):
             self.now = self._load()
 
@@ -68,6 +69,7 @@ class EpochFile:
         try:
             data = read_file(self._path)
         except FileNotFoundError:
+            self.is_missing = True
             return MasterEpochs()
         try:
             content = msgspec.json.decode(data, type=_Content)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from twinlog.replication.errors import IdentityTaken
+from twinlog.replication.master_epoch import EpochLost
 from twinlog.telemetry.log import get_logger
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 IDENTITY_S_MAX = 1.0
 _PERIOD_S = 10.0
+_LOST_EPOCH_S_MAX = 10.0  # longer than for an identity: sends wait meanwhile
 
 
 class MemberWatch:
@@ -60,6 +62,17 @@ class MemberWatch:
     async def check_identity(self) -> None:
         """IdentityTaken when another broker serves under this name and id; nothing else is a reason not to start."""
         await self._ctx.fence.attempt("IdentityWatch", self._check_identity, raises=(IdentityTaken,))
+
+    async def check_lost_epoch(self) -> None:
+        """EpochLost when this master has lost its epoch file, and another broker has seen a promoted master."""
+        await self._ctx.fence.attempt("IdentityWatch", self._check_lost_epoch, raises=(EpochLost,))
+
+    async def _check_lost_epoch(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LOST_EPOCH_S_MAX):
+                epoch, address = await self._group.highest_epoch()
+                if epoch > 0:
+                    raise EpochLost(self._ctx.settings.broker_name, epoch, address)
 
     async def watch_identity(self) -> None:
         """Log an error when a second broker of this identity appears while this one runs, until cancelled.

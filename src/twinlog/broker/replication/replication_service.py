@@ -96,6 +96,9 @@ class ReplicationService:
         )
         self.marks = LogMarks(ctx.store.log_end)
         self._tasks: asyncio.TaskGroup | None = None
+        self._lost_epoch = ctx.is_master and self.epochs.is_missing and ctx.store.log_end > 0  # or it never had one
+        if self._lost_epoch:
+            ctx.guard.doubt()  # until `check_start`
         ctx.pending_sends.replicas = self.send_demand
         ctx.wake_replicas, ctx.expect_reports = self.master.wake, self.send_demand.expect_reports
         ctx.change_role = self.role_change.change_to
@@ -114,6 +117,15 @@ class ReplicationService:
             self.epochs.follow()
         elif self.epochs.start_as_master():
             ctx.topics.take_epoch(self.epochs.now.own, ctx.clock_ms())
+
+    async def check_start(self) -> None:
+        """Before anything is acknowledged: IdentityTaken or EpochLost when this broker must not serve as it is."""
+        if self._lost_epoch:
+            async with self.successors.in_doubt():
+                await self.members.check_identity()
+                await self.members.check_lost_epoch()
+        else:
+            await self.members.check_identity()
 
     def listen(self) -> None:
         self.master.listen()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from twinlog.broker.admin.live_conf import write_settings
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 _SETTLE_S_MAX = 10.0
 _FEED_S_MAX = 30.0  # for a replica that is behind; meanwhile no broker accepts sends
+_REGISTER_S_MAX = 10.0  # a name server first asks the broker that was master before
 _REPORT_S_MAX = 1.0  # then check again whether a replica is still connected
 _ROUND_MS_MAX = 3_000  # a round of metadata may take so long, and knows what was true when it began
 
@@ -75,14 +76,39 @@ class RoleChange:
             if Step.STOP_FOLLOWING in steps:
                 await self._check_no_master(role)
             self._successor = successor
-            self._is_unfinished = bool(steps) or self._is_unfinished
-            for step in steps:
-                log.info("changing role", to=role, step=step.name, meaning=step.value)
-                await self._carry_out(step, role, new_id)
-            self._is_unfinished = False
+            if Step.STOP_FOLLOWING in steps:
+                async with self._service.successors.in_doubt():
+                    await self._take_steps(steps, role, new_id)
+                    await self._check_alone(role, settings.broker_id)
+            else:
+                await self._take_steps(steps, role, new_id)
             if steps:
                 await write_settings(self._ctx.conf, {"brokerRole": role, "brokerId": str(new_id)})
             return list(steps)
+
+    async def _take_steps(self, steps: Sequence[Step], role: str, broker_id: int) -> None:
+        self._is_unfinished = bool(steps) or self._is_unfinished
+        for step in steps:
+            log.info("changing role", to=role, step=step.name, meaning=step.value)
+            await self._carry_out(step, role, broker_id)
+        self._is_unfinished = False
+
+    async def _check_alone(self, role: str, old_id: int) -> None:
+        """Become a replica again if another one was promoted in the same moment; nothing was acknowledged yet.
+
+        A name server keeps the first of two masters that both answer, so only the other one finds a rival there.
+        """
+        rival = None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_REGISTER_S_MAX):
+                await self._service.register.register_all()
+                rival = await self._group.rival(0, patiently=True)
+        if rival is not None:
+            await self._take_steps(plan_role_change(role, "SLAVE"), "SLAVE", old_id)
+            raise RoleChangeRefused(
+                f"{rival} became master of {self._ctx.settings.broker_name} in the same moment; this broker is its "
+                "replica. If that is not what you want: `twinlog replication switch`"
+            )
 
     def _check_successor(self, successor: str | None) -> None:
         """Refuse to step down when nobody could take over."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from twinlog.telemetry.log import get_logger
@@ -42,18 +42,34 @@ class SuccessorWatch:
         self._change_role = change_role
         self._wake = asyncio.Event()
         self._steps_down = False  # until all steps were taken
+        self._holds = 0  # how many others keep the guard in doubt
 
     def check_soon(self) -> None:
         self._wake.set()
 
+    @contextlib.asynccontextmanager
+    async def in_doubt(self) -> AsyncIterator[None]:
+        """Nothing is acknowledged within: it is not known yet whether this broker is the only master."""
+        self._holds += 1
+        self._ctx.guard.doubt()
+        try:
+            yield
+        finally:
+            self._holds -= 1
+            if not self._holds:
+                self._ctx.guard.confirm()
+
     async def run(self) -> None:
         """Until cancelled. If this ends with an error, sends wait until it runs again."""
         ticks = 0
-        self._ctx.guard.tick()
+        if not self._holds:
+            self._ctx.guard.tick()
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_TICK_S):
                     await self._wake.wait()
+            if self._holds:  # who holds it confirms it
+                continue
             guard, ticks = self._ctx.guard, ticks + 1
             is_valid = guard.tick()
             if not is_valid:
@@ -61,15 +77,18 @@ class SuccessorWatch:
             if not is_valid or self._wake.is_set() or ticks % _PERIOD_TICKS == 0:
                 self._wake.clear()
                 await self._check()
-            if not is_valid:
+            if not is_valid and not self._holds:
                 guard.confirm()
 
     async def _check(self) -> None:
         ctx = self._ctx
         if ctx.is_master:
             address, epoch = await self._rival()
-            if not ctx.is_master or epoch <= self._epochs.now.own:
+            own = self._epochs.now.own
+            if not ctx.is_master or epoch < own or epoch == 0:
                 return
+            if epoch == own and await self._group.lists_me():
+                return  # the other one does not find itself at any name server, and steps down
             log.error("another master has replaced this one, which becomes a replica", master=address, epoch=epoch)
             ctx.guard.doubt()  # before anything that can fail
             self._steps_down = True
