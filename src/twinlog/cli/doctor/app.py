@@ -1,0 +1,84 @@
+"""`twinlog doctor`: checks a broker's configuration and machine, and the cluster around it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from twinlog.base.addresses import split_addresses
+from twinlog.cli.connecting import DEFAULT_NAME_SERVER, find_credentials, run_client
+from twinlog.cli.doctor import cluster, machine
+from twinlog.cli.doctor.findings import Finding, exit_status, report_of
+from twinlog.cli.report import show
+from twinlog.client import ClientOptions
+from twinlog.settings.broker_conf import BrokerConf
+from twinlog.store.lock import is_locked
+from twinlog.telemetry.log import setup_logging
+
+
+def doctor(
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", metavar="FILE", help="Check this broker.conf and this machine.")
+    ] = None,
+    name_servers: Annotated[
+        str | None,
+        typer.Option(
+            "--namesrvAddr",
+            "-n",
+            metavar="HOST:PORT;...",
+            envvar="NAMESRV_ADDR",
+            help="Check the cluster behind these.",
+        ),
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Warnings count as errors.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The findings as JSON.")] = False,
+) -> None:
+    """Say what is wrong and what to do. The exit status is 1 for an error, else 0; nothing is changed."""
+    setup_logging("error")
+    findings: list[Finding] = []
+
+    async def run() -> None:
+        conf = None
+        if config is not None:
+            conf, found = machine.check_configuration(config)
+            findings.extend(found)
+        if conf is not None:
+            findings.extend(check_machine(conf))
+        await _check_cluster(conf, name_servers, is_asked=config is None, findings=findings)
+        show(report_of(findings), sys.stdout, as_json=as_json)
+
+    status = run_client("doctor", run())
+    raise typer.Exit(status or exit_status(findings, strict=strict))
+
+
+def check_machine(conf: BrokerConf) -> list[Finding]:
+    """Everything that can be checked without asking others."""
+    is_running = is_locked(Path(conf.store.root_dir))
+    return [
+        *machine.check_address(conf),
+        *machine.check_ports(conf, is_running=is_running),
+        *machine.check_disk(conf),
+        *machine.check_store(conf, is_running=is_running),
+    ]
+
+
+async def _check_cluster(
+    conf: BrokerConf | None, name_servers: str | None, *, is_asked: bool, findings: list[Finding]
+) -> None:
+    given = name_servers or (conf.broker.namesrv_addr if conf is not None else None)
+    addresses = split_addresses(given or (DEFAULT_NAME_SERVER if is_asked else ""))
+    if addresses:
+        options = ClientOptions(credentials=find_credentials())
+        runs = conf is None or is_locked(Path(conf.store.root_dir))
+        groups, found = await cluster.check_name_servers(addresses, options, brokers_expected=runs)
+        findings.extend(found)
+        if conf is not None:
+            groups = [one for one in groups if one.name == conf.broker.broker_name]
+        for group in groups:
+            findings.extend(cluster.judge_group(group))
+        findings.extend(await cluster.check_clocks(groups, addresses[0], options))
+    if conf is not None and conf.failover.etcd is not None:
+        findings.extend(await cluster.check_etcd(conf.failover, conf.broker.cluster_name, conf.broker.broker_name))
