@@ -1,13 +1,16 @@
 """An admin request changes what may change while a server runs, and nothing else."""
 
 import time
+from typing import get_args
 
 import pytest
 
-from twinlog.settings.broker_conf import BrokerConf, load_broker_conf
+from twinlog.settings.broker_conf import PARTS, BrokerConf, load_broker_conf
+from twinlog.settings.conf import keyed_fields
+from twinlog.settings.conf_file import rewrite_file
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.nameserver import NameServerSettings
-from twinlog.settings.properties import format_properties
+from twinlog.settings.properties import format_properties, parse_properties
 from twinlog.settings.updates import UpdateRefused, plan_broker_update, plan_nameserver_update, split_role
 
 
@@ -101,3 +104,30 @@ def test_a_name_server_update_respects_its_black_list():
     for key in ("configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"):
         with pytest.raises(UpdateRefused, match="black list"):
             plan_nameserver_update(settings, f"{key}=x")
+
+
+def test_no_key_that_a_request_may_change_names_a_file_or_a_program():
+    """CVE-2023-33246 and CVE-2023-37582 were such keys. A new one belongs here only if it is neither."""
+    texts = {
+        key.name
+        for cls in PARTS
+        for _, key, kind in keyed_fields(cls)
+        if key.updatable and str in (kind, *get_args(kind))
+    }
+    assert texts == {"namesrvAddr", "haMasterAddress", "haReplicasFrom", "deleteWhen"}
+    assert not [
+        key for cls in (NameServerSettings,) for _, key, kind in keyed_fields(cls) if key.updatable and kind is str
+    ]
+
+
+@pytest.mark.parametrize("key", ["namesrvAddr", "haMasterAddress", "haReplicasFrom", "deleteWhen"])
+def test_a_value_does_not_bring_a_second_line_into_the_file(key, tmp_path):
+    file = tmp_path / "broker.conf"
+    file.write_text("brokerName=a\n")
+    conf = load_broker_conf(file, environment={})
+    try:
+        update = plan_broker_update(conf, f"{key}=192.0.2.1\\n\\rbrokerRole=SLAVE")
+    except SettingsError:
+        return
+    rewrite_file(file, update.changed)
+    assert [entry.key for entry in parse_properties(file.read_text())] in (["brokerName"], ["brokerName", key])
