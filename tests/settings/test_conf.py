@@ -93,14 +93,16 @@ def test_a_key_that_only_java_reads_warns_as_not_supported():
     )
 
 
-@pytest.mark.parametrize("line", ["aclEnable=true", "enableDLegerCommitLog=TRUE", "storeType=defaultRocksDB"])
+@pytest.mark.parametrize(
+    "line", ["migrateAuthFromV1Enabled=true", "enableDLegerCommitLog=TRUE", "storeType=defaultRocksDB"]
+)
 def test_a_mode_that_would_be_unsafe_to_ignore_refuses_to_start(line):
     with pytest.raises(SettingsError, match=rf"broker.conf:1: {line} .*remove the line"):
         load(line)
 
 
 def test_the_same_mode_switched_off_only_warns():
-    assert len(load("aclEnable=false")[1]) == 1
+    assert len(load("migrateAuthFromV1Enabled=false")[1]) == 1
 
 
 def test_effective_settings_dump_as_java_text_and_leave_out_what_is_unset():

@@ -51,6 +51,10 @@ OWN_KEYS = {
     "storeDirectoryMode",
     "storeFileMode",
     "accountsKeyFile",
+    "auditLogEnable",
+    "auditLogFile",
+    "auditLogMaxBytes",
+    "auditLogMaxFiles",
 }
 FIELDS = [(cls, field, key) for cls in (*PARTS, NameServerSettings) for field, key, _ in keyed_fields(cls)]
 

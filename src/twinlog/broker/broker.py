@@ -35,6 +35,9 @@ from twinlog.net.pool import ConnectionPool
 from twinlog.net.tls import client_context
 from twinlog.replication.master.guard import MasterGuard
 from twinlog.security.gate import AccountGate
+from twinlog.security.plain_acl import PlainGate
+from twinlog.security.plain_files import PlainFiles
+from twinlog.settings.access import plain_acl_home
 from twinlog.settings.accounts import parse_account
 from twinlog.telemetry.fence import Fence
 from twinlog.telemetry.log import get_logger
@@ -184,6 +187,9 @@ class Broker:
 
     def _make_gate(self, tables: MetadataTables) -> Gate | None:
         access, accounts = self.conf.access, tables.accounts
+        if access.plain_acl:
+            files = PlainFiles(plain_acl_home(access, self.conf.path or "broker.conf"))
+            return PlainGate(files.rules, files.edition, self.conf.broker.cluster_name)
         if not access.authentication:
             return None
         if not accounts.rows:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import socket
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 from twinlog.base.addresses import VIP_PORT_BELOW
 from twinlog.broker.clients import client_handlers
 from twinlog.broker.sends.send_fast import FastSend
-from twinlog.net.access import protected
+from twinlog.net.access import audited, open_audit_log, protected
 from twinlog.net.admission import Admission
 from twinlog.net.inbound import Inbound
 from twinlog.net.local_admin import LocalAdmin, warn_if_open
@@ -54,6 +55,8 @@ async def listening(
     else:
         handlers = LocalAdmin(net.admin_from, ctx.limits, "broker.conf").around(handlers)
         warn_if_open(settings.bind_address, net.admin_from, _risk(ctx))
+    audit = open_audit_log(ctx.conf.access, os.path.join(ctx.conf.store.root_dir, "config"), ctx.wall_ms)
+    handlers = audited(handlers, audit, signed=ctx.gate is not None)
     without_pulls = {code: handler for code, handler in handlers.items() if code not in NOT_ON_VIP_PORT}
     ports = {settings.listen_port: handlers, settings.listen_port - VIP_PORT_BELOW: without_pulls}
     async with contextlib.AsyncExitStack() as stack:

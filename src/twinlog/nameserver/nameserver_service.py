@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from twinlog.base.clock import SteadyClock
+from twinlog.base.clock import SteadyClock, wall_clock_ms
 from twinlog.nameserver.accounts import NameServerAccounts
 from twinlog.nameserver.broker_handlers import remove_brokers
 from twinlog.nameserver.context import NameServerContext
 from twinlog.nameserver.handlers import handlers
 from twinlog.nameserver.kv_config import KvConfig
 from twinlog.nameserver.registration import MinBrokerIdNotice
-from twinlog.net.access import protected
+from twinlog.net.access import audited, open_audit_log, protected
 from twinlog.net.admission import Admission
 from twinlog.net.connection import Connection, Handler, Request
 from twinlog.net.errors import NetError
@@ -76,7 +77,8 @@ class NameServerService:
         else:
             by_code = self.context.local_admin.around(by_code)
             warn_if_open(settings.bind_address, net.admin_from, "register brokers, and so direct clients to them")
-        by_code = self._counted(by_code)
+        audit = open_audit_log(self._conf.access, os.path.dirname(settings.kv_path) or ".", wall_clock_ms)
+        by_code = self._counted(audited(by_code, audit, signed=self.accounts is not None))
         server = Server.configured(net, self._tls, by_code, inbound, admission, on_close=self._connection_closed)
         await server.start(settings.bind_address, settings.listen_port)
         self.server = server

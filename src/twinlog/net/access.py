@@ -1,16 +1,25 @@
-"""Handlers behind a gate: a request that may not go on gets NO_PERMISSION, and never reaches its handler."""
+"""Handlers behind a gate and beside the audit log: a request that may not go on never reaches its handler."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from twinlog.net.errors import RequestRefused
+from twinlog.net.local_admin import ADMIN_CODES
+from twinlog.security.audit import AuditLog, audit_line
+from twinlog.security.signatures import ACCESS_KEY
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.codes import ResponseCode
+from twinlog.wire.command import Command
 
 if TYPE_CHECKING:
-    from twinlog.net.connection import Answer, Awaitable, Handler, Request
+    from collections.abc import Callable
+
+    from twinlog.net.connection import Answer, Handler, Request
     from twinlog.security.gate import Gate
+    from twinlog.settings.access import AccessSettings
 
 log = get_logger(__name__)
 
@@ -24,8 +33,60 @@ def protected(handlers: Mapping[int, Handler], gate: Gate) -> dict[int, Handler]
             if remark is None:
                 return handler(request)
             log.warning("a request was refused", peer=request.connection.peer_text, code=request.code, remark=remark)
-            return request.reply(ResponseCode.NO_PERMISSION, remark)
+            return request.reply(gate.code, remark)
 
         return handle
 
     return {code: behind(handler) for code, handler in handlers.items()}
+
+
+def open_audit_log(settings: AccessSettings, default_dir: str | Path, now_ms: Callable[[], int]) -> AuditLog | None:
+    """The audit log that the settings name; None when it is switched off."""
+    if not settings.audit_log:
+        return None
+    path = Path(settings.audit_file) if settings.audit_file else Path(settings.accounts_dir or default_dir, "audit.log")
+    return AuditLog(path, settings.audit_bytes_max, settings.audit_files_max, now_ms)
+
+
+def audited(handlers: Mapping[int, Handler], audit: AuditLog | None, *, signed: bool) -> dict[int, Handler]:
+    """The same handlers; each administration request leaves a line, whether it was refused or not.
+
+    Without accounts (`signed` is false) nobody has checked the name that a request gives, and it is left out.
+    """
+    if audit is None:
+        return dict(handlers)
+
+    def note(request: Request, result: int, remark: str | None) -> None:
+        fields = request.fields or {}
+        account = fields.get(ACCESS_KEY) if signed else None
+        peer, now = request.connection.peer_text, audit.now_ms()
+        audit.write(audit_line(now, account, peer, request.code, fields, request.body, result, remark))
+
+    def noted(request: Request, answer: Answer) -> Answer:
+        if isinstance(answer, Command):
+            note(request, answer.code, answer.remark)
+        return answer
+
+    def failed(request: Request, error: Exception) -> None:
+        refused = isinstance(error, RequestRefused)
+        note(request, error.code if refused else ResponseCode.SYSTEM_ERROR, error.remark if refused else str(error))
+
+    async def later(request: Request, pending: Awaitable[Answer]) -> Answer:
+        try:
+            return noted(request, await pending)
+        except Exception as error:
+            failed(request, error)
+            raise
+
+    def beside(handler: Handler) -> Handler:
+        def handle(request: Request) -> Answer | Awaitable[Answer]:
+            try:
+                result = handler(request)
+            except Exception as error:
+                failed(request, error)
+                raise
+            return later(request, result) if isinstance(result, Awaitable) else noted(request, result)
+
+        return handle
+
+    return {code: beside(handler) if code in ADMIN_CODES else handler for code, handler in handlers.items()}

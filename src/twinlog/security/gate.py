@@ -14,6 +14,7 @@ from twinlog.security.request_needs import BETWEEN_BROKERS, Need, needs_of, topi
 from twinlog.security.signatures import ACCESS_KEY, VERSION_SIGNS_QUERY_FLAG, is_signed
 from twinlog.security.users import DISABLED, Account, Accounts
 from twinlog.settings.access import AccessSettings
+from twinlog.wire.codes import ResponseCode
 from twinlog.wire.command import Command
 from twinlog.wire.errors import WireError
 
@@ -23,6 +24,9 @@ _PUB = ("Pub",)
 
 class Gate(Protocol):
     """The rules of one server: RocketMQ 5's accounts, or the file of 4.9."""
+
+    code: int
+    """Of the answer to a request that may not go on."""
 
     @property
     def edition(self) -> int:
@@ -48,6 +52,8 @@ class Gate(Protocol):
 
 class AccountGate:
     """RocketMQ 5's access control: users, and policies if authorization is switched on."""
+
+    code: int = ResponseCode.NO_PERMISSION
 
     def __init__(
         self, settings: AccessSettings, cluster: str, accounts: Callable[[], Accounts], edition: Callable[[], int]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 
@@ -67,6 +69,23 @@ class AccessSettings:
     # Request codes that need no permission.
     authorization_white_list: str = conf("authorizationWhitelist", "", check=_codes_problem)
 
+    # Accounts of RocketMQ 4.9: conf/plain_acl.yml and conf/acl/*.yml below rocketmqHome. A file that changes is read
+    # again. Not together with authenticationEnabled.
+    plain_acl: bool = conf("aclEnable", False)
+    # Where RocketMQ is installed. Default: the variable ROCKETMQ_HOME.
+    home: str | None = conf("rocketmqHome", None)
+
+    # -- Audit log
+
+    # Write a JSON line for every administration request: who, from where, what, result.
+    audit_log: bool = conf("auditLogEnable", True)
+    # File of these lines. Default: audit.log beside accounts.json.
+    audit_file: str | None = conf("auditLogFile", None)
+    # Bytes after which it becomes audit.log.1, and a new one begins.
+    audit_bytes_max: int = conf("auditLogMaxBytes", 10 << 20, minimum=4096)
+    # Most files, the newest included; the oldest is removed.
+    audit_files_max: int = conf("auditLogMaxFiles", 5, minimum=2, maximum=1000)
+
     @property
     def codes_without_signature(self) -> frozenset[int]:
         return _codes(self.authentication_white_list)
@@ -83,6 +102,20 @@ def check_access(access: AccessSettings, source: str) -> None:
             "authorizationEnabled=true without authenticationEnabled=true would believe any name that a peer gives"
         )
         raise SettingsError(f"{source}: {problem}; set authenticationEnabled=true too")
+    if access.authentication and access.plain_acl:
+        raise SettingsError(
+            f"{source}: aclEnable=true and authenticationEnabled=true are two kinds of accounts; use one"
+        )
+
+
+def plain_acl_home(access: AccessSettings, source: str) -> Path:
+    """The directory of RocketMQ that has plain_acl.yml in it; SettingsError when there is none."""
+    home = access.home or os.environ.get("ROCKETMQ_HOME")
+    if not home:
+        raise SettingsError(f"{source}: aclEnable=true needs rocketmqHome, or the variable ROCKETMQ_HOME")
+    if not Path(home, "conf", "plain_acl.yml").exists() and not Path(home, "conf", "acl").is_dir():
+        raise SettingsError(f"{source}: aclEnable=true, and {home}/conf has neither plain_acl.yml nor acl")
+    return Path(home)
 
 
 def _codes(text: str) -> frozenset[int]:

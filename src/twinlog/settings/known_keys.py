@@ -143,7 +143,6 @@ warmMapedFileEnable writeBufferHighWaterMark writeBufferLowWaterMark writeWithou
 # Ignoring these values would not only lose a feature: it would open a protected broker, or write a store that other
 # brokers of the cluster cannot read. They stop the start instead.
 REFUSED_VALUES = {
-    ("aclEnable", "true"): "would leave the broker open, as Twinlog does not read plain_acl.yml; use accounts of 5.x",
     ("migrateAuthFromV1Enabled", "true"): "would leave out the accounts of plain_acl.yml; create them with createUser",
     ("enableControllerMode", "true"): "needs the controller, which Twinlog does not have; use brokerRole and brokerId",
     ("enableDLegerCommitLog", "true"): "is another commit-log format; use brokerRole for replication",

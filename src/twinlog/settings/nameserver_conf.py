@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from twinlog.settings.access import AccessSettings, check_access
 from twinlog.settings.broker_conf import load_tls_file, read_text
 from twinlog.settings.conf import SettingsWarning, load_together, public_properties
+from twinlog.settings.errors import SettingsError
 from twinlog.settings.nameserver import NameServerSettings
 from twinlog.settings.net import NetSettings, TlsSettings
 from twinlog.settings.properties import Entry, parse_properties
@@ -43,6 +44,8 @@ def load_nameserver_conf(
         (NameServerSettings, NetSettings, TlsSettings, AccessSettings), entries, source=str(source)
     )
     check_access(access, str(source))
+    if access.plain_acl:
+        raise SettingsError(f"{source}: aclEnable=true is for brokers; a name server has authenticationEnabled")
     tls, tls_warnings = load_tls_file(tls)
     net = dataclasses.replace(net, tls=tls)
     return NameServerConf(nameserver=nameserver, net=net, access=access, warnings=(*warnings, *tls_warnings))
