@@ -51,7 +51,7 @@ class AccessSettings:
 
     # -- Accounts and permissions
 
-    # Every request must be signed by an account. See security.md for this and the keys below.
+    # Every request must be signed by an account. See accounts.md for this and the keys below.
     authentication: bool = conf("authenticationEnabled", False)
     # The account must have a policy for what it asks. Needs authenticationEnabled.
     authorization: bool = conf("authorizationEnabled", False)
