@@ -8,6 +8,7 @@ import pytest
 from twinlog.net.admission import ADDRESS_KEY, ALL_KEY, Admission
 from twinlog.net.connection import ConnectionOptions
 from twinlog.net.errors import NetError
+from twinlog.net.inbound import Inbound
 from twinlog.net.limits import Limits
 from twinlog.net.pool import connect
 from twinlog.net.server import Server
@@ -71,3 +72,27 @@ async def test_a_proxy_stands_for_many_hosts():
         for one in both:
             assert (await one.request(10, body=b"x")).body == b"x"
             one.close()
+
+
+async def test_requests_in_work_have_a_limit_that_is_counted_and_all_are_answered():
+    """Seen to fail: with the default limit all 20 are in work at once."""
+    limits, at_once, most = Limits(), 0, 0
+
+    async def slow(request):
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        await asyncio.sleep(0.01)
+        at_once -= 1
+        return request.reply(body=request.body)
+
+    server = Server({10: slow}, inbound=Inbound(limits=limits, tasks_max=4))
+    await server.start("127.0.0.1", 0)
+    connection = await connect(f"127.0.0.1:{server.port}", ConnectionOptions())
+    try:
+        answers = await asyncio.gather(*(connection.request(10, body=b"%d" % n) for n in range(20)))
+        assert [answer.body for answer in answers] == [b"%d" % n for n in range(20)]
+        assert most <= 4 and limits.refused["maxWaitingRequestsPerConnection"] >= 1
+    finally:
+        connection.close()
+        await server.stop()

@@ -15,6 +15,7 @@ OWN_KEYS = {
     "metricsPort",
     "adminRequestsFrom",
     "maxConnections",
+    "maxWaitingRequestsPerConnection",
     "maxConnectionsPerAddress",
     "proxyProtocolFrom",
     "haSharedSecret",

@@ -41,7 +41,7 @@ async def listening(
     """
     settings, net = ctx.settings, ctx.conf.net
     tls = ServerTls(net.tls)
-    inbound = Inbound(net.unfinished_bytes_max, net.progress_seconds_max, ctx.limits)
+    inbound = Inbound(net.unfinished_bytes_max, net.progress_seconds_max, ctx.limits, net.waiting_requests_max)
     admission = Admission(net.connections_max, net.address_connections_max, ctx.limits)
     if metrics is not None:
         inbound.watch(metrics, "twinlog_broker")

@@ -67,7 +67,8 @@ class NameServerService:
 
     async def run(self) -> None:
         settings, net = self._conf.nameserver, self._conf.net
-        inbound = Inbound(net.unfinished_bytes_max, net.progress_seconds_max, self.context.limits)
+        limits, waiting_max = self.context.limits, net.waiting_requests_max
+        inbound = Inbound(net.unfinished_bytes_max, net.progress_seconds_max, limits, waiting_max)
         admission = Admission(net.connections_max, net.address_connections_max, self.context.limits)
         if self._metrics is not None:
             inbound.watch(self._metrics, "twinlog_namesrv")

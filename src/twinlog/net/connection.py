@@ -33,7 +33,6 @@ FastPath = Callable[["Connection", bytes, int, int, list[Buffer]], int]
 and returns where the first frame begins that it leaves alone."""
 _LENGTH = struct.Struct(">i")
 _OUT_BYTES_MAX = 1024 * 1024  # of answers to one chunk, before the peer must have taken some
-_TASKS_MAX = 1024  # requests of one peer that are answered later, before its next ones must wait
 _TINY_BYTES = 1024  # smaller chunks of a large frame are gathered: an object for each would outweigh them by far
 _BUFFERS_APART_MAX = 8  # more are joined: gathering costs more per piece than copying it
 _numbers = itertools.count(1).__next__  # one id space for all connections of the process, as in Java
@@ -362,7 +361,10 @@ class Connection(asyncio.Protocol):
             self._tasks[task] = size = len(request.body or b"")
             self._inbound.take(size)
             task.add_done_callback(self._answered)
-            if len(self._tasks) >= _TASKS_MAX or self._inbound.is_full:
+            is_many = len(self._tasks) >= self._inbound.tasks_max
+            if is_many and not self._stalled:
+                self._inbound.many_tasks(self.peer_text)
+            if is_many or self._inbound.is_full:
                 self._stall()
 
     def _stall(self) -> None:
@@ -375,7 +377,7 @@ class Connection(asyncio.Protocol):
 
     def _answered(self, task: asyncio.Task[None]) -> None:
         self._inbound.give_back(self._tasks.pop(task))
-        if self._stalled and len(self._tasks) <= _TASKS_MAX // 2:
+        if self._stalled and len(self._tasks) <= self._inbound.tasks_max // 2:
             self._go_on()
 
     async def _answer_later(self, request: Request, pending: Awaitable[Answer]) -> None:
@@ -430,7 +432,9 @@ class Connection(asyncio.Protocol):
 
     def _go_on(self) -> None:
         """Read again, and first handle what is kept, unless there still is a reason to wait."""
-        if self._transport is None or self.closed or not self._writable.is_set() or len(self._tasks) >= _TASKS_MAX:
+        if self._transport is None or self.closed or not self._writable.is_set():
+            return
+        if len(self._tasks) >= self._inbound.tasks_max:
             return
         if self._inbound.is_full:
             self._stall()

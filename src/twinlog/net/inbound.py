@@ -22,6 +22,7 @@ from twinlog.telemetry.metrics import Metrics
 log = get_logger(__name__)
 
 BYTES_KEY = "maxUnfinishedFrameBytes"
+TASKS_KEY = "maxWaitingRequestsPerConnection"
 PROGRESS_KEY = "frameProgressTimeoutSeconds"
 _PROGRESS_BYTES = 64 * 1024
 _ROOM = 8  # this part of the budget is freed at once: to choose connections to close, all are examined
@@ -54,8 +55,13 @@ class Inbound:
     """The sums over all connections: bytes of unfinished frames, and bytes of bodies in work."""
 
     def __init__(
-        self, bytes_max: int = 256 * 1024 * 1024, progress_s_max: float = 60.0, limits: Limits | None = None
+        self,
+        bytes_max: int = 256 * 1024 * 1024,
+        progress_s_max: float = 60.0,
+        limits: Limits | None = None,
+        tasks_max: int = 1024,
     ) -> None:
+        self.tasks_max = tasks_max  # requests of one connection that are answered later
         self.bytes = 0
         self.work_bytes = 0
         self.bytes_max = bytes_max
@@ -68,6 +74,11 @@ class Inbound:
     def is_full(self) -> bool:
         """Whether nothing more should be read until some of the work is done."""
         return self.work_bytes > self.bytes_max
+
+    def many_tasks(self, peer: str) -> None:
+        """A connection has so many requests in work that its next ones must wait."""
+        self._limits.count(TASKS_KEY)
+        log.info("the next requests of a connection wait", peer=peer, key=TASKS_KEY, limit=self.tasks_max)
 
     def grow(self, frame: UnfinishedFrame, count: int, now_s: float) -> None:
         """`count` more bytes of an unfinished frame have arrived. It may be dropped for it, or others."""

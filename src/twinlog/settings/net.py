@@ -55,6 +55,8 @@ class NetSettings:
     unfinished_bytes_max: int = conf("maxUnfinishedFrameBytes", 256 * 1024 * 1024, minimum=16 * 1024 * 1024, bits=64)
     # Seconds in which a request that has begun must end or grow by 64 KiB.
     progress_seconds_max: int = conf("frameProgressTimeoutSeconds", 60, minimum=1)
+    # Most requests of one connection that are in work or wait for something; its next ones are not read meanwhile.
+    waiting_requests_max: int = conf("maxWaitingRequestsPerConnection", 1_024, minimum=2)
     # Most connections to all remoting ports of the server; 0: no limit.
     connections_max: int = conf("maxConnections", 50_000, minimum=0)
     # Most of them from one address, unless it is in proxyProtocolFrom; 0: no limit.
