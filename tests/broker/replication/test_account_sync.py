@@ -45,6 +45,7 @@ async def test_a_replica_takes_over_the_accounts_and_enforces_them(tmp_path: Pat
         conf = broker_conf(tmp_path / "replica", **slave)
         async with running_broker(conf) as replica, signed(master, ROOT) as root:
             assert replica.replication is not None and replica.context is not None
+            replica.context.master_address = master.address  # as a name server would give it
             replica.replication.sync.master_is_at(master.address)
             await make_alice(root)
             await until_equal(master, replica)
