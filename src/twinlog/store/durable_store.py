@@ -33,7 +33,8 @@ class DurableStore(WritableStore):
         timestamp = self.last_timestamp
         try:
             flushed = self.commit_log.flush()
-        except FlushFailed:
+        except FlushFailed as error:
+            self.unwritable_reason = str(error)
             self.flags.set(RunFlags.NOT_WRITABLE)
             raise
         self.checkpoint.physic_timestamp = max(self.checkpoint.physic_timestamp, timestamp)

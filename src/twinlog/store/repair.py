@@ -4,6 +4,7 @@
     the twin's bytes   must be whole records that fill the range exactly
     the log            gets them, after its own bytes are in the quarantine
     queues             units of these records, and all others that do not agree with the log, are written again
+    index              is built again if it does not agree with the log
 
 The store is open for writing meanwhile, and nobody else has it. What the twin does not have stays as it is. A crash
 in between leaves damage that the next start or the next repair finds again.
@@ -21,9 +22,12 @@ import numpy as np
 from twinlog.base.atomic_file import replace_file
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.message_store import MessageStore
+from twinlog.store.offline.store_files import stored_index_files
+from twinlog.store.offline.verify import VerifyReport, verify_index
 from twinlog.store.queues.consume_queue import ConsumeQueue
 from twinlog.store.recovery.quarantine import Damage, save_bytes
 from twinlog.store.recovery.unit_repair import repair_units
+from twinlog.store.scan.column_batch import ColumnBatch
 from twinlog.store.scan.record_columns import ScannedRecords
 from twinlog.store.scan.scan import scan
 from twinlog.store.scan.stop import StopReason
@@ -44,6 +48,7 @@ class RepairReport:
     missing: list[tuple[int, int]] = field(default_factory=list)  # the twin does not have them
     records: int = 0
     units: int = 0
+    index_rebuilt: bool = False
 
 
 def repair_store(store: MessageStore, fetch: Fetch | None) -> RepairReport:
@@ -62,6 +67,7 @@ def repair_store(store: MessageStore, fetch: Fetch | None) -> RepairReport:
         if isinstance(found, ScannedRecords):
             report.units += _repair_queues(store, found)
     store.queues.files.flush()
+    report.index_rebuilt = _rebuild_index(store)
     return report
 
 
@@ -114,6 +120,25 @@ def log_source(commit_log: CommitLog) -> Fetch:
         return None if found is None else bytes(found)
 
     return fetch
+
+
+def _rebuild_index(store: MessageStore) -> bool:
+    """Build the index again from the log, if one of its files does not agree with it."""
+    index, settings = store.index, store.settings
+    if index is None:
+        return False
+    store.flush_queues()
+    found = VerifyReport(log_start=store.log_start, log_end=store.log_end)
+    for file in stored_index_files(store.root, settings.index_slots, settings.index_entries):
+        verify_index(store.commit_log, file, found, unfinished=False)
+    if found.ok:
+        return False
+    index.delete_all()
+    for batch in walk_log(store.commit_log):
+        if isinstance(batch, ScannedRecords):
+            index.dispatch(ColumnBatch(batch, store.delay_levels))
+    store.flush_queues()
+    return True
 
 
 def _are_records(data: bytes, base: int, ends_segment: bool) -> bool:

@@ -55,6 +55,7 @@ class WritableStore(ReadableStore):
     ) -> None:
         super().__init__(settings, role=role, topic_kind=topic_kind, clock_ms=clock_ms, ops=ops)
         self.flags = RunFlags()
+        self.unwritable_reason: str | None = None  # why no message is taken until a restart, for the answer to a send
         self.on_dispatch: list[Listener] = []  # called with every record, once
         self.on_arrival: list[Listener] = []  # called with records that can be read; plug-ins may add some
         self.dispatched_end = 0

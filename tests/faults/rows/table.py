@@ -7,7 +7,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.faults.group import JAVA, TWINLOG
-from tests.faults.rows import clocks, disks, garbage, kills, links, processes, rejoins, tables
+from tests.faults.rows import (
+    clocks,
+    damage,
+    disks,
+    garbage,
+    kills,
+    links,
+    processes,
+    rejoins,
+    system_calls,
+    tables,
+)
 from tests.simulation.many import simulate
 
 BOTH = (TWINLOG, JAVA)
@@ -41,4 +52,8 @@ ROWS = [
     Row("partitions", links.partition, {"seconds": 30}),
     Row("partition, replica promoted", links.partition_promoted, {"seconds": 30}),
     Row("simulated histories of failover", simulate, {"rounds": 10_000}, (TWINLOG,)),
+    Row("torn tails", damage.torn_tails),
+    Row("bit flips", damage.bit_flips, {"flips": 1000}),
+    Row("one failed fsync", system_calls.failed_fsync, {"rounds": 5}, (TWINLOG,)),
+    Row("kill at each system call of a save", system_calls.kill_in_save, {}, (TWINLOG,)),
 ]

@@ -54,6 +54,8 @@ def no_segment_remark(ctx: BrokerContext) -> str:
 
 
 def unavailable_remark(ctx: BrokerContext) -> str:
+    if ctx.store.unwritable_reason is not None:
+        return f"service not available now: {ctx.store.unwritable_reason}; no message is taken until a restart"
     settings = ctx.conf.store
     directories = (
         settings.commit_log_dirs[0],

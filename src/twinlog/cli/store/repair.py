@@ -90,5 +90,5 @@ def _show(report: RepairReport, as_json: bool, source: str | None) -> None:
         print(f"still damaged: log {begin} to {end}; {hint}")
     print(
         f"{len(report.damaged)} damaged ranges, {len(report.restored)} restored with {report.records} messages, "
-        f"{report.units} queue units written again"
+        f"{report.units} queue units written again" + (", the index built again" if report.index_rebuilt else "")
     )

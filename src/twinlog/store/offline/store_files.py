@@ -65,10 +65,7 @@ class StoreFiles:
         return stored_queues(self.root)
 
     def index_files(self) -> Iterator[StoredIndexFile]:
-        base = self.root / "index"
-        for path in sorted(base.iterdir()) if base.is_dir() else ():
-            if path.name.isdigit() and path.stat().st_size:
-                yield StoredIndexFile(path, self.index_slots, self.index_entries)
+        return stored_index_files(self.root, self.index_slots, self.index_entries)
 
     def close(self) -> None:
         self.commit_log.close()
@@ -78,6 +75,14 @@ class StoreFiles:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def stored_index_files(root: Path, slots: int, entries: int) -> Iterator[StoredIndexFile]:
+    """The index files of the store at `root`, oldest first."""
+    base = root / "index"
+    for path in sorted(base.iterdir()) if base.is_dir() else ():
+        if path.name.isdigit() and path.stat().st_size:
+            yield StoredIndexFile(path, slots, entries)
 
 
 def stored_queues(root: Path) -> Iterator[StoredQueue]:

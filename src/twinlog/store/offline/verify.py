@@ -81,7 +81,7 @@ def verify_store(store: StoreFiles, *, progress: Callable[[int], None] | None = 
     for topic, queue_id in sorted(expected.keys() - seen):
         report.notes.append(f"topic {topic} queue {queue_id} has records and no queue: it was deleted, or is rebuilt")
     for file in store.index_files():
-        _verify_index(store.commit_log, file, report, unfinished)
+        verify_index(store.commit_log, file, report, unfinished)
     for name, problem in config_problems(store.root):
         report.problem(f"{name}: {problem}")
     if checkpoint_is_damaged(store.root / "checkpoint"):
@@ -187,7 +187,8 @@ def _verify_queue(
             report.problem(f"{text}; a clean stop leaves none behind")
 
 
-def _verify_index(commit_log: CommitLog, file: StoredIndexFile, report: VerifyReport, unfinished: bool) -> None:
+def verify_index(commit_log: CommitLog, file: StoredIndexFile, report: VerifyReport, unfinished: bool) -> None:
+    """Compare an index file with the log."""
     if not file.has_expected_size:
         report.notes.append(f"index {file.path.name}: not checked, give maxHashSlotNum and maxIndexNum of its broker")
         return
