@@ -37,6 +37,11 @@ def ticks_ns() -> int:
     return time.clock_gettime_ns(_TICKS)
 
 
+def ticks_ms() -> int:
+    """The same in milliseconds."""
+    return ticks_ns() // _NS_PER_MS
+
+
 def monotonic_ms() -> int:
     """For deadlines and pauses: time that is never set, and that stands still while the machine is suspended."""
     return time.monotonic_ns() // _NS_PER_MS

@@ -14,14 +14,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from twinlog.base.clock import SteadyClock, monotonic_ms, ticks_ns, wall_clock_ms
+from twinlog.base.clock import SteadyClock, monotonic_ms, ticks_ms, ticks_ns, wall_clock_ms
 from twinlog.broker.clients.client_table import ClientTable
 from twinlog.broker.clients.lock_table import LockTable
 from twinlog.broker.context import BrokerContext
 from twinlog.broker.opening import load_tables, open_broker_store, open_filters, open_in_thread, saved_at_end
 from twinlog.broker.ports import listening, with_port
 from twinlog.broker.pulls.hold import HoldTable
+from twinlog.broker.replication.health import STARTING, answer_page, health_of
 from twinlog.broker.replication.replication_metrics import watch_replication
+from twinlog.broker.replication.tail_cut import RestartToCut, finish_cut
 from twinlog.broker.sends.copy_budget import CopyBudget
 from twinlog.broker.sends.pending_sends import PendingSends
 from twinlog.broker.services import BrokerServices
@@ -82,14 +84,34 @@ class Broker:
         self._clock_ms = SteadyClock(wall_ms, ticks_ns)
         self.stats = BrokerStats(self._clock_ms(), self.conf.broker.cluster_name)
         self._on_ready = on_ready
+        self._is_ready = False
 
     @property
     def address(self) -> str:
         """Where clients reach this broker."""
         return self.conf.broker.address
 
+    def answer_page(self, path: str, query: str) -> tuple[int, bytes] | None:
+        """(status, body) of a GET on the metrics port; see `replication/health.py`."""
+        is_ready = self._is_ready and self.context is not None and self.replication is not None
+        return answer_page(health_of(self.context, self.replication) if is_ready else STARTING, path, query)  # type: ignore[arg-type]
+
     async def run(self) -> None:
-        """Serve until cancelled. Recovery ends before any port opens; the store closes last."""
+        """Serve until cancelled. Recovery ends before any port opens; the store closes last.
+
+        With failover, a log that differs from the new master's is cut while nobody uses it: the broker starts again.
+        """
+        while True:
+            await asyncio.to_thread(finish_cut, self.conf.store, self._clock_ms())
+            try:
+                with self._metrics.scope() if self._metrics is not None else contextlib.nullcontext():
+                    return await self._run_once()
+            except RestartToCut as error:
+                log.warning(str(error))
+                self.context = self.replication = None
+                self.servers.clear()
+
+    async def _run_once(self) -> None:
         started = time.perf_counter()
         tables = load_tables(self.conf, self._clock_ms())
         filters = open_filters(self.conf, tables, self._clock_ms())
@@ -127,15 +149,17 @@ class Broker:
                 tasks.create_task(service.run(), name=type(service).__name__)
             for service in services.fenced:
                 name = type(service).__name__
-                tasks.create_task(ctx.fence.run(name, service.run), name=name)
+                tasks.create_task(ctx.fence.run(name, service.run, raises=(RestartToCut,)), name=name)
             await services.replication.check_start()
             await self._register(ctx, services.register)
             log.info("ready", address=self.address, seconds=round(time.perf_counter() - started, 3))
             if self._on_ready is not None:
                 self._on_ready(self)
+            self._is_ready = True
             try:
                 await asyncio.get_running_loop().create_future()
             finally:
+                self._is_ready = False
                 await ctx.fence.attempt(type(services.register).__name__, services.register.unregister)
 
     async def _register(self, ctx: BrokerContext, register: RegisterService) -> None:
@@ -161,9 +185,10 @@ class Broker:
 
     def _make_context(self, tables: MetadataTables, store: MessageStore, filters: ConsumerFilters) -> BrokerContext:
         """What the handlers and services of this broker share."""
-        guard = MasterGuard(monotonic_ms)
+        guard = MasterGuard(ticks_ms)
         ctx = BrokerContext(
             conf=self.conf,
+            master_is_chosen=self.conf.failover.etcd is not None,
             guard=guard,
             store=store,
             tables=tables,

@@ -99,6 +99,7 @@ class BrokerContext:
     change_role: Callable[[str, int | None], Awaitable[object]] | None = None
     term: int = 0  # how often this broker became master while running
     step_down_listeners: list[Callable[[], None]] = field(default_factory=list)  # may append for the last time
+    master_is_chosen: bool = False  # automatic failover names the master; name servers are not asked for it
     master_address: str | None = None  # a replica's master, from the name server's last answer
     master_ha_address: str | None = None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from twinlog.broker.admin import (
@@ -18,6 +19,7 @@ from twinlog.broker.naming.register_service import RegisterService
 from twinlog.broker.pulls import pull, query_handlers
 from twinlog.broker.pulls.hold_service import HoldService
 from twinlog.broker.replication import metadata_handlers, replication_handlers
+from twinlog.broker.replication.failover_host import FailoverHost
 from twinlog.broker.replication.guarded import APPENDING, CHANGING, guarded, guarded_change
 from twinlog.broker.replication.replication_service import ReplicationService
 from twinlog.broker.sends import reply, send, send_back
@@ -25,6 +27,8 @@ from twinlog.broker.stats import runtime_info, stats_handlers
 from twinlog.broker.stats.stats_service import StatsService
 from twinlog.broker.upkeep.flush_service import FlushService, QueueFlushService
 from twinlog.broker.upkeep.maintenance_service import MaintenanceService, save_service
+from twinlog.failover.failover_service import FailoverService
+from twinlog.failover.group_keys import open_group
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
@@ -73,8 +77,16 @@ class BrokerServices:
             self.replication,
         )
         """In the order they start. An unexpected error of one ends the broker, since going on could lose messages."""
-        self.fenced: tuple[Service, ...] = (StatsService(ctx, ctx.stats), self.register)
+        self.fenced: tuple[Service, ...] = (StatsService(ctx, ctx.stats), self.register, *self._failover())
         """Started after those. An unexpected error of one is logged, and the service is run again."""
+
+    def _failover(self) -> Iterator[Service]:
+        settings = self._ctx.settings
+        if self._ctx.master_is_chosen:
+            conf = self._ctx.conf.failover
+            timeout_s = conf.lease_seconds / 4
+            group = open_group(conf, settings.cluster_name, settings.broker_name, timeout_s=timeout_s)
+            yield FailoverService(FailoverHost(self._ctx, self.replication), group, lambda: self._ctx.conf)
 
     def handlers(self) -> dict[int, Handler]:
         """The handler of each request code."""

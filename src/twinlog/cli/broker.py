@@ -43,6 +43,7 @@ def broker(
     conf = load_conf(load_broker_conf, config, options, print_only=print_config)
     run_service(
         lambda metrics: Broker(conf, metrics=metrics, on_ready=report_ready),
+        pages=lambda broker: broker.answer_page,
         expected=(StoreError, MetadataError, SecurityError, ReplicationError, SettingsError),
         metrics_port=conf.broker.metrics_port,
         metrics_host=conf.broker.bind_address,

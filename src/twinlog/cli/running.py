@@ -18,7 +18,7 @@ from twinlog.settings.errors import SettingsError
 from twinlog.settings.properties import format_properties
 from twinlog.telemetry.log import LEVELS, get_logger, setup_logging
 from twinlog.telemetry.metrics import Metrics
-from twinlog.telemetry.metrics_port import MetricsServer
+from twinlog.telemetry.metrics_port import MetricsServer, Pages
 
 log = get_logger(__name__)
 _FILES_MAX = 1 << 20
@@ -78,26 +78,36 @@ def fail(problem: object) -> NoReturn:
     raise typer.Exit(1)
 
 
+S = TypeVar("S", bound=Service)
+
+
 def run_service(
-    make: Callable[[Metrics | None], Service],
+    make: Callable[[Metrics | None], S],
     *,
+    pages: Callable[[S], Pages] | None = None,
     expected: tuple[type[Exception], ...] = (),
     metrics_port: int | None = None,
     metrics_host: str = "0.0.0.0",
 ) -> None:
-    """Make a service inside the event loop and run it until SIGINT or SIGTERM; `expected` errors end in one line."""
+    """Make a service inside the event loop and run it until SIGINT or SIGTERM; `expected` errors end in one line.
+
+    `pages` returns what else the metrics port answers.
+    """
     import uvloop
 
     allow_many_files()
 
     async def run() -> None:
-        metrics = Metrics() if metrics_port is not None else None
+        metrics, server = Metrics() if metrics_port is not None else None, None
         async with contextlib.AsyncExitStack() as stack:
             if metrics is not None and metrics_port is not None:
                 server = MetricsServer(metrics, host=metrics_host, port=metrics_port)
                 await server.start()
                 stack.push_async_callback(server.stop)
-            await run_until_signal(make(metrics))
+            service = make(metrics)
+            if server is not None and pages is not None:
+                server.pages = pages(service)
+            await run_until_signal(service)
 
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -10,7 +10,7 @@ master restarts, a lower offset is not a reset: a master that was killed returns
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 import msgspec
@@ -126,6 +126,20 @@ class OffsetTable(SteppedTable):
                 self._changed_row(key, now_ms)
                 raised += len(further)
         return raised
+
+    def cap(self, end: Callable[[str, int], int | None], now_ms: int) -> int:
+        """Set back offsets behind `end(topic, queue_id)`, after the log was cut; how many there were. None: no end."""
+        capped = 0
+        for key, row in list(self._rows.items()):
+            topic = key.partition("@")[0]
+            ends = {queue: end(topic, queue) for queue in row}
+            behind = {queue: last for queue, last in ends.items() if last is not None and row[queue] > last}
+            if behind:
+                self._rows[key] = {**row, **behind}
+                self._ahead.pop(key, None)
+                self._changed_row(key, now_ms)
+                capped += len(behind)
+        return capped
 
     def clone(self, source: str, target: str, topic: str, now_ms: int) -> None:
         """Give group `target` the offsets of group `source` in `topic`."""

@@ -24,6 +24,7 @@ class Step(Enum):
     TAKE_EPOCH = "take the next epoch, durably: a master that comes back finds that it was replaced"
     ACCEPT_SENDS = "take the new role: sends, delayed delivery and transaction checks begin"
     REFUSE_SENDS = "take the new role: sends, delayed delivery and transaction checks end"
+    END_ANSWERS = "answer every send that still waits as not known to be replicated"
     SETTLE_ANSWERS = "answer or time out every send that still waits for replicas or disk"
     FEED_REPLICAS = "let the nearest replica take the rest of the log"
     FLUSH = "make the log durable"
@@ -50,6 +51,17 @@ _TO_REPLICA = (
     Step.FEED_REPLICAS,
     Step.FLUSH,
     Step.DROP_REPLICAS,
+    Step.STORE_AS_REPLICA,
+    Step.FOLLOW_OFFSETS,
+    Step.START_FOLLOWING,
+    Step.REGISTER,
+)
+# The lease that made this broker master has ended, or another one takes over: it must not answer or send anything more.
+STEP_DOWN_AT_ONCE = (
+    Step.REFUSE_SENDS,
+    Step.END_ANSWERS,
+    Step.DROP_REPLICAS,
+    Step.FLUSH,
     Step.STORE_AS_REPLICA,
     Step.FOLLOW_OFFSETS,
     Step.START_FOLLOWING,

@@ -49,7 +49,8 @@ class BrokerSettings:
     # Account that this broker's own requests are signed with, for a protected master or name server:
     # {"accessKey":"name","secretKey":"secret"}. It is not shown by requests.
     own_account: str | None = conf("innerClientAuthenticationCredentials", None, check=account_problem)
-    # Port that serves Prometheus metrics under /metrics; unset: none.
+    # Port that serves Prometheus metrics under /metrics, and /master, /replica, /health and /readiness for load
+    # balancers; unset: none.
     metrics_port: int | None = conf("metricsPort", None, minimum=0, maximum=65535)
 
     # -- Registration

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from twinlog.base.addresses import check_address
 from twinlog.settings.conf import conf
@@ -41,6 +42,17 @@ class FailoverSettings:
     etcd_password: str | None = conf("failoverEtcdPassword", None)
     # File with the certificates (PEM) that etcd's certificate is checked with. Setting this switches TLS to etcd on.
     etcd_ca: str | None = conf("failoverEtcdCa", None, length_min=1)
+
+    # -- Group
+
+    # Seconds after which a master that does not reach etcd is replaced. It stops acknowledging a quarter of this
+    # earlier.
+    lease_seconds: int = conf("failoverLeaseSeconds", 4, minimum=2, maximum=600)
+    # Among equally long logs the broker with the highest priority becomes master; below 0: only by a command.
+    priority: int = conf("failoverPriority", 0)
+    # What the master of the group is: SYNC_MASTER acknowledges a send when all in-sync replicas have it, ASYNC_MASTER
+    # at once, so that a failover may lose the newest messages.
+    master_role: Literal["SYNC_MASTER", "ASYNC_MASTER"] = conf("failoverMasterRole", "SYNC_MASTER")
 
     @property
     def endpoints(self) -> list[str]:

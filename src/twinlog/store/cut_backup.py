@@ -34,6 +34,7 @@ def back_up_range(root: Path, commit_log: CommitLog, begin: int, end: int, now_m
     """Copy the bytes from `begin` to `end` into a file of their own, durably; returns its path."""
     target = root / BACKUP_DIRECTORY / str(now_ms) / f"tail-{begin}-{end}"
     ops.make_directory(target.parent)
+    target.unlink(missing_ok=True)  # of an attempt that was killed
     with open(ops.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
         for segment, first, last in commit_log.ranges(begin, end):
             file.write(segment.view(first, last - first))

@@ -154,9 +154,13 @@ class MessageStore(DurableStore):
 
     def cut_tail(self, log_end: int, now_ms: int) -> Path:
         """Back up the bytes from `log_end` on in a file, then cut them off; returns the file."""
-        kept = back_up_range(self.root, self.commit_log, log_end, self.log_end, now_ms, self._ops)
+        kept = self.set_tail_aside(log_end, now_ms)
         self.truncate(log_end, durable=True)
         return kept
+
+    def set_tail_aside(self, log_end: int, now_ms: int) -> Path:
+        """Back up the bytes from `log_end` on in a file, durably; returns it. An unfinished one is written again."""
+        return back_up_range(self.root, self.commit_log, log_end, self.log_end, now_ms, self._ops)
 
     def truncate(self, log_end: int, *, durable: bool = False) -> None:
         """Cut the log and everything built from it at `log_end`, the start of a record or the log's end."""

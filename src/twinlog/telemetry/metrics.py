@@ -6,8 +6,9 @@ library is imported at the first scrape, since most brokers in tests and demos n
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any, Literal
 
 Kind = Literal["counter", "gauge"]
@@ -87,6 +88,15 @@ class Metrics:
         """Ask `read` at every scrape: a number, or with labels a mapping from their values to numbers."""
         assert name not in self._sources, f"metric {name} is registered twice"
         self._sources[name] = (text, kind, tuple(label_names), read)
+
+    @contextlib.contextmanager
+    def scope(self) -> Generator[None, None, None]:
+        """Forget what is registered within the block at its end, so that it can be registered again."""
+        before = set(self._sources)
+        try:
+            yield
+        finally:
+            self._sources = {name: source for name, source in self._sources.items() if name in before}
 
     def samples(self) -> dict[str, float | Rows]:
         """Current values by metric name."""

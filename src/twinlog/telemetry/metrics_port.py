@@ -1,9 +1,13 @@
-"""The metrics port: just enough HTTP for a Prometheus scrape, in the event loop that owns the numbers."""
+"""The metrics port: just enough HTTP for a Prometheus scrape, in the event loop that owns the numbers.
+
+A server may answer other paths there as well, for load balancers.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 
 from twinlog.base.addresses import address_text
 from twinlog.telemetry.log import get_logger
@@ -13,15 +17,19 @@ log = get_logger(__name__)
 _REQUEST_SECONDS_MAX = 5
 _REQUEST_BYTES_MAX = 16 * 1024
 _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
+
+Pages = Callable[[str, str], tuple[int, bytes] | None]  # path, query -> status, body; None: no such page
 
 
 class MetricsServer:
-    """Answers GET /metrics on a port of its own."""
+    """Answers GET /metrics on a port of its own, and whatever `pages` answers."""
 
     def __init__(self, metrics: Metrics, *, host: str = "0.0.0.0", port: int = 0) -> None:
         self._metrics = metrics
         self._host = host
         self.port = port
+        self.pages: Pages | None = None
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
@@ -51,16 +59,19 @@ class MetricsServer:
 
     def _response(self, head: bytes) -> bytes:
         method, _, rest = head.partition(b" ")
-        path = rest.partition(b" ")[0].partition(b"?")[0]
+        path, _, query = rest.partition(b" ")[0].decode("ascii", "replace").partition("?")
+        content_type = _CONTENT_TYPE
         if method not in (b"GET", b"HEAD"):
-            status, body = "405 Method Not Allowed", b"only GET is served here\n"
-        elif path not in (b"/metrics", b"/"):
-            status, body = "404 Not Found", b"see /metrics\n"
+            status, body = 405, b"only GET is served here\n"
+        elif path in ("/metrics", "/"):
+            status, body = 200, self._metrics.exposition()
+        elif self.pages is not None and (page := self.pages(path, query)) is not None:
+            (status, body), content_type = page, "application/json"
         else:
-            status, body = "200 OK", self._metrics.exposition()
+            status, body = 404, b"see /metrics\n"
         lines = (
-            f"HTTP/1.1 {status}",
-            f"Content-Type: {_CONTENT_TYPE}",
+            f"HTTP/1.1 {status} {_REASONS[status]}",
+            f"Content-Type: {content_type}",
             f"Content-Length: {len(body)}",
             "Connection: close",
         )

@@ -239,6 +239,8 @@ class RegisterService:
     def _adopt(self, answer: Command, *, whole: bool) -> None:
         """Adopt a name server's answer: a replica its master's address, a master which topics are ordered."""
         ctx = self._ctx
+        if not ctx.is_master and ctx.master_is_chosen:
+            return
         if not ctx.is_master:
             header = decode_fields(RegisterBrokerResponseHeader, answer.fields)
             ctx.master_address = self._usable(header.master_addr)

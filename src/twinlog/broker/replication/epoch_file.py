@@ -46,9 +46,9 @@ class EpochFile:
             return True
         return False
 
-    def promote(self) -> int:
-        """Take the next epoch as this broker's own."""
-        self._save(self.now.promoted())
+    def promote(self, epoch: int | None = None) -> int:
+        """Take this epoch as this broker's own; None: the next one."""
+        self._save(self.now.promoted(epoch))
         return self.now.own
 
     def follow(self) -> None:

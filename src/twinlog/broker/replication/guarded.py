@@ -48,7 +48,11 @@ def guarded(ctx: BrokerContext, handler: Handler) -> Handler:
     """`handler`, called at once if this broker may acknowledge, or is a replica and refuses; else once it is known."""
 
     def handle(request: Request) -> object:
-        return handler(request) if ctx.guard.is_valid or not ctx.is_master else handle_later(request)
+        if ctx.guard.is_valid or not ctx.is_master:
+            return handler(request)
+        if (why := ctx.guard.paused_for) is not None:
+            return request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, why)
+        return handle_later(request)
 
     async def handle_later(request: Request) -> Answer:
         await ctx.until_confirmed()

@@ -137,9 +137,10 @@ class ReplicationService:
                 self._tasks = tasks
                 tasks.create_task(self.master.run(), name="MasterService")
                 self._start_fenced("MemberCount", self.members.count_replicas)
-                self._start_fenced("MasterSearch", self._search_master)
                 self._start_fenced("IdentityWatch", self.members.watch_identity)
-                self._start_fenced("SuccessorWatch", self.successors.run)
+                if not self._ctx.master_is_chosen:
+                    self._start_fenced("MasterSearch", self._search_master)
+                    self._start_fenced("SuccessorWatch", self.successors.run)
                 if not self._ctx.is_master:
                     self.following.start()
         finally:

@@ -13,7 +13,7 @@ from twinlog.broker.replication.member_watch import IDENTITY_S_MAX
 from twinlog.broker.topics.ensure import ensure_topic
 from twinlog.replication.errors import ReplicationError
 from twinlog.replication.metadata.kinds import TOPICS
-from twinlog.replication.role_plan import Step, plan_role_change
+from twinlog.replication.role_plan import STEP_DOWN_AT_ONCE, Step, plan_role_change
 from twinlog.telemetry.log import get_logger
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ class RoleChange:
         self._lock = asyncio.Lock()
         self._is_unfinished = False  # a step failed: the next change takes all steps again
         self._successor: str | None = None
+        self._epoch: int | None = None  # that the next master takes; None: one above all that were seen
 
     @property
     def is_running(self) -> bool:
@@ -59,6 +60,11 @@ class RoleChange:
         configuration file, if there is one, follows, so that a restart does not bring a second master.
         """
         _check_request(role, broker_id)
+        if self._ctx.master_is_chosen:
+            raise RoleChangeRefused(
+                "etcd decides who is master of this group; use `twinlog failover switchover`, or remove failoverEtcd "
+                "from the configuration of all its brokers"
+            )
         async with self._lock:
             settings = self._ctx.settings
             new_id = 0 if role != "SLAVE" else broker_id or settings.broker_id or await self._group.free_id()
@@ -121,6 +127,23 @@ class RoleChange:
                 "start a replica first, or step down all the same with `twinlog replication change-role --force`"
             )
 
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether a step of the last change failed."""
+        return self._is_unfinished and not self.is_running
+
+    async def promote(self, role: str, epoch: int) -> None:
+        """Become master with this epoch, which etcd has given to this broker alone."""
+        async with self._lock:
+            self._epoch = epoch
+            await self._take_steps(plan_role_change("SLAVE", role), role, 0)
+
+    async def step_down(self, broker_id: int) -> None:
+        """Become a replica at once: what waits is not acknowledged, and no replica is fed."""
+        async with self._lock:
+            await self._service.following.stop()  # if a change to master was not finished
+            await self._take_steps(STEP_DOWN_AT_ONCE, "SLAVE", broker_id)
+
     async def _check_no_master(self, role: str) -> None:
         """Refuse to become a second master beside one that answers."""
         with contextlib.suppress(TimeoutError):
@@ -143,6 +166,7 @@ class RoleChange:
             Step.ACCEPT_SENDS: lambda: self._take_role(role, broker_id),
             Step.REFUSE_SENDS: lambda: self._take_role(role, broker_id),
             Step.SETTLE_ANSWERS: self._settle_answers,
+            Step.END_ANSWERS: self._end_answers,
             Step.FEED_REPLICAS: self._feed_replicas,
             Step.FLUSH: self._flush,
             Step.DROP_REPLICAS: lambda: service.master.drop_all("this broker becomes a replica"),
@@ -156,7 +180,7 @@ class RoleChange:
             await pending
 
     def _take_epoch(self) -> None:
-        epoch = self._service.epochs.promote()
+        epoch = self._service.epochs.promote(self._epoch)
         self._ctx.topics.take_epoch(epoch, self._ctx.clock_ms())
         log.info("this broker is master in a new epoch", epoch=epoch)
 
@@ -207,6 +231,12 @@ class RoleChange:
                     await asyncio.sleep(min(0.01, wait_s))
                     pending.expire()
         pending.expire_all()
+        self._service.send_demand.settling_role = None
+
+    def _end_answers(self) -> None:
+        """This broker is a replica by now, so what the guard held back is not acknowledged."""
+        self._ctx.pending_sends.expire_all()
+        self._ctx.guard.free()
         self._service.send_demand.settling_role = None
 
     async def _feed_replicas(self) -> None:

@@ -13,6 +13,7 @@ from twinlog.telemetry.log import get_logger
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
+    from twinlog.failover.ack_rule import AckRule
     from twinlog.replication.master.replica_acks import ReplicaAcks
 
 log = get_logger(__name__)
@@ -25,6 +26,7 @@ class SendDemand:
         self._ctx = ctx
         self._acks = acks
         self._busy_wait = BusyWait(lambda: ctx.conf.replication.busy_wait_seconds)
+        self.rule: AckRule | None = None  # of a master that etcd has chosen: the in-sync set counts, not a number
         self.counted_out = 0  # how often a replica was late or behind, so that no send waits for it any more
         self.settling_role: str | None = None  # the role in which sends were accepted that still wait for an answer
         self.reported = asyncio.Event()  # set by every report of a replica
@@ -45,14 +47,24 @@ class SendDemand:
     def demand(self, end: int) -> Demand:
         """What the record that ends at `end` needs of the replicas."""
         ctx, settings = self._ctx, self._ctx.conf.replication
+        if self.rule is not None:
+            return self._demand_of_members(self.rule, end)
         needed, log_end = self.replicas_needed, ctx.store.log_end
         if needed == 0 or self._acks.safe_end(needed, log_end) >= end:
             return Demand.NOTHING
         near = self._acks.in_sync(end, settings.gap_bytes_max)
         return Demand.WAIT if near >= needed else Demand.UNAVAILABLE
 
+    def _demand_of_members(self, rule: AckRule, end: int) -> Demand:
+        ends = self._acks.ends()
+        if rule.end(ends, self._ctx.store.log_end) >= end:
+            return Demand.NOTHING
+        return Demand.WAIT if rule.may_wait(ends) else Demand.UNAVAILABLE
+
     def missed(self, end: int) -> None:
         """A send waited too long for the log before `end` to be on its replicas."""
+        if self.rule is not None:
+            self.rule.missed(self._acks.ends(), end)
         for row in self._acks.missed(end):
             self.counted_out += 1
             text = "a replica is late; sends do not wait for it until it acknowledges again"
@@ -85,8 +97,12 @@ class SendDemand:
         self.reported.set()
         role = self.settling_role or ctx.settings.broker_role
         if role == "SYNC_MASTER":
-            needed = self._needed(role)
-            ctx.pending_sends.replicated(self._acks.safe_end(needed, ctx.store.log_end))
+            log_end = ctx.store.log_end
+            if self.rule is not None:
+                safe_end = self.rule.end(self._acks.ends(), log_end)
+            else:
+                safe_end = self._acks.safe_end(self._needed(role), log_end)
+            ctx.pending_sends.replicated(safe_end)
             if not ctx.pending_sends.waits_for_replicas:
                 self._busy_wait.arrived()
 

@@ -173,7 +173,7 @@ class PendingSends:
             listener()
 
     def _send(self, finished: list[Finished[WriteAnswer]]) -> None:
-        if finished and not self._guard.is_valid:
+        if finished and not self._guard.may_acknowledge:
             self._guard.when_confirmed(lambda: self._send_confirmed(finished))
             return
         for one in finished:

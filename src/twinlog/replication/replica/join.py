@@ -42,6 +42,7 @@ class Refuse:
     """Do not join; `reason` names the offsets and the next step."""
 
     reason: str
+    cut_at: int | None = None  # the replica could join if its log ended here
 
 
 JoinPlan = Resume | Begin | Reseed | Refuse
@@ -75,13 +76,15 @@ def decide_join(
         return Refuse(
             f"the logs differ from offset {differs_at} on (replica ends at {replica.end}, master at {master.end}); "
             f"stop this replica and run `twinlog replication rejoin --store {store} --cut {differs_at}`: it sets "
-            "the tail aside and cuts it there"
+            "the tail aside and cuts it there",
+            differs_at,
         )
     if replica.end > master.end:
         return Refuse(
             f"the replica ends at {replica.end}, {replica.end - master.end} bytes beyond the master's {master.end}; "
             "its tail may be the only copy of acknowledged messages; stop this replica and run `twinlog replication "
-            f"rejoin --store {store} --cut {master.end}`: it sets the tail aside and cuts it"
+            f"rejoin --store {store} --cut {master.end}`: it sets the tail aside and cuts it",
+            master.end,
         )
     if replica.end < master.start:
         missing = LogRange(replica.end, master.start)

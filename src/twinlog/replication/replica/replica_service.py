@@ -60,6 +60,15 @@ class MasterAddresses:
     remoting: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """This replica's log differs from its master's from `cut_at` on, or goes on where the master's ends."""
+
+    cut_at: int
+    master_address: str
+    master_epoch: int
+
+
 class ReplicaService:
     """Follows a master until cancelled."""
 
@@ -90,6 +99,12 @@ class ReplicaService:
         self._is_unchecked = False  # joined without asking on the remoting port whether the logs fit
         self.broker_id = identity.broker_id  # a change of role may give another
         self.status = ReplicaStatus()
+        self._lost_reason = ""  # as it was logged last
+        self.divergence: Divergence | None = None  # found by the last attempt to join
+
+    def join_now(self) -> None:
+        """Try to join at once if this replica waits between two attempts: the master may have changed."""
+        self._changed.set()
 
     def master_is_at(self, addresses: MasterAddresses) -> None:
         """Use these addresses from the name server; a link to another master is closed.
@@ -138,7 +153,9 @@ class ReplicaService:
                 except DispatchFailed:
                     raise
                 except _LOST as error:
-                    log.warning("the master was lost", master=self._addresses.ha, reason=str(error))
+                    if str(error) != self._lost_reason:
+                        log.warning("the master was lost", master=self._addresses.ha, reason=str(error))
+                    self._lost_reason = str(error)
                     self.status.damaged_transfers += isinstance(error, DamagedTransfer)
                     self.status.connect(str(error))
                     retry_ms = _RETRY_MS_MIN if self._went_well(began, end) else min(retry_ms * 2, _RETRY_MS_MAX)
@@ -184,6 +201,7 @@ class ReplicaService:
             self._receiver = Receiver(
                 connected, store, self._settings, status, self._clock_ms, self._ticks_ms, first_word, awaited
             )
+            self._lost_reason = ""
             status.follow(_unchecked(addresses.ha) if facts is None and store.log_end else "")
             log.info(
                 "following",
@@ -242,6 +260,7 @@ class ReplicaService:
         )
         if self._epochs is not None and facts.is_twinlog:
             check_epoch(address, facts.master_epoch, self._epochs)
+        self.divergence = None
         plan = decide_join(
             ours,
             facts.log,
@@ -253,6 +272,8 @@ class ReplicaService:
             store=shlex.quote(store.settings.root_dir),
         )
         if isinstance(plan, Refuse):
+            if plan.cut_at is not None and facts.is_twinlog:
+                self.divergence = Divergence(plan.cut_at, address, facts.master_epoch)
             raise JoinRefused(plan.reason)
         if isinstance(plan, Reseed):
             log.warning(

@@ -1,0 +1,131 @@
+"""A broker as its failover service sees it: role, log, epochs, acknowledgements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from twinlog.base.addresses import java_address_text
+from twinlog.base.atomic_file import replace_file
+from twinlog.base.safe_files import read_file
+from twinlog.broker.replication.tail_cut import RestartToCut, begin_cut
+from twinlog.failover.host import OwnLog
+from twinlog.replication.master_epoch import MasterEpochs
+
+if TYPE_CHECKING:
+    from twinlog.broker.context import BrokerContext
+    from twinlog.broker.replication.replication_service import ReplicationService
+    from twinlog.failover.ack_rule import AckRule
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_SEEN_BOOT = Path("config", "twinlogBoot")
+
+
+class FailoverHost:
+    """See `failover/host.py` for what each of these means."""
+
+    def __init__(self, ctx: BrokerContext, replication: ReplicationService) -> None:
+        self._ctx = ctx
+        self._replication = replication
+        self.broker_id = ctx.settings.broker_id
+        self.member = replication.instance
+        self.address = ctx.settings.address
+        self.ha_address = java_address_text(ctx.settings.broker_ip2, ctx.conf.replication.listen_port)
+        self._boot = _boot_id()
+        self._whole = self._is_whole()
+
+    @property
+    def is_master(self) -> bool:
+        return self._ctx.is_master
+
+    @property
+    def is_unfinished(self) -> bool:
+        return self._replication.role_change.is_unfinished
+
+    @property
+    def is_following(self) -> bool:
+        return self._replication.replica.status.is_following
+
+    @property
+    def epochs(self) -> MasterEpochs:
+        return self._replication.epochs.now
+
+    def log(self) -> OwnLog:
+        store = self._ctx.store
+        if not self._whole and self._has_all_again():
+            self._note_whole()
+        end = store.log_end if self.is_master else store.whole_end
+        return OwnLog(store.log_start, end, self._whole)
+
+    def replica_ends(self) -> Mapping[str, int]:
+        return self._replication.master.acks.ends()
+
+    def lease(self, until_ms: int) -> None:
+        self._ctx.guard.lease(until_ms)
+
+    def see_epoch(self, epoch: int) -> None:
+        self._replication.epochs.saw(epoch)
+
+    def follow(self, address: str, ha_address: str) -> None:
+        self._ctx.master_address, self._ctx.master_ha_address = address, ha_address
+        self._replication.following.use_known_master()
+
+    def join_now(self) -> None:
+        self._replication.replica.join_now()
+
+    def pause_sends(self, why: str | None) -> None:
+        self._ctx.guard.pause(why)
+
+    def acknowledge_by(self, rule: AckRule) -> None:
+        demand = self._replication.send_demand
+        demand.rule = rule
+        if self.is_master:
+            demand.acknowledged()
+
+    async def promote(self, role: str, epoch: int) -> None:
+        await self._replication.role_change.promote(role, epoch)
+
+    async def step_down(self) -> None:
+        await self._replication.role_change.step_down(self.broker_id)
+        self._replication.send_demand.rule = None
+
+    async def cut_divergence(self, master_address: str, epoch: int) -> None:
+        found = self._replication.replica.divergence
+        if found is None or (found.master_address, found.master_epoch) != (master_address, epoch):
+            return
+        intent = begin_cut(self._ctx.store, found.cut_at, master_address, epoch, self._ctx.wall_ms())
+        raise RestartToCut(intent)
+
+    # -- a machine that was restarted ----------------------------------------------------------
+
+    def _is_whole(self) -> bool:
+        """Whether the log has everything that was reported; a machine that stopped loses what was not flushed."""
+        if self._ctx.store.report.clean or self._boot is None or self._seen_boot() in (None, self._boot):
+            self._note_whole()
+            return True
+        return False
+
+    def _has_all_again(self) -> bool:
+        status = self._replication.replica.status
+        return status.is_following and status.master_end is not None and self._ctx.store.whole_end >= status.master_end
+
+    def _note_whole(self) -> None:
+        self._whole = True
+        if self._boot is not None and self._seen_boot() != self._boot:
+            store = self._ctx.conf.store
+            replace_file(Path(store.root_dir) / _SEEN_BOOT, [self._boot.encode(), b"\n"], store.modes)
+
+    def _seen_boot(self) -> str | None:
+        try:
+            return read_file(Path(self._ctx.conf.store.root_dir) / _SEEN_BOOT).decode().strip()
+        except FileNotFoundError:
+            return None
+
+
+def _boot_id() -> str | None:
+    """Differs after every start of the machine; None where the system does not show one."""
+    try:
+        return _BOOT_ID.read_text().strip()
+    except OSError:
+        return None

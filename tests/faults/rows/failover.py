@@ -1,0 +1,167 @@
+"""Three brokers with automatic failover, whose master is killed or stopped, or whose etcd is away."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from pathlib import Path
+
+from tests.faults.checker import Verdict
+from tests.faults.failover_group import FailoverGroup
+from tests.faults.group import TWINLOG
+from tests.faults.history import Outcome
+from tests.faults.load import Load
+from tests.interop.replica_pair import log_end, until
+
+
+def kill_master(
+    home: Path, seed: int, side: str = TWINLOG, rounds: int = 20, role: str = "SYNC_MASTER", **more: str
+) -> str:
+    """kill -9 of the master under load; it is started again and returns as a replica by itself.
+
+    SYNC: nothing acknowledged is lost. ASYNC: at most what the dead master had not published, and the history says so.
+    Seen to fail with an `AckRule.end` that returns the end of the log.
+    """
+    assert side == TWINLOG
+    with FailoverGroup.running(home, failoverMasterRole=role, **more) as group:
+        load = Load(group.group.names.address, seed)
+        group.in_sync(3)
+        with load.running():
+            for _ in range(rounds):
+                kill_once(group, load)
+                group.in_sync(3)
+        verdict = group.group.judge(load, group.leader())
+        group.equal_logs()
+        lost = [one.lost for one in group.history() if one.lost is not None]
+    times = sorted(verdict.recovery_s)
+    text = f"first acknowledged send after median {statistics.median(times):.1f} s, worst {times[-1]:.1f} s; {verdict}"
+    if role == "ASYNC_MASTER":
+        verdict = _without_losses(verdict)
+        text += f"; ranges that the history reports as lost: {lost}"
+    assert not verdict.broken, f"{load.history}: {verdict}"
+    return text
+
+
+def kill_once(group: FailoverGroup, load: Load) -> str:
+    """Kill the leader under load, wait for the next one, start the killed one again; returns its name."""
+    load.go_on(50)
+    name, at = group.kill_leader()
+    load.history.fault(at, f"kill {name}")
+    load.go_on(20)
+    assert group.leader(other_than=name) != name
+    group.restart(name)
+    return name
+
+
+def kill_with_tail(group: FailoverGroup, load: Load) -> str:
+    """Kill the leader after it has stored what no replica has; it returns without that. Returns its name.
+
+    The replicas are killed before: one that is only stopped would find the bytes in its socket.
+    """
+    load.go_on(20)
+    name = group.leader()
+    others = [other for other in group.group.brokers if other != name]
+    for other in others:
+        group.group.brokers[other].kill()
+    store = group.group.brokers[name].store
+    had = log_end(store)
+    until(lambda: log_end(store) > had, "the leader has more than its replicas", 30)
+    group.group.brokers[name].kill()
+    load.history.fault(time.monotonic(), f"kill {name}")
+    for other in others:
+        group.restart(other)
+    load.go_on(20)
+    assert group.leader(other_than=name) != name
+    group.restart(name)
+    return name
+
+
+def stop_master(home: Path, seed: int, side: str = TWINLOG, rounds: int = 3, stopped_s: float = 25, **more: str) -> str:
+    """SIGSTOP of the master for longer than the lease, SIGCONT: it acknowledges nothing, and returns as a replica."""
+    assert side == TWINLOG
+    with FailoverGroup.running(home, **more) as group:
+        load = Load(group.group.names.address, seed)
+        group.in_sync(3)
+        for _ in range(rounds):
+            stop_once(group, load, stopped_s)
+        verdict = group.group.judge(load, group.leader())
+        group.equal_logs()
+    assert not verdict.broken, f"{load.history}: {verdict}"
+    return f"the old master acknowledged nothing; {verdict}"
+
+
+def stop_once(group: FailoverGroup, load: Load, stopped_s: float = 0) -> None:
+    """Stop the leader until another one leads, at least so long; a second load does not look at the route.
+
+    Seen to fail with `MasterGuard.is_valid` and `may_acknowledge` returning True, for an ASYNC master. A SYNC master
+    has no replicas any more that could report.
+    """
+    name = group.leader()
+    old = group.group.brokers[name]
+    stubborn = Load(group.group.names.address, load.seed + 1, topic="Stubborn", direct=old.address)
+    with load.running(), stubborn.running():
+        load.go_on(50)
+        stubborn.go_on(20)
+        old.pause()
+        stopped = time.monotonic()
+        try:
+            group.leader(other_than=name)
+            load.go_on(20)
+            time.sleep(max(0.0, stopped_s - (time.monotonic() - stopped)))
+            resumed = time.monotonic()
+        finally:
+            old.resume()
+        load.history.fault(resumed, f"resume {name}")
+        load.go_on(20)
+        group.in_sync(3)
+    late = [one for one in stubborn.history.sends if one.outcome is Outcome.ACKNOWLEDGED and one.ended > resumed]
+    assert not late, f"the old master acknowledged {len(late)} sends after it was replaced; {stubborn.history}"
+
+
+def etcd_away(home: Path, seed: int, side: str = TWINLOG, rounds: int = 3, away_s: float = 30, **more: str) -> str:
+    """etcd is killed and comes back: sends stop before the lease ends, and go on by themselves afterwards."""
+    assert side == TWINLOG
+    with FailoverGroup.running(home, **more) as group:
+        load = Load(group.group.names.address, seed)
+        group.in_sync(3)
+        for _ in range(rounds):
+            etcd_away_once(group, load, away_s)
+        verdict = group.group.judge(load, group.leader())
+        group.equal_logs()
+    assert not verdict.broken, f"{load.history}: {verdict}"
+    return f"no acknowledgement after the lease, and all goes on when etcd is back; {verdict}"
+
+
+def etcd_away_once(group: FailoverGroup, load: Load, away_s: float = 0) -> None:
+    """Seen to fail (sends go on) with a guard that does not get the end of the lease."""
+    lease_s = float(group.group.conf.get("failoverLeaseSeconds", "4"))
+    with load.running():
+        load.go_on(50)
+        group.etcd.kill()
+        killed = time.monotonic()
+        try:
+            until(lambda: not _went_on(load, 0.5 * lease_s), "sends stop", 30)
+            time.sleep(max(0.0, away_s - (time.monotonic() - killed)))
+            late = [one for one in load.history.sends if one.outcome is Outcome.ACKNOWLEDGED and one.began > killed]
+            assert all(one.ended < killed + lease_s for one in late), "a send was acknowledged after the lease"
+        finally:
+            group.restart_etcd()
+        load.history.fault(time.monotonic(), "etcd is back")
+        load.go_on(20)
+        group.in_sync(3)
+
+
+def _went_on(load: Load, seconds: float) -> bool:
+    before = load.history.count(Outcome.ACKNOWLEDGED)
+    time.sleep(seconds)
+    return load.history.count(Outcome.ACKNOWLEDGED) > before
+
+
+def _without_losses(verdict: Verdict) -> Verdict:
+    """What an ASYNC master may break: the newest sends are gone, and their places are given again."""
+    verdict.lost, verdict.misplaced, verdict.acknowledged_twice = [], [], []
+    return verdict
+
+
+def tails_set_aside(store: Path) -> list[Path]:
+    return sorted(store.glob("set-aside/*/tail-*"))
