@@ -2,7 +2,7 @@
 
     damaged places     ranges of the log without valid records, and those that recovery replaced by fillers
     the twin's bytes   must be whole records that fill the range exactly
-    the log            gets them, after its own bytes are in the quarantine
+    the log            gets them, after its own bytes are in the quarantine; a tail that was cut off is appended again
     queues             units of these records, and all others that do not agree with the log, are written again
     index              is built again if it does not agree with the log
 
@@ -63,6 +63,8 @@ def repair_store(store: MessageStore, fetch: Fetch | None) -> RepairReport:
         else:
             report.restored.append((begin, end))
             report.records += records
+    if fetch is not None:
+        _restore_tail(store, fetch, report)
     for found in walk_log(store.commit_log):
         if isinstance(found, ScannedRecords):
             report.units += _repair_queues(store, found)
@@ -110,6 +112,25 @@ def restore_range(store: MessageStore, begin: int, end: int, data: bytes) -> int
             _repair_queues(store, batch)
     store.damaged.pop(begin, None)
     return records
+
+
+def _restore_tail(store: MessageStore, fetch: Fetch, report: RepairReport) -> None:
+    """Append the records that a start has cut off as torn, if nothing was written after that and the twin has them."""
+    begin = store.log_end
+    for note in (store.root / "quarantine").glob(f"{begin:020d}-*.json"):
+        text = json.loads(note.read_text())
+        end = begin + int(text["size"])
+        data = fetch(begin, end) if text["action"].startswith("cut off") else None
+        if data is None or len(data) != end - begin or not _are_records(data, begin, False):
+            continue
+        report.damaged.append((begin, end))
+        report.restored.append((begin, end))
+        role = store.role
+        store.change_role("SLAVE")
+        store.append_raw(begin, data)
+        report.records += store.dispatch_pending()
+        store.change_role(role)
+        return
 
 
 def log_source(commit_log: CommitLog) -> Fetch:

@@ -105,3 +105,15 @@ def test_a_store_in_use_is_refused(tmp_path, twins):
         store.append(draft(1))
         done = CliRunner().invoke(app, ["repair", str(tmp_path / "a/store")])
     assert done.exit_code == 2
+
+
+def test_a_last_message_that_was_cut_off_is_appended_again(tmp_path, twins):
+    """Seen to fail without `_restore_tail`: bit 1 of the last record flips, and a start takes it for a torn tail."""
+    write_log(tmp_path / "a", twins[-1].physical_offset + 30, b"\xff")
+    with open_store(tmp_path / "a") as store:
+        assert store.log_end == twins[-1].physical_offset
+    status, report = repair(tmp_path, "--from", str(tmp_path / "b/store"))
+    assert (status, report["records"]) == (0, 1)
+    assert log_of(tmp_path / "a") == log_of(tmp_path / "b")
+    with open_store(tmp_path / "a") as store:
+        assert bodies(store, queue_id=1) == [b"body %d" % n for n in range(1, 300, 2)]
