@@ -27,6 +27,7 @@ help:
 demo: $(STAMP)
 	$(BIN)/python tools/demo.py
 	$(BIN)/python tools/demo_replication.py
+	$(BIN)/python tools/demo_failover.py
 	$(BIN)/python tools/demo_pipeline.py
 
 test: lint unit wheel

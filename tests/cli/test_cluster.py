@@ -2,6 +2,7 @@
 
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,8 @@ from pathlib import Path
 import pytest
 from tests.interop.processes import free_port
 
-from twinlog.cli.cluster import ClusterFailed, plan_servers
+from twinlog.base.addresses import Address
+from twinlog.cli.cluster import ClusterFailed, plan_etcd, plan_servers
 from twinlog.client import Outgoing
 from twinlog.client.sync import Producer
 from twinlog.settings.errors import SettingsError
@@ -50,6 +52,18 @@ def test_a_sample_starts_takes_messages_and_stops(sample, brokers, tmp_path):
     stores = sorted(path.name for path in (tmp_path / "data" / "store").iterdir())
     assert len(stores) == brokers
     assert not list((tmp_path / "data" / "store").glob("*/abort")), "every broker closed its store"
+
+
+def test_brokers_with_failover_get_an_etcd_unless_one_answers_or_none_is_installed():
+    free = Address("127.0.0.1", free_port())
+    (planned,) = plan_etcd([free], lambda name: f"/usr/bin/{name}")
+    assert (planned.name, planned.etcd, planned.arguments[0]) == ("etcd", free, "/usr/bin/etcd")
+    assert f"--listen-client-urls=http://{free}" in planned.arguments
+    with pytest.raises(ClusterFailed, match="apt-get install etcd-server"):
+        plan_etcd([free], lambda _: None)
+    with socket.create_server(("127.0.0.1", 0)) as running:
+        assert plan_etcd([Address("127.0.0.1", running.getsockname()[1])], lambda _: None) == []
+    assert plan_etcd([]) == []
 
 
 def test_a_folder_without_servers_and_a_broken_file_are_refused_before_anything_starts(tmp_path):

@@ -30,7 +30,7 @@ def history_report(found: Found) -> Report:
     rows: list[Sequence[Any]] = [
         (
             one.epoch,
-            when(one.at_ms)[:19],
+            when(one.at_ms)[5:19],
             one.address,
             (one.source or "")[:_ID_SHOWN],
             one.start,
@@ -56,7 +56,7 @@ def member_rows(keys: Keys) -> list[Sequence[Any]]:
             "master" if member == leader else one.state if one.state != "master" else "replica",
             member in in_sync,
             one.log_end,
-            max(0, end - one.log_end),
+            0 if member == leader else max(0, end - one.log_end),  # ends are published about once a second
             one.priority,
         )
         for member, one in sorted(keys.members.items(), key=lambda pair: (pair[0] != leader, pair[1].broker_id))
