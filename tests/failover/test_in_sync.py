@@ -5,6 +5,7 @@ import dataclasses
 from hypothesis import given
 from hypothesis import strategies as st
 
+from twinlog.failover.ack_rule import AckRule
 from twinlog.failover.behind import Behind
 from twinlog.failover.in_sync import InSyncRules, InSyncState, Replica, SetFacts, acknowledged_end, next_set
 
@@ -152,3 +153,13 @@ def test_a_replica_under_load_is_behind_since_the_time_as_of_which_it_had_everyt
     assert behind.update(["b"], {"b": 150}, 300, 40)["b"].behind_ms == 20
     assert behind.update(["b"], {"b": 200}, 400, 50)["b"].behind_ms == 30  # it has what the log had at 30
     assert behind.update(["b"], {}, 400, 60)["b"] == Replica(0, False, 30)
+
+
+# -- the same rule, as it is asked for every send ------------------------------------------------------------------
+
+STATES = st.builds(InSyncState, st.frozensets(st.sampled_from("abc")), st.just(7), st.frozensets(st.just(AB)))
+
+
+@given(STATES, st.dictionaries(st.sampled_from("bc"), st.sampled_from([0, 500, 1000])))
+def test_the_rule_of_a_send_is_the_rule_of_the_set(state, acked):
+    assert AckRule("a", RULES, state, 0).end(acked, 1000) == end(state, **acked)
