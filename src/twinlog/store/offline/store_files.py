@@ -105,6 +105,7 @@ class StoredQueue:
         self.queue_id = queue_id
         self._dtype, self._good = KINDS[kind].UNIT_TYPE, KINDS[kind].good
         self._paths = sorted(_numbered(directory))
+        self.has_ext = (directory.parents[2] / "consumequeue_ext" / topic / str(queue_id)).is_dir()
 
     @property
     def is_batch(self) -> bool:

@@ -240,5 +240,7 @@ def _topic_and_tags(commit_log: CommitLog, units: np.ndarray, queue: StoredQueue
             continue
         own[rows] = batch.topic_number == batch.topics.index(queue.topic)
         if not queue.is_batch:
-            tagged[rows] = ~wrong_tags(queue.topic, batch, units["tags_code"][rows].astype(np.int64))
+            tagged[rows] = ~wrong_tags(
+                queue.topic, batch, units["tags_code"][rows].astype(np.int64), has_ext=queue.has_ext
+            )
     return own, tagged

@@ -34,14 +34,17 @@ def records_at(commit_log: CommitLog, offsets: np.ndarray) -> Iterator[tuple[np.
         yield rows[: len(batch)], batch
 
 
-def wrong_tags(topic: str, batch: ScannedRecords, codes: np.ndarray) -> np.ndarray:
-    """Which of these records have another tags code than the queue's units say."""
+def wrong_tags(topic: str, batch: ScannedRecords, codes: np.ndarray, *, has_ext: bool) -> np.ndarray:
+    """Which of these records have another tags code than the queue's units say.
+
+    With an extension of the queue, very low numbers are places in that.
+    """
     if topic == SCHEDULE_TOPIC:  # there it is the time of delivery, which follows from the broker's delay levels
         return np.zeros(len(batch), bool)
     requests = ColumnBatch(batch, _DELAYS)
     columns = requests.columns
     expected = columns.tags_code if columns is not None else np.array([one.tags_code for one in requests], np.int64)
-    return (expected != codes) & (codes > ADDRESS_MAX)
+    return (expected != codes) & ((codes > ADDRESS_MAX) | (not has_ext))
 
 
 def wrong_entries(commit_log: CommitLog, entries: np.ndarray, begin_timestamp: int) -> np.ndarray:
