@@ -12,6 +12,7 @@ import argparse
 import inspect
 import json
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -33,6 +34,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     parser.add_argument("--json", type=Path, help="write the results to this file as well")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))  # so that the servers end with us
     sides = [TWINLOG, JAVA] if given.side == "both" else [given.side]
     results = []
     for row in (row for row in ROWS if given.row in row.name):

@@ -1,8 +1,9 @@
 """A hostile peer as a process of its own: `python -m tests.faults.attack HOST:PORT KIND COUNT SEED RATE`.
 
 KIND `ha` opens COUNT connections to the HA port and writes garbage: random bytes, numbers that could be reports of a
-replica, the begin of a report. KIND `frames` sends COUNT mutated and hostile requests to a remoting port. RATE limits
-them per second, so that the processes under attack, and a healthy client, have a core left.
+replica, the begin of a report. KIND `mirror` is a false replica, which reports everything that it is sent, for COUNT
+seconds. KIND `frames` sends COUNT mutated and hostile requests to a remoting port. RATE limits them per second, so that
+the processes under attack, and a healthy client, have a core left.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ _AT_ONCE = 8
 async def attack(address: str, kind: str, count: int, seed: int, rate: float) -> None:
     target = parse_address(address)
     began, done, dice = time.monotonic(), 0, random.Random(seed)
+    if kind == "mirror":
+        return await mirror(target.host, target.port, count)
     streams = ha_streams(dice, count) if kind == "ha" else frame_streams(dice, count)
     for group in iter(lambda: [each for _, each in zip(range(_AT_ONCE), streams, strict=False)], []):
         await asyncio.gather(*(play(target.host, target.port, data) for data, _ in group))
@@ -53,6 +56,21 @@ async def play(host: str, port: int, data: bytes) -> None:
                     await reader.read(1 << 16)
             finally:
                 writer.transport.abort()
+
+
+async def mirror(host: str, port: int, seconds: float) -> None:
+    """A replica that nobody knows, with an empty log, which claims to have stored every transfer."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while True:
+                with contextlib.suppress(OSError, EOFError):
+                    reader, writer = await asyncio.open_connection(host, port)
+                    writer.write(struct.pack(">q", 0))
+                    while True:
+                        offset, size = struct.unpack(">qi", await reader.readexactly(12))
+                        await reader.readexactly(size)
+                        writer.write(struct.pack(">q", offset + size))
+                await asyncio.sleep(0.1)
 
 
 def ha_streams(dice: random.Random, count: int):

@@ -45,7 +45,7 @@ class EtcdCluster:
         command += ["--logger", "zap", "--listen-client-urls", client, "--advertise-client-urls", client]
         command += ["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]
         command += ["--initial-cluster", ",".join(f"{each}={self._peer(each)}" for each in MEMBERS)]
-        ready = "ready to serve client requests"
+        ready = "serving client traffic"
         server = Server(command, home=self._home / name, port=port, ready=ready, host=place.host)
         self.servers[name] = server.wait_ready(60) if wait else server
 

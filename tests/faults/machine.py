@@ -67,6 +67,10 @@ class PowerCut:
             file.truncate(size_mb << 20)
         try:
             run("mkfs.ext4", "-q", "-F", str(disk.image))
+            # `ip netns exec` of another test copies all mounts. A copy keeps the file system that was shut down alive,
+            # unless an unmount here reaches it, for which the directory above must be a shared mount.
+            run("mount", "--bind", str(home), str(home))
+            run("mount", "--make-shared", str(home))
             disk._mount()
         except OSError as error:
             pytest.skip(f"no ext4 image can be mounted here: {error}")
@@ -74,6 +78,7 @@ class PowerCut:
             yield disk
         finally:
             run("umount", "-l", str(disk.at))
+            run("umount", "-l", str(home))
             disk.image.unlink()
 
     def cut(self) -> None:

@@ -15,7 +15,7 @@ from tests.faults.machine import PowerCut, small_disk
 from tests.faults.rows.rejoins import rejoin
 from tests.interop.replica_pair import log_end, until
 
-DISK_MB = 40
+DISK_MB = {TWINLOG: 40, JAVA: 300}  # Java makes larger files at its start
 
 
 def full_disk_of_master(home: Path, seed: int, side: str = TWINLOG, rounds: int = 3) -> str:
@@ -36,7 +36,7 @@ def full_disk_of_replica(home: Path, seed: int, side: str = TWINLOG, rounds: int
 
 def _full_disk(home: Path, seed: int, side: str, rounds: int, victim: str) -> str:
     reasons: set[str] = set()
-    with small_disk(home / victim, DISK_MB) as disk, Group(home, side).running() as group:
+    with small_disk(home / victim, DISK_MB[side]) as disk, Group(home, side).running() as group:
         # Segments are kept: only the space that the test frees comes back.
         group.start_pair("SYNC_MASTER", slaveTimeout="2000", cleanFileForciblyEnable="false")
         load = Load(group.names.address, seed, timeout_ms=4000, body_bytes_max=20_000, pause_s=0.01)

@@ -21,9 +21,9 @@ def garbage(
 ) -> str:
     """Garbage streams on the HA port, mutated frames on the remoting, VIP and name server ports of a SYNC pair.
 
-    The servers live, log no traceback, grow by less than 50 MiB, and a healthy client's sends go on. In the second half
-    the real replica is stopped: garbage on the HA port must not acknowledge anything in its place. Seen to fail with a
-    master that counts every connection without an identity (`registered_replicas` ignored).
+    The servers live, log no traceback, grow by less than 50 MiB, and a healthy client's sends go on. In the end
+    the real replica is stopped: garbage, and a false replica that reports all it is sent, must not acknowledge anything
+    in its place. Seen to fail with a master that counts every connection without an identity.
     """
     with Group(home, side, conf={"brokerName": "broker-faults"}).running() as group:
         group.start_pair("SYNC_MASTER", slaveTimeout="3000")
@@ -64,6 +64,7 @@ def _false_acknowledgements(group: Group, load: Load, seed: int, streams: int, r
     paused = time.monotonic()
     with load.running():
         attack(f"127.0.0.1:{group.master.port + 1}", "ha", streams, seed, rate)
+        attack(f"127.0.0.1:{group.master.port + 1}", "mirror", 3, seed, rate)
         resuming = time.monotonic()
         group.replica.resume()
         load.go_on(10)

@@ -21,8 +21,7 @@ def partition(
     """The network of one process is cut, both ways, then only what it sends, then only what it receives.
 
     The other processes and the producers do not reach it meanwhile. Nothing acknowledged is lost, no place is promised
-    twice, and sends go on after each. Seen to fail with a replica that never notices a silent master
-    (`ReplicaLink.is_silent` returning False): sends do not go on.
+    twice, and sends go on after each. Seen to fail with a replica that does not connect again.
     """
     with Network.of(*NAMES) as network, Group(home, side, network.places()).running() as group:
         group.start_pair("SYNC_MASTER", slaveTimeout="3000")
