@@ -34,17 +34,30 @@ def looked_at(expression: str, texts: list[bytes], **more: int) -> list[bool]:
     return wanted.may_match(PropertyTable(window, units.offsets - 1000, units.sizes)).tolist()[:-1]
 
 
-# Seen to fail: with UNKNOWN left out of `values_at`, with rows that do not end with a separator in the table, and with
-# an AND that stops at its first part.
-@settings(max_examples=600, deadline=None)
-@given(EXPRESSIONS, st.lists(PROPERTIES, min_size=1, max_size=12), st.sampled_from([b"", b"\x02"]))
+COMPARED = st.builds(
+    "{} {}".format,
+    st.sampled_from(["a", "b"]),
+    st.sampled_from(["= 5", "= 3", "> 4", "<= 5", "= 'x'", "= '5'", "IN ('5', 'x')", "= 1.5"]),
+)
+LOOKED_AT = COMPARED | st.builds("({} {} {}) {} {}".format, *[COMPARED, st.sampled_from(["AND", "OR"])] * 2, COMPARED)
+TEXTS = st.lists(
+    st.tuples(
+        st.sampled_from([b"a", b"b", b"aa"]), st.sampled_from([b"", b"5", b"+3", b"05", b"x", b"6", b"5\x01"])
+    ).map(b"\x01".join),
+    max_size=3,
+).map(b"\x02".join)
+
+
+@settings(max_examples=1500, deadline=None)
+@given(LOOKED_AT | EXPRESSIONS, st.lists(TEXTS | PROPERTIES, min_size=1, max_size=12), st.sampled_from([b"", b"\x02"]))
 def test_blocks_select_what_the_expression_selects(expression, texts, end):
+    """Seen to fail for a name that stands twice with no value in the end, other numbers than digits, and an open end."""
     try:
         wanted = compile_sql92(expression)
     except FilterSyntaxError:
         return
     records = [record(text + end, (MAGIC_V1, MAGIC_V2)[number % 7 == 3]) for number, text in enumerate(texts)]
-    units, window = block(records)
+    units, window = block([*records, record(b"z" * 120)])
     found = PropertyTest(wanted.matches_text, wanted.may_match).accepted(units, window)
     assert list(found) == list(PropertyTest(wanted.matches_text).accepted(units, window))
 
