@@ -51,7 +51,7 @@ TEXTS = st.lists(
 @settings(max_examples=1500, deadline=None)
 @given(LOOKED_AT | EXPRESSIONS, st.lists(TEXTS | PROPERTIES, min_size=1, max_size=12), st.sampled_from([b"", b"\x02"]))
 def test_blocks_select_what_the_expression_selects(expression, texts, end):
-    """Seen to fail for a name that stands twice with no value in the end, other numbers than digits, and an open end."""
+    """Seen to fail for a name twice with no value in the end, numbers that are not plain digits, and an open end."""
     try:
         wanted = compile_sql92(expression)
     except FilterSyntaxError:
