@@ -57,7 +57,7 @@ ROWS = [
     Row("partitions", links.partition, {"seconds": 30}),
     Row("partition, replica promoted", links.partition_promoted, {"seconds": 30}),
     Row("simulated histories of failover", simulate, {"rounds": 10_000}, (TWINLOG,)),
-    Row("torn tails", damage.torn_tails),
+    Row("torn tails", damage.torn_tails, {}, (TWINLOG,)),
     Row("bit flips", damage.bit_flips, {"flips": 1000}),
     Row("one failed fsync", system_calls.failed_fsync, {"rounds": 5}, (TWINLOG,)),
     Row("kill at each system call of a save", system_calls.kill_in_save, {}, (TWINLOG,)),
