@@ -1,6 +1,6 @@
 import pytest
 
-from twinlog.base.address_list import address_list, check_address_list, is_loopback
+from twinlog.base.address_list import address_list, check_address_list, is_loopback, plain_host
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,11 @@ def test_a_list_that_is_not_one_is_named(text):
 def test_loopback_is_this_machine():
     assert all(map(is_loopback, ["127.0.0.1", "127.3.2.1", "::1", "::ffff:127.0.0.1"]))
     assert not any(map(is_loopback, ["0.0.0.0", "10.0.0.1", "", "localhost"]))
+
+
+@pytest.mark.parametrize(
+    ("host", "plain"),
+    [("::ffff:192.0.2.1", "192.0.2.1"), ("192.0.2.1", "192.0.2.1"), ("::1", "::1"), ("fd00::7", "fd00::7"), ("", "")],
+)
+def test_an_address_of_ipv4_has_one_spelling(host, plain):
+    assert plain_host(host) == plain

@@ -231,6 +231,30 @@ async def test_a_proxy_line_names_the_true_peer_if_it_comes_from_a_named_proxy(p
     assert seen == seen_as
 
 
+@pytest.mark.parametrize("first", [b"PROXY TCP4 203.0.113.7 10.0.0.1 5555 10911\r\n", b"PROXY UNKNOWN\r\n"])
+async def test_a_client_behind_a_proxy_cannot_name_itself(first):
+    """Only the first line is the proxy's. Seen to fail: the client was taken for 127.0.0.1, and so for an operator."""
+    seen = []
+    server = Server(HANDLERS, proxies="127.0.0.1")
+    await server.start("127.0.0.1", 0)
+    server._options.handlers = {ECHO: lambda request: seen.append(request.connection.peer) or request.reply()}
+    by_client = b"PROXY TCP4 127.0.0.1 127.0.0.1 5555 10911\r\n" + encode_command(Command(ECHO, 1))
+    assert await talk(server, first + by_client) == []
+    await server.stop()
+    assert seen == []
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no port for both families")
+async def test_a_peer_of_ipv4_is_one_on_a_port_for_both_families():
+    """A rule for 10.0.0.0/8 holds there, too. Seen to fail: the peer was ::ffff:127.0.0.1."""
+    seen = []
+    server = Server({ECHO: lambda request: seen.append(request.connection) or request.reply()})
+    await server.start("::", 0)
+    await talk(server, encode_command(Command(ECHO, 1)))
+    await server.stop()
+    assert [(one.peer[0], one.local_host) for one in seen] == [("127.0.0.1", "127.0.0.1")]
+
+
 async def test_the_server_asks_its_client_on_the_same_connection(server):
     options = ConnectionOptions(handlers={COUNT: lambda request: request.reply(body=b"42")})
     client = await connect(address(server), options)

@@ -55,6 +55,11 @@ def is_loopback(host: str) -> bool:
     return address is not None and address.is_loopback
 
 
+def plain_host(host: str) -> str:
+    """`host`, but an IPv4 address as such: a port for both families shows 192.0.2.1 as ::ffff:192.0.2.1."""
+    return str(_address(host) or host) if host.startswith("::") else host
+
+
 def _parts(text: str) -> list[str]:
     return [part.strip() for part in text.replace(",", ";").split(";") if part.strip()]
 

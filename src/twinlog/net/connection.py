@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from twinlog.base.address_list import plain_host
 from twinlog.base.addresses import address_text
 from twinlog.net.errors import ConnectionLost, RequestRefused, RequestTimeout
 from twinlog.net.inbound import Inbound, UnfinishedFrame
@@ -404,7 +405,7 @@ class Connection(asyncio.Protocol):
             self._socket_fd = connected.fileno()
         if not self.peer[0]:
             self.peer = (transport.get_extra_info("peername") or ("", 0))[:2]
-        self.local_host = str((transport.get_extra_info("sockname") or ("", 0))[0])
+        self.local_host = plain_host(str((transport.get_extra_info("sockname") or ("", 0))[0]))
         if self._options.on_connect is not None:
             self._options.on_connect(self)
 

@@ -6,6 +6,7 @@ v2: | signature 12 | version and command 1 | family 1 | length 2 | addresses ...
 import ipaddress
 from dataclasses import dataclass
 
+from twinlog.base.address_list import plain_host
 from twinlog.base.addresses import PORT_MAX
 
 _V1 = b"PROXY "
@@ -65,11 +66,11 @@ def _binary(start: bytes) -> Preamble | None:
     if command & 0xF == 0 or size is None or length < 2 * size + 4:
         return Preamble(end)
     port = int.from_bytes(start[16 + 2 * size : 18 + 2 * size], "big")
-    return Preamble(end, (str(ipaddress.ip_address(start[16 : 16 + size])), port))
+    return Preamble(end, (plain_host(str(ipaddress.ip_address(start[16 : 16 + size]))), port))
 
 
 def _address(text: str) -> str:
     try:
-        return str(ipaddress.ip_address(text))
+        return plain_host(str(ipaddress.ip_address(text)))
     except ValueError:
         raise ProxyError(f"PROXY line names the source {text!r}, which is not an address") from None

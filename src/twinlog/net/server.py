@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from twinlog.base.address_list import address_list
+from twinlog.base.address_list import address_list, plain_host
 from twinlog.base.addresses import address_text
 from twinlog.net.admission import Admission
 from twinlog.net.connection import Connection, ConnectionOptions, FastPath, Handler
@@ -171,11 +171,12 @@ class Server:
             if refused:
                 log.info("connections are accepted again", port=self.port, attempts=refused)
                 refused = 0
-            leave = self._admission.enter(address[0], is_proxy=address[0] in self._proxies)
+            host = plain_host(address[0])
+            leave = self._admission.enter(host, is_proxy=host in self._proxies)
             if leave is None:
                 accepted.close()
                 continue
-            self._own(self._admit(accepted, address[:2], leave))
+            self._own(self._admit(accepted, (host, address[1]), leave))
 
     async def _admit(self, accepted: socket.socket, address: tuple[str, int], leave: Callable[[], None]) -> None:
         loop = asyncio.get_running_loop()
@@ -191,7 +192,7 @@ class Server:
         except (TimeoutError, ConnectionError, ProxyError, OSError, ssl.SSLError) as error:
             accepted.close()
             leave()
-            log.info("a connection was not admitted", peer=address_text(*address[:2]), error=str(error))
+            log.info("a connection was not admitted", peer=address_text(*address), error=str(error))
         except asyncio.CancelledError:
             accepted.close()
             leave()
@@ -199,7 +200,7 @@ class Server:
 
     async def _peek(self, accepted: socket.socket, host: str) -> tuple[int, tuple[str, int] | None]:
         """(first byte of the real traffic, peer named by the PROXY preamble of a known proxy)."""
-        peer, patience_s = None, 0.005
+        peer, patience_s, has_preamble = None, 0.005, False
         while True:
             await _readable(accepted)
             start = accepted.recv(PREAMBLE_BYTES_MAX, socket.MSG_PEEK)
@@ -217,8 +218,10 @@ class Server:
                 return start[0], peer
             if host not in self._proxies:  # Java: anybody may say that it is somebody else
                 raise ProxyError("a PROXY line from an address that is not a proxy; name it in proxyProtocolFrom")
+            if has_preamble:  # the proxy wrote the first one; this one is from the client behind it
+                raise ProxyError("a second PROXY line")
             accepted.recv(preamble.size)
-            peer = preamble.peer or peer
+            peer, has_preamble = preamble.peer, True
 
     def _tls_for(self, first: int) -> ssl.SSLContext | None:
         if first == _TLS_HANDSHAKE:
