@@ -16,6 +16,7 @@ from twinlog.net.connection import Connection, ConnectionOptions
 from twinlog.net.pool import connect
 from twinlog.security.errors import AccountsBroken
 from twinlog.wire.codes import RequestCode
+from twinlog.wire.message_id import parse_offset_message_id
 from twinlog.wire.twinlog_codes import TwinlogCode
 
 ACCESS = {
@@ -118,3 +119,52 @@ async def test_a_message_by_its_id_needs_the_topic_that_it_is_in(tmp_path: Path)
         assert (await root.request(33, {"offset": "0", "topic": "T"})).code == 0
         assert (await root.request(33, {"offset": "0"})).code == 0
         assert (await root.request(33, {"offset": "0", "topic": "Other"})).code == 1
+
+
+async def put_policies(root: Connection, **actions: list[str]) -> None:
+    entries = [
+        {"resource": name.replace("_", ":"), "actions": one, "decision": "Allow"} for name, one in actions.items()
+    ]
+    acl = json.dumps({"subject": "User:alice", "policies": [{"policyType": "Custom", "entries": entries}]}).encode()
+    assert (await root.request(3007, {"subject": "User:alice"}, acl)).code == 0
+
+
+async def test_a_place_in_the_log_needs_the_topic_of_the_message_there(tmp_path: Path):
+    """Java asks for the group, or for the topic that a request names. Seen to fail: without `check_topic`."""
+    half = {**SEND_FIELDS, "b": "U", "f": "4", "i": "TRAN_MSG\x01true\x02PGROUP\x01PG\x02UNIQ_KEY\x010A\x02"}
+    async with running_broker(broker_conf(tmp_path, **ACCESS)) as broker, signed(broker, ROOT) as root:
+        await make_alice(root)
+        await put_policies(root, Group_G=["Sub"], Topic_T=["Pub", "Sub", "Update"])
+        sent = await root.request(310, {**SEND_FIELDS, "b": "U"}, b"not for alice")
+        prepared = await root.request(310, half, b"half")
+        assert (sent.code, prepared.code) == (0, 0) and sent.fields and prepared.fields and broker.context
+        offset = str(parse_offset_message_id(prepared.fields["msgId"])[2])
+        ended = {"producerGroup": "PG", "tranStateTableOffset": "0", "commitLogOffset": offset, "topic": "T"}
+        before = broker.context.store.log_end
+        async with signed(broker, ALICE) as alice:
+            requests = {
+                36: {"group": "G", "offset": "0", "delayLevel": "0", "originTopic": "T"},
+                37: {**ended, "commitOrRollback": "8"},
+                309: {"consumerGroup": "G", "clientId": "c", "topic": "T", "msgId": sent.fields["msgId"]},
+                323: {"topic": "T", "msgId": prepared.fields["msgId"]},
+            }
+            for code, fields in requests.items():
+                refused = await alice.request(code, fields)
+                assert (refused.code, "Topic:U" in (refused.remark or "")) == (16, True), code
+        assert broker.context.store.log_end == before
+        await put_policies(root, Topic_U=["Pub", "Sub"])
+        async with signed(broker, ALICE) as alice:
+            assert (await alice.request(36, requests[36])).code == 0
+            assert (await alice.request(37, requests[37])).code == 0
+
+
+async def test_a_reply_is_stored_in_no_topic_that_the_account_may_not_write(tmp_path: Path):
+    """Seen to fail: any account could write to any topic with a reply."""
+    async with running_broker(broker_conf(tmp_path, **ACCESS)) as broker, signed(broker, ROOT) as root:
+        await make_alice(root)
+        async with signed(broker, ALICE) as alice:
+            reply = {**SEND_FIELDS, "i": "REPLY_TO_CLIENT\x01c\x02"}
+            assert (await alice.request(325, {**reply, "b": "U"}, b"x")).code == 16
+            assert broker.context is not None and broker.context.store.log_end == 0
+            own = await alice.request(325, {**reply, "b": "DefaultCluster_REPLY_TOPIC"}, b"x")
+            assert own.remark == "push reply message fail, channel of <c> not found."

@@ -40,6 +40,17 @@ def protected(handlers: Mapping[int, Handler], gate: Gate) -> dict[int, Handler]
     return {code: behind(handler) for code, handler in handlers.items()}
 
 
+def check_topic(gate: Gate | None, request: Request, topic: str, actions: tuple[str, ...]) -> None:
+    """RequestRefused when the signer may not do any of `actions` with the topic of a message.
+
+    For requests that name a message by its place in the log: Java believes the topic that they name beside it.
+    """
+    remark = None if gate is None else gate.topic_refusal(request, topic, actions, request.connection.peer[0])
+    if gate is not None and remark is not None:
+        log.warning("a request was refused", peer=request.connection.peer_text, code=request.code, remark=remark)
+        raise RequestRefused(gate.code, remark)
+
+
 def open_audit_log(settings: AccessSettings, default_dir: str | Path, now_ms: Callable[[], int]) -> AuditLog | None:
     """The audit log that the settings name; None when it is switched off."""
     if not settings.audit_log:

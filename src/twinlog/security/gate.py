@@ -20,6 +20,7 @@ from twinlog.wire.errors import WireError
 
 _DECISIONS_MAX = 65_536  # cached; when there are more, all are dropped
 _PUB = ("Pub",)
+_UNKNOWN = "Authorization failed. Please verify your access rights and try again."
 
 
 class Gate(Protocol):
@@ -35,6 +36,10 @@ class Gate(Protocol):
 
     def refusal(self, request: Command, source: str) -> str | None:
         """The remark of the refusal; None when the request may go on."""
+        ...
+
+    def topic_refusal(self, request: Command, topic: str, actions: tuple[str, ...], source: str) -> str | None:
+        """The same for a topic that is known only after the request has passed: of the message that it names."""
         ...
 
     def secret_of(self, name: str) -> bytes | None:
@@ -86,7 +91,7 @@ class AccountGate:
         if not self._authorizes or request.code in self._unchecked:
             return None
         if account is None:
-            return "Authorization failed. Please verify your access rights and try again."
+            return _UNKNOWN
         if account.is_super:
             return None
         try:
@@ -94,6 +99,14 @@ class AccountGate:
         except WireError:
             return "parse authorization context error."
         return self._first_refusal(account, needs, source)
+
+    def topic_refusal(self, request: Command, topic: str, actions: tuple[str, ...], source: str) -> str | None:
+        if not self._authorizes or request.code in self._unchecked:
+            return None
+        account = self._accounts().get((request.fields or {}).get(ACCESS_KEY, ""))  # `refusal` has checked it
+        if account is None:
+            return _UNKNOWN
+        return self._decide(account, (topic_or_group(topic), actions), source)
 
     def secret_of(self, name: str) -> bytes | None:
         account = self._accounts().get(name)

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from twinlog.base.system_names import RETRY_PREFIX, TRACE_TOPIC
 from twinlog.security.errors import AccountsBroken
 from twinlog.security.policies import Resource
-from twinlog.security.request_needs import BETWEEN_BROKERS, needs_of
+from twinlog.security.request_needs import BETWEEN_BROKERS, Need, needs_of, topic_or_group
 from twinlog.security.signatures import ACCESS_KEY, is_signed
 from twinlog.wire.codes import RequestCode as Code
 from twinlog.wire.codes import ResponseCode
@@ -154,16 +154,21 @@ class PlainGate:
             return f"{EXCEPTION}Need admin permission for request code={request.code}, but accessKey={name} is not"
         return self._permission_problem(account, request)
 
+    def topic_refusal(self, request: Command, topic: str, actions: tuple[str, ...], source: str) -> str | None:
+        name = (request.fields or {}).get(ACCESS_KEY, "")
+        account = self._rules().accounts.get(name)
+        if self.is_trusted(source) or (account is not None and matches(source, account.white_address)):
+            return None
+        if account is None:
+            return f"{EXCEPTION}No acl config for {name}"
+        return _first_problem(account, [(topic_or_group(topic), actions)])
+
     def _permission_problem(self, account: PlainAccount, request: Command) -> str | None:
         try:
             needs = needs_of(request.code, request.fields or {}, request.body, self._cluster)
         except WireError as error:
             return f"{EXCEPTION}{error}"
-        for resource, actions in needs:
-            wanted = {action for action in actions if action in ("Pub", "Sub")}
-            if wanted and not may(account, resource, wanted):
-                return f"{EXCEPTION}No default permission for {resource.type.lower()}:{resource.name}"
-        return None
+        return _first_problem(account, needs)
 
     def secret_of(self, name: str) -> bytes | None:
         account = self._rules().accounts.get(name)
@@ -177,6 +182,14 @@ class PlainGate:
 
     def is_trusted(self, source: str) -> bool:
         return any(matches(source, pattern) for pattern in self._rules().white_addresses)
+
+
+def _first_problem(account: PlainAccount, needs: list[Need]) -> str | None:
+    for resource, actions in needs:
+        wanted = {action for action in actions if action in ("Pub", "Sub")}
+        if wanted and not may(account, resource, wanted):
+            return f"{EXCEPTION}No default permission for {resource.type.lower()}:{resource.name}"
+    return None
 
 
 def may(account: PlainAccount, resource: Resource, wanted: set[str]) -> bool:

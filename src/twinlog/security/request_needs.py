@@ -7,6 +7,8 @@ caller's, this one is stricter:
     several topics or groups in a body (18, 225)                                         Create on each of them
     a retry topic                                                                        the group of that topic
     a message by its id, without its topic (33)                                          Get on the cluster
+    a reply that names another topic than the cluster's for replies (324, 325)           Pub on that topic
+    a message by its place in the log (36, 37, 309, 323)                                 also on its own topic
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from twinlog.base.system_names import RETRY_PREFIX
+from twinlog.base.system_names import RETRY_PREFIX, reply_topic
 from twinlog.security.policies import Resource
 from twinlog.wire.bodies import (
     CheckClientBody,
@@ -46,7 +48,7 @@ BETWEEN_BROKERS = frozenset(
 )
 """What only brokers ask each other: a super account is needed, whatever else is switched off."""
 
-_FREE = frozenset({Code.SEND_REPLY_MESSAGE, Code.SEND_REPLY_MESSAGE_V2})  # to whoever asked; any account may answer
+_REPLIES: dict[int, str] = {Code.SEND_REPLY_MESSAGE: "topic", Code.SEND_REPLY_MESSAGE_V2: "b"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +134,8 @@ def needs_of(code: int, fields: Fields, body: bytes | None, cluster: str) -> lis
         return by_fields(fields, cluster)
     if (by_body := _BY_BODY.get(code)) is not None:
         return by_body(fields, body)
-    if code in _FREE:
-        return []
+    if (field := _REPLIES.get(code)) is not None:
+        return _reply(fields.get(field, ""), cluster)
     return [(Resource("Cluster", cluster), GET if code in _READING else UPDATE)]
 
 
@@ -144,6 +146,11 @@ def topic_or_group(topic: str) -> Resource:
 
 def group(name: str) -> Resource:
     return Resource("Group", name.removeprefix(RETRY_PREFIX))
+
+
+def _reply(topic: str, cluster: str) -> list[Need]:
+    """Any account may answer who asked it. A broker that stores replies stores them in the topic that they name."""
+    return [] if topic == reply_topic(cluster) else [(topic_or_group(topic), PUB)]
 
 
 # -- requests that name resources in their body -------------------------------------------------

@@ -42,6 +42,10 @@ def test_a_question_is_passed_on_to_the_consumer_and_its_answer_back(tmp_path: P
         answer = ask(connection_handlers.handlers(ctx), 307, fields)
         assert (answer.code, answer.remark, answer.body) == (0, "fine", b"{}")
         assert consumer.asked == [(307, fields, None)]
+        # The consumer could make another request of these values, as who asked. Seen to fail: Java passes them on.
+        signed = {**fields, "AccessKey": "root", "Signature": "s", "SecurityToken": "t"}
+        assert ask(connection_handlers.handlers(ctx), 307, signed).code == 0
+        assert consumer.asked[1:] == [(307, fields, None)]
         answer = ask(connection_handlers.handlers(ctx), 307, {**fields, "clientId": "other"})
         assert (answer.code, answer.remark) == (1, "The Consumer <G> <other> not online")
         consumer.answer = RequestTimeout("c", 307, 10_000)

@@ -7,8 +7,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
 from twinlog.broker.clients.client_table import Client
+from twinlog.net.access import check_topic
 from twinlog.net.connection import Connection
 from twinlog.net.errors import NetError, RequestRefused, RequestTimeout
+from twinlog.security.request_needs import SUB
+from twinlog.security.signatures import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE
 from twinlog.wire.bodies import (
     ConnectionInfo,
     ConsumerConnection,
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from twinlog.net.connection import Handler, Request
     from twinlog.wire.command import Command
 
+_SIGNING = (ACCESS_KEY, SIGNATURE, SECURITY_TOKEN)
 RELAY_TIMEOUT_MS = 10_000
 STATUS_TIMEOUT_MS = 5_000
 
@@ -109,10 +113,12 @@ class ConnectionHandlers:
             offset = parse_offset_message_id(header.msg_id or "")[2]
         except WireError as error:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from None
-        record = ctx.store.record_at(offset) if offset >= 0 and ctx.store.message_at(offset) is not None else None
-        if record is None:
+        message = ctx.store.message_at(offset) if offset >= 0 else None
+        record = ctx.store.record_at(offset) if message is not None else None
+        if message is None or record is None:
             remark = f"no message with the id {header.msg_id} in this broker; give the offsetMsgId of one it stores"
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
+        check_topic(ctx.gate, request, message.topic, SUB)
         return await self._relay(request, header, fields, bytes(record))
 
     async def _relay(
@@ -125,8 +131,11 @@ class ConnectionHandlers:
         if client.version < VERSION_RELAY_MIN:
             remark = f"The Consumer <{client_id}> Version <{client.version}> too low to finish, "
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark + "please upgrade it to V3_1_8_SNAPSHOT")
+        # Not the signature: it covers values without their names, and the client id among them is the client's choice.
+        # With another request made of the same values, the client would be who asked. Java passes it on.
+        relayed = {name: value for name, value in fields.items() if name not in _SIGNING}
         try:
-            answer = await _connection(client).request(request.code, fields, body, RELAY_TIMEOUT_MS)
+            answer = await _connection(client).request(request.code, relayed, body, RELAY_TIMEOUT_MS)
         except RequestTimeout as error:
             remark = f"consumer <{group}> <{client_id}> Timeout: {error}"
             raise RequestRefused(ResponseCode.CONSUME_MSG_TIMEOUT, remark) from None

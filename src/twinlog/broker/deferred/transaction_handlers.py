@@ -9,7 +9,9 @@ from twinlog.broker.deferred import transaction_rules
 from twinlog.broker.deferred.parked_record import parked_at
 from twinlog.broker.sends.copy_budget import check_copy
 from twinlog.broker.sends.parking import real_place
+from twinlog.net.access import check_topic
 from twinlog.net.errors import RequestRefused
+from twinlog.security.request_needs import PUB, UPDATE
 from twinlog.store.log.append import PutStatus
 from twinlog.wire.codes import UNSET_REMARK, RequestCode, ResponseCode
 from twinlog.wire.errors import WireError
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from twinlog.broker.deferred.parked_record import ParkedRecord
     from twinlog.broker.deferred.transaction_rules import EndFields
     from twinlog.broker.deferred.transaction_service import TransactionService
+    from twinlog.broker.sends.parking import Parked
     from twinlog.net.connection import Handler, Request
     from twinlog.store.log.append import Appended
     from twinlog.wire.command import Command
@@ -47,6 +50,7 @@ class TransactionHandlers:
         if header.commit_or_rollback not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
             return None  # the producer does not know yet; Java does not answer either
         message = self._prepared_message(header)
+        self._check_topic(request, message, PUB)
         if transaction_rules.came_too_late(message, header, ctx.settings.transaction_timeout_ms, ctx.wall_ms()):
             return request.reply(ResponseCode.ILLEGAL_OPERATION)
         if not self._transactions.has_taken_over:
@@ -62,6 +66,11 @@ class TransactionHandlers:
         answer = self._end(request, header, self._prepared_message(header))
         self._ctx.publish_appends()
         return answer
+
+    def _check_topic(self, request: Request, message: Parked, actions: tuple[str, ...]) -> None:
+        """The message is in a topic of the broker's own; what counts is where it goes."""
+        if (place := real_place(message)) is not None:
+            check_topic(self._ctx.gate, request, place[0], actions)
 
     def _prepared_message(self, header: EndTransactionHeader | EndFields) -> ParkedRecord:
         offset = header.commit_log_offset
@@ -102,6 +111,7 @@ class TransactionHandlers:
         if message is None or real_place(message) is None:
             remark = f"no half message with the id {text}; give the offsetMsgId of a message that was given up"
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
+        self._check_topic(request, message, UPDATE)
         if not self._transactions.resume(message):
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed.")
         self._ctx.copy_budget.pay(request.connection.peer[0], message.store_size)

@@ -10,7 +10,9 @@ from twinlog.broker.sends.copy_budget import check_copy
 from twinlog.broker.sends.parking import redelivery
 from twinlog.broker.sends.send_checks import retries_max
 from twinlog.broker.topics.ensure import ensure_group, ensure_topic
+from twinlog.net.access import check_topic
 from twinlog.net.errors import RequestRefused
+from twinlog.security.request_needs import SUB
 from twinlog.wire import properties as names
 from twinlog.wire.codes import BUSY_REMARK, FAQ_REMARK, RequestCode, ResponseCode
 from twinlog.wire.fields import decode_fields
@@ -65,6 +67,7 @@ class SendBackHandler:
         message = ctx.store.message_at(offset) if offset is not None and offset >= 0 else None
         if message is None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {offset}")
+        check_topic(ctx.gate, request, message.topic, SUB)
         limit = retries_max(request.version, header.max_reconsume_times, group)
         level = header.delay_level or 0
         source = message.properties.get(names.RETRY_TOPIC) or message.topic
