@@ -79,7 +79,8 @@ class StoreSettings:
     read_uncommitted: bool = conf("readUnCommitted", False, updatable=True)
     # Write a checksum of the whole record behind the properties of each message, as Java does when this is set (its
     # default is false). Consumers see it as property __CRC32#. Where it is, it is checked by recovery, reads, replicas
-    # and `twinlog store verify`; bits that flip in properties are found by it alone.
+    # and `twinlog store verify`; bits that flip in properties are found by it alone. Properties of more than 32,747
+    # bytes leave no room for it (their limit is 32,767), and are stored without, unless forceVerifyPropCRC is set.
     property_crc_enabled: bool = conf("enabledAppendPropCRC", True)
     # Treat a record without that checksum as damaged in recovery. Only for logs all of whose records have it.
     property_crc_forced: bool = conf("forceVerifyPropCRC", False)

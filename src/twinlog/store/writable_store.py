@@ -72,6 +72,7 @@ class WritableStore(ReadableStore):
             delay_levels=self.delay_levels,
             message_size_max=settings.message_bytes_max,
             append_crc=settings.property_crc_enabled,
+            crc_forced=settings.property_crc_forced,
             long_topics=settings.long_topics_enabled,
         )
         self._tail = ReplicaTail(self.commit_log, self.delay_levels)

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from tests.store.store_at import NOW, draft, open_store
 
 from twinlog.store.delay_levels import DelayLevels
-from twinlog.store.log.append import Draft
+from twinlog.store.log.append import Draft, PutStatus
+from twinlog.store.log.checked_log import is_whole
 from twinlog.store.log.record_crc import (
     crc_properties,
     crc_property,
@@ -23,6 +24,7 @@ from twinlog.store.scan.scan import scan
 from twinlog.store.scan.small_scan import scan_small
 from twinlog.store.scan.stop import StopReason
 from twinlog.wire.checksum import crc32
+from twinlog.wire.message import decode_message
 
 DELAYS = DelayLevels("1s 2s")
 STALE = b"__CRC32#\x010123456789\x02"
@@ -96,3 +98,32 @@ def test_records_with_and_without_a_checksum_follow_one_another(tmp_path):
     assert (len(batch), batch.stop.reason) == (0, StopReason.RECORD_CRC)
     found, end, _ = scan_small(memoryview(log), 0, len(log), 0, DELAYS)
     assert (len(found), end, found[-1].store_timestamp) == (15, len(log), NOW)
+
+
+@pytest.mark.parametrize("forced", [False, True])
+def test_properties_up_to_javas_limit_are_stored_whether_a_checksum_fits_or_not(tmp_path, forced):
+    """Seen to fail: from 32,748 bytes on, what was accepted before records had a checksum was refused."""
+    settings = {"segment_bytes": 1 << 19, "property_crc_forced": forced}
+    with open_store(tmp_path, settings=settings) as store:
+        for length, end, has_crc in (
+            (32_747, b"\x02", True),
+            (32_746, b"v", True),
+            (32_747, b"v", False),
+            (32_748, b"\x02", False),
+            (32_767, b"\x02", False),
+            (32_767, b"\x02" + STALE, True),  # the message had one already
+        ):
+            stored = store.append(Draft("TopicA", 0, b"body", b"name\x01".ljust(length - len(end), b"v") + end))
+            if forced and not has_crc:
+                assert stored.status is PutStatus.PROPERTIES_SIZE_EXCEEDED
+                continue
+            assert stored.ok
+            record = store.record_at(stored.physical_offset)
+            assert is_whole(record) and len(record) == stored.size
+            assert has_valid_crc(record) == has_crc
+            assert decode_message(record).properties["name"].startswith("vvv")
+        assert store.append(Draft("TopicA", 0, b"", b"p" * 32_768)).status is PutStatus.PROPERTIES_SIZE_EXCEEDED
+        hostile = b"name\x01".ljust(32_746, b"v") + b"\x02__CRC32!\x010123456789\x02"
+        assert store.append(Draft("TopicA", 0, b"", hostile)).status is PutStatus.PROPERTIES_SIZE_EXCEEDED
+    with open_store(tmp_path, settings=settings) as store:
+        assert store.report.damages == []

@@ -21,7 +21,7 @@ import msgspec
 
 from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.log.appender import PACKED_LENGTHS, Appender, QueueCursor
-from twinlog.store.log.record_crc import crc_property, for_crc, without_crc
+from twinlog.store.log.record_crc import crc_property, ends_in_crc, for_crc, without_crc
 from twinlog.store.property_scan import dispatch_properties
 from twinlog.wire.checksum import crc32
 from twinlog.wire.java_text import tags_code
@@ -83,8 +83,9 @@ class Appended(msgspec.Struct, gc=False):
 
 
 _PUT_OK = PutStatus.PUT_OK
-Plan = tuple[QueueCursor, struct.Struct, int, int, bytes, bytes, bytes, bytes]
-"""queue, head, size of the record, system flag, born host, store host, length of the properties, properties"""
+Plan = tuple[QueueCursor, struct.Struct, int, int, bytes, bytes, bytes, bytes, int]
+"""queue, head, size of the record, system flag, born host, store host, length of the properties, properties, bytes of
+the record's checksum"""
 
 
 def append(appender: Appender, draft: Draft, timestamp: int | None = None) -> Appended:
@@ -92,8 +93,8 @@ def append(appender: Appender, draft: Draft, timestamp: int | None = None) -> Ap
     plan = _plan(appender, draft)
     if not isinstance(plan, tuple):
         return Appended(plan)
-    queue, head, size, sys_flag, born, store, packed_length, properties = plan
-    log, crc_bytes = appender.log, appender.crc_bytes
+    queue, head, size, sys_flag, born, store, packed_length, properties, crc_bytes = plan
+    log = appender.log
     body, queue_id, prepared = draft.body, draft.queue_id, draft.prepared_transaction_offset
     physical_offset = log.log_end
     if physical_offset + size > appender.ready_end:
@@ -180,10 +181,14 @@ def _plan(appender: Appender, draft: Draft) -> Plan | PutStatus:
     if draft.inner_count:
         sys_flag |= INNER_BATCH | NEED_UNWRAP
         properties = _with_inner_batch(properties, draft.inner_count, queue.next_offset)
-    properties = for_crc(properties) if appender.crc_bytes else without_crc(properties)
-    length = len(properties) + appender.crc_bytes
+    crc_bytes, given = appender.crc_bytes, properties
+    properties = for_crc(given) if crc_bytes else without_crc(given)
+    length = len(properties) + crc_bytes
     if length > PROPERTIES_BYTES_MAX:
-        return PutStatus.PROPERTIES_SIZE_EXCEEDED
+        properties, crc_bytes = without_crc(given), 0
+        length = len(properties)
+        if length > PROPERTIES_BYTES_MAX or appender.crc_forced or ends_in_crc(properties):
+            return PutStatus.PROPERTIES_SIZE_EXCEEDED
     head, size = _IPV4_HEAD, queue.fixed_bytes + body_length + length
     if len(born) + len(store) != _IPV4_HOSTS_BYTES or sys_flag & _HOST_BITS:
         kind = (len(born) != HOST_BYTES) + 2 * (len(store) != HOST_BYTES)
@@ -192,7 +197,7 @@ def _plan(appender: Appender, draft: Draft) -> Plan | PutStatus:
     if size > appender.record_bytes_max:
         return PutStatus.MESSAGE_ILLEGAL
     length = PACKED_LENGTHS[length] if length < 4096 else PROPERTIES_LENGTH.pack(length)
-    return queue, head, size, sys_flag, born, store, length, properties
+    return queue, head, size, sys_flag, born, store, length, properties, crc_bytes
 
 
 def _with_inner_batch(properties: bytes, count: int, base: int) -> bytes:
@@ -203,7 +208,7 @@ def _with_inner_batch(properties: bytes, count: int, base: int) -> bytes:
 
 def _fits_fields(draft: Draft, plan: Plan) -> bool:
     """Whether each number of the draft fits its field of the head."""
-    _, head, size, sys_flag, born, store, _, _ = plan
+    _, head, size, sys_flag, born, store, _, _, _ = plan
     reconsumed, prepared = draft.reconsume_times, draft.prepared_transaction_offset
     try:
         head.pack(

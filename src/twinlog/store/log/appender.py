@@ -60,6 +60,7 @@ class Appender:
         delay_levels: DelayLevels,
         message_size_max: int = 4 * 1024 * 1024,
         append_crc: bool = False,
+        crc_forced: bool = False,
         long_topics: bool = True,
     ) -> None:
         self.log = log
@@ -70,6 +71,7 @@ class Appender:
         self.delay_levels = delay_levels
         self.limit_messages(message_size_max)
         self.crc_bytes = CRC_PROPERTY_BYTES if append_crc else 0  # of a record's checksum, see `record_crc`
+        self.crc_forced = crc_forced and append_crc  # refuse properties that leave no room for it
         self.store_host = encode_host(store_host)
         self.hosts: dict[tuple[str, int], bytes] = {}
         self.queues: dict[tuple[str, int], QueueCursor] = {}
