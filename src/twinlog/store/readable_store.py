@@ -170,6 +170,7 @@ class ReadableStore:
             count_max=min(count_max, self.limits.count_in_memory_max),
             bytes_max=min(bytes_max, self.limits.bytes_in_memory_max),
             units_max=self.limits.units_examined_max,
+            log_end=self.log_end,
             on_damage=self._note_damaged_unit,
         )
 

@@ -10,7 +10,7 @@ from tests.store.store_at import draft, fill, open_store
 from twinlog.store.log.append import Draft
 from twinlog.store.log.checked_log import are_whole, is_whole
 from twinlog.store.queues.read import ReadStatus
-from twinlog.store.queues.unit_filters import TagCodes
+from twinlog.store.queues.unit_filters import PropertyTest, TagCodes
 from twinlog.wire.java_text import tags_code
 from twinlog.wire.message import decode_messages
 
@@ -56,6 +56,19 @@ def test_a_flipped_bit_anywhere_in_a_record_hides_that_record_only(store, option
     assert served(store, **options) == [(n, b"body %d" % n) for n in range(60)]
 
 
+def test_a_damaged_length_does_not_hold_up_a_filter_on_properties(store):
+    """Seen to fail with an IndexError at each read: the body's length, or a flag for IPv6, led out of the record."""
+    place, _, _ = store.unit("TopicA", 0, 20)
+    segment = store.commit_log.segment_at(place)
+    wanted = PropertyTest(lambda text: b"TAGS\x01tag\x02" in text)
+    for at, bit in ((39, 4), (84, 7), (84, 3), (85, 5), (86, 2), (87, 7)):
+        segment.map[place - segment.base + at] ^= 1 << bit
+        assert served(store, accept_record=wanted) == all_but(20), f"byte {at}"
+        assert list(store.damaged) == [place]
+        assert store.read("TopicA", 0, 20, count_max=1, log=store.log_in_memory(), accept_record=wanted).count == 1
+        segment.map[place - segment.base + at] ^= 1 << bit
+
+
 def test_a_flipped_bit_in_a_queue_unit_serves_no_other_message_in_its_place(store):
     """Seen to fail without the queue offsets in `next_of_queue`: records are all of one size here."""
     queue = store.queues.get("TopicA", 0)
@@ -65,7 +78,10 @@ def test_a_flipped_bit_in_a_queue_unit_serves_no_other_message_in_its_place(stor
         unit = bytearray(queue.read(20, 1))
         unit[bit // 8] ^= 1 << bit % 8
         queue.files.write(path, bytes(unit), 20 * 20, queue.file_bytes)
+        store.damaged.clear()
         assert served(store) == all_but(20), f"bit {bit}"
+        place = int.from_bytes(unit[:8], "big", signed=True)
+        assert list(store.damaged) == [place], f"bit {bit}: nobody is told"
         unit[bit // 8] ^= 1 << bit % 8
         queue.files.write(path, bytes(unit), 20 * 20, queue.file_bytes)
 

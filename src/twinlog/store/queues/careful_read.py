@@ -43,6 +43,7 @@ def read_carefully(
     count_max: int,
     bytes_max: int,
     units_max: int,
+    log_end: int,
     on_damage: OnDamage,
 ) -> ReadResult:
     """What a read from `queue_offset` on returns, without damaged records; `read_one` reads the next at an offset."""
@@ -50,6 +51,7 @@ def read_carefully(
     total, at, end = 0, queue_offset, min(queue.max_offset, queue_offset + max(units_max, count_max))
     while at < end and len(buffers) < count_max:
         one = read_one(at)
+        _note_passed(queue, at, one, log_end, on_damage)
         if one.status is not ReadStatus.FOUND:
             if one.next_offset <= at:
                 break
@@ -67,6 +69,15 @@ def read_carefully(
         at = one.next_offset
     status = ReadStatus.FOUND if buffers else ReadStatus.NO_MATCHED_MESSAGE
     return ReadResult(status, at, queue.min_offset, queue.max_offset, buffers, len(buffers), total)
+
+
+def _note_passed(queue: Queue, at: int, one: ReadResult, log_end: int, on_damage: OnDamage) -> None:
+    """Report units that a read from `at` on passed over because they point to no place of the log."""
+    if isinstance(queue, BatchConsumeQueue):
+        return
+    for unit in queue.units(at, one.next_offset - at - (one.status is ReadStatus.FOUND)):
+        if unit.physical_offset < 0 or unit.size <= 0 or unit.physical_offset + unit.size > log_end:
+            on_damage(queue.topic, queue.queue_id, unit.queue_offset, unit.physical_offset)
 
 
 def _is_own(queue: Queue, number: int, one: ReadResult) -> bool:

@@ -74,13 +74,20 @@ class ExtTest:
 
 @dataclass(frozen=True, slots=True)
 class PropertyTest:
-    """Records whose properties, in text form, `matches` accepts; `may_match` is a quick look at many of them."""
+    """Records whose properties, in text form, `matches` accepts; `may_match` is a quick look at many of them.
+
+    A record whose lengths lead out of it is damaged, and accepted: whoever reads old records checks them.
+    """
 
     matches: Callable[[bytes], bool]
     may_match: Callable[[PropertyTable], np.ndarray] | None = None
 
     def __call__(self, record: memoryview) -> bool:
-        return self.matches(bytes(record_properties(record)))
+        try:
+            properties = bytes(record_properties(record))
+        except (IndexError, struct.error):
+            return True
+        return self.matches(properties)
 
     def accepted(self, block: Block, window: memoryview) -> Iterator[Accepted]:
         """The units of a block whose records pass; `window` is the log from the first record on.
@@ -96,11 +103,14 @@ class PropertyTest:
         numbers = range(len(offsets)) if places is None else places.tolist()
         for place, physical_offset, size in zip(numbers, offsets.tolist(), sizes.tolist(), strict=True):
             begin = physical_offset - base
-            magic, flags, body_length = head(window, begin)
-            if magic == MAGIC_V1 and not flags & _V6:
-                topic_at = begin + HEAD_BYTES + body_length
-                properties = bytes(window[topic_at + _LENGTHS_BYTES + window[topic_at] : begin + size])
-            else:
-                properties = bytes(record_properties(window[begin : begin + size]))
-            if matches(properties):
+            try:
+                magic, flags, body_length = head(window, begin)
+                if magic == MAGIC_V1 and not flags & _V6:
+                    topic_at = begin + HEAD_BYTES + body_length
+                    properties = bytes(window[topic_at + _LENGTHS_BYTES + window[topic_at] : begin + size])
+                else:
+                    properties = bytes(record_properties(window[begin : begin + size]))
+            except (IndexError, struct.error):
+                properties = None
+            if properties is None or matches(properties):
                 yield place, physical_offset, size
