@@ -232,9 +232,9 @@ async def test_a_delayed_message_is_delivered_by_the_replica_that_took_over(clus
 
 
 async def test_a_transaction_that_a_dead_master_committed_is_there_once_after_the_replica_took_over(cluster):
-    quickly = {"transactionTimeOut": 100, "transactionCheckInterval": 200}
-    one = await cluster.start("one", **quickly)
-    two = await cluster.start("two", "SLAVE", 1, **quickly)
+    one = await cluster.start("one")  # with a short transactionTimeOut it may ask before the commit has arrived
+    quickly = {"transactionTimeOut": 100, "transactionCheckInterval": 200, "flushCommitLogThoroughInterval": 200}
+    two = await cluster.start("two", "SLAVE", 1, **quickly)  # a round waits until the log is flushed
     await twins(one, two)
     checks: list[bytes] = []
 
