@@ -6,7 +6,7 @@ import json
 import pytest
 from tests.broker.replication.test_role_change import bodies
 from tests.cli.replication.test_app import run
-from tests.replication.cluster import read_all, running_cluster, send_all, status, twins
+from tests.replication.cluster import read_all, running_cluster, send_all, status, twins, until
 
 from twinlog.cli.replication.facts import Group, LagFacts, Member
 from twinlog.cli.replication.switch import MIB, SwitchFailed, SwitchRefused, carry_out, plan_switch
@@ -20,7 +20,6 @@ async def cluster(tmp_path):
 
 
 async def test_one_command_switches_a_pair_under_sends_and_nothing_acknowledged_is_lost(cluster):
-    """Seen to fail when the step FEED_REPLICAS does nothing: the switch is undone, and says so."""
     one = await cluster.start("one", "SYNC_MASTER")
     two = await cluster.start("two", "SLAVE", 1)
     await twins(one, two)
@@ -46,6 +45,27 @@ async def test_one_command_switches_a_pair_under_sends_and_nothing_acknowledged_
     assert set(acknowledged) <= {message.body for message in await read_all(two)}
     back = await run("switch", "broker-a", "--to", one.address, "-n", cluster.names, "--json")
     assert json.loads(back.stdout)["master"] == one.address
+
+
+async def test_a_replica_that_is_behind_gets_the_rest_of_the_log_before_it_takes_over(cluster):
+    """Seen to fail when the step FEED_REPLICAS does nothing: the switch is undone, and says so."""
+    one, two = await cluster.start("one"), await cluster.start("two", "SLAVE", 1)
+    await twins(one, two)
+    (link,) = one.replication.master._connections.values()
+    pump, link.pump = link.pump, lambda: None
+    assert await send_all(one, bodies("held back")) == bodies("held back")
+
+    async def let_go():
+        await until(lambda: not one.context.is_master, "it refuses sends")
+        await asyncio.sleep(0.3)  # without the step, the link is closed by now
+        link.pump = pump
+        pump()
+
+    letting_go = asyncio.create_task(let_go())
+    done = await run("switch", "-n", cluster.names)
+    await letting_go
+    assert done.exit_code == 0, done.output
+    assert {message.body for message in await read_all(two)} == set(bodies("held back"))
 
 
 async def test_a_lone_master_does_not_step_down_unless_it_is_forced(cluster):
