@@ -116,7 +116,7 @@ async def answer_reports(connection):
 
 
 async def test_with_two_replicas_the_healthy_one_is_enough_and_the_hung_one_is_counted_out(master):
-    """Seen to fail when `ReplicaAcks.tick` marks nobody: the hung replica stays in sync for ever."""
+    """Seen to fail when `ReplicaAcks.tick` marks nobody: the hung replica stays in sync until it is disconnected."""
     change(master, ack_timeout_ms=60_000, not_caught_up_ms_max=300)
     async with Silent(master, 2) as replicas, connected(master) as client:
         healthy = asyncio.create_task(answer_reports(replicas.connections[0]))

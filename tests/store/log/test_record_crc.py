@@ -70,7 +70,7 @@ def test_the_checksum_of_an_older_record_is_dropped(given_text, kept):
 
 
 def test_every_flipped_bit_of_a_record_is_found_by_both_scans(tmp_path):
-    """Seen to fail with the record's checksum left out of `_first_bad_crc` or `scan_small`: 800 flips pass."""
+    """Seen to fail with the record's checksum left out of `_first_bad_crc` or `scan_small`: 1207 of 1480 pass."""
     with open_store(tmp_path) as store:
         store.append(draft(1))
         store.append(Draft("TopicA", 0, b"second", b""))

@@ -69,8 +69,21 @@ def test_a_damaged_length_does_not_hold_up_a_filter_on_properties(store):
         segment.map[place - segment.base + at] ^= 1 << bit
 
 
-def test_a_flipped_bit_in_a_queue_unit_serves_no_other_message_in_its_place(store):
-    """Seen to fail without the queue offsets in `next_of_queue`: records are all of one size here."""
+@pytest.fixture
+def even_store(tmp_path):
+    """Records of 256 bytes, so that a flipped bit in a unit leads from one record to another."""
+    with open_store(tmp_path) as first:
+        for number in range(60):
+            body = b"body %d" % number
+            assert first.append(Draft("TopicA", 0, body, b"P\x01%b\x02" % (b"p" * (136 - len(body))))).size == 256
+        first.dispatch_pending()
+    with open_store(tmp_path) as again:
+        yield again
+
+
+def test_a_flipped_bit_in_a_queue_unit_serves_no_other_message_in_its_place(even_store):
+    """Seen to fail without the queue offsets in `next_of_queue`: another message is served twice."""
+    store = even_store
     queue = store.queues.get("TopicA", 0)
     queue.write()
     for bit in range(8 * 12):  # place and size; the tags code decides about filters only
@@ -79,9 +92,9 @@ def test_a_flipped_bit_in_a_queue_unit_serves_no_other_message_in_its_place(stor
         unit[bit // 8] ^= 1 << bit % 8
         queue.files.write(path, bytes(unit), 20 * 20, queue.file_bytes)
         store.damaged.clear()
-        assert served(store) == all_but(20), f"bit {bit}"
-        place = int.from_bytes(unit[:8], "big", signed=True)
-        assert list(store.damaged) == [place], f"bit {bit}: nobody is told"
+        found, place = served(store), int.from_bytes(unit[:8], "big", signed=True)
+        assert found in (all_but(20), all_but(None)), f"bit {bit}"
+        assert list(store.damaged) == [place] or found == all_but(None), f"bit {bit}: nobody is told"
         unit[bit // 8] ^= 1 << bit % 8
         queue.files.write(path, bytes(unit), 20 * 20, queue.file_bytes)
 
