@@ -33,6 +33,7 @@ class Wire:
         self.peer = (name, 1)
         self.sent: list[tuple[int, dict[str, str] | None]] = []
         self.close_reason: object = None
+        self.attributes: dict[str, object] = {}
 
     def oneway(self, code: int, fields: dict[str, str] | None = None, body: bytes | None = None) -> None:
         self.sent.append((code, fields))

@@ -78,6 +78,7 @@ class AuditLog:
     """Appends lines to a file, of which a few old ones are kept."""
 
     def __init__(self, path: Path, bytes_max: int, files_max: int, now_ms: Callable[[], int]) -> None:
+        refuse_link(path)
         self.path = path
         self.now_ms = now_ms
         self._bytes_max, self._files_max = bytes_max, files_max

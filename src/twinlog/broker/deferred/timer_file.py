@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from twinlog.base.safe_files import refuse_link
 from twinlog.broker.deferred.timer_check import (
     FILE_NAME,
     TimerProgress,
@@ -24,7 +25,9 @@ class TimerFile:
 
     def __init__(self, settings: StoreSettings) -> None:
         self._root = Path(settings.root_dir)
-        self._file = FileWithBackup(self._root / "config" / FILE_NAME, settings.modes)
+        path = self._root / "config" / FILE_NAME
+        refuse_link(path)  # before the broker serves: it is read after that
+        self._file = FileWithBackup(path, settings.modes)
         self._java_files_deleted = False
         self._from_master: TimerProgress | None = None
         self.saved = TimerProgress()

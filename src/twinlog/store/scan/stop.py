@@ -29,5 +29,10 @@ class Stop:
     reason: StopReason
     detail: str = ""
 
+    @property
+    def is_checksum(self) -> bool:
+        """Whether all lengths of the record fit, and only a checksum differs."""
+        return self.reason in (StopReason.CRC, StopReason.RECORD_CRC)
+
     def __str__(self) -> str:
         return f"{self.reason.value}: {self.detail}" if self.detail else self.reason.value

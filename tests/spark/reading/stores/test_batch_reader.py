@@ -139,8 +139,7 @@ def test_a_damaged_record_is_an_error_with_its_place_or_left_out(tmp_path, split
 
 
 def test_records_left_behind_the_end_by_a_truncation_are_not_read(tmp_path):
-    now = [NOW]
-    with open_store(tmp_path, clock_ms=lambda: now[0]) as store:
+    with open_store(tmp_path, settings={"property_crc_enabled": False}) as store:  # times can be changed then
         places = fill(store, 30)
     place, log = places[10].physical_offset, tmp_path / "store" / "commitlog" / f"{0:020d}"
     newer = bytearray(log.read_bytes()[: places[0].size])

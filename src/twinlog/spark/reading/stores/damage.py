@@ -22,7 +22,7 @@ from twinlog.spark.reading.stores.log_ranges import first_record
 from twinlog.store.log.segment import Segment
 from twinlog.store.offline.store_files import stored_queues
 from twinlog.store.scan.record_columns import columns_at
-from twinlog.store.scan.stop import Stop, StopReason
+from twinlog.store.scan.stop import Stop
 from twinlog.wire.record_layout import BLANK_BYTES, is_blank
 
 _OWNERS_SHOWN_MAX = 3
@@ -60,7 +60,7 @@ def damage_at(segment: Segment, stop: Stop, records_end: int, root: Path) -> Dam
         if len(units):
             owners.add((queue.topic, queue.queue_id))
             pieces.update(zip(units["physical_offset"].tolist(), units["size"].tolist(), strict=True))
-    if stop.reason is StopReason.CRC:
+    if stop.is_checksum:
         head, _ = columns_at(memoryview(segment.map), np.array([stop.position]), records_end, segment.base, True)
         topic = head.topics[int(head.topic_number[0])]
         if topic in _known_topics(root):

@@ -12,7 +12,7 @@ from twinlog.spark.reading.stores.selection import Selection
 from twinlog.store.log.segment import Segment
 from twinlog.store.scan.record_columns import ScannedRecords
 from twinlog.store.scan.scan import scan
-from twinlog.store.scan.stop import Stop, StopReason
+from twinlog.store.scan.stop import Stop
 from twinlog.store.scan.walk import ends_segment
 from twinlog.telemetry.log import get_logger
 
@@ -65,7 +65,7 @@ def _read(
         if wanted.wanted_end is not None and stop.position >= wanted.wanted_end:
             return
         # What is after the range's end belongs to the next range, which searches for its first record.
-        if stop.position >= wanted.end and stop.reason is StopReason.CRC:
+        if stop.position >= wanted.end and stop.is_checksum:
             return
         if skips_damage:
             log.warning("a damaged place is left out", **_place(wanted, stop))
