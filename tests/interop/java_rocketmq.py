@@ -143,7 +143,8 @@ class JavaRocketmq:
 
     def client_command(self, main: str, *args: str, home: Path) -> list[str]:
         """The command line of one of our own programs; its files go to `home`."""
-        return self._command(main, *args, home=home, options=CLIENT_OPTIONS)
+        quiet = f"-Dlogback.configurationFile={home}/conf/logback_tools.xml"  # 4.9.7 logs to standard output otherwise
+        return self._command(main, *args, home=home, options=[*CLIENT_OPTIONS, quiet])
 
     def _command(
         self, main: str, *args: str, home: Path, heap_mb: int = 256, options: list[str] | None = None

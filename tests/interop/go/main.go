@@ -1,5 +1,5 @@
 // Sends and consumes with the Go client, and prints what it saw as one line of JSON.
-// Usage: roundtrip NAMESRV BROKER TOPIC GROUP
+// Usage: roundtrip NAMESRV BROKER TOPIC GROUP [ACCESS_KEY SECRET_KEY]
 package main
 
 import (
@@ -34,9 +34,15 @@ type report struct {
 
 func main() {
 	names, broker, topic, group := os.Args[1], os.Args[2], os.Args[3], os.Args[4]
+	account := primitive.Credentials{}
+	if len(os.Args) > 6 {
+		account = primitive.Credentials{AccessKey: os.Args[5], SecretKey: os.Args[6]}
+	}
 	rlog.SetLogLevel("error")
-	createTopic(names, broker, topic)
-	createTopic(names, broker, topic+"_ordered")
+	if account.IsEmpty() { // the library's admin client signs nothing, even if it is given an account
+		createTopic(names, broker, topic)
+		createTopic(names, broker, topic+"_ordered")
+	}
 	result := report{}
 
 	var guard sync.Mutex
@@ -48,7 +54,7 @@ func main() {
 	}
 	push := start(rocketmq.NewPushConsumer(
 		consumer.WithNsResolver(primitive.NewPassthroughResolver([]string{names})),
-		consumer.WithGroupName(group), consumer.WithInstance("go-push"),
+		consumer.WithGroupName(group), consumer.WithInstance("go-push"), consumer.WithCredentials(account),
 		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset)))
 	red := consumer.MessageSelector{Type: consumer.TAG, Expression: "red || green"}
 	check(push.Subscribe(topic, red, func(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
@@ -66,6 +72,7 @@ func main() {
 	orderly := start(rocketmq.NewPushConsumer(
 		consumer.WithNsResolver(primitive.NewPassthroughResolver([]string{names})),
 		consumer.WithGroupName(group+"_ordered"), consumer.WithInstance("go-orderly"), consumer.WithConsumerOrder(true),
+		consumer.WithCredentials(account),
 		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset)))
 	all := consumer.MessageSelector{Type: consumer.TAG, Expression: "*"}
 	check(orderly.Subscribe(topic+"_ordered", all, func(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
@@ -83,6 +90,7 @@ func main() {
 	sender := start(rocketmq.NewProducer(
 		producer.WithNsResolver(primitive.NewPassthroughResolver([]string{names})),
 		producer.WithGroupName("P_"+group), producer.WithInstanceName("go-producer"), producer.WithSendMsgTimeout(30*time.Second),
+		producer.WithCredentials(account),
 		producer.WithQueueSelector(producer.NewHashQueueSelector())))
 	check(sender.Start())
 	for i, tag := range []string{"red", "blue", "green", "red", "blue"} {
