@@ -108,6 +108,8 @@ class Broker:
                     return await self._run_once()
             except RestartToCut as error:
                 log.warning(str(error))
+                if self.context is not None and not self.context.is_master:
+                    self.conf = self.context.conf  # with what an operator has changed since the start
                 self.context = self.replication = None
                 self.servers.clear()
 
@@ -140,6 +142,8 @@ class Broker:
                 await pool.close()
                 store.flush()  # timers below are saved as delivered only if their copies are on disk
                 services.deferred.timers.save()
+                if services.failover_host is not None:
+                    services.failover_host.stopped()
 
     async def _serve(self, ctx: BrokerContext, services: BrokerServices, started: float) -> None:
         handlers = services.handlers()

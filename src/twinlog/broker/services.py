@@ -77,16 +77,17 @@ class BrokerServices:
             self.replication,
         )
         """In the order they start. An unexpected error of one ends the broker, since going on could lose messages."""
+        self.failover_host = FailoverHost(ctx, self.replication) if ctx.master_is_chosen else None
         self.fenced: tuple[Service, ...] = (StatsService(ctx, ctx.stats), self.register, *self._failover())
         """Started after those. An unexpected error of one is logged, and the service is run again."""
 
     def _failover(self) -> Iterator[Service]:
         settings = self._ctx.settings
-        if self._ctx.master_is_chosen:
+        if self.failover_host is not None:
             conf = self._ctx.conf.failover
             timeout_s = conf.lease_seconds / 4
             group = open_group(conf, settings.cluster_name, settings.broker_name, timeout_s=timeout_s)
-            yield FailoverService(FailoverHost(self._ctx, self.replication), group, lambda: self._ctx.conf)
+            yield FailoverService(self.failover_host, group, lambda: self._ctx.conf)
 
     def handlers(self) -> dict[int, Handler]:
         """The handler of each request code."""

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from twinlog.failover.ack_rule import AckRule
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-_SEEN_BOOT = Path("config", "twinlogBoot")
+_SEEN_BOOT = Path("config", "twinlogBoot")  # where the log was whole last: in which start of the machine, or _STOPPED
+_STOPPED = "stopped"  # with everything on disk: whatever happens to the machine before the next start, the log has all
 
 
 class FailoverHost:
@@ -97,11 +98,19 @@ class FailoverHost:
         intent = begin_cut(self._ctx.store, found.cut_at, master_address, epoch, self._ctx.wall_ms())
         raise RestartToCut(intent)
 
+    def stopped(self) -> None:
+        """Call at the end, when all of the log is on disk."""
+        if self._whole and self._boot is not None:
+            self._write_boot(_STOPPED)
+
     # -- a machine that was restarted ----------------------------------------------------------
 
     def _is_whole(self) -> bool:
-        """Whether the log has everything that was reported; a machine that stopped loses what was not flushed."""
-        if self._ctx.store.report.clean or self._boot is None or self._seen_boot() in (None, self._boot):
+        """Whether the log has everything that was reported; a machine that stopped loses what was not flushed.
+
+        A log in doubt stays so through any number of clean stops, until it has caught up.
+        """
+        if self._boot is None or self._seen_boot() in (None, _STOPPED, self._boot):
             self._note_whole()
             return True
         return False
@@ -111,10 +120,13 @@ class FailoverHost:
         return status.is_following and status.master_end is not None and self._ctx.store.whole_end >= status.master_end
 
     def _note_whole(self) -> None:
-        self._whole = True
         if self._boot is not None and self._seen_boot() != self._boot:
-            store = self._ctx.conf.store
-            replace_file(Path(store.root_dir) / _SEEN_BOOT, [self._boot.encode(), b"\n"], store.modes)
+            self._write_boot(self._boot)
+        self._whole = True
+
+    def _write_boot(self, text: str) -> None:
+        store = self._ctx.conf.store
+        replace_file(Path(store.root_dir) / _SEEN_BOOT, [text.encode(), b"\n"], store.modes)
 
     def _seen_boot(self) -> str | None:
         try:
