@@ -129,7 +129,7 @@ class Etcd:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._endpoints = [(at.host, at.port) for at in map(parse_address, endpoints)]
-        self._first = 0  # the endpoint that answered last
+        self._first: int = 0  # the endpoint that answered last
         self._timeout_s = timeout_s
         self._user, self._password = user, password
         self._token: str | None = None
@@ -201,6 +201,7 @@ class Etcd:
             except (OSError, NotHttp, _NoAnswer) as error:  # TimeoutError is an OSError
                 reason = str(error) or "no answer"
                 if name in sent and not is_read:
+                    self._first = (number + 1) % count
                     raise OutcomeUnknown(f"{path} was sent to {name}: {reason}") from error
                 problems.append(f"{name}: {reason}")
             else:

@@ -52,8 +52,10 @@ _LOOK_S = 0.5
 _LOOK_OFTEN_S = 0.15  # while there is no leader, or no link to it
 _PUBLISH_MS = 1_000
 _STEPS_MAX = 10  # in one turn; then the keys are read again after a pause
+_REST_LEASES = 3  # lease times in which a broker that could not become master leaves the leader key to others
 _GONE_MS_MAX = 1_000  # a replica whose link is gone leaves the in-sync set, so that sends go on
 _EXPECTED = (EtcdError, RecordBroken, ReplicationError, StoreError, OSError)
+_UNFINISHED = StepDown("a change of role was not finished")
 
 
 class FailoverService:
@@ -75,6 +77,7 @@ class FailoverService:
         self._wall_ms = wall_ms
         self._lease = self._lease_until_ms = 0
         self._led_lease = 0  # on which this broker is master
+        self._rests_until_ms = 0  # without a lease: it could not become master
         self._keys: Keys | None = None
         self._watched = Watched()
         self._following: tuple[str, int] | None = None
@@ -131,6 +134,8 @@ class FailoverService:
                 pause_s = period_s
             except LeaseGone:
                 self._lease = self._lease_until_ms = 0
+                if self._led_lease:  # revoked, or etcd has lost it: another broker may lead already
+                    self._host.lease(-1)
                 pause_s = 0.0
             except EtcdError as error:
                 self._report(str(error))
@@ -142,8 +147,12 @@ class FailoverService:
     async def _renew(self, began_ms: int) -> None:
         """Renew the lease, or take a new one. It lasts from before the request was sent, less a margin for clocks."""
         ttl_s = self._conf().failover.lease_seconds
-        if self._lease:
-            lasts_s = await self._group.etcd.keep_alive(self._lease)
+        if began_ms < self._rests_until_ms:
+            return
+        if lease := self._lease:
+            lasts_s = await self._group.etcd.keep_alive(lease)
+            if lease != self._lease:
+                return  # given back meanwhile
         else:
             self._lease, lasts_s = await self._group.etcd.grant(ttl_s), ttl_s
             self._published = None
@@ -224,7 +233,7 @@ class FailoverService:
         """Take one step after the other until there is none, or it has to be waited for."""
         for _ in range(_STEPS_MAX):
             if self._host.is_unfinished:
-                await self._step_down(StepDown("a change of role was not finished"))
+                await self._step_down(_UNFINISHED)
             view = self._view()
             steps = decide(view, self._clock_ms(), self.rules)
             if not steps:
@@ -235,7 +244,9 @@ class FailoverService:
         await self._return_to_master()
 
     async def _act_alone(self) -> None:
-        """Without etcd: a master whose lease was not renewed steps down."""
+        """Without etcd: a master whose lease was not renewed steps down, and what was begun is finished."""
+        if self._host.is_unfinished:
+            await self._step_down(_UNFINISHED)
         steps = decide(self._view(), self._clock_ms(), self.rules)
         if steps and isinstance(steps[0], StepDown):
             await self._step_down(steps[0])
@@ -255,7 +266,11 @@ class FailoverService:
                 self._following, self._handing_to = (step.member, step.epoch), None
                 return True
             case Promote(epoch):
-                await self._promote(epoch)
+                try:
+                    await self._promote(epoch)
+                except _EXPECTED as error:
+                    await self._rest(error)
+                    raise
             case StepDown():
                 await self._step_down(step)
             case RefuseSends(to):
@@ -285,6 +300,12 @@ class FailoverService:
         host.acknowledge_by(self._rule)
         host.lease(self._lease_until_ms)
         await host.promote(self._conf().failover.master_role, epoch)
+
+    async def _rest(self, error: Exception) -> None:
+        """Give the leader key back: with a full disk, say, this broker would hold it for ever, and lead never."""
+        log.error("this broker cannot become master; others go first", reason=str(error))
+        self._rests_until_ms = self._clock_ms() + _REST_LEASES * self.rules.lease_ms
+        await self._give_back()
 
     async def _step_down(self, step: StepDown) -> None:
         log.warning("this broker is master no more", why=step.why)
@@ -340,9 +361,12 @@ class FailoverService:
 
     async def _publish_changes(self) -> None:
         """Write this member's record when it has changed, at most once a second."""
-        if self._published is None or not self._lease or self._clock_ms() - self._published_ms < _PUBLISH_MS:
+        if not self._lease or self._clock_ms() - self._published_ms < _PUBLISH_MS:
             return
-        record = self._record(self._published.state)
+        known = self._published or (self._keys.members.get(self._host.member) if self._keys is not None else None)
+        if known is None:
+            return
+        record = self._record(known.state)  # written again if it is not known what was written on this lease
         if record != self._published:
             await self._publish(record)
 
