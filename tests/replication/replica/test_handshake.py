@@ -1,4 +1,4 @@
-"""What a replica learns from a Java master before it joins it."""
+"""What a replica learns from its master before it joins it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.replication.test_services import open_store
+from tests.store.store_at import fill
 
 from twinlog.net.pool import ConnectionPool
 from twinlog.net.server import Server
@@ -16,6 +17,7 @@ from twinlog.replication.hello import HelloHeader
 from twinlog.replication.replica.handshake import Handshake, MasterFacts
 from twinlog.replication.replica.join import LogRange
 from twinlog.wire.bodies import KVTable, encode_body
+from twinlog.wire.twinlog_codes import TwinlogCode
 
 
 @contextlib.asynccontextmanager
@@ -61,3 +63,16 @@ async def test_a_master_that_does_not_return_the_bounds_of_its_log_is_not_joined
     async with java_master(tmp_path, table, None) as handshake:
         with pytest.raises(ReplicationError, match="returns invalid bounds of its log"):
             await handshake.facts(HelloHeader())
+
+
+async def test_bytes_that_the_master_does_not_hold_any_more_are_not_a_difference(tmp_path):
+    """Seen to fail: retention on the master made both logs differ, and with failover this one was cut."""
+    server, pool = Server({TwinlogCode.LOG_DIGESTS: lambda request: request.reply(body=b"[null]")}), ConnectionPool()
+    await server.start("127.0.0.1", 0)
+    with open_store(tmp_path, "ASYNC_MASTER") as store:
+        fill(store, 5)
+        handshake = Handshake(pool, f"127.0.0.1:{server.port}", store)
+        with pytest.raises(ReplicationError, match="does not hold the bytes"):
+            await handshake.compare(MasterFacts(LogRange(0, store.log_end), pass_number=1))
+    await pool.close()
+    await server.stop()

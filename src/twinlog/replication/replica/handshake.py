@@ -162,4 +162,7 @@ class Handshake:
         if answer.code != ResponseCode.SUCCESS:
             raise ReplicationError(f"{self._address} returns no checksum of {wanted}: {answer.remark}")
         theirs = loads(answer.body or b"[]")
-        return ours is not None and theirs == [ours]
+        if ours is None or theirs == [None]:  # not a difference: with failover, this log would be cut there
+            who = "this replica" if ours is None else self._address
+            raise ReplicationError(f"{who} does not hold the bytes {wanted} any more; they are compared again")
+        return theirs == [ours]
