@@ -256,6 +256,22 @@ async def test_who_waits_is_refused_when_the_broker_steps_down(tmp_path: Path, s
         assert bodies(ctx, queue_id=1) == [b"committed"] * 4
 
 
+async def test_who_waits_is_not_ended_while_this_master_may_have_been_replaced(tmp_path: Path, searched):
+    """Seen to fail: the take over outlived the lease, and the commit was appended to the log of an old master."""
+    with died(tmp_path, Clock(NOW)) as (ctx, services, left_open):
+        searched.clear()
+        waiting = asyncio.ensure_future(services.handlers()[37](request(left_open)))
+        while len(searched) < 3:
+            await asyncio.sleep(0)
+        ctx.guard.lease(-1)
+        await services.transactions.take_over()
+        await asyncio.sleep(0)
+        assert bodies(ctx, queue_id=1) == [b"committed"] * 4 and not waiting.done()
+        ctx.conf = dataclasses.replace(ctx.conf, broker=dataclasses.replace(ctx.conf.broker, broker_role="SLAVE"))
+        ctx.guard.free()
+        assert (await waiting).code == 11
+
+
 async def test_what_an_op_record_names_is_passed_over_undecoded(tmp_path: Path, monkeypatch):
     clock, decoded = Clock(NOW), []
     monkeypatch.setattr("twinlog.broker.deferred.transaction_takeover.decode_message", lambda record: decoded.append(1))

@@ -61,6 +61,7 @@ class TransactionHandlers:
         """End it as soon as this new master has learnt which transactions its predecessor ended."""
         while self._ctx.is_master and not self._transactions.has_taken_over:
             await self._transactions.take_over()
+            await self._ctx.until_confirmed()
         if not self._ctx.is_master:
             return request.reply(ResponseCode.SLAVE_NOT_AVAILABLE, UNSET_REMARK)
         answer = self._end(request, header, self._prepared_message(header))
