@@ -9,7 +9,8 @@ from pathlib import Path
 from tests.broker.running import broker_conf, running_broker
 from tests.broker.test_protected import ACCESS, ALICE, ROOT, make_alice, signed
 
-from twinlog.security.audit import AuditLog, audit_line
+from twinlog.client.signing import Credentials
+from twinlog.security.audit import REFUSED_PER_MINUTE, AuditLog, audit_line
 
 
 def lines(path: Path) -> list[dict]:
@@ -41,6 +42,37 @@ async def test_each_administration_request_leaves_a_line_with_its_result(tmp_pat
     assert seen[3]["peer"].startswith("127.0.0.1:") and "Topic:T" in seen[3]["remark"]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert not any(word in path.read_text() for word in ("root secret", "alice secret", "hidden", "Signature"))
+
+
+async def test_a_name_that_nobody_has_proven_is_not_shown_as_who_did_it(tmp_path: Path):
+    """Seen to fail: a stranger left lines of root, also for a code that needs no signature."""
+    conf = broker_conf(tmp_path, **ACCESS, authenticationWhitelist="25", authorizationWhitelist="25")
+    async with running_broker(conf) as broker:
+        async with signed(broker, Credentials("root", "guessed")) as thief:
+            await thief.request(25, {}, b"fileReservedTime=50")
+            await thief.request(215, {"topic": "T"})
+        async with signed(broker, ROOT) as root:
+            await make_alice(root)
+            await root.request(3002, {"username": "root"}, b'{"password":"another"}')
+    first, second, *_, last = lines(tmp_path / "config" / "audit.log")
+    assert [(one["account"], one["claims"], one["result"]) for one in (first, second)] == [
+        (None, "root", 0),
+        (None, "root", 16),
+    ]
+    assert last["account"] == "root", "who it was before the change"
+
+
+async def test_strangers_do_not_push_out_the_lines_of_administrators(tmp_path: Path):
+    """Seen to fail: without the limit, every refused request was a line."""
+    async with running_broker(broker_conf(tmp_path, **ACCESS)) as broker:
+        async with signed(broker, None) as stranger:
+            for number in range(3 * REFUSED_PER_MINUTE):
+                await stranger.request(215, {"topic": f"T{number}"})
+        async with signed(broker, ROOT) as root:
+            await root.request(215, {"topic": "T"})
+    seen = lines(tmp_path / "config" / "audit.log")
+    assert len(seen) <= 2 * (REFUSED_PER_MINUTE + 1) + 1, "a minute may end meanwhile"
+    assert any("note" in one for one in seen) and seen[-1]["account"] == "root"
 
 
 async def test_without_accounts_the_name_that_a_request_gives_is_not_believed(tmp_path: Path):

@@ -56,7 +56,7 @@ async def listening(
         handlers = LocalAdmin(net.admin_from, ctx.limits, "broker.conf").around(handlers)
         warn_if_open(settings.bind_address, net.admin_from, _risk(ctx))
     audit = open_audit_log(ctx.conf.access, os.path.join(ctx.conf.store.root_dir, "config"), ctx.wall_ms)
-    handlers = audited(handlers, audit, signed=ctx.gate is not None)
+    handlers = audited(handlers, audit, ctx.gate)
     without_pulls = {code: handler for code, handler in handlers.items() if code not in NOT_ON_VIP_PORT}
     ports = {settings.listen_port: handlers, settings.listen_port - VIP_PORT_BELOW: without_pulls}
     async with contextlib.AsyncExitStack() as stack:

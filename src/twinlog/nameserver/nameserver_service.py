@@ -79,7 +79,7 @@ class NameServerService:
             by_code = self.context.local_admin.around(by_code)
             warn_if_open(settings.bind_address, net.admin_from, "register brokers, and so direct clients to them")
         audit = open_audit_log(self._conf.access, os.path.dirname(settings.kv_path) or ".", wall_clock_ms)
-        by_code = self._counted(audited(by_code, audit, signed=self.accounts is not None))
+        by_code = self._counted(audited(by_code, audit, self.accounts.gate if self.accounts is not None else None))
         server = Server.configured(net, self._tls, by_code, inbound, admission, on_close=self._connection_closed)
         await server.start(settings.bind_address, settings.listen_port)
         self.server = server

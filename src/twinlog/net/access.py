@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from twinlog.net.errors import RequestRefused
 from twinlog.net.local_admin import ADMIN_CODES
 from twinlog.security.audit import AuditLog, audit_line
-from twinlog.security.signatures import ACCESS_KEY
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.codes import ResponseCode
 from twinlog.wire.command import Command
@@ -59,44 +58,47 @@ def open_audit_log(settings: AccessSettings, default_dir: str | Path, now_ms: Ca
     return AuditLog(path, settings.audit_bytes_max, settings.audit_files_max, now_ms)
 
 
-def audited(handlers: Mapping[int, Handler], audit: AuditLog | None, *, signed: bool) -> dict[int, Handler]:
+def audited(handlers: Mapping[int, Handler], audit: AuditLog | None, gate: Gate | None) -> dict[int, Handler]:
     """The same handlers; each administration request leaves a line, whether it was refused or not.
 
-    Without accounts (`signed` is false) nobody has checked the name that a request gives, and it is left out.
+    The line names the account that has signed the request, which is not always the one that the request names.
     """
     if audit is None:
         return dict(handlers)
 
-    def note(request: Request, result: int, remark: str | None) -> None:
-        fields = request.fields or {}
-        account = fields.get(ACCESS_KEY) if signed else None
+    def note(request: Request, account: str | None, result: int, remark: str | None) -> None:
         peer, now = request.connection.peer_text, audit.now_ms()
-        audit.write(audit_line(now, account, peer, request.code, fields, request.body, result, remark))
+        line = audit_line(now, account, peer, request.code, request.fields or {}, request.body, result, remark)
+        is_refused = result == (ResponseCode.NO_PERMISSION if gate is None else gate.code)
+        (audit.write_refused if account is None and is_refused else audit.write)(line)
 
-    def noted(request: Request, answer: Answer) -> Answer:
+    def noted(request: Request, account: str | None, answer: Answer) -> Answer:
         if isinstance(answer, Command):
-            note(request, answer.code, answer.remark)
+            note(request, account, answer.code, answer.remark)
         return answer
 
-    def failed(request: Request, error: Exception) -> None:
-        refused = isinstance(error, RequestRefused)
-        note(request, error.code if refused else ResponseCode.SYSTEM_ERROR, error.remark if refused else str(error))
+    def failed(request: Request, account: str | None, error: Exception) -> None:
+        if isinstance(error, RequestRefused):
+            note(request, account, error.code, error.remark)
+        else:
+            note(request, account, ResponseCode.SYSTEM_ERROR, str(error))
 
-    async def later(request: Request, pending: Awaitable[Answer]) -> Answer:
+    async def later(request: Request, account: str | None, pending: Awaitable[Answer]) -> Answer:
         try:
-            return noted(request, await pending)
+            return noted(request, account, await pending)
         except Exception as error:
-            failed(request, error)
+            failed(request, account, error)
             raise
 
     def beside(handler: Handler) -> Handler:
         def handle(request: Request) -> Answer | Awaitable[Answer]:
+            account = gate.signer(request) if gate is not None else None  # now: it may delete itself
             try:
                 result = handler(request)
             except Exception as error:
-                failed(request, error)
+                failed(request, account, error)
                 raise
-            return later(request, result) if isinstance(result, Awaitable) else noted(request, result)
+            return later(request, account, result) if isinstance(result, Awaitable) else noted(request, account, result)
 
         return handle
 

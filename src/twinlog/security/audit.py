@@ -4,7 +4,8 @@
      "what":{"topic":"orders"},"result":0}
 
 Secrets are never in it: no body but the names of changed settings, and no signature. The file is rotated, and a limit
-on its size and number keeps requests from filling a disk.
+on its size and number keeps requests from filling a disk. Of what strangers are refused, only the first requests of a
+minute are written: otherwise they could push out the lines of administrators.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ from twinlog.wire.twinlog_codes import TwinlogCode
 log = get_logger(__name__)
 _HIDDEN = frozenset({ACCESS_KEY, SIGNATURE, SECURITY_TOKEN, "password"})
 _FIELDS_MAX, _TEXT_MAX, _BODY_MAX = 32, 256, 64 * 1024
+REFUSED_PER_MINUTE = 30
+_REFUSED_BYTES_MAX = 1024
+_MANY = "more requests of strangers are refused in this minute, and not written"
 _SETTINGS = (RequestCode.UPDATE_BROKER_CONFIG, RequestCode.UPDATE_NAMESRV_CONFIG)
 
 
@@ -34,10 +38,11 @@ def audit_line(
     now_ms: int, account: str | None, peer: str, code: int, fields: Mapping[str, str], body: bytes | None, result: int,
     remark: str | None,
 ) -> bytes:  # fmt: skip
-    """The line of one request."""
+    """The line of one request. `account` has signed it; a name that nobody has proven is in `claims`."""
     entry: dict[str, Any] = {
-        "time": datetime.fromtimestamp(now_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "time": _time(now_ms),
         "account": None if account is None else _clean(account),
+        **({"claims": _clean(fields[ACCESS_KEY])} if account is None and ACCESS_KEY in fields else {}),
         "peer": peer,
         "request": request_name(code),
         "what": _what(code, fields, body),
@@ -46,6 +51,10 @@ def audit_line(
     if remark:
         entry["remark"] = _clean(remark)
     return msgspec.json.encode(entry) + b"\n"
+
+
+def _time(now_ms: int) -> str:
+    return datetime.fromtimestamp(now_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def request_name(code: int) -> str:
@@ -83,6 +92,19 @@ class AuditLog:
         self.now_ms = now_ms
         self._bytes_max, self._files_max = bytes_max, files_max
         self._is_failing = False
+        self._minute = self._refused = 0
+
+    def write_refused(self, line: bytes) -> None:
+        """Append the line of a request that was refused to somebody unknown, unless there were many in this minute."""
+        now_ms = self.now_ms()
+        if now_ms // 60_000 != self._minute:
+            self._minute, self._refused = now_ms // 60_000, 0
+        self._refused += 1
+        if self._refused <= REFUSED_PER_MINUTE and len(line) <= _REFUSED_BYTES_MAX:
+            self.write(line)
+        elif self._refused <= REFUSED_PER_MINUTE + 1:
+            note = "a request that is too long was refused" if self._refused <= REFUSED_PER_MINUTE else _MANY
+            self.write(msgspec.json.encode({"time": _time(now_ms), "note": note}) + b"\n")
 
     def write(self, line: bytes) -> None:
         """Append a line. A disk that is full does not keep an administrator from making room: it is logged once."""

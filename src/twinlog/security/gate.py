@@ -38,6 +38,10 @@ class Gate(Protocol):
         """The remark of the refusal; None when the request may go on."""
         ...
 
+    def signer(self, request: Command) -> str | None:
+        """The account that has signed a request; None when nobody has, whatever name the request gives."""
+        ...
+
     def topic_refusal(self, request: Command, topic: str, actions: tuple[str, ...], source: str) -> str | None:
         """The same for a topic that is known only after the request has passed: of the message that it names."""
         ...
@@ -99,6 +103,10 @@ class AccountGate:
         except WireError:
             return "parse authorization context error."
         return self._first_refusal(account, needs, source)
+
+    def signer(self, request: Command) -> str | None:
+        account = self._accounts().get((request.fields or {}).get(ACCESS_KEY, ""))
+        return None if account is None or _signature_problem(request, account) is not None else account.username
 
     def topic_refusal(self, request: Command, topic: str, actions: tuple[str, ...], source: str) -> str | None:
         if not self._authorizes or request.code in self._unchecked:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from twinlog.base.system_names import RETRY_PREFIX, TRACE_TOPIC
 from twinlog.security.errors import AccountsBroken
 from twinlog.security.policies import Resource
-from twinlog.security.request_needs import BETWEEN_BROKERS, Need, needs_of, topic_or_group
+from twinlog.security.request_needs import BETWEEN_BROKERS, GET, Need, needs_of, topic_or_group
 from twinlog.security.signatures import ACCESS_KEY, is_signed
 from twinlog.wire.codes import RequestCode as Code
 from twinlog.wire.codes import ResponseCode
@@ -149,10 +149,15 @@ class PlainGate:
         if not is_signed(fields, request.body, account.secret.encode(), without_flag=True):
             return f"{EXCEPTION}Check signature failed for accessKey={name}"
         if request.code in ADMIN_CODES or between:
-            if account.is_admin:
-                return None
-            return f"{EXCEPTION}Need admin permission for request code={request.code}, but accessKey={name} is not"
+            return None if account.is_admin else _needs_admin(account, request.code)
         return self._permission_problem(account, request)
+
+    def signer(self, request: Command) -> str | None:
+        fields = request.fields or {}
+        account = self._rules().accounts.get(fields.get(ACCESS_KEY, ""))
+        if account is None or not is_signed(fields, request.body, account.secret.encode(), without_flag=True):
+            return None
+        return account.name
 
     def topic_refusal(self, request: Command, topic: str, actions: tuple[str, ...], source: str) -> str | None:
         name = (request.fields or {}).get(ACCESS_KEY, "")
@@ -161,14 +166,14 @@ class PlainGate:
             return None
         if account is None:
             return f"{EXCEPTION}No acl config for {name}"
-        return _first_problem(account, [(topic_or_group(topic), actions)])
+        return _first_problem(account, [(topic_or_group(topic), actions)], request.code)
 
     def _permission_problem(self, account: PlainAccount, request: Command) -> str | None:
         try:
             needs = needs_of(request.code, request.fields or {}, request.body, self._cluster)
         except WireError as error:
             return f"{EXCEPTION}{error}"
-        return _first_problem(account, needs)
+        return _first_problem(account, needs, request.code)
 
     def secret_of(self, name: str) -> bytes | None:
         account = self._rules().accounts.get(name)
@@ -184,12 +189,18 @@ class PlainGate:
         return any(matches(source, pattern) for pattern in self._rules().white_addresses)
 
 
-def _first_problem(account: PlainAccount, needs: list[Need]) -> str | None:
+def _first_problem(account: PlainAccount, needs: list[Need], code: int) -> str | None:
     for resource, actions in needs:
         wanted = {action for action in actions if action in ("Pub", "Sub")}
         if wanted and not may(account, resource, wanted):
             return f"{EXCEPTION}No default permission for {resource.type.lower()}:{resource.name}"
+        if not wanted and actions != GET and not account.is_admin:
+            return _needs_admin(account, code)
     return None
+
+
+def _needs_admin(account: PlainAccount, code: int) -> str:
+    return f"{EXCEPTION}Need admin permission for request code={code}, but accessKey={account.name} is not"
 
 
 def may(account: PlainAccount, resource: Resource, wanted: set[str]) -> bool:
