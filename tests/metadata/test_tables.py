@@ -1,6 +1,7 @@
 """Topics and groups: versions, pages, adoption of a master's table, and Java's files."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.metadata.following import adopt_answer, changes_since
 
+from twinlog.base.json_checksum import check_json
 from twinlog.metadata.errors import BrokenSnapshot
 from twinlog.metadata.file_with_backup import FileWithBackup
 from twinlog.metadata.groups import GroupTable
@@ -258,8 +260,43 @@ def test_a_digit_that_has_changed_on_the_disk_brings_the_backup_back(tmp_path):
     path = tmp_path / "consumerOffset.json"
     text = path.read_text()
     assert '"0":25' in text
+    before = path.stat()
     path.write_text(text.replace('"0":25', '"0":35'))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     again = open_tables(tmp_path, 3_000)
     problems = again.load()
     assert again.offsets.get("G", "T", 0) == 5
     assert any("consumerOffset.json" in problem and "twinlogCrc32" in problem for problem in problems)
+
+
+def test_what_an_operator_changed_by_hand_is_used_and_saved_with_a_new_checksum(tmp_path):
+    """Seen to fail: the backup came back instead, and the next save set the operator's file aside."""
+    tables = open_tables(tmp_path, 1_000)
+    for offset in (5, 25):
+        tables.offsets.commit("G", "T", 0, offset, 2_000)
+        tables.save()
+    path = tmp_path / "consumerOffset.json"
+    path.write_text(path.read_text().replace('"0":25', '"0":35'))
+    again = open_tables(tmp_path, 3_000)
+    (line,) = again.load()
+    assert str(path) in line and "changed by hand" in line
+    assert again.offsets.get("G", "T", 0) == 35
+    assert again.save() == ["consumerOffset.json"]
+    assert check_json(path.read_bytes()) and not list(tmp_path.glob("*.broken*"))
+    third = open_tables(tmp_path, 4_000)
+    assert third.load() == [] and third.offsets.get("G", "T", 0) == 35
+
+
+def test_a_change_by_hand_that_is_no_json_brings_the_backup_back_and_stays_on_disk(tmp_path):
+    tables = open_tables(tmp_path, 1_000)
+    for offset in (5, 25):
+        tables.offsets.commit("G", "T", 0, offset, 2_000)
+        tables.save()
+    path = tmp_path / "consumerOffset.json"
+    typo = path.read_text().replace('"0":25', '"0":35{')
+    path.write_text(typo)
+    again = open_tables(tmp_path, 3_000)
+    (line,) = again.load()
+    assert str(path) in line and "its backup was used" in line
+    assert again.offsets.get("G", "T", 0) == 5 and again.save() == ["consumerOffset.json"]
+    assert (tmp_path / "consumerOffset.json.broken-1").read_text() == typo

@@ -53,6 +53,19 @@ async def test_a_broken_file_is_set_aside_and_its_backup_used(path, broken):
     assert KvConfig(path).get("N", "k") == "1"
 
 
+@pytest.mark.parametrize(("by_hand", "expected"), [(True, "9"), (False, "1")])
+async def test_a_change_by_hand_is_used_and_a_damaged_digit_is_not(path, by_hand, expected):
+    kv = KvConfig(path)
+    await kv.put("N", "k", "1")
+    await kv.put("N", "k", "2")
+    before = path.stat()
+    path.write_text(path.read_text().replace('"2"', '"9"'))
+    if not by_hand:  # a disk leaves the time of the save
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert KvConfig(path).get("N", "k") == expected
+    assert path.with_name("kvConfig.json.broken").exists() == (not by_hand)
+
+
 def test_a_broken_file_without_a_backup_refuses_to_start(path):
     path.parent.mkdir()
     path.write_text("{")

@@ -32,10 +32,18 @@ def replace_file(
     *,
     keep_old: Callable[[Path], None] | None = None,
     temporary: Path | None = None,
+    modified_ns: int | None = None,
 ) -> None:
-    """Replace the content of `path` by `chunks`; it is durable when this returns. Parameters as for `replacing`."""
+    """Replace the content of `path` by `chunks`; it is durable when this returns. Parameters as for `replacing`.
+
+    The file gets the modification time `modified_ns`, if it is given and the file system takes it.
+    """
     with replacing(path, modes, keep_old=keep_old, temporary=temporary) as out:
         out.writelines(chunks)
+        if modified_ns is not None:
+            out.flush()  # a later write would change the time again
+            with contextlib.suppress(OSError):
+                os.utime(out.fileno(), ns=(modified_ns, modified_ns))
 
 
 @contextlib.contextmanager

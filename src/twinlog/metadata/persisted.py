@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 
-from twinlog.base.json_checksum import check_json, with_checksum
 from twinlog.metadata.file_with_backup import FileWithBackup
 from twinlog.metadata.revisions import Revisions
 from twinlog.wire.bodies import DataVersion
@@ -74,12 +73,12 @@ class PersistedTable:
         """Load the file's content; False when there is none and the table starts from its defaults."""
         if self.file is None:
             return False
-        loaded = self.file.load(self._decode_checked)
+        loaded = self.file.load(self.decode_file)
         if loaded is None:
             return False
         self.restore(loaded)
-        if self.file.from_backup:
-            self._edition += 1  # so that the next save replaces the broken main file
+        if self.file.from_backup or self.file.is_changed:
+            self._edition += 1  # so that the next save replaces the broken main file, or a checksum that is not its own
         return True
 
     def begin_save(self) -> PendingSave | None:
@@ -106,12 +105,8 @@ class PersistedTable:
         assert self.file is not None
         with self._write_lock:
             if pending.edition > self._saved_edition:
-                self.file.save(with_checksum(pending.chunks))
+                self.file.save(pending.chunks)
                 self._saved_edition = pending.edition
-
-    def _decode_checked(self, data: bytes) -> Any:
-        check_json(data)
-        return self.decode_file(data)
 
     def is_saved(self, edition: int) -> bool:
         return self.file is None or edition <= self._saved_edition

@@ -41,7 +41,7 @@ class MetadataTables:
         yield self.accounts
 
     def load(self) -> list[str]:
-        """Load every file over the seeded rows; returns one line for each file that could not be read.
+        """Load every file over the seeded rows; returns one line for each that is broken, or was changed by hand.
 
         Raises BrokenFile when a file and its backup are both unreadable: nothing is overwritten then.
         """
@@ -52,6 +52,8 @@ class MetadataTables:
             if file is not None and file.problem is not None:
                 instead = "its backup was used" if file.from_backup else "it has no backup, so the defaults were used"
                 problems.append(f"{file.path} is broken ({file.problem}): {instead}; the next save sets it aside")
+            elif file is not None and file.is_changed:
+                problems.append(f"{file.path} was changed by hand since its last save: it is used as it is")
         return problems
 
     def save(self) -> list[str]:
@@ -71,7 +73,7 @@ def open_tables(
     """Empty tables over `directory`; seed the rows that every broker has, then `load`. None: nothing is saved."""
 
     def file(name: str) -> FileWithBackup | None:
-        return None if directory is None else FileWithBackup(Path(directory) / name, modes)
+        return None if directory is None else FileWithBackup(Path(directory) / name, modes, has_checksum=True)
 
     return MetadataTables(
         TopicTable(file(topics.FILE_NAME), now_ms),

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 import msgspec
 
 from twinlog.base.atomic_file import keep_backup, refuse_links, replace_file, sibling
-from twinlog.base.json_checksum import check_json, with_checksum
+from twinlog.base.clock import wall_clock_ns
+from twinlog.base.json_checksum import is_changed, with_checksum
 from twinlog.base.safe_files import UnsafeFile, read_file
 from twinlog.nameserver.errors import NameServerError, TableFull
 from twinlog.telemetry.log import get_logger
@@ -167,14 +168,18 @@ def load_table(path: pathlib.Path) -> Table:
 
 
 def save_table(path: pathlib.Path, table: Table) -> None:
-    replace_file(path, with_checksum([dumps({"configTable": table})]), keep_old=keep_backup)
+    now_ns = wall_clock_ns()
+    replace_file(path, with_checksum([dumps({"configTable": table})], now_ns), keep_old=keep_backup, modified_ns=now_ns)
 
 
 def _read(path: pathlib.Path) -> Table | None:
     try:
         data = read_file(path)
-        check_json(data)
-        return msgspec.convert(loads(data, FILE), _Content, strict=False).config_table
+        changed = is_changed(data, os.stat(path).st_mtime_ns)
+        table = msgspec.convert(loads(data, FILE), _Content, strict=False).config_table
+        if changed:
+            log.warning("a KV config file was changed by hand since its last save: it is used as it is", path=str(path))
+        return table
     except FileNotFoundError:
         return None
     except (BodyError, ValueError, OSError) as error:

@@ -22,9 +22,8 @@ from twinlog.metadata.file_with_backup import FileWithBackup
 
 SAVE = """
 import sys
-from twinlog.base.json_checksum import with_checksum
 from twinlog.metadata.file_with_backup import FileWithBackup
-FileWithBackup(sys.argv[1]).save(with_checksum([b'{"a":', sys.argv[2].encode(), b"}"]))
+FileWithBackup(sys.argv[1], has_checksum=True).save([b'{"a":', sys.argv[2].encode(), b"}"])
 """
 CALLS = "openat,write,fsync,fchmod,close,link,rename,unlink"
 CALLS_MAX = 100

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from twinlog.base.json_checksum import check_json
+from twinlog.base.json_checksum import check_json, is_changed
 from twinlog.base.safe_files import read_file
 from twinlog.base.system_names import SCHEDULE_TOPIC
 from twinlog.store.delay_levels import DelayLevels
@@ -80,7 +80,7 @@ def config_problems(root: Path) -> Iterator[tuple[str, str]]:
             continue
         try:
             data = read_file(path)
-            if data.strip(b" \t\r\n\0") and check_json(data):
+            if data.strip(b" \t\r\n\0") and not is_changed(data, path.stat().st_mtime_ns) and check_json(data):
                 json.loads(data)
         except (ValueError, OSError) as error:
             yield f"config/{path.name}", str(error)
