@@ -8,10 +8,11 @@ import itertools
 
 import pytest
 
+from twinlog.failover.ack_rule import AckRule
 from twinlog.failover.etcd import LeaseGone, OutcomeUnknown
 from twinlog.failover.failover_service import FailoverService
 from twinlog.failover.host import OwnLog
-from twinlog.failover.records import LEADER, PAUSE, Entry, Pause, encode_record, member_name, read_keys
+from twinlog.failover.records import IN_SYNC, LEADER, PAUSE, Entry, Pause, encode_record, member_name, read_keys
 from twinlog.failover.transactions import CreatedAt, Delete
 from twinlog.replication.master_epoch import MasterEpochs
 from twinlog.settings.broker_conf import BrokerConf
@@ -33,6 +34,8 @@ class Group:
         self.numbers = itertools.count(1)
         self.reads_held = asyncio.Event()  # reads wait for it
         self.reads_held.set()
+        self.on_transaction = lambda wanted: None
+        self.on_keepalive = lambda: None
         self.lost_answers = 1  # so many puts are made, and not answered
 
     async def read(self):
@@ -53,6 +56,7 @@ class Group:
             found = 0 if entry is None else entry.created if isinstance(compare, CreatedAt) else entry.changed
             if found != compare.revision:
                 return None
+        self.on_transaction(wanted)
         for write in wanted.writes:
             if isinstance(write, Delete):
                 self.entries.pop(write.name, None)
@@ -72,6 +76,7 @@ class Group:
     async def keep_alive(self, lease):
         if lease not in self.leases:
             raise LeaseGone("expired")
+        self.on_keepalive()
         return 2
 
     async def revoke(self, lease):
@@ -92,12 +97,14 @@ class Host:
         self.until_ms = None  # of the lease; None: a replica needs none
         self.promotion_error: Exception | None = None
         self.promotions = 0
+        self.ends: dict[str, int] = {}
+        self.rule: AckRule | None = None
 
     def log(self):
         return OwnLog(0, self.end, True)
 
     def replica_ends(self):
-        return {}
+        return self.ends
 
     def lease(self, until_ms):
         self.until_ms = until_ms
@@ -108,7 +115,8 @@ class Host:
     def follow(self, address, ha_address): ...
     def join_now(self): ...
     def pause_sends(self, why): ...
-    def acknowledge_by(self, rule): ...
+    def acknowledge_by(self, rule):
+        self.rule = rule
 
     async def promote(self, role, epoch):
         self.promotions += 1
@@ -202,3 +210,37 @@ async def test_a_record_whose_write_was_not_answered_is_kept_up_to_date(group, r
     running.end = 777
     running.clock.skipped_ms += 1_000
     await until(lambda: b"777" in group.entries[member_name(ME)].value)
+
+
+async def test_sends_wait_for_a_new_member_before_etcd_knows_it(group, running):
+    """Seen to fail when the rule changed with etcd's answer: what was acknowledged meanwhile, the member may lack."""
+    await elected(running)
+    awaited = []
+
+    def note(wanted):
+        if any(write.name == IN_SYNC for write in wanted.writes):
+            awaited.append(running.rule.state.awaited)
+
+    group.on_transaction = note
+    group.write(member_name("other"), group.entries[member_name(ME)].value, 0)
+    running.ends = {"other": 100}
+    await until(lambda: awaited)
+    assert awaited[0] == {ME, "other"}
+    await until(lambda: not running.rule.state.unsure)
+    assert running.rule.state.members == {ME, "other"}
+
+
+async def test_a_lease_lasts_from_before_the_keepalive_was_sent(group, running):
+    """Seen to fail with the time of the answer: it may be older than the lease."""
+    await elected(running)
+    begun, ends = [], []
+
+    def delay():
+        group.on_keepalive = lambda: None
+        begun.append(running.clock())
+        running.clock.skipped_ms += 700
+        running.lease = ends.append
+
+    group.on_keepalive = delay
+    await until(lambda: ends)
+    assert ends[0] <= begun[0] + 2_000 - 500

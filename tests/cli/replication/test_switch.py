@@ -101,6 +101,7 @@ def group(state="following", lag=None, **more):
         ([group(lag=LagFacts(10, in_sync=False))], None, None, "is not in sync"),
         ([group(lag=LagFacts(65 * MIB, in_sync=True))], None, None, "65 MiB behind"),
         ([group(failover=True)], None, None, "twinlog failover switchover b"),
+        ([Group("C", "b", group(failover=True).members[1:])], None, None, "twinlog failover switchover b"),
         ([Group("C", "b", [group().members[0], Member(1, "r:1", error="timeout")])], None, None, "cannot take over"),
         ([Group("C", "b", [group().members[0], Member(1, "r:1", "java")])], None, None, "only Twinlog brokers"),
     ],

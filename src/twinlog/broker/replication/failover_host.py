@@ -12,6 +12,7 @@ from twinlog.base.safe_files import read_file
 from twinlog.broker.replication.tail_cut import RestartToCut, begin_cut
 from twinlog.failover.host import OwnLog
 from twinlog.replication.master_epoch import MasterEpochs
+from twinlog.wire.numbers import is_natural
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _SEEN_BOOT = Path("config", "twinlogBoot")  # where the log was whole last: in which start of the machine, or _STOPPED
-_STOPPED = "stopped"  # with everything on disk: whatever happens to the machine before the next start, the log has all
+_STOPPED = "stopped "  # and the end of the log, all on disk: a log that reaches there at the next start has all
 
 
 class FailoverHost:
@@ -34,6 +35,7 @@ class FailoverHost:
         self.address = ctx.settings.address
         self.ha_address = java_address_text(ctx.settings.broker_ip2, ctx.conf.replication.listen_port)
         self._boot = _boot_id()
+        self._cut_at: int | None = None  # the next start cuts the log here
         self._whole = self._is_whole()
 
     @property
@@ -96,12 +98,14 @@ class FailoverHost:
         if found is None or (found.master_address, found.master_epoch) != (master_address, epoch):
             return
         intent = begin_cut(self._ctx.store, found.cut_at, master_address, epoch, self._ctx.wall_ms())
+        self._cut_at = intent.cut_at
         raise RestartToCut(intent)
 
     def stopped(self) -> None:
         """Call at the end, when all of the log is on disk."""
         if self._whole and self._boot is not None:
-            self._write_boot(_STOPPED)
+            end = self.log().end
+            self._write_boot(f"{_STOPPED}{end if self._cut_at is None else min(end, self._cut_at)}")
 
     # -- a machine that was restarted ----------------------------------------------------------
 
@@ -110,10 +114,16 @@ class FailoverHost:
 
         A log in doubt stays so through any number of clean stops, until it has caught up.
         """
-        if self._boot is None or self._seen_boot() in (None, _STOPPED, self._boot):
+        seen = self._seen_boot()
+        if self._boot is None or seen is None or seen == self._boot or self._has_what_was_there(seen):
             self._note_whole()
             return True
         return False
+
+    def _has_what_was_there(self, seen: str) -> bool:
+        """Whether it was stopped with all on disk, and the log, perhaps on a disk of its own, is still there."""
+        end = seen.removeprefix(_STOPPED)
+        return end != seen and is_natural(end) and self._ctx.store.log_end >= int(end)
 
     def _has_all_again(self) -> bool:
         status = self._replication.replica.status

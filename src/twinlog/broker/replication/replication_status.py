@@ -54,6 +54,7 @@ class ReplicationReport:
             "role": ctx.settings.broker_role,
             "instance": replication.instance,
             "epoch": replication.epoch,
+            "failover": ctx.master_is_chosen,
             "nowMs": ctx.wall_ms(),
             "logStart": store.log_start,
             "logEnd": store.log_end,

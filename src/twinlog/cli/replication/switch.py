@@ -53,6 +53,8 @@ class Switch:
 def plan_switch(groups: Sequence[Group], name: str | None, to: str | None) -> Switch:
     """The switch that is asked for; SwitchRefused if it is ambiguous, or would not be without loss."""
     group = _group(groups, name)
+    if any(one.document.get("failover") for one in group.members):
+        raise SwitchRefused(f"{group.name} is under automatic failover: use `twinlog failover switchover {group.name}`")
     master = group.master
     if master is None or master.kind == "silent":
         raise SwitchRefused(
@@ -65,10 +67,6 @@ def plan_switch(groups: Sequence[Group], name: str | None, to: str | None) -> Sw
     for one in (master, replica):
         if one.kind != "twinlog":
             raise SwitchRefused(f"{one.address} is a {one.kind} broker: only Twinlog brokers change their role")
-        if one.document.get("failover"):
-            raise SwitchRefused(
-                f"{group.name} is under automatic failover: use `twinlog failover switchover {group.name}`"
-            )
     _check_near(group, replica)
     return Switch(group.name, master, replica, master.role)
 
