@@ -31,6 +31,13 @@ def test_an_update_takes_the_master_address_away_and_the_file_forgets_it():
     assert plan_broker_update(update.settings, "haMasterAddress=\n").changed == {}
 
 
+def test_an_update_gives_no_master_to_a_broker_whose_master_etcd_knows():
+    conf = load("failoverEtcd=192.0.2.1:2379\nbrokerRole=SLAVE\nbrokerId=1\n")
+    with pytest.raises(SettingsError, match="etcd knows the master"):
+        plan_broker_update(conf, "haMasterAddress=192.0.2.1:10912\n")
+    assert plan_broker_update(conf, "haMasterAddress=\n").changed == {}
+
+
 def test_an_update_changes_only_what_differs():
     conf = load("fileReservedTime=48")
     update = plan_broker_update(conf, "fileReservedTime=24\nbrokerPermission=4\nlistenPort=10911\nnoSuchKey=1")

@@ -52,6 +52,8 @@ def plan_broker_update(conf: BrokerConf, text: str) -> Update[BrokerConf]:
     (broker, store, replication, _, net, tls, _), ignored, warnings = _apply(PARTS, base, entries)
     given = frozenset(effective_properties(*parts))  # all are derived already; only roles and ids can conflict anew
     broker, store, replication = derive_values(broker, store, replication, given, source=_SOURCE)
+    if conf.failover.etcd is not None and replication.master_address is not None:
+        raise SettingsError(f"{_SOURCE}: haMasterAddress with failoverEtcd; leave it out, etcd knows the master")
     tls, _ = load_tls_file(tls)
     settings = dataclasses.replace(
         conf, broker=broker, store=store, replication=replication, net=dataclasses.replace(net, tls=tls)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 
 import pytest
 from tests.failover.etcd_server import start_etcd
@@ -10,8 +11,10 @@ from tests.interop.processes import free_port
 from typer.testing import CliRunner
 
 from twinlog.cli.failover.app import failover
+from twinlog.cli.failover.reinit import set_store_aside, stored_member
 from twinlog.failover.etcd import Etcd
 from twinlog.failover.records import History, encode_record
+from twinlog.settings.store import StoreSettings
 
 
 def run(*words):
@@ -69,6 +72,25 @@ def test_a_broken_replica_is_set_aside_as_a_whole(etcd, tmp_path):
     assert sorted(path.name for path in store.iterdir()) == ["lock", "set-aside"]
     (kept,) = (store / "set-aside").iterdir()
     assert sorted(path.name for path in kept.iterdir()) == ["commitlog", "config"]
+
+
+def test_a_store_that_is_set_aside_in_part_is_not_the_member_any_more(tmp_path, monkeypatch):
+    """Seen to fail: killed in the middle, it had an empty log and the id that the in-sync set names."""
+    for name in ("commitlog", "config", "index"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "config" / "twinlogInstance").write_text("x\n")
+    rename, moved = os.rename, []
+
+    def rename_once(source, target):
+        if moved:
+            raise OSError("killed")
+        moved.append(source)
+        rename(source, target)
+
+    monkeypatch.setattr("os.rename", rename_once)
+    with pytest.raises(OSError, match="killed"):
+        set_store_aside(StoreSettings(root_dir=str(tmp_path)))
+    assert moved == [tmp_path / "config"] and (tmp_path / "commitlog").is_dir() and stored_member(tmp_path) is None
 
 
 def test_an_etcd_that_does_not_answer_is_one_line_with_the_next_step():

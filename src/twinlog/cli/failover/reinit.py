@@ -17,13 +17,14 @@ from twinlog.settings.store import StoreSettings
 from twinlog.store.cut_backup import BACKUP_DIRECTORY
 from twinlog.store.lock import StoreLock
 
+_CONFIG = "config"
 _KEPT = frozenset({BACKUP_DIRECTORY, "lock"})
 
 
 def stored_member(root: Path) -> str | None:
     """The id of the store in `root`; None when it has none."""
     try:
-        return (root / "config" / "twinlogInstance").read_text().strip() or None
+        return (root / _CONFIG / "twinlogInstance").read_text().strip() or None
     except OSError:
         return None
 
@@ -50,7 +51,8 @@ def set_store_aside(settings: StoreSettings) -> Path:
     try:
         target = root / BACKUP_DIRECTORY / f"{stamp}-store"
         make_directory(target)
-        for path in sorted(root.iterdir()):
+        # The id of the store goes first: an emptied store must not be the member that an in-sync set names.
+        for path in sorted(root.iterdir(), key=lambda path: (path.name != _CONFIG, path.name)):
             if path.name not in _KEPT:
                 os.rename(path, target / path.name)
         for number, given in enumerate(settings.commit_log_dirs):
