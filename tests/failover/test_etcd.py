@@ -156,6 +156,30 @@ async def test_a_write_without_a_valid_answer_has_an_unknown_outcome(data):
                 await read
 
 
+async def test_after_a_write_without_an_answer_another_endpoint_is_asked_first(server):
+    """Seen to fail: every write went to the endpoint that does not answer."""
+    async with answering(b"") as silent:
+        etcd = Etcd([silent, server.address], timeout_s=PATIENCE_S)
+        with pytest.raises(OutcomeUnknown):
+            await etcd.put("/a", b"1")
+        assert await etcd.put("/a", b"2") > 0
+
+
+async def test_a_token_of_before_a_change_of_users_is_replaced(monkeypatch):
+    """Seen to fail: with JWT, a new user in etcd ended the failover of every broker that ran."""
+    tokens = iter(("old", "new"))
+
+    async def post(host, port, path, body, *, headers, tls):
+        if path == "/v3/auth/authenticate":
+            return 200, b'{"token":"%s"}' % next(tokens).encode()
+        if headers["Authorization"] == "old":
+            return 400, b'{"message":"etcdserver: revision of auth store is old","code":3}'
+        return 200, b'{"header":{"revision":"7"}}'
+
+    monkeypatch.setattr("twinlog.failover.etcd.post", post)
+    assert await Etcd(["127.0.0.1:1"], timeout_s=PATIENCE_S, user="u", password="p").put("/a", b"") == 7
+
+
 async def test_a_read_goes_on_to_an_endpoint_that_answers(server):
     async with answering(b"nonsense") as address:
         etcd = Etcd([address, server.address], timeout_s=PATIENCE_S)

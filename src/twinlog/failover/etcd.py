@@ -23,6 +23,7 @@ _CONNECTION_SHARE = 0.5  # of the time of a call that one endpoint may take, whi
 # gRPC codes after which a write has surely not happened: it was invalid, named something unknown, or was not allowed.
 _DEFINITE_CODES = frozenset({3, 5, 6, 7, 9, 11, 12, 16})
 _UNAUTHENTICATED = 16
+_OLD_TOKEN = "revision of auth store is old"  # a JWT of before the last change of users or roles; code 3
 _NOT_FOUND = 5
 
 
@@ -216,7 +217,7 @@ class Etcd:
         try:
             return await self._post(number, path, body, sent)
         except EtcdRefused as error:
-            if error.code != _UNAUTHENTICATED or self._user is None:
+            if self._user is None or (error.code != _UNAUTHENTICATED and _OLD_TOKEN not in str(error)):
                 raise
             await self._authenticate(number)  # a token lasts five minutes, and ends with etcd's process
             return await self._post(number, path, body, sent)

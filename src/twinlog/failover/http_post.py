@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import ssl
 
+from twinlog.base.addresses import address_text
+
 _RESPONSE_BYTES_MAX = 8 * 1024 * 1024
 
 
@@ -22,7 +24,7 @@ async def post(
     except OSError as error:
         raise NotSent(str(error)) from error
     try:
-        lines = [f"POST {path} HTTP/1.1", f"Host: {host}:{port}", "Content-Type: application/json"]
+        lines = [f"POST {path} HTTP/1.1", f"Host: {address_text(host, port)}", "Content-Type: application/json"]
         lines += [f"Content-Length: {len(body)}", "Connection: close"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
