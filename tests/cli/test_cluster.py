@@ -59,6 +59,9 @@ def test_brokers_with_failover_get_an_etcd_unless_one_answers_or_none_is_install
     (planned,) = plan_etcd([free], lambda name: f"/usr/bin/{name}")
     assert (planned.name, planned.etcd, planned.arguments[0]) == ("etcd", free, "/usr/bin/etcd")
     assert f"--listen-client-urls=http://{free}" in planned.arguments
+    assert "--auto-compaction-retention=1h" in planned.arguments, "else it is full after some weeks"
+    (planned,) = plan_etcd([Address("::1", free.port)], lambda name: name)
+    assert f"--listen-peer-urls=http://[::1]:{free.port + 1}" in planned.arguments
     with pytest.raises(ClusterFailed, match="apt-get install etcd-server"):
         plan_etcd([free], lambda _: None)
     with socket.create_server(("127.0.0.1", 0)) as running:

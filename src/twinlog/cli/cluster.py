@@ -96,7 +96,7 @@ def plan_etcd(endpoints: Sequence[Address], find: Callable[[str], str | None] = 
 
 
 def _etcd_command(program: str, client: Address) -> tuple[str, ...]:
-    url, peer_url = f"http://{client}", f"http://{client.host}:{client.port + 1}"
+    url, peer_url = f"http://{client}", f"http://{Address(client.host, client.port + 1)}"
     options = {
         "--data-dir": "etcd",
         "--logger": "zap",
@@ -106,6 +106,8 @@ def _etcd_command(program: str, client: Address) -> tuple[str, ...]:
         "--listen-peer-urls": peer_url,
         "--initial-advertise-peer-urls": peer_url,
         "--initial-cluster": f"default={peer_url}",
+        "--auto-compaction-mode": "periodic",  # brokers under load write a key a second each; old values fill its disk
+        "--auto-compaction-retention": "1h",
     }
     return (program, *(f"{key}={value}" for key, value in options.items()))
 
