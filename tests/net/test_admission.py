@@ -5,6 +5,7 @@ import contextlib
 
 import pytest
 
+from twinlog.net import admission as admission_module
 from twinlog.net.admission import ADDRESS_KEY, ALL_KEY, Admission
 from twinlog.net.connection import ConnectionOptions
 from twinlog.net.errors import NetError
@@ -96,3 +97,21 @@ async def test_requests_in_work_have_a_limit_that_is_counted_and_all_are_answere
     finally:
         connection.close()
         await server.stop()
+
+
+def test_an_operator_of_this_machine_gets_in_when_strangers_have_all_places():
+    """Seen to fail: a few hosts locked everybody out."""
+    admission = Admission(3, 0, local_places=1)
+    assert all(admission.enter(f"203.0.113.{number}") for number in range(3))
+    assert admission.enter("203.0.113.9") is None
+    assert admission.enter("127.0.0.1") is not None
+    assert admission.enter("::1") is None, "that was the only place"
+
+
+@pytest.mark.parametrize(
+    ("files", "wanted", "places"), [(1024, 50_000, 768), (65_536, 50_000, 50_000), (1024, 0, 0), (-1, 9, 9)]
+)
+def test_connections_leave_files_for_the_store(monkeypatch, files, wanted, places):
+    """Seen to fail: with 1024 files, strangers took them all, and no segment could be created."""
+    monkeypatch.setattr(admission_module.resource, "getrlimit", lambda kind: (files, files))
+    assert Admission(wanted)._count_max == places

@@ -92,3 +92,18 @@ async def test_tls_to_a_port_without_it_and_tls_without_a_certificate_are_named(
         conf = broker_conf(tmp_path / "other", **{"haTlsEnable": True, "tls.test.mode.enable": False})
         async with running_broker(conf):
             pass
+
+
+async def test_connections_that_say_nothing_make_room_for_a_replica_with_tls(tmp_path):
+    """Seen to fail: as many silent connections as maxReplicaConnections locked every replica out for 20 seconds."""
+    authority = make_authority()
+    async with running_cluster(tmp_path) as cluster:
+        keys = tls_keys(tmp_path / "tls", authority, "m")
+        master = await cluster.start("master", maxReplicaConnections=3, **keys)
+        port = master.conf.replication.listen_port
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
+        await send_all(master, [b"x"])
+        await twins(master, await cluster.start("replica", "SLAVE", 1, **tls_keys(tmp_path / "tls", authority, "r")))
+        assert len(master.replication.master._greeting) <= 3
+        for _, writer in silent:
+            writer.close()

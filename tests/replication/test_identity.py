@@ -16,7 +16,8 @@ from twinlog.net.connection import ConnectionOptions
 from twinlog.net.pool import connect
 from twinlog.replication.errors import JoinRefused
 from twinlog.replication.hello import HelloHeader
-from twinlog.replication.secret import ha_number, proof, prove
+from twinlog.replication.replica import replica_service
+from twinlog.replication.secret import answer_proof, ha_number, proof, prove
 from twinlog.replication.transfer import encode_pass, encode_report
 from twinlog.settings.errors import SettingsError
 from twinlog.wire.fields import encode_fields
@@ -143,6 +144,25 @@ async def test_a_replica_with_a_secret_stores_nothing_of_a_master_that_does_not_
         assert end_of(replica) == 0
         topics = replica.replication.sync.status.kind("topics")
         await until(lambda: "haSharedSecret" in topics.error, "nor takes its metadata")
+
+
+async def test_a_proof_counts_for_the_connection_on_which_it_was_given_and_no_other(tmp_path, monkeypatch):
+    """Who answers after the connection was lost may be somebody else. Seen to fail: the replica asked for its log."""
+
+    async def prove_and_lose(connection, secret):
+        await prove(connection, secret)
+        connection.close()
+        while not connection.closed:
+            await asyncio.sleep(0)
+
+    def proven(request):
+        return request.reply(fields=answer_proof(request.connection, SECRET, request.fields))
+
+    monkeypatch.setattr(replica_service, "prove", prove_and_lose)
+    async with replica_of(tmp_path, fake_master(PROVE_SECRET=proven), **WITH_SECRET) as replica:
+        shown = replica.replication.replica.status
+        await until(lambda: "with it the proof of haSharedSecret" in shown.reason, "it does not follow")
+        assert end_of(replica) == 0
 
 
 async def test_connections_that_do_not_say_who_they_are_make_room_for_a_replica(tmp_path):

@@ -13,7 +13,7 @@ from twinlog.base.addresses import VIP_PORT_BELOW
 from twinlog.broker.clients import client_handlers
 from twinlog.broker.sends.send_fast import FastSend
 from twinlog.net.access import audited, open_audit_log, protected
-from twinlog.net.admission import Admission
+from twinlog.net.admission import LOCAL_PLACES, Admission
 from twinlog.net.inbound import Inbound
 from twinlog.net.local_admin import LocalAdmin, warn_if_open
 from twinlog.net.server import Server
@@ -42,7 +42,7 @@ async def listening(
     settings, net = ctx.settings, ctx.conf.net
     tls = ServerTls(net.tls)
     inbound = Inbound(net.unfinished_bytes_max, net.progress_seconds_max, ctx.limits, net.waiting_requests_max)
-    admission = Admission(net.connections_max, net.address_connections_max, ctx.limits)
+    admission = Admission(net.connections_max, net.address_connections_max, ctx.limits, local_places=LOCAL_PLACES)
     if metrics is not None:
         inbound.watch(metrics, "twinlog_broker")
 

@@ -17,7 +17,7 @@ from twinlog.nameserver.handlers import handlers
 from twinlog.nameserver.kv_config import KvConfig
 from twinlog.nameserver.registration import MinBrokerIdNotice
 from twinlog.net.access import audited, open_audit_log, protected
-from twinlog.net.admission import Admission
+from twinlog.net.admission import LOCAL_PLACES, Admission
 from twinlog.net.connection import Connection, Handler, Request
 from twinlog.net.errors import NetError
 from twinlog.net.inbound import Inbound
@@ -69,7 +69,7 @@ class NameServerService:
         settings, net = self._conf.nameserver, self._conf.net
         limits, waiting_max = self.context.limits, net.waiting_requests_max
         inbound = Inbound(net.unfinished_bytes_max, net.progress_seconds_max, limits, waiting_max)
-        admission = Admission(net.connections_max, net.address_connections_max, self.context.limits)
+        admission = Admission(net.connections_max, net.address_connections_max, limits, local_places=LOCAL_PLACES)
         if self._metrics is not None:
             inbound.watch(self._metrics, "twinlog_namesrv")
         by_code = handlers(self.context, self._run_beside)

@@ -55,7 +55,7 @@ class MasterService:
         self._accepts = accepts
         self._has_accounts = has_accounts
         self._tls = tls
-        self._greeting: set[asyncio.Task[None]] = set()  # connections that have not sent their first byte
+        self._greeting: dict[asyncio.Task[None], None] = {}  # connections without a first byte, the oldest first
         self._on_join = on_join
         self._on_acks = on_acks
         self._on_tick = on_tick
@@ -119,13 +119,14 @@ class MasterService:
                 log.info("a replica has gone", peer=address_text(*address[:2]), reason=str(error))
 
     def _greet_later(self, accepted: socket.socket, host: str, peer: str) -> None:
-        if len(self._greeting) >= self._settings().connections_max:
-            accepted.close()
+        while len(self._greeting) >= self._settings().connections_max:  # whoever says nothing locks nobody out
+            oldest = next(iter(self._greeting))
+            del self._greeting[oldest]
+            oldest.cancel()
             self.refused += 1
-            return
         task = asyncio.get_running_loop().create_task(self._greet(accepted, host, peer))
-        self._greeting.add(task)
-        task.add_done_callback(self._greeting.discard)
+        self._greeting[task] = None
+        task.add_done_callback(lambda done: self._greeting.pop(done, None))
 
     async def _greet(self, accepted: socket.socket, host: str, peer: str) -> None:
         """Take TLS, or clear text where it is allowed; the first byte shows which it is."""

@@ -157,14 +157,12 @@ class MetadataSyncService:
         before = {kind: table_of(self._tables, kind).version for kind in KIND_BY_NAME}
         self._unexpected = None
         try:
-            connection = await self._pool.get(master)
-            if (secret := self._settings().shared_secret) is not None:
-                await prove(connection, secret)
-            if not await self._sync_with_twinlog(connection):
+            if not await self._sync_with_twinlog(await self._proven(master)):
                 await self._sync_with_java(master)
             for extra in self._extra_kinds:
                 await self._extra(extra, master)
             for fetched in self._fetched_kinds:
+                await self._proven(master)  # the connection may be another one by now
                 await self._fetch(fetched, master)
         except _SyncErrors as error:
             missed = [self.status.kind(kind.name) for kind in KINDS if kind.name not in self._finished]
@@ -178,6 +176,13 @@ class MetadataSyncService:
         if self._unexpected is not None:
             raise self._unexpected
         return True
+
+    async def _proven(self, master: str) -> Connection:
+        """The connection to the master, which has proven haSharedSecret if there is one."""
+        connection = await self._pool.get(master)
+        if (secret := self._settings().shared_secret) is not None:
+            await prove(connection, secret)
+        return connection
 
     def _log_changes(self, master: str, before: Mapping[str, DataVersion]) -> None:
         """One line for each kind that the round changed, however many pages it came in."""

@@ -29,7 +29,7 @@ from twinlog.replication.replica.handshake import Handshake, MasterFacts
 from twinlog.replication.replica.join import Begin, LogRange, Refuse, Reseed, decide_join
 from twinlog.replication.replica.receiver import Receiver
 from twinlog.replication.replica.status import ReplicaStatus
-from twinlog.replication.secret import ha_number, prove
+from twinlog.replication.secret import ha_number, is_proven, prove
 from twinlog.replication.transfer import encode_pass
 from twinlog.settings.replication import ReplicationSettings
 from twinlog.store.errors import DamagedTransfer, DispatchFailed, StoreError
@@ -258,6 +258,8 @@ class ReplicaService:
                 master_epoch=self._epochs.now.seen if self._epochs is not None else None,
             )
         )
+        if settings.shared_secret is not None and not is_proven(await self._pool.get(address)):
+            raise ReplicationError(f"the connection to {address} was lost, and with it the proof of haSharedSecret")
         if self._epochs is not None and facts.is_twinlog:
             check_epoch(address, facts.master_epoch, self._epochs)
         self.divergence = None
