@@ -69,7 +69,7 @@ def repair_store(store: MessageStore, fetch: Fetch | None) -> RepairReport:
         if isinstance(found, ScannedRecords):
             report.units += _repair_queues(store, found)
     store.queues.files.flush()
-    report.index_rebuilt = _rebuild_index(store)
+    report.index_rebuilt = _rebuild_index(store, lost_messages=bool(report.missing))
     return report
 
 
@@ -143,13 +143,13 @@ def log_source(commit_log: CommitLog) -> Fetch:
     return fetch
 
 
-def _rebuild_index(store: MessageStore) -> bool:
+def _rebuild_index(store: MessageStore, *, lost_messages: bool) -> bool:
     """Build the index again from the log, if one of its files does not agree with it."""
     index, settings = store.index, store.settings
     if index is None:
         return False
     store.flush_queues()
-    found = VerifyReport(log_start=store.log_start, log_end=store.log_end)
+    found = VerifyReport(log_start=store.log_start, log_end=store.log_end, lost_messages=lost_messages)
     for file in stored_index_files(store.root, settings.index_slots, settings.index_entries):
         verify_index(store.commit_log, file, found, unfinished=False)
     if found.ok:

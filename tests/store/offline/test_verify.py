@@ -156,3 +156,17 @@ def test_damage_at_a_file_boundary_is_described_once(tmp_path):
     with look(tmp_path) as seen:
         report = verify_store(seen)
         assert sum(problem.startswith("log ") for problem in report.problems) == 1
+
+
+def test_every_flipped_bit_in_the_place_of_an_index_entry_is_found(tmp_path):
+    """Seen to fail: where a place led to four zero bytes, it was taken for that of a lost record inside a filler."""
+    with open_store(tmp_path) as store:
+        fill(store, 50)
+    (path,) = (tmp_path / "store" / "index").iterdir()
+    whole, at = path.read_bytes(), 40 + 4 * 100 + 20 * 60 + 4  # of entry 60; before it: the head, slots, its hash
+    for bit in range(64):
+        flipped = bytearray(whole)
+        flipped[at + bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        with look(tmp_path) as files:
+            assert not verify_store(files).ok, f"bit {bit}"
