@@ -1,7 +1,7 @@
 """Damaged messages come back from a twin: another store, or another broker, whose log has the same bytes.
 
     damaged places     ranges of the log without valid records, and those that recovery replaced by fillers
-    the twin's bytes   must be whole records that fill the range exactly
+    the twin's bytes   must be whole records that fill the range exactly, in a log that has our records beside the range
     the log            gets them, after its own bytes are in the quarantine; a tail that was cut off is appended again
     queues             units of these records, and all others that do not agree with the log, are written again
     index              is built again if it does not agree with the log
@@ -20,18 +20,20 @@ from pathlib import Path
 import numpy as np
 
 from twinlog.base.atomic_file import replace_file
+from twinlog.store.log.checked_log import is_whole
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.message_store import MessageStore
 from twinlog.store.offline.store_files import stored_index_files
 from twinlog.store.offline.verify import VerifyReport, verify_index
 from twinlog.store.queues.consume_queue import ConsumeQueue
-from twinlog.store.recovery.quarantine import Damage, save_bytes
+from twinlog.store.recovery.quarantine import QUARANTINE_TOPIC, Damage, save_bytes
 from twinlog.store.recovery.unit_repair import repair_units
 from twinlog.store.scan.column_batch import ColumnBatch
 from twinlog.store.scan.record_columns import ScannedRecords
 from twinlog.store.scan.scan import scan
 from twinlog.store.scan.stop import StopReason
 from twinlog.store.scan.walk import Hole, walk_log
+from twinlog.wire.message import decode_message
 from twinlog.wire.record_layout import BLANK_BYTES, MAGIC_BLANK, SIZE_AND_MAGIC
 from twinlog.wire.sys_flag import TRANSACTION_HIDDEN
 
@@ -56,7 +58,7 @@ def repair_store(store: MessageStore, fetch: Fetch | None) -> RepairReport:
     report = RepairReport()
     for begin, end in damaged_ranges(store):
         report.damaged.append((begin, end))
-        data = fetch(begin, end) if fetch is not None else None
+        data = fetch(begin, end) if fetch is not None and _is_twin(store, begin, end, fetch) else None
         records = None if data is None else restore_range(store, begin, end, data)
         if records is None:
             report.missing.append((begin, end))
@@ -120,7 +122,8 @@ def _restore_tail(store: MessageStore, fetch: Fetch, report: RepairReport) -> No
     for note in (store.root / "quarantine").glob(f"{begin:020d}-*.json"):
         text = json.loads(note.read_text())
         end = begin + int(text["size"])
-        data = fetch(begin, end) if text["action"].startswith("cut off") else None
+        is_cut = text["action"].startswith("cut off") and _is_twin(store, begin, end, fetch)
+        data = fetch(begin, end) if is_cut else None
         if data is None or len(data) != end - begin or not _are_records(data, begin, False):
             continue
         report.damaged.append((begin, end))
@@ -131,6 +134,24 @@ def _restore_tail(store: MessageStore, fetch: Fetch, report: RepairReport) -> No
         report.records += store.dispatch_pending()
         store.change_role(role)
         return
+
+
+def _is_twin(store: MessageStore, begin: int, end: int, fetch: Fetch) -> bool:
+    """Whether the other log has our records around the range, as far as one of them is there in both.
+
+    Records of another broker may have the same sizes, and then would fill the range as well.
+    """
+    segment = store.commit_log.segment_at(begin) or store.commit_log.segment_at(begin - 1)
+    for at in (end, segment.base if segment is not None else begin, store.last_record_offset):
+        if at is None or begin <= at < end or not store.log_start <= at < store.log_end:
+            continue
+        record = store.commit_log.record(at)
+        if record is None or not is_whole(record) or decode_message(record).topic == QUARANTINE_TOPIC:
+            continue
+        other = fetch(at, at + len(record))
+        if other is not None:
+            return other == record
+    return True
 
 
 def log_source(commit_log: CommitLog) -> Fetch:

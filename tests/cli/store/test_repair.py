@@ -7,7 +7,7 @@ import random
 import shutil
 
 import pytest
-from tests.store.store_at import SEGMENT, bodies, draft, fill, open_store, write_log
+from tests.store.store_at import NOW, SEGMENT, bodies, draft, fill, open_store, write_log
 from typer.testing import CliRunner
 
 from twinlog.cli.store.app import store as app
@@ -66,6 +66,21 @@ def test_what_the_twin_does_not_have_stays_damaged(tmp_path, twins):
     assert repair(tmp_path)[0] == 1
 
 
+@pytest.mark.parametrize("number", [0, 40, 299], ids=["first", "inside", "cut off at the end"])
+def test_another_broker_with_messages_of_the_same_size_is_no_twin(tmp_path, twins, number):
+    """Seen to fail without `_is_twin`: the other broker's messages come into the log."""
+    with open_store(tmp_path / "c", clock_ms=lambda: NOW + 1) as store:
+        fill(store, 300)
+    write_log(tmp_path / "a", twins[number].physical_offset + 30, b"\xff")
+    with open_store(tmp_path / "a"):
+        pass  # it replaces the message by a filler, or cuts it off
+    before = log_of(tmp_path / "a")
+    _, report = repair(tmp_path, "--from", str(tmp_path / "c/store"))
+    assert report["restored"] == [] and log_of(tmp_path / "a") == before
+    assert repair(tmp_path, "--from", str(tmp_path / "b/store"))[0] == 0
+    assert log_of(tmp_path / "a") == log_of(tmp_path / "b")
+
+
 def test_wrong_units_and_tags_codes_are_written_again_from_the_log(tmp_path, twins):
     files = sorted((tmp_path / "a/store/consumequeue/TopicA/0").iterdir())
     chance = random.Random(5)
@@ -96,7 +111,8 @@ def test_a_broker_is_asked_record_by_record(tmp_path, twins, monkeypatch):
         write_log(tmp_path / "a", twins[10].physical_offset + 30, b"\xff" * 300)
         status, report = repair(tmp_path, "--from", "127.0.0.1:1")
     assert (status, report["records"]) == (0, 2)
-    assert asked == [("127.0.0.1:1", twins[number].physical_offset) for number in (10, 11)]
+    beside = (12,)  # shows that it is the twin
+    assert asked == [("127.0.0.1:1", twins[number].physical_offset) for number in (*beside, 10, 11)]
     assert log_of(tmp_path / "a") == log_of(tmp_path / "b")
 
 
