@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -76,6 +77,36 @@ async def test_what_is_on_disk_only_is_read_in_a_thread_before_it_is_delivered(t
         assert all(thread != in_loop for thread, _ in read)
         delays.deliver_due(clock())
         assert bodies(ctx) == [b"0", b"1", b"2"]
+        ctx.disk_work.close()
+
+
+async def test_a_level_that_the_disk_does_not_return_waits_and_holds_up_no_other(tmp_path: Path, monkeypatch):
+    """Seen to fail with an OSError that ended the service: nothing was delivered any more."""
+    clock, broken = Clock(NOW), True
+    with stored_context(tmp_path, clock) as ctx:
+        DeferredServices(ctx).delays.load()
+        for level in ("1", "2"):
+            put(ctx, level.encode(), DELAY=level)
+        first = len(ctx.store.record_at(0))
+
+    def read_through(_: int, position: int, size: int) -> None:
+        if broken and position < first:
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(log_access, "bytes_in_memory", lambda *_: 0)
+    monkeypatch.setattr(log_access, "read_through", read_through)
+    with stored_context(tmp_path, clock) as ctx:
+        delays = DeferredServices(ctx).delays
+        delays.load()
+        clock.now_ms += 5_000
+        for _ in range(2):
+            await delays.load_due(clock())
+            assert not delays.deliver_due(clock())
+            assert bodies(ctx) == [b"2"] and delays._alarm._at_ms == clock() + RETRY_MS
+        broken = False
+        await delays.load_due(clock())
+        delays.deliver_due(clock())
+        assert bodies(ctx) == [b"2", b"1"]
         ctx.disk_work.close()
 
 

@@ -42,6 +42,7 @@ class DelayService:
         self._ctx = ctx
         self._alarm = Alarm(ctx.clock_ms)
         self._cursors: list[LevelCursor] = []
+        self._unreadable: set[int] = set()  # levels whose next messages the disk does not return
         self._skew = StampSkew()
         self._was_replica = False  # until now
 
@@ -107,9 +108,10 @@ class DelayService:
     async def load_due(self, now_ms: int) -> bool:
         """Have a thread read what is due next and on disk only; whether there was any.
 
-        A message that waits for hours is old when it is due. Read in the loop, it would hold up all requests.
+        A message that waits for hours is old when it is due. Read in the loop, it would hold up all requests; and one
+        that the disk does not return would end the process. Its level waits, and is tried again.
         """
-        store, loaded = self._ctx.store, False
+        store, loaded, unreadable = self._ctx.store, False, set[int]()
         for cursor in self._cursors:
             due = self._due_and_old(cursor, now_ms)
             offsets, sizes = [unit.physical_offset for unit in due], [unit.size for unit in due]
@@ -117,8 +119,15 @@ class DelayService:
                 if due:
                     store.log_in_memory().need(offsets, sizes)
             except OnDisk:
-                await self._ctx.disk_work.run(self, partial(store.log_on_disk().need, offsets, sizes))
                 loaded = True
+                try:
+                    await self._ctx.disk_work.run(self, partial(store.log_on_disk().need, offsets, sizes))
+                except OSError as error:
+                    unreadable.add(cursor.level)
+                    if cursor.level not in self._unreadable:
+                        text = "delayed messages cannot be read from the disk, and wait until they can"
+                        log.error(text, level=cursor.level, physical_offset=offsets[0], error=str(error))
+        self._unreadable = unreadable
         return loaded
 
     def _due_and_old(self, cursor: LevelCursor, now_ms: int) -> list[Unit]:
@@ -136,6 +145,9 @@ class DelayService:
         """Deliver what is due, at most a slice of it; whether there is more. Sets the alarm for the rest."""
         room = SLICE_MESSAGES
         for cursor in self._cursors:
+            if cursor.level in self._unreadable:
+                self._alarm.set(now_ms + RETRY_MS)
+                continue
             before = cursor.next_offset
             room -= self._deliver_level(cursor, now_ms, room)
             if cursor.next_offset != before:
