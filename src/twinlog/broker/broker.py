@@ -102,7 +102,8 @@ class Broker:
         With failover, a log that differs from the new master's is cut while nobody uses it: the broker starts again.
         """
         while True:
-            await asyncio.to_thread(finish_cut, self.conf.store, self._clock_ms())
+            is_wanted = self.conf.failover.etcd is not None
+            await asyncio.to_thread(finish_cut, self.conf.store, self._clock_ms(), is_wanted=is_wanted)
             try:
                 with self._metrics.scope() if self._metrics is not None else contextlib.nullcontext():
                     return await self._run_once()

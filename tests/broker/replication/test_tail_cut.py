@@ -1,6 +1,9 @@
 """A broker that was replaced cuts its log: killed after any step, the next start finishes it, and nothing is lost."""
 
+import dataclasses
+
 import pytest
+from tests.broker.running import broker_conf, running_broker
 from tests.store.store_at import NOW, bodies, draft, fill, kill, open_store, settings_at
 
 from twinlog.broker.replication.tail_cut import IntentBroken, begin_cut, finish_cut
@@ -97,6 +100,16 @@ def test_an_intention_that_comes_back_does_not_cut_what_the_new_master_sent(tmp_
         assert len(bodies(store)) == KEPT + 30
 
 
+async def test_a_broker_without_failover_keeps_its_tail(tmp_path, replaced):
+    """Seen to fail: a broker that an operator started as master, for it had the newest log, was cut first."""
+    conf = dataclasses.replace(broker_conf(tmp_path / "store"), store=settings_at(tmp_path))
+    async with running_broker(conf):
+        assert not (tmp_path / "store" / "config" / "twinlogCut").exists(), "nor is it cut later"
+    assert not kept_files(tmp_path)
+    with open_store(tmp_path) as store:
+        assert len(bodies(store)) == WRITTEN
+
+
 def test_a_broken_intention_says_what_to_do(tmp_path, replaced):
     (tmp_path / "store" / "config" / "twinlogCut").write_bytes(b"{")
     with pytest.raises(IntentBroken, match="Move it away"):
@@ -113,4 +126,6 @@ def test_there_is_nothing_to_cut_behind_the_end(tmp_path):
 def test_the_order_of_the_steps():
     intent = CutIntent(100, 200, "digest", "new:10911", 7, NOW)
     assert plan_cut(intent, "digest") == tuple(CutStep)
+    assert plan_cut(intent, "digest", is_wanted=False) == (CutStep.FORGET,)
+    assert plan_cut(intent, None, is_wanted=False) == (CutStep.CAP_OFFSETS, CutStep.FORGET), "it was cut by then"
     assert plan_cut(intent, "another") == plan_cut(intent, None) == (CutStep.CAP_OFFSETS, CutStep.FORGET)

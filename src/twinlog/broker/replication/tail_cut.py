@@ -70,8 +70,17 @@ def load_intent(root: Path) -> CutIntent | None:
         raise IntentBroken(path, error) from error
 
 
-def finish_cut(settings: StoreSettings, now_ms: int, after: Callable[[CutStep], None] = lambda _: None) -> Path | None:
-    """Cut the log if that was begun; returns the file of the tail. `after` is called after every step."""
+def finish_cut(
+    settings: StoreSettings,
+    now_ms: int,
+    after: Callable[[CutStep], None] = lambda _: None,
+    *,
+    is_wanted: bool = True,
+) -> Path | None:
+    """Cut the log if that was begun; returns the file of the tail. `after` is called after every step.
+
+    `is_wanted`: automatic failover is still on.
+    """
     root = Path(settings.root_dir)
     with system_errors_as(StoreUnusable, root):
         intent = load_intent(root)
@@ -80,7 +89,7 @@ def finish_cut(settings: StoreSettings, now_ms: int, after: Callable[[CutStep], 
     tables = open_tables(root / "config", now_ms, modes=settings.modes)
     tables.load()
     with MessageStore.open(settings, role="SLAVE", topic_kind=_kinds(tables)) as store:
-        return _Cut(store, tables, intent, now_ms).run(after)
+        return _Cut(store, tables, intent, now_ms).run(after, is_wanted=is_wanted)
 
 
 class _Cut:
@@ -91,7 +100,7 @@ class _Cut:
         self._now_ms = now_ms
         self._kept: Path | None = None
 
-    def run(self, after: Callable[[CutStep], None]) -> Path | None:
+    def run(self, after: Callable[[CutStep], None], *, is_wanted: bool) -> Path | None:
         actions = {
             CutStep.SET_ASIDE: self._set_aside,
             CutStep.CUT: self._cut,
@@ -100,7 +109,10 @@ class _Cut:
         }
         end, checked = self._store.log_end, ByteRange(self._intent.cut_at, self._intent.checked_end)
         digest = range_digest(self._store.commit_log, checked) if checked.end <= end else None
-        for step in plan_cut(self._intent, digest):
+        steps = plan_cut(self._intent, digest, is_wanted=is_wanted)
+        if not is_wanted and digest == self._intent.digest:
+            log.warning("failover is off: a cut of the log that was begun is not made", cut_at=self._intent.cut_at)
+        for step in steps:
             actions[step]()
             after(step)
         if self._kept is not None:

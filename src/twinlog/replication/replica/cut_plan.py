@@ -31,8 +31,13 @@ class CutStep(Enum):
     FORGET = "remove the intention"
 
 
-def plan_cut(intent: CutIntent, digest: str | None) -> tuple[CutStep, ...]:
-    """The steps that are left to be taken; `digest` is that of the log from `cut_at` to `checked_end` now."""
+def plan_cut(intent: CutIntent, digest: str | None, *, is_wanted: bool = True) -> tuple[CutStep, ...]:
+    """The steps that are left to be taken; `digest` is that of the log from `cut_at` to `checked_end` now.
+
+    Without failover, a cut is no longer wanted: an operator decides which log counts. One that was made is finished.
+    """
+    if digest == intent.digest and not is_wanted:
+        return (CutStep.FORGET,)
     if digest == intent.digest:
         return (CutStep.SET_ASIDE, CutStep.CUT, CutStep.CAP_OFFSETS, CutStep.FORGET)
     return (CutStep.CAP_OFFSETS, CutStep.FORGET)
