@@ -14,7 +14,18 @@ from twinlog.cli.report import show
 from twinlog.client import Admin
 from twinlog.telemetry.log import setup_logging
 
-SUBJECTS = ("clusters", "topics", "groups", "offsets", "messages", "sending", "names", "exports", "replicas")
+SUBJECTS = (
+    "clusters",
+    "topics",
+    "groups",
+    "offsets",
+    "messages",
+    "sending",
+    "names",
+    "accounts",
+    "exports",
+    "replicas",
+)
 
 
 def run(arguments: Sequence[str]) -> int:
