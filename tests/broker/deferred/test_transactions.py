@@ -13,6 +13,10 @@ from twinlog.broker.clients.client_table import Client
 from twinlog.broker.context import BrokerContext
 from twinlog.broker.deferred.services import DeferredServices
 from twinlog.net.connection import Request
+from twinlog.security.gate import AccountGate
+from twinlog.security.policies import Entry, Policy
+from twinlog.security.users import Account
+from twinlog.settings.access import AccessSettings
 from twinlog.store.log.append import Appended, Draft
 from twinlog.wire.message import decode_message
 from twinlog.wire.properties import encode_properties
@@ -146,6 +150,32 @@ def test_a_committed_message_may_still_be_delayed(tmp_path: Path):
         services.delays.deliver_due(clock())
         (message,) = messages(ctx, queue_id=1)
         assert message.sys_flag == 8
+
+
+async def test_a_half_message_is_shown_to_no_account_that_may_not_send_to_its_topic(tmp_path: Path):
+    """Anybody can join a producer group by a heartbeat. Seen to fail: whoever was in it was asked."""
+    clock, owner, others = Clock(NOW), Producer(), Producer()
+    owner.peer = others.peer = ("10.0.0.1", 1)
+    policies = (Policy("Custom", (Entry("Topic:T", ("Pub",), "Allow"),)),)
+    accounts = {
+        "owner": Account("owner", "s", policies=policies),
+        "spy": Account("spy", "s"),
+        "off": Account("off", "s", "Super", "disable"),
+    }
+    with stored_context(tmp_path, clock) as ctx:
+        settings = AccessSettings(authentication=True, authorization=True)
+        ctx.gate = AccountGate(settings, "C", lambda: accounts, lambda: 0)
+        services = DeferredServices(ctx)
+        for name in ("spy", "off", None):
+            ctx.clients.register_producer(Client(others, f"{name}", account=name), "PG", clock())
+            prepare(ctx, b"private")
+            clock.now_ms += 6_000
+            await check(services)
+        assert others.asked == []
+        ctx.clients.register_producer(Client(owner, "p@1", account="owner"), "PG", clock())
+        clock.now_ms += 60_000
+        await check(services)
+        assert owner.asked and others.asked == []
 
 
 async def test_an_open_half_message_is_written_again_and_its_producer_asked(tmp_path: Path):

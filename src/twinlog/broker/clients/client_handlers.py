@@ -14,6 +14,7 @@ from twinlog.broker.pulls.filters.sql92 import FilterSyntaxError, compile_sql92
 from twinlog.broker.topics.ensure import ensure_group, ensure_topic
 from twinlog.net.connection import Connection, Handler, Request
 from twinlog.net.errors import NetError, RequestRefused
+from twinlog.security.signatures import ACCESS_KEY
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import CheckClientBody, ConsumerData, ConsumerIdList, HeartbeatData, decode_body, encode_body
 from twinlog.wire.codes import RequestCode, ResponseCode
@@ -48,7 +49,9 @@ class ClientHandlers:
         data = decode_body(HeartbeatData, request.body)
         check_heartbeat(self._ctx, request.connection, data)
         now_ms = self._ctx.clock_ms()
-        client = Client(request.connection, data.client_id, request.language or "OTHER", request.version)
+        account = (request.fields or {}).get(ACCESS_KEY)
+        version, language = request.version, request.language or "OTHER"
+        client = Client(request.connection, data.client_id, language, version, account=account)
         sub_changed = data.heartbeat_fingerprint == 0  # always so for heartbeat V1
         refused: RequestRefused | None = None
         for consumer in data.consumer_data_set:

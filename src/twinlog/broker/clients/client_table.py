@@ -7,7 +7,7 @@ closed. No socket is used here: the caller sends the notices and closes the conn
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from twinlog.wire.bodies import ConsumerData, SubscriptionData
@@ -41,6 +41,7 @@ class Client:
     language: str = "JAVA"
     version: int = 0
     last_update_ms: int = 0
+    account: str | None = None  # that its heartbeat was signed with
 
 
 @dataclass(slots=True)
@@ -178,9 +179,9 @@ class ClientTable:
         """The producer with this id, in any group; it waits for a reply."""
         return _find((client for clients in self.producers.values() for client in clients.values()), client_id)
 
-    def next_producer(self, group: str) -> Client | None:
-        """One connection of a producer group, in turn."""
-        clients = list(self.producers.get(group, {}).values())
+    def next_producer(self, group: str, fits: Callable[[Client], bool] = lambda client: True) -> Client | None:
+        """One connection of a producer group that fits, in turn."""
+        clients = [client for client in self.producers.get(group, {}).values() if fits(client)]
         if not clients:
             return None
         turn = self._turns.get(group, 0)
@@ -215,11 +216,9 @@ class ClientTable:
     def _join(clients: dict[Peer, Client], client: Client, now_ms: int) -> bool:
         known = clients.get(client.connection)
         if known is None or known.client_id != client.client_id:
-            clients[client.connection] = Client(
-                client.connection, client.client_id, client.language, client.version, now_ms
-            )
+            clients[client.connection] = replace(client, last_update_ms=now_ms)
             return known is None
-        known.last_update_ms = now_ms
+        known.last_update_ms, known.account = now_ms, client.account
         return False
 
     def _subscribe(self, group: ConsumerGroup, wanted: Iterable[SubscriptionData]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from twinlog.base.system_names import CHECK_MAX_TOPIC, HALF_TOPIC, OP_TOPIC, TRANSACTION_GROUP
@@ -24,6 +25,7 @@ from twinlog.wire.message import encode_message
 from twinlog.wire.properties import decode_properties
 
 if TYPE_CHECKING:
+    from twinlog.broker.clients.client_table import Client
     from twinlog.broker.context import BrokerContext
     from twinlog.broker.deferred.transaction_queues import TransactionQueues
     from twinlog.store.log.append import Appended, Draft
@@ -123,11 +125,20 @@ class TransactionCheck:
             log.warning("a transaction was given up", unique_key=message.message_id, topic=CHECK_MAX_TOPIC)
         return stored.ok
 
+    def _may_see(self, topic: str, client: Client) -> bool:
+        """Anybody can join a producer group, and the question contains the message. Java asks whoever is in it."""
+        if (gate := self._ctx.gate) is None:
+            return True
+        source = cast(Connection, client.connection).peer[0]
+        return gate.is_trusted(source) or (client.account is not None and gate.may_send(client.account, topic, source))
+
     def _ask(self, message: Message) -> None:
         """Send CHECK_TRANSACTION_STATE to one live connection of the producer group, if there is one."""
         group = message.properties.get(names.PGROUP, "")
-        client, place = self._ctx.clients.next_producer(group), real_place(message)
-        if client is None or place is None:
+        if (place := real_place(message)) is None:
+            return
+        client = self._ctx.clients.next_producer(group, partial(self._may_see, place[0]))
+        if client is None:
             return
         key = message.properties.get(names.UNIQ_KEY)
         header = CheckTransactionHeader(
