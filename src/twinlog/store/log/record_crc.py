@@ -5,11 +5,12 @@
 
 The digits are the CRC-32 of all bytes before these 20 (sign bit cleared), least significant digit first, zeros at the
 end. Records with and without it may follow one another in one log: a message whose properties leave no room for it is
-stored without. So a reader checks it where it is: where most of the ten fixed bytes are right, since a
-flipped bit may hit one of those as well.
+stored without. So a reader checks it where it is: where most of the ten fixed bytes are right, since a flipped bit may
+hit one of those as well.
 
-A message that is sent again still has the checksum of its old record. Appending removes that; Java's brokers leave it
-between other properties (their order is that of a hash map), where nothing takes it for the record's own.
+A message that is sent again still has the checksum of its old record. Appending removes that. A Java broker that writes
+no checksums keeps it as a property, mostly between others (their order is that of a hash map). Where it is the last one,
+it is taken for the record's own, which then counts as damaged.
 """
 
 from __future__ import annotations
