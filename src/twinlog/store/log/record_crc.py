@@ -9,7 +9,7 @@ stored without. So a reader checks it where it is: where most of the ten fixed b
 hit one of those as well.
 
 A message that is sent again still has the checksum of its old record. Appending removes that. A Java broker that writes
-no checksums keeps it as a property, mostly between others (their order is that of a hash map). Where it is the last one,
+no checksums keeps it as a property, mostly between others (their order is that of a hash map). Where it is the last,
 it is taken for the record's own, which then counts as damaged.
 """
 
