@@ -96,6 +96,7 @@ class Host:
         self.end = 100
         self.until_ms = None  # of the lease; None: a replica needs none
         self.promotion_error: Exception | None = None
+        self.step_down_error: Exception | None = None
         self.promotions = 0
         self.ends: dict[str, int] = {}
         self.rule: AckRule | None = None
@@ -127,6 +128,9 @@ class Host:
         self.epochs = self.epochs.promoted(epoch)
 
     async def step_down(self):
+        self.is_master, self.is_unfinished = False, True
+        if self.step_down_error is not None:
+            raise self.step_down_error
         self.is_master = self.is_unfinished = False
         self.until_ms = None
         self.epochs = self.epochs.following()
@@ -160,6 +164,7 @@ async def running(group):
     service = FailoverService(host, group, lambda: conf, clock_ms=(clock := Skipping()))
     host.clock = clock
     task = asyncio.create_task(service.run())
+    await until(lambda: member_name(ME) in group.entries)  # by then it has seen that there is no leader
     yield host
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
@@ -201,6 +206,17 @@ async def test_a_broker_that_cannot_become_master_gives_the_leader_key_back(grou
     running.promotion_error = None
     running.clock.skipped_ms += 6_000
     await until(lambda: running.is_master)
+
+
+async def test_a_master_that_cannot_step_down_gives_the_leader_key_back(group, running):
+    """Seen to fail: it refused sends and renewed its lease, and nobody else could lead."""
+    await elected(running)
+    running.step_down_error = OSError(28, "No space left on device")
+    running.epochs = running.epochs.saw(running.epochs.own + 1)
+    await until(lambda: running.is_unfinished and LEADER not in group.entries)
+    running.step_down_error = None
+    await until(lambda: not running.is_unfinished)
+    assert not running.is_master
 
 
 async def test_a_record_whose_write_was_not_answered_is_kept_up_to_date(group, running):

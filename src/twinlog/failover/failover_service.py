@@ -52,7 +52,7 @@ _LOOK_S = 0.5
 _LOOK_OFTEN_S = 0.15  # while there is no leader, or no link to it
 _PUBLISH_MS = 1_000
 _STEPS_MAX = 10  # in one turn; then the keys are read again after a pause
-_REST_LEASES = 3  # lease times in which a broker that could not become master leaves the leader key to others
+_REST_LEASES = 3  # lease times in which a broker that could not change its role leaves the leader key to others
 _GONE_MS_MAX = 1_000  # a replica whose link is gone leaves the in-sync set, so that sends go on
 _EXPECTED = (EtcdError, RecordBroken, ReplicationError, StoreError, OSError)
 _UNFINISHED = StepDown("a change of role was not finished")
@@ -77,7 +77,7 @@ class FailoverService:
         self._wall_ms = wall_ms
         self._lease = self._lease_until_ms = 0
         self._led_lease = 0  # on which this broker is master
-        self._rests_until_ms = 0  # without a lease: it could not become master
+        self._rests_until_ms = 0  # without a lease: it could not change its role
         self._keys: Keys | None = None
         self._watched = Watched()
         self._following: tuple[str, int] | None = None
@@ -303,7 +303,8 @@ class FailoverService:
 
     async def _rest(self, error: Exception) -> None:
         """Give the leader key back: with a full disk, say, this broker would hold it for ever, and lead never."""
-        log.error("this broker cannot become master; others go first", reason=str(error))
+        if self._lease:
+            log.error("this broker cannot change its role; others may lead", reason=str(error))
         self._rests_until_ms = self._clock_ms() + _REST_LEASES * self.rules.lease_ms
         await self._give_back()
 
@@ -313,7 +314,11 @@ class FailoverService:
         self._host.lease(-1)
         self._refused_ms, self._handing_to = None, step.to
         self._rule = self._behind = self._following = None
-        await self._host.step_down()
+        try:
+            await self._host.step_down()
+        except _EXPECTED as error:
+            await self._rest(error)
+            raise
 
     async def _write_in_sync(self, members: frozenset[str], view: View) -> None:
         rule = self._rule
