@@ -67,7 +67,7 @@ class Clusters:
             maker = implementation(name)
             names = self._stack.enter_context(maker.name_server(self._home / key / "namesrv"))
             # Java: a half message whose producer is gone keeps a core busy until it is given up.
-            conf = {"transactionCheckMax": "3"}
+            conf = {"transactionCheckMax": "3", "enabledAppendPropCRC": "true"}  # the latter is our default
             broker = self._stack.enter_context(maker.broker(self._home / key / "broker", names.address, **conf))
             self._running[key] = Cluster(maker, names, broker)
         return self._running[key]
