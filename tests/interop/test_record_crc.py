@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(420)]
 
 
 def test_java_that_insists_on_the_checksum_keeps_every_record(tmp_path: Path):
-    """With one digit of the checksums written wrong, Java ends the log before its first record."""
+    """With forceVerifyPropCRC, Java keeps only records that end with their checksum."""
     client = JavaRocketmq("5.5.0")
     with implementation("twinlog").name_server(tmp_path / "names") as names:
         with implementation("twinlog").broker(tmp_path / "broker", names.address, **TINY_FILES) as broker:

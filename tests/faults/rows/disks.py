@@ -21,7 +21,8 @@ DISK_MB = {TWINLOG: 40, JAVA: 300}  # Java makes larger files at its start
 def full_disk_of_master(home: Path, seed: int, side: str = TWINLOG, rounds: int = 3) -> str:
     """The disk of a SYNC master becomes full under load: sends are refused with the reason, and go on with new space.
 
-    Seen to fail with the remark of Java ("create mapped file failed"), which does not name the disk.
+    Seen to fail with the remark of Java ("create mapped file failed"), which does not name the disk, in 2 of 4 runs: in
+    the others retention had found the full disk first.
     """
     return _full_disk(home, seed, side, rounds, "master")
 

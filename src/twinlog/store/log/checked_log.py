@@ -1,7 +1,7 @@
 """Records are checked when they are read again from old parts of the log, before anybody gets them.
 
 What this process wrote lately is in memory as it was written. What is older, or was there at the start, may come from
-a disk that has damaged it, so each read of it compares checksums: about 0.6 microseconds per record of 1 KiB.
+a disk that has damaged it, so each read of it compares checksums: about 1 microsecond per record of 1 KiB.
 
     is_whole, are_whole, next_of_queue    compare records with their checksums, and with their place in a queue
     LoadedLog                             old records that are in memory by now: whoever reads through it checks them
