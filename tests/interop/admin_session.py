@@ -15,6 +15,7 @@ from tests.interop.java_rocketmq import JavaRocketmq
 _VOLATILE = [
     (r"\b[0-9A-F]{32}\b", "<id>"),
     (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(,\d{3})?", "<time>"),
+    (r"__CRC32#=\d{10}", "__CRC32#=<crc>"),  # covers the times, too
     (r"\b1[6-9]\d{11}\b", "<ms>"),
     (r"127\.0\.0\.1:\d{4,5}", "<client>"),
     (r"\bV\d+_\d+_\d+\b", "<version>"),

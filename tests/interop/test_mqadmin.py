@@ -181,8 +181,21 @@ OWN_SETTINGS = {
     "connectTimeoutMillis": "in Java a client setting",
     "storeDirectoryMode": "Java leaves who may read its directories to the umask",
     "storeFileMode": "Java leaves who may read its files to the umask",
+    "adminRequestsFrom": "Java takes administration from anybody",
+    "haReplicasFrom": "Java sends its log to anybody",
+    "haTlsEnable": "Java has no TLS on the HA port",
+    "haTlsRequired": "Java has no TLS on the HA port",
+    "proxyProtocolFrom": "Java believes a PROXY line from anybody",
+    "maxConnections": "Java has no limit",
+    "maxConnectionsPerAddress": "Java has no limit",
+    "maxReplicaConnections": "Java has no limit",
+    "maxWaitingRequestsPerConnection": "Java has no limit",
+    "accountsKeyFile": "Java keeps secrets in clear text",
+    "aclEnable": "5.5.0 has dropped it",
+    "rocketmqHome": "Java takes it from the environment",
 }
-OWN_PREFIXES = ("tls.",)  # in Java system properties, which mqadmin does not show
+# TLS: system properties in Java, which mqadmin does not show; nor does it show the settings of accounts.
+OWN_PREFIXES = ("tls.", "failover", "auditLog", "auth")
 
 # Settings of the same name whose values differ, with the reason.
 OTHER_VALUES = {
@@ -197,6 +210,7 @@ OTHER_VALUES = {
     "kvConfigPath": "each cluster has its own",
     "configStorePath": "each cluster has its own",
     "brokerConfigPath": "each cluster has its own",
+    "rocketmqHome": "each cluster has its own",
 }
 
 
