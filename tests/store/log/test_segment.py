@@ -57,6 +57,30 @@ def test_the_next_segment_is_allocated_ahead_and_removed_if_it_is_not_needed(tmp
     assert len(list((tmp_path / "commitlog").iterdir())) == 1
 
 
+class Recorded:
+    """A mapping that notes which bytes are written, in order."""
+
+    def __init__(self, inner):
+        self.inner, self.written = inner, []
+
+    def __setitem__(self, key, value):
+        self.written.append(key)
+        self.inner[key] = value
+
+
+def test_a_copy_of_a_masters_bytes_meets_no_page_for_the_first_time(tmp_path):
+    log = open_log(tmp_path)
+    log.write_raw(0, b"a" * 100)
+    segment = log.tail()
+    segment._map = recorded = Recorded(segment.map)
+    data = bytes(range(256)) * 40
+    log.write_raw(100, data)
+    segment._map = recorded.inner
+    assert recorded.written == [4096, 8192, slice(100, 100 + len(data))]
+    assert segment.map[: 100 + len(data)] == b"a" * 100 + data
+    log.close()
+
+
 def test_views_outlive_the_segment_they_look_at(tmp_path):
     log = open_log(tmp_path)
     log.write_raw(0, b"a" * SIZE * 2)

@@ -37,7 +37,7 @@ from twinlog.store.errors import (
     StoreClosed,
 )
 from twinlog.store.file_ops import FILE_OPS, FileOps
-from twinlog.store.log.segment import SEGMENT_NAME, Segment
+from twinlog.store.log.segment import PAGE, SEGMENT_NAME, Segment
 from twinlog.store.page_cache import read_ahead
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.record_layout import BLANK_BYTES, MAGIC_BLANK, SIZE_AND_MAGIC
@@ -228,6 +228,10 @@ class CommitLog:
             if length >= WRITE_BYTES_MIN:  # the kernel need not fill with zeros what is about to be overwritten
                 self._ops.write(segment.descriptor, data[:length], position)
             else:
+                # A copy writes its first bytes last. A process that is killed where the copy needs a new page would
+                # leave a hole with valid records behind it, so these pages are there before the copy begins.
+                for page in range(position - position % PAGE + PAGE, position + length, PAGE):
+                    segment.map[page] = 0
                 segment.map[position : position + length] = data[:length]
             self.log_end += length
             data = data[length:]
