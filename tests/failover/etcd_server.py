@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import shutil
 import subprocess
@@ -48,7 +49,8 @@ def _fetch(target: Path) -> str | None:
             if all(subprocess.run(one, cwd=work, capture_output=True).returncode == 0 for one in commands):
                 package = next(Path(work).glob("etcd-server_*.deb"))
                 subprocess.run(["dpkg-deb", "-x", package, Path(work, "root")], check=True, capture_output=True)
-                Path(work, "root").rename(target)
+                with contextlib.suppress(OSError):  # another worker was faster
+                    Path(work, "root").rename(target)
                 return None
     return "apt-get cannot fetch etcd-server"
 
