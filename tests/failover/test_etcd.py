@@ -12,18 +12,14 @@ from hypothesis import strategies as st
 from tests.failover.etcd_server import start_etcd
 from tests.interop.processes import free_port
 
+from twinlog.failover.comparisons import ChangedAt, CreatedAt, Delete, HasValue, Put
 from twinlog.failover.etcd import (
-    Delete,
     Etcd,
     EtcdError,
     EtcdRefused,
     EtcdUnavailable,
-    HasValue,
-    IsCreatedAt,
-    IsModifiedAt,
     LeaseGone,
     OutcomeUnknown,
-    Put,
 )
 from twinlog.failover.http_post import NotHttp, decode_response
 
@@ -58,12 +54,12 @@ async def test_a_prefix_gives_its_keys_only_and_their_revision(etcd):
 
 
 async def test_a_transaction_writes_all_or_nothing(etcd):
-    won = await etcd.transact([IsCreatedAt("/t/leader", 0)], [Put("/t/leader", b"a"), Put("/t/epoch", b"1")])
-    lost = await etcd.transact([IsCreatedAt("/t/leader", 0)], [Put("/t/leader", b"b"), Put("/t/epoch", b"2")])
+    won = await etcd.transact([CreatedAt("/t/leader", 0)], [Put("/t/leader", b"a"), Put("/t/epoch", b"1")])
+    lost = await etcd.transact([CreatedAt("/t/leader", 0)], [Put("/t/leader", b"b"), Put("/t/epoch", b"2")])
     assert (won.succeeded, lost.succeeded) == (True, False)
     epoch = await etcd.read("/t/epoch")
     assert epoch.value == b"1" and epoch.create_revision == won.revision
-    conditions = [HasValue("/t/epoch", b"1"), IsModifiedAt("/t/leader", won.revision)]
+    conditions = [HasValue("/t/epoch", b"1"), ChangedAt("/t/leader", won.revision)]
     assert (await etcd.transact(conditions, [Delete("/t/leader")])).succeeded
     assert await etcd.read("/t/leader") is None
 

@@ -9,11 +9,11 @@ import itertools
 import pytest
 
 from twinlog.failover.ack_rule import AckRule
+from twinlog.failover.comparisons import CreatedAt, Delete
 from twinlog.failover.etcd import LeaseGone, OutcomeUnknown
 from twinlog.failover.failover_service import FailoverService
 from twinlog.failover.host import OwnLog
 from twinlog.failover.records import IN_SYNC, LEADER, PAUSE, Entry, Pause, encode_record, member_name, read_keys
-from twinlog.failover.transactions import CreatedAt, Delete
 from twinlog.replication.master_epoch import MasterEpochs
 from twinlog.settings.broker_conf import BrokerConf
 from twinlog.settings.failover import FailoverSettings
@@ -52,16 +52,16 @@ class Group:
 
     async def transact(self, wanted):
         for compare in wanted.compares:
-            entry = self.entries.get(compare.name)
+            entry = self.entries.get(compare.key)
             found = 0 if entry is None else entry.created if isinstance(compare, CreatedAt) else entry.changed
             if found != compare.revision:
                 return None
         self.on_transaction(wanted)
         for write in wanted.writes:
             if isinstance(write, Delete):
-                self.entries.pop(write.name, None)
+                self.entries.pop(write.key, None)
             else:
-                self.write(write.name, write.value, write.lease)
+                self.write(write.key, write.value, write.lease)
         return self.revision
 
     def write(self, name, value, lease):
@@ -234,7 +234,7 @@ async def test_sends_wait_for_a_new_member_before_etcd_knows_it(group, running):
     awaited = []
 
     def note(wanted):
-        if any(write.name == IN_SYNC for write in wanted.writes):
+        if any(write.key == IN_SYNC for write in wanted.writes):
             awaited.append(running.rule.state.awaited)
 
     group.on_transaction = note

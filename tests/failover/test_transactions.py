@@ -7,6 +7,7 @@ from tests.failover.situations import NOW, RULES, keys, master, replica, without
 from tests.simulation.etcd_model import EtcdModel
 from tests.simulation.world import Network, World
 
+from twinlog.failover.comparisons import ChangedAt, CreatedAt, Delete, Put
 from twinlog.failover.decide import decide
 from twinlog.failover.in_sync import InSyncState
 from twinlog.failover.records import (
@@ -27,7 +28,7 @@ from twinlog.failover.records import (
     history_name,
     read_keys,
 )
-from twinlog.failover.transactions import ChangedAt, CreatedAt, Delete, Put, Transaction, transaction
+from twinlog.failover.transactions import Transaction, transaction
 from twinlog.failover.view import Campaign, EndSwitch, Resign, WriteInSync
 
 
@@ -45,7 +46,7 @@ def test_a_campaign_compares_everything_that_it_was_decided_on():
         ChangedAt(IN_SYNC, 31),
         ChangedAt(SWITCH, 0),
     )
-    written = {write.name: write for write in wanted.writes if isinstance(write, Put)}
+    written = {write.key: write for write in wanted.writes if isinstance(write, Put)}
     assert written[LEADER].lease == 12 and not written[EPOCH].lease
     assert written[EPOCH].value == b"4"
     history = decode_record(History, "", written[history_name(4)].value)

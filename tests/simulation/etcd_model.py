@@ -13,8 +13,9 @@ from typing import TypeVar
 
 from tests.simulation.world import Network, World
 
+from twinlog.failover.comparisons import CreatedAt, Delete, Put
 from twinlog.failover.records import Entry
-from twinlog.failover.transactions import CreatedAt, Delete, Put, Transaction
+from twinlog.failover.transactions import Transaction
 
 REQUEST_MS_MAX = 1_000.0
 HOST = "etcd"
@@ -48,7 +49,7 @@ class EtcdModel:
     def commit(self, wanted: Transaction) -> tuple[bool, int]:
         """Whether the transaction's comparisons held, and the revision after it."""
         for compare in wanted.compares:
-            entry = self.entries.get(compare.name)
+            entry = self.entries.get(compare.key)
             found = 0 if entry is None else entry.created if isinstance(compare, CreatedAt) else entry.changed
             if found != compare.revision:
                 return False, self.revision
@@ -130,11 +131,11 @@ class EtcdModel:
 
     def _write(self, write: Put | Delete) -> None:
         if isinstance(write, Delete):
-            self.entries.pop(write.name, None)
+            self.entries.pop(write.key, None)
             return
-        old = self.entries.get(write.name)
+        old = self.entries.get(write.key)
         created = self.revision if old is None else old.created
-        self.entries[write.name] = Entry(write.name, write.value, created, self.revision, write.lease)
+        self.entries[write.key] = Entry(write.key, write.value, created, self.revision, write.lease)
 
     def _expire(self, lease: int) -> None:
         ends = self._leases.get(lease)

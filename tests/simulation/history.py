@@ -13,8 +13,9 @@ from tests.simulation.group import Group, Shape
 from tests.simulation.mutants import MUTANTS, NO_MUTANT, Mutant
 from tests.simulation.world import World
 
+from twinlog.failover.comparisons import Delete, Put
 from twinlog.failover.records import PAUSE, SWITCH, Keys, Pause, Switch, encode_record, read_keys
-from twinlog.failover.transactions import Delete, Put, Transaction
+from twinlog.failover.transactions import Transaction
 from twinlog.failover.view import Role
 
 FAULTS_MS, CALM_MS = 22_000, 14_000

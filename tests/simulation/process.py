@@ -12,9 +12,10 @@ from tests.simulation.following import Following
 from tests.simulation.leading import Leading
 from tests.simulation.mutants import mutated_view
 
+from twinlog.failover.comparisons import Put
 from twinlog.failover.decide import decide
 from twinlog.failover.records import Entry, Keys, Member, State, encode_record, member_name, read_keys
-from twinlog.failover.transactions import Put, Transaction, transaction
+from twinlog.failover.transactions import Transaction, transaction
 from twinlog.failover.view import (
     Campaign,
     EndSwitch,

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from twinlog.base.addresses import parse_address
+from twinlog.failover.comparisons import ChangedAt, Condition, CreatedAt, Put, Write
 from twinlog.failover.http_post import NotHttp, NotSent, post
 
 _CONNECTION_SHARE = 0.5  # of the time of a call that one endpoint may take, while there are others
@@ -69,46 +70,6 @@ class Rows:
 
     revision: int
     rows: Mapping[str, KeyValue]
-
-
-@dataclass(frozen=True, slots=True)
-class IsCreatedAt:
-    """Condition: the key was created at this revision; 0: there is no such key."""
-
-    key: str
-    revision: int
-
-
-@dataclass(frozen=True, slots=True)
-class IsModifiedAt:
-    """Condition: the key was last written at this revision; 0: there is no such key."""
-
-    key: str
-    revision: int
-
-
-@dataclass(frozen=True, slots=True)
-class HasValue:
-    """Condition: the key exists and has this value."""
-
-    key: str
-    value: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Put:
-    key: str
-    value: bytes
-    lease: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Delete:
-    key: str
-
-
-Condition = IsCreatedAt | IsModifiedAt | HasValue
-Write = Put | Delete
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,9 +235,9 @@ def _operation(one: Write) -> dict[str, Any]:
 
 def _compare(one: Condition) -> dict[str, str]:
     key = {"key": _encode(one.key), "result": "EQUAL"}
-    if isinstance(one, IsCreatedAt):
+    if isinstance(one, CreatedAt):
         return {**key, "target": "CREATE", "create_revision": str(one.revision)}
-    if isinstance(one, IsModifiedAt):
+    if isinstance(one, ChangedAt):
         return {**key, "target": "MOD", "mod_revision": str(one.revision)}
     return {**key, "target": "VALUE", "value": _encode(one.value)}
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ssl
+from dataclasses import replace
 
-from twinlog.failover.etcd import Delete as DeleteKey
-from twinlog.failover.etcd import Etcd, IsCreatedAt, IsModifiedAt
-from twinlog.failover.etcd import Put as PutKey
+from twinlog.failover.etcd import Etcd
 from twinlog.failover.records import Entry, Keys, read_keys
-from twinlog.failover.transactions import CreatedAt, Put, Transaction
+from twinlog.failover.transactions import Transaction
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.failover import FailoverSettings
 
@@ -38,16 +37,8 @@ class GroupKeys:
 
     async def transact(self, wanted: Transaction) -> int | None:
         """The revision of the writes; None when a comparison failed, and nothing was written."""
-        conditions = [
-            (IsCreatedAt if isinstance(one, CreatedAt) else IsModifiedAt)(self._prefix + one.name, one.revision)
-            for one in wanted.compares
-        ]
-        writes = [
-            PutKey(self._prefix + one.name, one.value, one.lease)
-            if isinstance(one, Put)
-            else DeleteKey(self._prefix + one.name)
-            for one in wanted.writes
-        ]
+        conditions = [replace(one, key=self._prefix + one.key) for one in wanted.compares]
+        writes = [replace(one, key=self._prefix + one.key) for one in wanted.writes]
         result = await self.etcd.transact(conditions, writes)
         return result.revision if result.succeeded else None
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from twinlog.failover.comparisons import ChangedAt, Condition, CreatedAt, Delete, Put, Write
 from twinlog.failover.records import (
     EPOCH,
     HISTORY_KEPT,
@@ -25,39 +26,11 @@ from twinlog.failover.view import Campaign, EndSwitch, Resign, View, WriteInSync
 
 
 @dataclass(frozen=True, slots=True)
-class CreatedAt:
-    """The key was created at this revision; 0: it is absent."""
-
-    name: str
-    revision: int
-
-
-@dataclass(frozen=True, slots=True)
-class ChangedAt:
-    """The key was last changed at this revision; 0: it is absent."""
-
-    name: str
-    revision: int
-
-
-@dataclass(frozen=True, slots=True)
-class Put:
-    name: str
-    value: bytes
-    lease: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Delete:
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
 class Transaction:
     """If all of `compares` hold, all of `writes` happen; else nothing does."""
 
-    compares: tuple[CreatedAt | ChangedAt, ...]
-    writes: tuple[Put | Delete, ...]
+    compares: tuple[Condition, ...]
+    writes: tuple[Write, ...]
 
 
 def transaction(step: Campaign | Resign | WriteInSync | EndSwitch, view: View, wall_ms: int) -> Transaction:
@@ -86,7 +59,7 @@ def _campaign(step: Campaign, view: View, wall_ms: int) -> Transaction:
         lost=step.lost,
     )
     in_sync = InSync(epoch=step.epoch, members=tuple(sorted(step.in_sync)))
-    writes: list[Put | Delete] = [
+    writes: list[Write] = [
         Put(LEADER, encode_record(leader), view.lease),
         Put(EPOCH, encode_record(step.epoch)),
         Put(IN_SYNC, encode_record(in_sync)),

@@ -12,8 +12,8 @@ from twinlog.cli.failover.groups import FailoverRefused, Found, find_member
 from twinlog.cli.failover.reinit import check_reinit
 from twinlog.cli.failover.report import history_report, list_report
 from twinlog.cli.failover.wishes import WishFailed, carry_out, plan_failover, plan_switchover
+from twinlog.failover.comparisons import Delete
 from twinlog.failover.records import SWITCH, History, InSync, Pause, Switch
-from twinlog.failover.transactions import Delete
 
 NOW = 1_700_000_000_000
 
@@ -90,7 +90,7 @@ async def test_the_command_waits_until_the_wanted_member_leads():
     done = await carry_out(found(group=group), wish, sleep=no_sleep)
     assert done.leader is not None and done.leader.address == "b:10911"
     (written,) = group.written
-    assert [one.name for one in written.compares] == [SWITCH, "epoch"]
+    assert [one.key for one in written.compares] == [SWITCH, "epoch"]
 
 
 @pytest.mark.parametrize(
