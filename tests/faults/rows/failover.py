@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.faults.checker import Verdict
@@ -79,14 +80,7 @@ def kill_with_tail(group: FailoverGroup, load: Load) -> str:
 def stop_master(home: Path, seed: int, side: str = TWINLOG, rounds: int = 3, stopped_s: float = 25, **more: str) -> str:
     """SIGSTOP of the master for longer than the lease, SIGCONT: it acknowledges nothing, and returns as a replica."""
     assert side == TWINLOG
-    with FailoverGroup.running(home, **more) as group:
-        load = Load(group.group.names.address, seed)
-        group.in_sync(3)
-        for _ in range(rounds):
-            stop_once(group, load, stopped_s)
-        verdict = group.group.judge(load, group.leader())
-        group.equal_logs()
-    assert not verdict.broken, f"{load.history}: {verdict}"
+    verdict = _in_rounds(home, seed, rounds, lambda group, load: stop_once(group, load, stopped_s), **more)
     return f"the old master acknowledged nothing; {verdict}"
 
 
@@ -121,14 +115,7 @@ def stop_once(group: FailoverGroup, load: Load, stopped_s: float = 0) -> None:
 def etcd_away(home: Path, seed: int, side: str = TWINLOG, rounds: int = 3, away_s: float = 30, **more: str) -> str:
     """etcd is killed and comes back: sends stop before the lease ends, and go on by themselves afterwards."""
     assert side == TWINLOG
-    with FailoverGroup.running(home, **more) as group:
-        load = Load(group.group.names.address, seed)
-        group.in_sync(3)
-        for _ in range(rounds):
-            etcd_away_once(group, load, away_s)
-        verdict = group.group.judge(load, group.leader())
-        group.equal_logs()
-    assert not verdict.broken, f"{load.history}: {verdict}"
+    verdict = _in_rounds(home, seed, rounds, lambda group, load: etcd_away_once(group, load, away_s), **more)
     return f"no acknowledgement after the lease, and all goes on when etcd is back; {verdict}"
 
 
@@ -165,3 +152,16 @@ def _without_losses(verdict: Verdict) -> Verdict:
 
 def tails_set_aside(store: Path) -> list[Path]:
     return sorted(store.glob("set-aside/*/tail-*"))
+
+
+def _in_rounds(home: Path, seed: int, rounds: int, once: Callable[[FailoverGroup, Load], None], **more: str) -> Verdict:
+    """Attack a group of three in every round; nothing may be broken, and the logs are equal in the end."""
+    with FailoverGroup.running(home, **more) as group:
+        load = Load(group.group.names.address, seed)
+        group.in_sync(3)
+        for _ in range(rounds):
+            once(group, load)
+        verdict = group.group.judge(load, group.leader())
+        group.equal_logs()
+    assert not verdict.broken, f"{load.history}: {verdict}"
+    return verdict
