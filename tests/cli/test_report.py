@@ -1,8 +1,11 @@
 import io
 import json
+import re
+
+import pytest
 
 from twinlog.cli.admin.groups import version_name
-from twinlog.cli.report import joined, pairs, plain, show, table, text_report, when
+from twinlog.cli.report import Report, Table, joined, pairs, plain, show, table, text_report, when
 from twinlog.wire.bodies import MessageQueue, TopicConfig
 
 
@@ -14,7 +17,7 @@ class Terminal(io.StringIO):
 def shown(report, *, as_json: bool = False, out: io.StringIO | None = None) -> str:
     out = out or io.StringIO()
     show(report, out, as_json=as_json)
-    return out.getvalue()
+    return re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue())
 
 
 def test_in_a_pipe_a_table_is_aligned_columns_with_mqadmins_headings():
@@ -22,9 +25,31 @@ def test_in_a_pipe_a_table_is_aligned_columns_with_mqadmins_headings():
     assert shown(report) == "#Name   #Count\na       1\nlonger  20\nTotal: 21\n"
 
 
-def test_on_a_terminal_a_table_has_a_heading_rule():
-    text = shown(table("Name,Count", [("a", 1)]), out=Terminal())
-    assert "Name" in text and "─" in text and "#" not in text
+def test_on_a_terminal_numbers_are_aligned_to_the_right():
+    text = shown(table("Name,Count,Is", [("a", 1, True), ("b", 20, False)]), out=Terminal())
+    assert [line.rstrip() for line in text.splitlines()] == [
+        "Name  Count  Is",
+        "a         1  true",
+        "b        20  false",
+    ]
+
+
+WIDE = Table(["Name", "Where", "Size"], [("n" * 30, "w" * 30, 12345)], "title", ["note"], ["Where"])
+
+
+@pytest.mark.parametrize(("columns", "has_where"), [("80", True), ("60", False)])
+def test_a_terminal_leaves_out_the_spare_columns_that_do_not_fit_and_names_them(monkeypatch, columns, has_where):
+    monkeypatch.setenv("COLUMNS", columns)
+    text = shown(Report([WIDE]), out=Terminal())
+    assert ("w" * 30 in text) is has_where and "12345" in text
+    assert ("columns that do not fit here: Where" in text) is not has_where
+    assert text.splitlines()[0] == "title" and text.splitlines()[3].rstrip() == "  note"
+
+
+def test_a_terminal_may_have_tables_of_its_own():
+    report = Report([table("Script", [(1,)]).tables[0]], screen=table("Person", [(2,)]).tables)
+    assert "Script" in shown(report) and "Person" not in shown(report)
+    assert "Person" in shown(report, out=Terminal()) and "Script" not in shown(report, out=Terminal())
 
 
 def test_text_that_looks_like_markup_is_shown_as_it_is():

@@ -153,6 +153,7 @@ DIFFERENCES = [
     Difference("topicList statsAll", ROCKSDB, "", "topics of 5.5.0's RocksDB transaction store, which we do not have"),
     Difference("wipeWritePerm addWritePerm", r"OK, \d+$", r"OK, \d+$", "counts topics, so those two are missing"),
     Difference("brokerStatus", "", "^brokerVersion :", "5.5.0 has dropped it, 4.x and 5.3 tools print it"),
+    Difference("brokerStatus", "", "^twinlogVersion :", "our own version, beside the protocol's"),
 ]
 
 # Settings that only we have; all others that we print have Java's names.

@@ -33,7 +33,9 @@ async def test_status_shows_each_replica_and_its_metadata(cluster):
     await twins(master, replica)
     shown = (await run("status", "-n", cluster.names)).output
     assert f"DefaultCluster/broker-a: master {master.address} (twinlog, SYNC_MASTER)" in shown
-    assert "following" in shown and "metadata of replica 1" in shown and "offsets" in shown
+    assert "following" in shown and "replica 1: metadata: " in shown and "offsets" not in shown
+    assert "metadata of replica 1\n" in (more := (await run("status", "-n", cluster.names, "--metadata")).output)
+    assert "offsets" in more
     (group,) = json.loads((await run("status", "-n", cluster.names, "--json")).output)
     by_id = {broker["brokerId"]: broker for broker in group["brokers"]}
     assert by_id[1]["lag"]["bytes"] == 0 and by_id[1]["lag"]["in_sync"] is True

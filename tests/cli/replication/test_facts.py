@@ -130,5 +130,6 @@ async def test_tasks_that_failed_unexpectedly_are_shown_with_their_error():
     (group,) = await gather_groups(FakeAdmin(documents, {}))  # type: ignore[arg-type]
     (table,) = [table for table in report_of([group]).tables if "failed unexpectedly" in (table.title or "")]
     assert table.title == "b: tasks of broker 0 that failed unexpectedly; see its log"
-    ((task, state, failures, _, error),) = table.rows
-    assert (task, state, failures, error) == ("RegisterService", "paused", 3, "KeyError: 'x'")
+    ((task, state, failures, _),) = table.rows
+    assert (task, state, failures) == ("RegisterService", "paused", 3)
+    assert table.notes == ["RegisterService: KeyError: 'x'"]

@@ -18,12 +18,33 @@ def test_brokers_that_do_not_answer_are_shown_as_such():
     silent = [Group("C", "b", [Member(0, "m", error="refused"), Member(1, "r", error="refused too")])]
     report = report_of(silent)
     assert "does not answer: refused" in report.tables[0].title
-    assert report.tables[0].rows[0][3] == "no answer"
+    assert report.tables[0].rows[0][2] == "no answer" and report.tables[0].notes == ["replica 1: refused too"]
     assert report_of([]).lines == ["no brokers are registered"]
 
 
-def test_a_narrow_terminal_gets_fewer_columns_and_reasons_in_lines():
+def test_the_reason_stands_below_the_table():
     replica = Member(1, "r", "twinlog", {"following": {"state": "refused", "reason": "it is ahead"}}, log_end=5)
-    report = report_of([Group("C", "b", [Member(0, "m", "twinlog"), replica])], narrow=True)
-    assert report.tables[0].columns == ["BID", "Addr", "State", "InSync", "Lag", "Seconds", "LogEnd"]
-    assert report.lines == ["b: replica 1: it is ahead"]
+    (table,) = report_of([Group("C", "b", [Member(0, "m", "twinlog"), replica])]).tables
+    assert table.notes == ["replica 1: it is ahead"] and "Reason" not in table.columns
+
+
+def kind(synced_ms, error=""):
+    version = {"counter": 3, "timestamp": 1_700_000_000_000}
+    row = {"syncedMs": synced_ms, "changes": 1, "failures": 0, "bytesReceived": 9, "version": version}
+    return {**row, "error": error}
+
+
+def test_metadata_is_one_line_unless_it_is_asked_for():
+    metadata = {"topics": kind(7_000), "offsets": kind(9_000, "the master is away")}
+    replica = Member(1, "r", "twinlog", {"metadata": metadata, "nowMs": 10_000}, log_end=5)
+    groups = [Group("C", "b", [Member(0, "m", "twinlog"), replica])]
+    (table,) = report_of(groups).tables
+    assert table.notes == [
+        "replica 1: metadata: 2 kinds, synchronised 3.0 s ago; --metadata shows them",
+        "replica 1: metadata: offsets: the master is away",
+    ]
+    replicas, shown = report_of(groups, with_metadata=True).tables
+    assert replicas.notes == [] and shown.notes == ["offsets: the master is away"]
+    assert [row[0] for row in shown.rows] == ["topics", "offsets"]
+    metadata["groups"] = kind(0)
+    assert "metadata: no groups so far" in report_of(groups).tables[0].notes[0]

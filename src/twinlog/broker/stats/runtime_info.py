@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from twinlog import __version__
 from twinlog.base.system_names import SCHEDULE_TOPIC
 from twinlog.wire.bodies import KVTable, encode_body
 from twinlog.wire.codes import VERSION, VERSION_NAME, RequestCode
@@ -32,11 +33,12 @@ def handlers(ctx: BrokerContext, timers: TimerNumbers) -> dict[int, Handler]:
 
 
 def runtime_table(ctx: BrokerContext, timers: TimerNumbers) -> dict[str, str]:
-    """Every key that Java's broker has, sorted."""
+    """Every key that Java's broker has, and some of our own, sorted."""
     now_ms = ctx.clock_ms()
     table = {
         "brokerVersionDesc": VERSION_NAME,
         "brokerVersion": str(VERSION),
+        "twinlogVersion": __version__,
         "brokerActive": _boolean(ctx.is_master),
         "bootTimestamp": str(ctx.started_ms),
         "runtime": running_time(now_ms - ctx.started_ms),

@@ -10,7 +10,7 @@ from importlib import import_module
 
 from twinlog.cli.admin.command import COMMANDS, AdminCommand
 from twinlog.cli.connecting import Parser, add_connection_options, argparse_app, client_options, run_client
-from twinlog.cli.report import show
+from twinlog.cli.report import redrawing, show
 from twinlog.client import Admin
 from twinlog.telemetry.log import setup_logging
 
@@ -97,9 +97,10 @@ async def _run(found: AdminCommand, args: argparse.Namespace) -> None:
     """Run the command and show its report; with an interval again and again, until Ctrl-C."""
     seconds = getattr(args, "interval", None)
     async with Admin(args.namesrvAddr, options=client_options(args), timeout_ms=args.timeout_ms) as running:
-        while True:
+        if not seconds:
             show(await found.run(running, args), sys.stdout, as_json=args.json)
-            if not seconds:
-                return
-            sys.stdout.flush()
-            await asyncio.sleep(seconds)
+            return
+        with redrawing(sys.stdout, as_json=args.json) as draw:
+            while True:
+                draw(await found.run(running, args))
+                await asyncio.sleep(seconds)

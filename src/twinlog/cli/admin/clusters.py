@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from twinlog.base.clock import wall_clock_ms
 from twinlog.cli.admin.command import broker_or_cluster, command, flag, masters, need, opt
 from twinlog.cli.option_values import boolean
-from twinlog.cli.report import Report, joined, pairs, table, text_report, when
+from twinlog.cli.report import Report, Table, joined, pairs, table, text_report, when
 from twinlog.client import Admin, ClientError, NetError
 from twinlog.client.admin.calls import named_brokers
 from twinlog.wire.codes import RequestCode
@@ -23,20 +25,22 @@ from twinlog.wire.codes import RequestCode
 )
 async def cluster_list(admin: Admin, args: Namespace) -> Report:
     info = await admin.cluster_info()
-    rows = []
+    found = list[_Broker]()
     for cluster, name in named_brokers(info, args.clusterName):
         for broker_id, address in sorted(info.broker_addr_table[name].broker_addrs.items()):
+            state, error = dict[str, str](), ""
             try:
                 state = await admin.runtime_info(address)
-            except (ClientError, NetError):
-                state = {}  # a registered broker that does not answer is shown without state
-            shown = _more(state) if args.moreStats else _state(broker_id, address, state)
-            rows.append((cluster, name, *shown))
+            except (ClientError, NetError) as problem:
+                error = str(problem)  # a registered broker that does not answer is shown without state
+            found.append(_Broker(cluster, name, broker_id, address, state, error))
     if args.moreStats:
-        return table("Cluster Name,Broker Name,InTotalYest,OutTotalYest,InTotalToday,OutTotalToday", rows)
-    return table(
-        "Cluster Name,Broker Name,BID,Addr,Version,InTPS(LOAD),OutTPS(LOAD),PCWait(ms),Hour,SPACE,ACTIVATED", rows
-    )
+        columns = "Cluster Name,Broker Name,InTotalYest,OutTotalYest,InTotalToday,OutTotalToday"
+        return table(columns, [(one.cluster, one.name, *_more(one.state)) for one in found])
+    columns = "Cluster Name,Broker Name,BID,Addr,Version,InTPS(LOAD),OutTPS(LOAD),PCWait(ms),Hour,SPACE,ACTIVATED"
+    report = table(columns, [_state(one) for one in found])
+    report.screen = [_cluster_table(name, found) for name in sorted({one.cluster for one in found})]
+    return report
 
 
 @command("brokerStatus", "Fetch a broker's runtime state", *broker_or_cluster())
@@ -189,26 +193,80 @@ async def reset_flush_offset(admin: Admin, args: Namespace) -> Report:
     return text_report(f"reset master flush offset to {args.offset} success, {args.brokerAddr}")
 
 
-def _state(broker_id: int, address: str, state: dict[str, str]) -> tuple[Any, ...]:
-    def first(name: str) -> float:
-        words = state.get(name, "").split()
+@dataclass(frozen=True, slots=True)
+class _Broker:
+    """A registered broker, and the state that it reports; without state if it does not answer."""
+
+    cluster: str
+    name: str
+    broker_id: int
+    address: str
+    state: dict[str, str]
+    error: str
+
+    def rate(self, name: str) -> float:
+        words = self.state.get(name, "").split()
         return float(words[0]) if words else 0.0
 
-    earliest = int(state.get("earliestMessageTimeStamp", "-1"))
-    hours = (wall_clock_ms() - earliest) / 3_600_000 if earliest > 0 else 0.0
-    sending = f"{state.get('sendThreadPoolQueueSize', '')},{state.get('sendThreadPoolQueueHeadWaitTimeMills', '')}ms"
-    pulling = f"{state.get('pullThreadPoolQueueSize', '')},{state.get('pullThreadPoolQueueHeadWaitTimeMills', '')}ms"
+    def load(self, pool: str) -> str:
+        size, wait = f"{pool}ThreadPoolQueueSize", f"{pool}ThreadPoolQueueHeadWaitTimeMills"
+        return f"{self.state.get(size, '')},{self.state.get(wait, '')}ms"
+
+    @property
+    def hours(self) -> float:
+        """The age of the oldest message."""
+        earliest = int(self.state.get("earliestMessageTimeStamp", "-1"))
+        return (wall_clock_ms() - earliest) / 3_600_000 if earliest > 0 else 0.0
+
+
+def _state(one: _Broker) -> tuple[Any, ...]:
+    """mqadmin's columns."""
+    version, own = one.state.get("brokerVersionDesc", "no answer"), one.state.get("twinlogVersion")
     return (
-        broker_id,
-        address,
-        state.get("brokerVersionDesc", "no answer"),
-        f"{first('putTps'):.2f}({sending})",
-        f"{first('getTransferredTps'):.2f}({pulling})",
-        state.get("pageCacheLockTimeMills", ""),
-        f"{hours:.2f}",
-        state.get("commitLogDiskRatio", ""),
-        state.get("brokerActive", ""),
+        one.cluster,
+        one.name,
+        one.broker_id,
+        one.address,
+        f"{version}/twinlog-{own}" if own else version,
+        f"{one.rate('putTps'):.2f}({one.load('send')})",
+        f"{one.rate('getTransferredTps'):.2f}({one.load('pull')})",
+        one.state.get("pageCacheLockTimeMills", ""),
+        f"{one.hours:.2f}",
+        one.state.get("commitLogDiskRatio", ""),
+        one.state.get("brokerActive", ""),
     )
+
+
+def _cluster_table(cluster: str, found: list[_Broker]) -> Table:
+    """One cluster on a terminal."""
+    brokers = [one for one in found if one.cluster == cluster]
+    rows = list[Sequence[Any]]()
+    for one in brokers:
+        own, state = one.state.get("twinlogVersion"), one.state
+        disk = float(state.get("commitLogDiskRatio") or -1)
+        rows.append(
+            (
+                one.name,
+                one.broker_id,
+                one.address,
+                f"twinlog {own}" if own else state.get("brokerVersionDesc", "no answer"),
+                one.rate("putTps") if state else None,
+                one.rate("getTransferredTps") if state else None,
+                f"{100 * disk:.0f} %" if disk >= 0 else "",
+                f"{one.hours:.1f}" if state else "",
+                state.get("brokerActive", ""),
+                state.get("pageCacheLockTimeMills", ""),
+                one.load("send") if state else "",
+                one.load("pull") if state else "",
+            )
+        )
+    names = {one.name for one in brokers}
+    masters = sum(one.broker_id == 0 for one in brokers)
+    title = f"{cluster}: {len(brokers)} brokers, {masters} of {len(names)} masters"
+    notes = [f"{one.name} {one.broker_id}: {one.error}" for one in brokers if one.error]
+    notes += [f"{name}: no master" for name in sorted(names - {one.name for one in brokers if one.broker_id == 0})]
+    columns = "Broker,BID,Addr,Version,In/s,Out/s,Disk,Oldest(h),Active,PCWait(ms),Sends,Pulls".split(",")
+    return Table(columns, rows, title, notes, "Pulls,Sends,PCWait(ms),Oldest(h),Active".split(","))
 
 
 def _more(state: dict[str, str]) -> tuple[int, ...]:

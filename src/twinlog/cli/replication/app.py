@@ -11,7 +11,7 @@ import typer
 from twinlog.cli.connecting import DEFAULT_NAME_SERVER, find_credentials, run_client
 from twinlog.cli.replication.facts import gather_groups
 from twinlog.cli.replication.rejoin import rejoin
-from twinlog.cli.replication.report import is_narrow, report_of
+from twinlog.cli.replication.report import report_of
 from twinlog.cli.replication.role import change_one
 from twinlog.cli.replication.switch import carry_out, plan_switch
 from twinlog.cli.replication.watch import watch_groups
@@ -42,6 +42,9 @@ def status(
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Repeat until Ctrl-C.")] = False,
     interval: Annotated[float, typer.Option("--interval", min=0.1, help="Seconds between two updates.")] = 1.0,
+    metadata: Annotated[
+        bool, typer.Option("--metadata", "-m", help="When each kind of metadata was synchronised, and its version.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON; with --watch one document per line.")] = False,
 ) -> None:
     """Show each replica's lag in bytes, messages and seconds, its transfer rate, and its metadata."""
@@ -49,10 +52,10 @@ def status(
     async def run() -> None:
         async with _admin(name_servers) as admin:
             if watch:
-                await watch_groups(admin, cluster, broker, interval, as_json)
+                await watch_groups(admin, cluster, broker, interval, as_json, with_metadata=metadata)
             else:
                 groups = await gather_groups(admin, cluster, broker)
-                show(report_of(groups, narrow=is_narrow(sys.stdout)), sys.stdout, as_json=as_json)
+                show(report_of(groups, with_metadata=metadata), sys.stdout, as_json=as_json)
 
     _run("status", run())
 

@@ -2,60 +2,37 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TextIO
+from typing import Any
 
 from twinlog.cli.replication.facts import Group, LagFacts, Member
 from twinlog.cli.report import Report, Table, plain, when
 
 MIB = 1024 * 1024
 _BEHIND_BYTES_MIN = MIB  # below this a replica keeps up, and a progress bar would only flicker
-_COLUMNS = "BID,Addr,Kind,State,InSync,Lag,Messages,Seconds,MB/s,LogEnd,Reason".split(",")
 _COUNTED_OUT = "does not keep up: its master does not wait for it"
-_NARROW = "BID,Addr,State,InSync,Lag,Seconds,LogEnd".split(",")
-_NARROW_METADATA = "Kind,Age(s),Changes,Failures,Bytes".split(",")
-_WIDE_COLUMNS = 130
-_TASK_COLUMNS = "Task,State,Failures,Last,Error".split(",")
-_METADATA_COLUMNS = "Kind,LastSync,Age(s),Version,Changes,Failures,Bytes,Error".split(",")
+_COLUMNS = "BID,Addr,State,InSync,Lag(bytes),Messages,Seconds,MB/s,LogEnd,Kind".split(",")
+_SPARE = "Kind,LogEnd,MB/s,Messages,Seconds".split(",")
+_TASK_COLUMNS = "Task,State,Failures,Last".split(",")
+_METADATA_COLUMNS = "Kind,LastSync,Age(s),Version,Changes,Failures,Bytes".split(",")
+_METADATA_SPARE = "LastSync,Bytes,Version".split(",")
 
 
-def is_narrow(out: TextIO) -> bool:
-    """Whether `out` is a terminal on which all columns do not fit."""
-    return out.isatty() and shutil.get_terminal_size().columns < _WIDE_COLUMNS
-
-
-def report_of(groups: Sequence[Group], *, narrow: bool = False) -> Report:
-    """Two kinds of tables: the replicas of each master, and each replica's metadata.
-
-    `narrow`: only the columns that fit 80 characters, and reasons in lines of their own.
-    """
-    tables, lines = list[Table](), list[str]()
+def report_of(groups: Sequence[Group], *, with_metadata: bool = False) -> Report:
+    """A table for each master with its replicas, reasons below it; `with_metadata`: one for each replica's metadata."""
+    tables = list[Table]()
     for group in groups:
         rows = [_row(replica, group.lags.get(replica.broker_id)) for replica in group.replicas]
-        reasons = [f"{group.name}: replica {row[0]}: {row[-1]}" for row in rows if row[-1]]
-        tables.append(_only(_NARROW, Table(_COLUMNS, rows, _title(group)), narrow))
-        lines += reasons if narrow else []
+        tables.append(Table(_COLUMNS, rows, _title(group), _notes(group, with_metadata), _SPARE))
         for member in group.members:
             if failed := member.document.get("failedTasks"):
-                title = f"{group.name}: tasks of broker {member.broker_id} that failed unexpectedly; see its log"
-                tables.append(Table(_TASK_COLUMNS, _task_rows(failed), title))
-        for replica in group.replicas:
+                tables.append(_task_table(group, member, failed))
+        for replica in group.replicas if with_metadata else ():
             if replica.document.get("metadata"):
-                title = f"{group.name}: metadata of replica {replica.broker_id}"
-                table = Table(_METADATA_COLUMNS, _metadata_rows(replica.document), title)
-                lines += [f"{title}: {row[0]}: {row[-1]}" for row in table.rows if narrow and row[-1]]
-                tables.append(_only(_NARROW_METADATA, table, narrow))
-    lines += [] if groups else ["no brokers are registered"]
+                tables.append(_metadata_table(group, replica))
+    lines = [] if groups else ["no brokers are registered"]
     return Report(tables, lines, [_data(group) for group in groups])
-
-
-def _only(columns: Sequence[str], table: Table, narrow: bool) -> Table:
-    if not narrow:
-        return table
-    places = [table.columns.index(name) for name in columns]
-    return Table(columns, [[row[at] for at in places] for row in table.rows], table.title)
 
 
 def _title(group: Group) -> str:
@@ -68,11 +45,40 @@ def _title(group: Group) -> str:
     flushed = master.document.get("flushedEnd")
     epoch = master.document.get("epoch")
     return (
-        f"{name}: master {master.address} ({master.kind}, {master.role}), log {master.log_start} to {master.log_end}"
-        + (f", epoch {epoch}" if epoch else "")
+        f"{name}: master {master.address} ({master.kind}, {master.role})\n"
+        f"log {master.log_start} to {master.log_end}"
         + (f", durable to {flushed}" if flushed is not None else "")
+        + (f", epoch {epoch}" if epoch else "")
         + (f", {refused} connections refused" if refused else "")
     )
+
+
+def _notes(group: Group, with_metadata: bool) -> list[str]:
+    """Why replicas do not follow, and how old their metadata is, unless it has a table of its own."""
+    notes = [] if group.replicas else ["no replica is registered"]
+    for replica in group.replicas:
+        who = f"replica {replica.broker_id}"
+        if why := _reason(replica, group.lags.get(replica.broker_id)):
+            notes.append(f"{who}: {why}")
+        if replica.document.get("metadata") and not with_metadata:
+            notes += [f"{who}: {note}" for note in _metadata_notes(replica.document)]
+    return notes
+
+
+def _reason(replica: Member, lag: LagFacts | None) -> str:
+    counted_out = _COUNTED_OUT if lag is not None and lag.counted_out else ""
+    following = replica.document.get("following", {})
+    return following.get("reason") or "; ".join(filter(None, [counted_out, replica.error]))
+
+
+def _metadata_notes(document: dict[str, Any]) -> list[str]:
+    """One line on all kinds, and one for each kind whose last synchronisation failed."""
+    rows = document["metadata"]
+    failed = [f"metadata: {kind}: {status['error']}" for kind, status in rows.items() if status["error"]]
+    if never := [kind for kind, status in rows.items() if not status["syncedMs"]]:
+        return [f"metadata: no {', '.join(never)} so far; --metadata shows more", *failed]
+    ages = [(document["nowMs"] - status["syncedMs"]) / 1000 for status in rows.values()]
+    return [f"metadata: {len(ages)} kinds, synchronised {max(ages):.1f} s ago; --metadata shows them", *failed]
 
 
 def _row(replica: Member, lag: LagFacts | None) -> Sequence[Any]:
@@ -84,7 +90,6 @@ def _row(replica: Member, lag: LagFacts | None) -> Sequence[Any]:
     return (
         replica.broker_id,
         replica.address,
-        replica.kind,
         state,
         lag.in_sync,
         "unknown" if state == "refused" else lag.bytes,
@@ -92,13 +97,13 @@ def _row(replica: Member, lag: LagFacts | None) -> Sequence[Any]:
         None if lag.ms is None else lag.ms / 1000,
         None if rate is None else rate / MIB,
         replica.log_end,
-        following.get("reason") or "; ".join(filter(None, [_COUNTED_OUT if lag.counted_out else "", replica.error])),
+        replica.kind,
     )
 
 
-def _metadata_rows(document: dict[str, Any]) -> list[Sequence[Any]]:
-    now_ms, rows = document["nowMs"], []
-    for kind, status in document["metadata"].items():
+def _metadata_table(group: Group, replica: Member) -> Table:
+    now_ms, rows, notes = replica.document["nowMs"], list[Sequence[Any]](), list[str]()
+    for kind, status in replica.document["metadata"].items():
         version = status.get("version") or {}
         rows.append(
             (
@@ -109,17 +114,21 @@ def _metadata_rows(document: dict[str, Any]) -> list[Sequence[Any]]:
                 status["changes"],
                 status["failures"],
                 status["bytesReceived"],
-                status["error"],
             )
         )
-    return rows
+        notes += [f"{kind}: {status['error']}"] if status["error"] else []
+    return Table(
+        _METADATA_COLUMNS, rows, f"{group.name}: metadata of replica {replica.broker_id}", notes, _METADATA_SPARE
+    )
 
 
-def _task_rows(failed: dict[str, Any]) -> list[Sequence[Any]]:
-    return [
-        (name, "paused" if one["paused"] else "running again", one["failures"], when(one["failedMs"]), one["error"])
+def _task_table(group: Group, member: Member, failed: dict[str, Any]) -> Table:
+    title = f"{group.name}: tasks of broker {member.broker_id} that failed unexpectedly; see its log"
+    rows: list[Sequence[Any]] = [
+        (name, "paused" if one["paused"] else "running again", one["failures"], when(one["failedMs"]))
         for name, one in sorted(failed.items())
     ]
+    return Table(_TASK_COLUMNS, rows, title, [f"{name}: {one['error']}" for name, one in sorted(failed.items())])
 
 
 def _data(group: Group) -> dict[str, Any]:

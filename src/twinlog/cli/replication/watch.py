@@ -10,14 +10,22 @@ from typing import Any
 
 from twinlog.cli.connecting import EXPECTED_FAILURES
 from twinlog.cli.replication.facts import Group, gather_groups
-from twinlog.cli.replication.report import CatchUp, Progress, is_narrow, report_of
-from twinlog.cli.report import Report, plain, rich_parts
+from twinlog.cli.replication.report import CatchUp, Progress, report_of
+from twinlog.cli.report import Report, plain, rich_parts, start_redraw
 from twinlog.client import Admin
 
 
-async def watch_groups(admin: Admin, cluster: str | None, broker: str | None, interval: float, as_json: bool) -> None:
+async def watch_groups(
+    admin: Admin,
+    cluster: str | None,
+    broker: str | None,
+    interval: float,
+    as_json: bool,
+    *,
+    with_metadata: bool = False,
+) -> None:
     """Show the state every `interval` seconds until cancelled; the first failure ends it, later ones are shown."""
-    catch_up, live, is_first = CatchUp(), _live_display(as_json), True
+    catch_up, live, is_first = CatchUp(), None if as_json else start_redraw(sys.stdout), True
     try:
         while True:
             began = time.monotonic()
@@ -28,7 +36,8 @@ async def watch_groups(admin: Admin, cluster: str | None, broker: str | None, in
                     raise
                 _print_failure(str(error), live, as_json)
             else:
-                _print_groups(groups, catch_up.measure(groups, began), live, as_json)
+                progress = catch_up.measure(groups, began)
+                _print_groups(groups, progress, live, as_json, with_metadata=with_metadata)
             is_first = False
             await asyncio.sleep(max(0.0, interval - (time.monotonic() - began)))
     finally:
@@ -58,26 +67,14 @@ def watch_lines(groups: list[Group], progress: list[Progress]) -> list[str]:
     return lines or [f"{_time_of_day()} no replicas"]
 
 
-def _live_display(as_json: bool) -> Any:
-    """A display that is drawn again in place; None where the output is not a terminal that can do so."""
-    if as_json or not sys.stdout.isatty():
-        return None
-    from rich.console import Console
-    from rich.live import Live
-
-    if (console := Console()).is_dumb_terminal:
-        return None
-    live = Live(console=console, auto_refresh=False, vertical_overflow="visible")
-    live.start()
-    return live
-
-
-def _print_groups(groups: list[Group], progress: list[Progress], live: Any, as_json: bool) -> None:
-    report = report_of(groups, narrow=live is not None and is_narrow(sys.stdout))
+def _print_groups(
+    groups: list[Group], progress: list[Progress], live: Any, as_json: bool, *, with_metadata: bool
+) -> None:
+    report = report_of(groups, with_metadata=with_metadata)
     if as_json:
         print(json.dumps(plain(report.as_data()), ensure_ascii=False), flush=True)
     elif live is not None:
-        live.update(_picture(report, progress), refresh=True)
+        live.update(_picture(report, progress, live.console.width), refresh=True)
     else:
         print("\n".join(watch_lines(groups, progress)), flush=True)
 
@@ -94,16 +91,18 @@ def _print_failure(reason: str, live: Any, as_json: bool) -> None:
         print(line, flush=True)
 
 
-def _picture(report: Report, progress: list[Progress]) -> Any:
+def _picture(report: Report, progress: list[Progress], width: int) -> Any:
     from rich.console import Group as Stack
     from rich.progress_bar import ProgressBar
     from rich.table import Table as Grid
     from rich.text import Text
 
     grid = Grid.grid(padding=(0, 1))
+    bar_width = max(10, min(40, width - 65))
     for one in progress:
-        grid.add_row(Text(one.name), ProgressBar(one.total, one.done, width=40), Text(str(one)))
-    return Stack(*rich_parts(report), grid)
+        grid.add_row(Text(one.name), ProgressBar(one.total, one.done, width=bar_width), Text(str(one)))
+    ending = Text(f"{_time_of_day()}  Ctrl-C ends this", style="dim")
+    return Stack(*rich_parts(report, width), grid, ending)
 
 
 def _time_of_day() -> str:
