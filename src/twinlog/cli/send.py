@@ -57,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
     made = Parser(prog="twinlog send", description="Every line of standard input becomes a message.")
     made.add_argument("-t", "--topic", required=True, help="topic")
     made.add_argument("--tags", default="", help="tag of all messages")
-    made.add_argument("--keys", default="", help="keys of all messages")
+    made.add_argument("--keys", default="", help="keys of all messages, with spaces between them")
     source = "word:N (N-th word), json:NAME (member of a JSON object), or regex:PATTERN (its first group)"
     made.add_argument("--key-from", metavar="HOW", type=reader_of, help=f"key of each message: {source}")
     made.add_argument(
@@ -87,7 +87,7 @@ async def send_lines(args: argparse.Namespace, counts: Counts) -> None:
                     args.topic,
                     line,
                     tags=args.tags,
-                    keys=args.key_from(text) if args.key_from else args.keys,
+                    keys=(args.key_from(text) if args.key_from else args.keys).split(),
                     properties=dict(properties),
                     sharding_key=args.sharding_from(text) if args.sharding_from else "",
                     delay_level=args.delay_level,

@@ -53,6 +53,7 @@ class Producer(BaseClient):
             self._settings.compression,
             self._settings.compression_level,
             self._settings.message_bytes_max,
+            self._settings.delay_level_max,
         )
         self._check_back = CheckBack(group, check_transaction)
         self._replies = Replies()
@@ -189,7 +190,7 @@ class Producer(BaseClient):
     async def request(self, message: Outgoing, *, timeout_ms: int = 3_000) -> Message:
         """Send `message` and return the reply that some consumer sends with `reply_to`."""
         with self._replies.expect(self.session.client_id, timeout_ms) as expected:
-            asked = dataclasses.replace(message, properties={**message.properties, **expected.properties})
+            asked = dataclasses.replace(message, system_properties=message.system_properties | expected.properties)
             if self.session.known_route(message.topic) is None:
                 # The broker sends replies over the connection that the heartbeat came from.
                 await self._sender.route(message.topic, self._sender.deadline_ms(timeout_ms))

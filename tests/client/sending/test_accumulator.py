@@ -132,11 +132,11 @@ def test_a_fixed_queue_and_a_timeout_of_its_own_are_other_groups():
         Outgoing("T", b"x", delay_level=3),
         Outgoing("T", b"x", delay_ms=3),
         Outgoing("T", b"x", deliver_at_ms=3),
-        Outgoing("T", b"x", properties={"DELAY": "3"}),
-        Outgoing("T", b"x", properties={"TIMER_DELAY_SEC": "3"}),
+        Outgoing("T", b"x", system_properties={"DELAY": "3"}),
+        Outgoing("T", b"x", system_properties={"TIMER_DELAY_SEC": "3"}),
         Outgoing("%RETRY%g", b"x"),
-        Outgoing("T", b"x", properties={"PGROUP": "g"}),
-        Outgoing("T", b"x", properties={"MSG_TYPE": "reply"}),
+        Outgoing("T", b"x", system_properties={"PGROUP": "g"}),
+        Outgoing("T", b"x", system_properties={"MSG_TYPE": "reply"}),
     ],
 )
 def test_what_no_batch_may_hold_is_sent_alone_and_at_once(message):
@@ -185,7 +185,7 @@ def test_above_the_total_limit_messages_are_sent_alone_until_there_is_room():
 def test_a_unique_key_with_a_comma_stays_whole_in_its_result():
     async def work():
         accumulator = Requests().accumulator()
-        sends = [Outgoing("T", b"x", properties={"UNIQ_KEY": key}) for key in ("a,b", "c")]
+        sends = [Outgoing("T", b"x", system_properties={"UNIQ_KEY": key}) for key in ("a,b", "c")]
         sent = await asyncio.gather(*(accumulator.send(message, None, None) for message in sends))
         assert [result.message_id for result in sent] == ["a,b", "c"]
 

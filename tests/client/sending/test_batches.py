@@ -68,8 +68,8 @@ def test_what_cannot_be_sent_together_is_refused():
     with pytest.raises(BadMessage, match="delayed"):
         check_batch([Outgoing("T", "a"), Outgoing("T", "b", delay_level=1)])
     with pytest.raises(BadMessage, match="delayed"):
-        check_batch([Outgoing("T", "a", properties={"DELAY": "3"})])
-    check_batch([Outgoing("T", "a", properties={"DELAY": "0"})])
+        check_batch([Outgoing("T", "a", system_properties={"DELAY": "3"})])
+    check_batch([Outgoing("T", "a", system_properties={"DELAY": "0"})])
 
 
 def test_results_are_joined_and_divided_again():

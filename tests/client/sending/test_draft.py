@@ -27,7 +27,7 @@ QUEUE = MessageQueue("T", "broker-a", 3)
 CONTEXT = SendContext("group")
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 SEPARATORS = st.sampled_from(["\x01", "\x02", "", "a\x02b\x01c"])
-NAMES = TEXT | st.sampled_from(["TAGS", "KEYS", "WAIT", "UNIQ_KEY", "color"])
+NAMES = TEXT | st.sampled_from(["__SHARDINGKEY", "color"])
 
 
 def test_a_message_carries_its_tags_keys_and_delay_as_properties():
@@ -39,6 +39,43 @@ def test_a_message_carries_its_tags_keys_and_delay_as_properties():
 def test_a_message_is_delayed_in_one_way_only():
     with pytest.raises(BadMessage, match="two ways"):
         Outgoing("T", "x", delay_level=1, delay_ms=5).wire_properties()
+
+
+@pytest.mark.parametrize(("given", "as_list"), [("", []), ("a", ["a"]), (("a", "b"), ["a", "b"]), (["a"], ["a"])])
+def test_keys_are_always_a_list_and_text_is_one_key(given, as_list):
+    assert Outgoing("T", "x", keys=given).keys == as_list
+
+
+@pytest.mark.parametrize("keys", ["a b", ["a", ""], ["a", "b c"], [7]])
+def test_a_key_that_cannot_be_found_again_is_refused(keys):
+    with pytest.raises(BadMessage, match=r"is not a word: .* give several keys as a list"):
+        draft_message(Outgoing("T", "x", keys=keys), "ID", CONTEXT, 0)
+
+
+@pytest.mark.parametrize("name", ["TAGS", "KEYS", "UNIQ_KEY", "DELAY", "PGROUP", "TRACE_ON", "__CRC32#", "TTL"])
+def test_a_property_that_rocketmq_reserves_is_refused(name):
+    for draft in (draft_message, lambda m, new_id, context, _: batch_item(m, new_id, 100)):
+        with pytest.raises(BadMessage, match=f"reserves the property {name}, .* choose another name"):
+            draft(Outgoing("T", "x", properties={"color": "red", name: "1"}), "ID", CONTEXT, 0)
+
+
+@pytest.mark.parametrize("properties", [{"n": 3}, {3: "n"}, {"b": b"bytes"}, {"none": None}])
+def test_a_property_that_is_not_text_is_refused(properties):
+    with pytest.raises(BadMessage, match="is not text: properties are str"):
+        draft_message(Outgoing("T", "x", properties=properties), "ID", CONTEXT, 0)
+
+
+@pytest.mark.parametrize("level", [-1, 19, 99])
+def test_a_delay_level_that_no_broker_has_is_refused(level):
+    with pytest.raises(BadMessage, match=rf"delay level {level} .* is outside 1\.\.18; .*delay_level_max"):
+        draft_message(Outgoing("T", "x", delay_level=level), "ID", CONTEXT, 0)
+    if level > 0:
+        draft_message(Outgoing("T", "x", delay_level=level), "ID", SendContext("g", delay_level_max=99), 0)
+
+
+def test_a_delay_below_zero_is_refused():
+    with pytest.raises(BadMessage, match="delay below 0"):
+        draft_message(Outgoing("T", "x", delay_ms=-5), "ID", CONTEXT, 0)
 
 
 def test_empty_and_oversized_bodies_are_refused():
@@ -78,7 +115,7 @@ def test_a_batch_keeps_each_messages_id_and_its_wrapper_has_none():
 
 
 def test_a_message_keeps_the_unique_key_that_it_has_alone_and_in_a_batch():
-    message = Outgoing("T", "x", properties={"UNIQ_KEY": "mine"})
+    message = Outgoing("T", "x", system_properties={"UNIQ_KEY": "mine"})
     assert draft_message(message, "new", CONTEXT, 0).message_id == "mine"
     assert draft_batch([batch_item(message, "new", 100)], 0).message_id == "mine"
 
@@ -118,9 +155,8 @@ def plain_text(message: Outgoing, unique_id: str) -> str | None:
         body=st.just("x"),
         tags=TEXT | st.sampled_from(["a\x02b", "é" * 20_000]),
         keys=TEXT | st.lists(TEXT, max_size=3),
-        properties=st.dictionaries(
-            NAMES, TEXT | st.integers() | st.sampled_from(["\x01", "\x02", "", "a\x02b\x01c"]), max_size=4
-        ),
+        properties=st.dictionaries(NAMES, TEXT | SEPARATORS, max_size=4),
+        system_properties=st.dictionaries(st.sampled_from(["TAGS", "UNIQ_KEY", "DELAY"]), TEXT, max_size=2),
         sharding_key=TEXT,
         delay_level=st.integers(0, 1),
         wait_stored=st.booleans(),

@@ -29,7 +29,7 @@ async def send(admin: Admin, args: Namespace) -> Report:
     if (args.broker is None) != (args.qid is None):
         raise BadArgument("-b and -i name a queue together")
     queue = MessageQueue(args.topic, args.broker, args.qid) if args.broker else None
-    message = Outgoing(args.topic, args.body, tags=args.tags, keys=args.key)
+    message = Outgoing(args.topic, args.body, tags=args.tags, keys=args.key.split())
     async with Producer(args.namesrvAddr, GROUP, options=client_options(args)) as producer:
         sent = await producer.send(message, queue=queue)
     status = "SEND_OK" if sent.status.name == "OK" else sent.status.name

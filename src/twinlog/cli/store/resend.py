@@ -73,8 +73,8 @@ async def _resend(message: Message, admin: Admin, producer: Producer, *, dry_run
         print(f"left out: {topic} {message.message_id}: {error}")
         return "left"
     if not dry_run:
-        again = Outgoing(topic, message.decoded_body, properties=properties, flag=message.flag)
-        again.tags, again.keys = properties.pop(names.TAGS, ""), properties.pop(names.KEYS, "")
+        again = Outgoing(topic, message.decoded_body, system_properties=properties, flag=message.flag)
+        again.tags, again.keys = properties.pop(names.TAGS, ""), properties.pop(names.KEYS, "").split()
         again.sharding_key = properties.pop(names.SHARDING_KEY, "")
         await producer.send(again)
     print(f"{'would send' if dry_run else 'sent'}: {topic} {message.message_id}")

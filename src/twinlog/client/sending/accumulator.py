@@ -33,7 +33,7 @@ def may_share_a_batch(message: Outgoing) -> bool:
     """Whether the broker treats `message` in a batch as it does alone."""
     if message.is_delayed or message.topic.startswith(RETRY_PREFIX):
         return False
-    given = message.properties
+    given = message.system_properties
     return not given or not (names.PGROUP in given or names.MSG_TYPE in given)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from twinlog.base.system_names import AUTO_CREATE_TOPIC
 from twinlog.client.errors import BadMessage
-from twinlog.client.sending.outgoing import Outgoing, check_message
+from twinlog.client.sending.outgoing import DELAY_LEVEL_MAX, Outgoing, check_message
 from twinlog.client.sending.replies import REPLY
 from twinlog.wire import properties as names
 from twinlog.wire.batch import BatchElement, encode_batch
@@ -20,7 +20,6 @@ from twinlog.wire.errors import PropertiesError
 from twinlog.wire.headers import SendHeaderV2
 from twinlog.wire.properties import NAME_END, PAIR_END, check_pairs, encode_properties
 
-_OWN_NAMES = frozenset({names.TAGS, names.KEYS, names.SHARDING_KEY, names.WAIT, names.UNIQ_KEY})
 # What a broker adds to body, properties and topic when it stores an element as a record: 91 bytes of head, 24 more for
 # IPv6, the lengths, and the separator after the properties. Java compares the sum of a batch's records with the limit.
 _RECORD_BYTES = 128
@@ -37,6 +36,7 @@ class SendContext:
     compression: str = "zlib"
     compression_level: int = 5
     message_bytes_max: int = 4 * 1024 * 1024
+    delay_level_max: int = DELAY_LEVEL_MAX
 
 
 @dataclass(slots=True)
@@ -58,8 +58,8 @@ def draft_message(
     message: Outgoing, new_id: str, context: SendContext, now_ms: int, *, sys_flag: int = 0, half_of: str = ""
 ) -> SendDraft:
     """The request that sends `message`; `half_of` names the producer group of a transaction's half message."""
-    body = check_message(message, context.message_bytes_max)
-    given = message.properties
+    body = check_message(message, context.message_bytes_max, context.delay_level_max)
+    given = message.system_properties
     if half_of or names.UNIQ_KEY in given:
         properties = message.wire_properties()
         if half_of:
@@ -94,7 +94,7 @@ class BatchItem:
 def batch_item(message: Outgoing, new_id: str, bytes_max: int) -> BatchItem:
     """`message` for a batch, with the unique key that it has, else `new_id`."""
     body = check_message(message, bytes_max)
-    unique_id = message.properties.get(names.UNIQ_KEY) or new_id
+    unique_id = message.system_properties.get(names.UNIQ_KEY) or new_id
     return BatchItem(message, unique_id, BatchElement(body, properties_text(message, unique_id).encode(), message.flag))
 
 
@@ -136,11 +136,9 @@ def send_header(draft: SendDraft, queue: MessageQueue, context: SendContext) -> 
 
 def properties_text(message: Outgoing, unique_id: str) -> str:
     """The properties of `message` with its unique key, in text form; BadMessage for what it cannot carry."""
-    given, keys = message.properties, message.keys
-    if message.is_delayed or (given and not _OWN_NAMES.isdisjoint(given)):
+    given, keys = message.properties, names.KEY_SEPARATOR.join(message.keys)
+    if message.system_properties or message.is_delayed or names.SHARDING_KEY in given:
         return _text(message.wire_properties() | {names.UNIQ_KEY: unique_id})
-    if not isinstance(keys, str):
-        keys = " ".join(keys)
     text, expected = "", 2 + bool(message.tags) + bool(keys) + bool(message.sharding_key)
     for name, value in given.items():
         if value != "":

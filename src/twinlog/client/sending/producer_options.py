@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from twinlog.client.errors import BadArgument
+from twinlog.client.sending.outgoing import DELAY_LEVEL_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,6 +15,7 @@ class ProducerOptions:
     compression: str = "zlib"  # or lz4, zstd, which only 5.x clients read
     compression_level: int = 5
     message_bytes_max: int = 4 * 1024 * 1024
+    delay_level_max: int = DELAY_LEVEL_MAX  # raise it for brokers with a longer messageDelayLevel
     avoid_ms: int = 10_000  # how long a broker that failed is avoided
     auto_batch: bool = False  # gathers sends of one topic, tag and queue into one request
     batch_hold_ms: int = 10  # how long the first of them waits for others

@@ -78,4 +78,4 @@ def reply_to(request: Message, body: bytes | str) -> Outgoing:
         names.REPLY_TO_CLIENT: client,
         names.TTL: request.properties.get(names.TTL, "3000"),
     }
-    return Outgoing(reply_topic(cluster), body, properties=properties)
+    return Outgoing(reply_topic(cluster), body, system_properties=properties)
