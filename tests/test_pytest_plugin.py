@@ -16,6 +16,10 @@ def test_a_message_can_be_sent_and_found(twinlog_broker):
     assert (message.body, message.tags) == (b"one tea", "hot")
 
 
+def test_a_topic_that_does_not_exist_holds_nothing(twinlog_broker_session):
+    assert twinlog_broker_session.messages("Nowhere") == []
+
+
 def test_each_test_has_a_broker_of_its_own(twinlog_broker):
     assert "Orders" not in twinlog_broker.admin.topics()
 

@@ -67,10 +67,16 @@ class TwinlogBroker:
         return self._clients.enter_context(consumer)
 
     def messages(self, topic: str) -> list[Message]:
-        """Everything that `topic` holds now, queue by queue."""
+        """Everything that `topic` holds now, queue by queue; nothing for a topic that does not exist."""
+        from twinlog.client import NoRoute
+
         reader = self.pull_consumer(register=False)
         found: list[Message] = []
-        for queue in reader.queues(topic):
+        try:
+            queues = reader.queues(topic)
+        except NoRoute:
+            return []
+        for queue in queues:
             found += reader.messages(queue, reader.min_offset(queue), reader.max_offset(queue))
         return found
 

@@ -372,3 +372,17 @@ async def test_messages_before_the_asked_offset_are_not_consumed_again(cluster):
     async with consumer(cluster, got) as running:
         await until(lambda: running.workers[cluster.queue("T")].process.commit_offset == 3)
     assert got.bodies == [b"2"]
+
+
+async def test_a_subscription_to_a_topic_that_does_not_exist_is_warned_about_once(cluster, caplog):
+    def asked() -> int:
+        return sum((request.fields or {})["topic"] == "Misspelled" for request in cluster.requests)
+
+    reader = consumer(cluster, Got(), topic="Misspelled")
+    async with reader:
+        for _ in range(2):
+            before = asked()
+            reader.rebalance_soon()
+            await until(lambda before=before: asked() > before)
+    named = [record for record in caplog.records if "does not exist" in record.getMessage()]
+    assert len(named) == 1 and "Misspelled" in caplog.text and "updateTopic" in caplog.text

@@ -1,12 +1,15 @@
 """The waiting client, against a broker that runs in another thread's loop."""
 
 import asyncio
+import inspect
 import threading
 
 import pytest
 from tests.client.fake_cluster import FakeCluster
 
-from twinlog.client import ClientClosed, ConsumerOptions, NoRoute, Outcome, Outgoing, StartFrom
+from twinlog import client
+from twinlog.client import ClientClosed, ConsumerOptions, NoRoute, Outcome, Outgoing, StartFrom, sync
+from twinlog.client.base_client import BaseClient
 from twinlog.client.sync import Admin, Producer, PullConsumer, PushConsumer
 
 
@@ -84,3 +87,20 @@ def test_admin_offers_the_asynchronous_methods_and_no_others(address):
         assert admin.topic_masters("TBW102")
         with pytest.raises(AttributeError, match="no method 'nonsense'"):
             admin.nonsense()
+
+
+def test_the_module_has_every_public_name_of_the_asynchronous_client():
+    assert set(sync.__all__) == set(client.__all__)
+    assert [name for name in sync.__all__ if not hasattr(sync, name)] == []
+
+
+CLASSES = [name for name, kind in inspect.getmembers(client, inspect.isclass) if issubclass(kind, BaseClient)]
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_blocking_class_has_every_public_method_with_its_docstring(name):
+    plain, waits = getattr(client, name), getattr(sync, name)
+    public = [method for method in dir(plain) if not method.startswith("_") and callable(getattr(plain, method))]
+    assert [method for method in public if not callable(getattr(waits, method, None))] == []
+    assert [method for method in public if not inspect.getdoc(getattr(waits, method))] == []
+    assert inspect.getdoc(waits)

@@ -18,7 +18,9 @@ class BaseClient:
         await self.close()
 
     async def start(self) -> None:
+        """Begin to work; `async with` does it too."""
         await self.session.start()
 
     async def close(self) -> None:
+        """End all tasks and connections."""
         await self.session.close()

@@ -57,9 +57,11 @@ class PullConsumer(BaseClient):
         return (await self.session.route(topic)).readable
 
     async def min_offset(self, queue: MessageQueue) -> int:
+        """The offset of the oldest message that is still there."""
         return await self._calls.min_offset(queue)
 
     async def max_offset(self, queue: MessageQueue) -> int:
+        """The offset that the next message will get."""
         return await self._calls.max_offset(queue)
 
     async def offset_at(self, queue: MessageQueue, timestamp_ms: int, *, upper: bool = False) -> int:
@@ -67,6 +69,7 @@ class PullConsumer(BaseClient):
         return await self._calls.offset_at(queue, timestamp_ms, upper=upper)
 
     async def earliest_time_ms(self, queue: MessageQueue) -> int:
+        """When the oldest message was stored; -1 if there is none."""
         return await self._calls.earliest_time_ms(queue)
 
     async def committed(self, queue: MessageQueue) -> int | None:

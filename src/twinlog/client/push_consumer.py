@@ -86,6 +86,7 @@ class PushConsumer(BaseClient):
         self._subscriptions_changed()
 
     def unsubscribe(self, topic: str) -> None:
+        """Receive nothing of `topic` any more."""
         self.subscriptions.pop(topic, None)
         self._subscriptions_changed()
 
@@ -123,6 +124,7 @@ class PushConsumer(BaseClient):
         await self._assigned.commit()
 
     def rebalance_soon(self) -> None:
+        """Compare the member's share of the queues with what it reads, now and not in 20 s."""
         self._rebalance_wanted.set()
 
     # -- membership ----------------------------------------------------------------------------

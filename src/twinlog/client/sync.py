@@ -1,6 +1,6 @@
 """The client for programs without asyncio: the same names, with blocking calls.
 
-    from twinlog.client.sync import Producer
+    from twinlog.client.sync import Outgoing, Producer
 
     with Producer("127.0.0.1:9876", group="shop") as producer:
         producer.send(Outgoing("Orders", b"one tea"))
@@ -12,29 +12,87 @@ from any thread, except from inside a listener that is a coroutine.
 import asyncio
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from typing import Any, Generic, Protocol, Self, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
 from twinlog import client
 from twinlog.client import (
+    SQL92,
     TAG,
+    BadArgument,
+    BadMessage,
+    BadRoute,
+    BatchPartlySent,
+    BrokerRefused,
+    CacheLimits,
+    ClientClosed,
+    ClientError,
     ClientOptions,
+    Consumed,
     ConsumerOptions,
+    Credentials,
     Message,
     MessageQueue,
+    NetError,
+    NoNameServer,
+    NoRoute,
     Outcome,
     Outgoing,
     ProducerOptions,
     PullResult,
+    PullStatus,
+    RetryLater,
+    SendFailed,
     SendResult,
+    SendStatus,
+    StartFrom,
     TransactionResult,
+    reply_to,
+    tls_context,
 )
 from twinlog.client.consuming.listener import Listen
-from twinlog.client.errors import ClientClosed
 from twinlog.client.loop_thread import LoopThread
-from twinlog.client.sending.sender import Selector
 
+__all__ = [
+    "SQL92",
+    "TAG",
+    "Admin",
+    "BadArgument",
+    "BadMessage",
+    "BadRoute",
+    "BatchPartlySent",
+    "BrokerRefused",
+    "CacheLimits",
+    "ClientClosed",
+    "ClientError",
+    "ClientOptions",
+    "Consumed",
+    "ConsumerOptions",
+    "Credentials",
+    "Message",
+    "MessageQueue",
+    "NetError",
+    "NoNameServer",
+    "NoRoute",
+    "Outcome",
+    "Outgoing",
+    "Producer",
+    "ProducerOptions",
+    "PullConsumer",
+    "PullResult",
+    "PullStatus",
+    "PushConsumer",
+    "RetryLater",
+    "SendFailed",
+    "SendResult",
+    "SendStatus",
+    "StartFrom",
+    "TransactionResult",
+    "reply_to",
+    "tls_context",
+]
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class _Client(Protocol):
@@ -61,6 +119,7 @@ class _InThread(Generic[C]):
         self.close()
 
     def start(self) -> None:
+        """Start the thread and connect; `with` does it too."""
         self._loop = LoopThread(type(self).__name__)
 
         async def start() -> C:
@@ -107,8 +166,31 @@ async def _awaited(work: Awaitable[T]) -> T:
     return await work
 
 
+def _waits(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
+    """A coroutine method of a client as one that waits for the result."""
+
+    @functools.wraps(method)
+    def call(self: _InThread[Any], *args: P.args, **named: P.kwargs) -> T:
+        return self._wait(method(self._running, *args, **named))
+
+    return call
+
+
+def _on_loop(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """A plain method of a client, called in the thread of its event loop."""
+
+    @functools.wraps(method)
+    def call(self: _InThread[Any], *args: P.args, **named: P.kwargs) -> T:
+        async def run() -> T:
+            return method(self._running, *args, **named)
+
+        return self._wait(run())
+
+    return call
+
+
 class Producer(_InThread[client.Producer]):
-    """Like `client.Producer`."""
+    """Like `client.Producer`; `check_transaction` and `local` are plain functions."""
 
     def __init__(
         self,
@@ -119,6 +201,7 @@ class Producer(_InThread[client.Producer]):
         producer_options: ProducerOptions | None = None,
         check_transaction: Callable[[Message], Outcome] | None = None,
     ) -> None:
+        self.group = group
         super().__init__(
             lambda: client.Producer(
                 name_servers,
@@ -129,35 +212,19 @@ class Producer(_InThread[client.Producer]):
             )
         )
 
-    def send(
-        self,
-        message: Outgoing,
-        *,
-        queue: MessageQueue | None = None,
-        selector: Selector | None = None,
-        timeout_ms: int | None = None,
-    ) -> SendResult:
-        return self._wait(self._running.send(message, queue=queue, selector=selector, timeout_ms=timeout_ms))
-
-    def send_batch(
-        self, messages: Sequence[Outgoing], *, queue: MessageQueue | None = None, timeout_ms: int | None = None
-    ) -> SendResult:
-        return self._wait(self._running.send_batch(messages, queue=queue, timeout_ms=timeout_ms))
-
-    def send_oneway(self, message: Outgoing, *, queue: MessageQueue | None = None) -> str:
-        return self._wait(self._running.send_oneway(message, queue=queue))
+    send = _waits(client.Producer.send)
+    send_batch = _waits(client.Producer.send_batch)
+    send_oneway = _waits(client.Producer.send_oneway)
+    request = _waits(client.Producer.request)
+    queues = _waits(client.Producer.queues)
 
     def send_in_transaction(self, message: Outgoing, local: Callable[[Outgoing], Outcome]) -> TransactionResult:
+        """Store `message` invisibly, run `local` in a thread, then make it visible (COMMIT) or drop it (ROLLBACK)."""
+
         async def in_thread(sent: Outgoing) -> Outcome:
             return await asyncio.to_thread(local, sent)
 
         return self._wait(self._running.send_in_transaction(message, in_thread))
-
-    def request(self, message: Outgoing, *, timeout_ms: int = 3_000) -> Message:
-        return self._wait(self._running.request(message, timeout_ms=timeout_ms))
-
-    def queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        return self._wait(self._running.queues(topic))
 
 
 class PullConsumer(_InThread[client.PullConsumer]):
@@ -166,72 +233,33 @@ class PullConsumer(_InThread[client.PullConsumer]):
     def __init__(
         self, name_servers: str, group: str, *, options: ClientOptions | None = None, register: bool = True
     ) -> None:
+        self.group = group
         super().__init__(lambda: client.PullConsumer(name_servers, group, options=options, register=register))
 
-    def queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        return self._wait(self._running.queues(topic))
+    queues = _waits(client.PullConsumer.queues)
+    pull = _waits(client.PullConsumer.pull)
+    poll = _waits(client.PullConsumer.poll)
+    min_offset = _waits(client.PullConsumer.min_offset)
+    max_offset = _waits(client.PullConsumer.max_offset)
+    offset_at = _waits(client.PullConsumer.offset_at)
+    earliest_time_ms = _waits(client.PullConsumer.earliest_time_ms)
+    committed = _waits(client.PullConsumer.committed)
+    commit = _waits(client.PullConsumer.commit)
+    assign = _on_loop(client.PullConsumer.assign)
+    seek = _on_loop(client.PullConsumer.seek)
+    select = _on_loop(client.PullConsumer.select)
+    position = _on_loop(client.PullConsumer.position)
 
-    def pull(
-        self,
-        queue: MessageQueue,
-        offset: int,
-        *,
-        count_max: int = 32,
-        wait_ms: int = 0,
-        expression: str = "*",
-        expression_type: str = TAG,
-    ) -> PullResult:
-        return self._wait(
-            self._running.pull(
-                queue,
-                offset,
-                count_max=count_max,
-                wait_ms=wait_ms,
-                expression=expression,
-                expression_type=expression_type,
-            )
-        )
-
-    def messages(self, queue: MessageQueue, start: int, end: int) -> Iterator[Message]:
-        found = self._running.messages(queue, start, end)
+    def messages(
+        self, queue: MessageQueue, start: int, end: int, *, expression: str = "*", expression_type: str = TAG
+    ) -> Iterator[Message]:
+        """The matching messages of `queue` with offsets in [start, end); ClientError if some are gone."""
+        found = self._running.messages(queue, start, end, expression=expression, expression_type=expression_type)
         while True:
             try:
                 yield self._wait(_awaited(anext(found)))
             except StopAsyncIteration:
                 return
-
-    def assign(self, positions: dict[MessageQueue, int]) -> None:
-        self._on_loop(self._running.assign, positions)
-
-    def seek(self, queue: MessageQueue, offset: int) -> None:
-        self._on_loop(self._running.seek, queue, offset)
-
-    def position(self, queue: MessageQueue) -> int:
-        return self._running.position(queue)
-
-    def poll(self, timeout_ms: int = 1_000, *, count_max: int = 32) -> list[Message]:
-        return self._wait(self._running.poll(timeout_ms, count_max=count_max))
-
-    def min_offset(self, queue: MessageQueue) -> int:
-        return self._wait(self._running.min_offset(queue))
-
-    def max_offset(self, queue: MessageQueue) -> int:
-        return self._wait(self._running.max_offset(queue))
-
-    def offset_at(self, queue: MessageQueue, timestamp_ms: int, *, upper: bool = False) -> int:
-        return self._wait(self._running.offset_at(queue, timestamp_ms, upper=upper))
-
-    def committed(self, queue: MessageQueue) -> int | None:
-        return self._wait(self._running.committed(queue))
-
-    def commit(self, queue: MessageQueue | None = None, offset: int | None = None) -> None:
-        self._wait(self._running.commit(queue, offset))
-
-    def _on_loop(self, call: Callable[..., None], *args: object) -> None:
-        async def run() -> None:
-            call(*args)
-
-        self._wait(run())
 
 
 class PushConsumer(_InThread[client.PushConsumer]):
@@ -246,6 +274,7 @@ class PushConsumer(_InThread[client.PushConsumer]):
         options: ClientOptions | None = None,
         consumer_options: ConsumerOptions | None = None,
     ) -> None:
+        self.group = group
         self._subscriptions: dict[str, tuple[str, str]] = {}
 
         def make() -> client.PushConsumer:
@@ -262,15 +291,18 @@ class PushConsumer(_InThread[client.PushConsumer]):
         """As with the asynchronous consumer; before `start` or while it runs."""
         self._subscriptions[topic] = (expression, expression_type)
         if self._client is not None:
-            running = self._client
+            self._subscribe(topic, expression, expression_type)
 
-            async def subscribe() -> None:
-                running.subscribe(topic, expression, expression_type)
+    def unsubscribe(self, topic: str) -> None:
+        """Receive nothing of `topic` any more; before `start` or while it runs."""
+        self._subscriptions.pop(topic, None)
+        if self._client is not None:
+            self._unsubscribe(topic)
 
-            self._wait(subscribe())
-
-    def commit(self) -> None:
-        self._wait(self._running.commit())
+    _subscribe = _on_loop(client.PushConsumer.subscribe)
+    _unsubscribe = _on_loop(client.PushConsumer.unsubscribe)
+    commit = _waits(client.PushConsumer.commit)
+    rebalance_soon = _on_loop(client.PushConsumer.rebalance_soon)
 
 
 class Admin(_InThread[client.Admin]):
@@ -280,12 +312,9 @@ class Admin(_InThread[client.Admin]):
         super().__init__(lambda: client.Admin(name_servers, options=options, timeout_ms=timeout_ms))
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        method = getattr(client.Admin, name, None)
-        if name.startswith("_") or not inspect.iscoroutinefunction(method):
-            raise AttributeError(f"Admin has no method {name!r}; see twinlog.client.Admin")
+        raise AttributeError(f"Admin has no method {name!r}; see twinlog.client.Admin")
 
-        @functools.wraps(method)
-        def call(*args: Any, **named: Any) -> Any:
-            return self._wait(getattr(self._running, name)(*args, **named))
 
-        return call
+for _name, _method in inspect.getmembers(client.Admin, inspect.iscoroutinefunction):
+    if not _name.startswith("_") and not hasattr(Admin, _name):
+        setattr(Admin, _name, _waits(_method))

@@ -73,6 +73,7 @@ class AdminCalls(BaseClient):
         *,
         timeout_ms: int | None = None,
     ) -> Command:
+        """The answer of the broker at `address` to one request."""
         return await self.session.ask(address, code, header, body, timeout_ms=timeout_ms or self._timeout_ms)
 
     async def ask_all_name_servers(self, code: int, header: object = None, body: bytes | None = None) -> None:

@@ -39,10 +39,12 @@ class AdminGroups(AdminCalls):
         await self.ask_broker(address, code, None, encode_body(config))
 
     async def save_groups(self, address: str, configs: Iterable[SubscriptionGroupConfig]) -> None:
+        """Create or change many consumer groups on one broker."""
         body = encode_body(GroupConfigList(group_config_list=list(configs)))
         await self.ask_broker(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, None, body)
 
     async def delete_group(self, address: str, group: str, *, clean_offset: bool = False) -> None:
+        """Delete a consumer group on one broker; with `clean_offset` also its progress."""
         header = DeleteGroupHeader(group_name=group, clean_offset=clean_offset)
         await self.ask_broker(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
 
@@ -73,6 +75,7 @@ class AdminGroups(AdminCalls):
         return found
 
     async def producer_connection(self, group: str, topic: str) -> ProducerConnection:
+        """The producers of a group that are connected to the brokers of `topic`."""
         found = ProducerConnection(connection_set=[])
         for address in (await self.topic_masters(topic)).values():
             answer = await self._broker(
@@ -99,6 +102,7 @@ class AdminGroups(AdminCalls):
         return dict(sorted(rows.items())), rate
 
     async def broker_consume_stats(self, address: str, *, order: bool, timeout_ms: int | None = None) -> dict[str, Any]:
+        """Progress of all groups on one broker."""
         header = {"isOrder": "true" if order else "false"}
         return await self._broker_json(address, RequestCode.GET_BROKER_CONSUME_STATS, header, timeout_ms=timeout_ms)
 
@@ -113,6 +117,7 @@ class AdminGroups(AdminCalls):
         return await self._relay(group, RequestCode.CONSUME_MESSAGE_DIRECTLY, header)
 
     async def topics_of_group(self, group: str) -> list[str]:
+        """The topics that a group reads or has read."""
         found: set[str] = set()
         for address in await self._group_brokers(group):
             found |= set(
@@ -151,6 +156,7 @@ class AdminGroups(AdminCalls):
             await self.ask_broker(address, RequestCode.CLONE_GROUP_OFFSET, header)
 
     async def set_request_mode(self, address: str, mode: MessageRequestMode) -> None:
+        """Have a group read a topic by pull or by pop."""
         await self.ask_broker(address, RequestCode.SET_MESSAGE_REQUEST_MODE, None, encode_body(mode))
 
     async def _relay(self, group: str, code: int, header: RelayHeader) -> dict[str, Any]:

@@ -56,6 +56,7 @@ class AdminTopics(AdminCalls):
         await self.ask_broker(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
 
     async def save_topics(self, address: str, configs: Iterable[TopicConfig]) -> None:
+        """Create or change many topics on one broker."""
         body = encode_body(TopicConfigList(topic_config_list=list(configs)))
         await self.ask_broker(address, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, None, body)
 
@@ -72,6 +73,7 @@ class AdminTopics(AdminCalls):
         await self.ask_all_name_servers(RequestCode.DELETE_KV_CONFIG, order)
 
     async def delete_topic_in_broker(self, address: str, topic: str) -> None:
+        """Delete a topic and its messages on one broker."""
         await self.ask_broker(address, RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
 
     async def topics(self) -> list[str]:
@@ -79,6 +81,7 @@ class AdminTopics(AdminCalls):
         return sorted((await self._names(TopicList, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)).topic_list)
 
     async def topics_of_cluster(self, cluster: str) -> list[str]:
+        """The topics of one cluster."""
         answer = await self._names(TopicList, RequestCode.GET_TOPICS_BY_CLUSTER, {"cluster": cluster})
         return sorted(answer.topic_list)
 
@@ -95,6 +98,7 @@ class AdminTopics(AdminCalls):
         return table.topic_config_table[topic]
 
     async def topic_configs(self, address: str) -> TopicConfigTable:
+        """All topics that a broker keeps, with their configuration."""
         return await self._broker(TopicConfigTable, address, RequestCode.GET_ALL_TOPIC_CONFIG)
 
     async def topic_stats(self, topic: str) -> dict[MessageQueue, TopicOffset]:
@@ -118,5 +122,6 @@ class AdminTopics(AdminCalls):
         return sorted(groups)
 
     async def system_topics(self, address: str) -> list[str]:
+        """RocketMQ's own topics in this cluster."""
         answer = await self._broker(TopicList, address, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
         return sorted(answer.topic_list)

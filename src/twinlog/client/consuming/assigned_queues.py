@@ -54,6 +54,7 @@ class AssignedQueues:
         self._locks = QueueLocks(group, session)
         self._offsets = self._offset_store()
         self._renewal_wanted = asyncio.Event()
+        self._missing: set[str] = set()  # subscribed topics without a route, which a warning has named
 
     def start(self) -> None:
         """Begin to consume what the workers pull."""
@@ -82,6 +83,7 @@ class AssignedQueues:
         for topic in list(self._subscriptions):
             try:
                 route = await self._session.find_route(topic)
+                self._warn_once(topic, is_missing=route is None)
                 if route is not None:
                     await self._move(topic, await self._share(route))
             except REQUEST_FAILURES as error:
@@ -89,6 +91,15 @@ class AssignedQueues:
                 log.warning("a topic could not be rebalanced", topic=topic, error=str(error))
         gone = [queue for queue in self.workers if queue.topic not in self._subscriptions]
         await self._release(gone)
+
+    def _warn_once(self, topic: str, *, is_missing: bool) -> None:
+        """A subscription to a topic that does not exist is most often a misspelled name; a retry topic comes later."""
+        if not is_missing:
+            self._missing.discard(topic)
+        elif topic not in self._missing and not topic.startswith(RETRY_PREFIX):
+            self._missing.add(topic)
+            hint = "its messages come once it is created: check the name, or use `twinlog admin updateTopic`"
+            log.warning("a subscribed topic does not exist", topic=topic, group=self._group, hint=hint)
 
     async def _share(self, route: TopicRoute) -> list[MessageQueue]:
         if self._options.broadcasting:
