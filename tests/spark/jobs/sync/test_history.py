@@ -16,7 +16,7 @@ from twinlog.client.sync import Producer
 from twinlog.net.errors import NetError
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.progress import quiet
-from twinlog.spark.jobs.sync import history
+from twinlog.spark.jobs.sync import history, table_join
 from twinlog.spark.jobs.sync.history import AlreadyRunning, CannotWriteHistory, HistoryTables, only_writer
 from twinlog.spark.jobs.sync.job import sync
 from twinlog.spark.jobs.sync.replica_state import Change, JournalEntry, RangeDigest
@@ -98,13 +98,18 @@ def test_nothing_new_adds_no_file_and_a_partial_file_is_not_part_of_a_table(tmp_
     assert HistoryTables(tmp_path).drained[("a", "r1")].entries == 1
 
 
+def few_files(monkeypatch, files_max=3):
+    plan = table_join.plan_join
+    monkeypatch.setattr(table_join, "plan_join", lambda files, **more: plan(files, **more, files_max=files_max))
+
+
 @pytest.mark.parametrize("killed", ["", "before the exchange", "behind the exchange"])
 def test_many_files_become_one_and_readers_see_every_row_whenever_that_is_killed(tmp_path, monkeypatch, killed):
     tables = HistoryTables(tmp_path)
     for number in range(1, 6):
         tables.add([report(entry(number, "A"))])
     expected = numbers(tmp_path)
-    monkeypatch.setattr(history, "_FILES_MAX", 3)
+    few_files(monkeypatch)
     if killed:
 
         def dies(one, other):
@@ -114,7 +119,7 @@ def test_many_files_become_one_and_readers_see_every_row_whenever_that_is_killed
             raise KeyboardInterrupt
 
         with monkeypatch.context() as dying, pytest.raises(KeyboardInterrupt):
-            dying.setattr(history, "exchange_directories", dies)
+            dying.setattr(table_join, "exchange_directories", dies)
             HistoryTables(tmp_path)
         assert numbers(tmp_path) == expected, "also while nobody goes on"
     HistoryTables(tmp_path)
@@ -132,8 +137,8 @@ def test_a_file_system_that_cannot_exchange_directories_keeps_its_files(tmp_path
     def cannot(one, other):
         raise CannotExchange(one, "not supported")
 
-    monkeypatch.setattr(history, "_FILES_MAX", 3)
-    monkeypatch.setattr(history, "exchange_directories", cannot)
+    few_files(monkeypatch)
+    monkeypatch.setattr(table_join, "exchange_directories", cannot)
     HistoryTables(tmp_path)
     assert numbers(tmp_path) == expected and "are not joined" in caplog.text
     assert len(list((tmp_path / "changes").iterdir())) == 5

@@ -5,7 +5,8 @@
 
 Rows get their numbers in the replica directory (see `replica_state`) and stay there until they are in a table. A file
 of a table appears whole or not at all, and the numbers in it show which rows need not be written again. So each row is
-there exactly once, however often a tick is repeated or its process is killed.
+there exactly once, however often a tick is repeated or its process is killed. `AppendedTable.append` and
+`AppendedTable.tidy` are all that writes to a table; `table_join` keeps it small.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import fcntl
 import os
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +26,13 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from twinlog.base.atomic_directory import CannotExchange, exchange_directories
-from twinlog.base.atomic_file import replacing, sync_directory
+from twinlog.base.atomic_directory import CannotExchange
+from twinlog.base.atomic_file import replacing
 from twinlog.base.clock import wall_clock_ms
 from twinlog.base.safe_files import open_file
-from twinlog.replication.metadata.kinds import find_kind
-from twinlog.spark.errors import SparkSourceError
+from twinlog.replication.metadata.kinds import DELAY_OFFSETS, OFFSETS, find_kind
+from twinlog.spark.errors import BadOption, SparkSourceError
+from twinlog.spark.jobs.sync import table_join
 from twinlog.spark.jobs.sync.tick_work import BrokerReport, Drained
 from twinlog.spark.paths import local_path
 from twinlog.telemetry.log import get_logger
@@ -68,7 +71,7 @@ _RANGE_SCHEMA = pa.schema(
     ]
 )
 _LOCK = "_lock"
-_FILES_MAX = 1000  # a tick may add a file; more than these are joined when a job starts
+_COUNTED = (OFFSETS.name, DELAY_OFFSETS.name)  # they change in every tick
 
 
 def metadata_at(
@@ -83,9 +86,9 @@ def metadata_at(
     """The metadata at a moment: broker, kind, key, value (JSON), version, and since when the value was valid."""
     from pyspark.sql import functions as F
 
-    seen = spark.read.parquet(str(local_path(os.fspath(history), "history") / CHANGES)).where(
-        F.col("seenAt") <= F.lit(when)
-    )
+    changes = spark.read.parquet(str(local_path(os.fspath(history), "history") / CHANGES))
+    check_kept(changes.inputFiles(), when)
+    seen = changes.where(F.col("seenAt") <= F.lit(when))
     known = find_kind(kind) if kind is not None else None
     for name, wanted in (("broker", broker), ("kind", known.name if known is not None else kind), ("key", key)):
         if wanted is not None:
@@ -95,6 +98,15 @@ def metadata_at(
     return found.selectExpr(
         "broker", "kind", "key", "last.newValue as value", "last.version as version", "last.seenAt as since"
     )
+
+
+def check_kept(files: Iterable[str], when: datetime) -> None:
+    """BadOption if a table with these files was shortened so far that it does not know this moment."""
+    since_ms = table_join.complete_since_ms(files)
+    moment = when if when.tzinfo is not None else when.astimezone()
+    if moment.timestamp() * 1000 < since_ms:
+        since = datetime.fromtimestamp(since_ms / 1000, UTC)
+        raise BadOption(f"{when} is before {since:%Y-%m-%d %H:%M:%S} UTC: the history before it was dropped")
 
 
 class AlreadyRunning(SparkSourceError):
@@ -127,12 +139,45 @@ def only_writer(*directories: Path) -> Iterator[None]:
         yield
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryRules:
+    """What is kept of the changes: which kinds, how long, and of offsets one row per key and interval."""
+
+    kinds: tuple[str, ...] = ()  # empty: all
+    keep_ms: int | None = None
+    offsets_every_ms: int = 600_000  # 0: every change
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRules:
+    """How a table is kept small; of rows that are too old, the last of each combination of columns stays."""
+
+    time: str
+    keep_ms: int | None = None
+    last_of: Sequence[Sequence[str]] = (("broker", "replica"),)  # the highest numbers must not be forgotten
+    one_per_ms: int = 0
+    order: Sequence[str] = ("replica", "sequence")
+
+    def tidied(self, table: pa.Table, cutoff_ms: int) -> pa.Table:
+        table = table_join.kept_rows(table, cutoff_ms, self.time, self.last_of)
+        table = table_join.one_per_interval(table, _COUNTED, self.one_per_ms)
+        return table.sort_by([(name, "ascending") for name in self.order])
+
+
 class HistoryTables:
     """Both tables, for the one job that writes them."""
 
-    def __init__(self, path: Path) -> None:
-        self._changes = AppendedTable(path / CHANGES, _CHANGE_SCHEMA)
-        self._ranges = AppendedTable(path / RANGES, _RANGE_SCHEMA)
+    def __init__(self, path: Path, rules: HistoryRules | None = None) -> None:
+        rules = rules or HistoryRules()
+        of_changes = TableRules(
+            time="seenAt",
+            keep_ms=rules.keep_ms,
+            last_of=(("broker", "replica"), ("broker", "kind", "key")),
+            one_per_ms=rules.offsets_every_ms,
+        )
+        self._kinds = rules.kinds
+        self._changes = AppendedTable(path / CHANGES, _CHANGE_SCHEMA, of_changes)
+        self._ranges = AppendedTable(path / RANGES, _RANGE_SCHEMA, TableRules(time="copiedAt", keep_ms=rules.keep_ms))
         entries, ranges = self._changes.newest(), self._ranges.newest()
         self.drained: dict[tuple[str, str], Drained] = {
             key: Drained(entries.get(key, 0), ranges.get(key, 0)) for key in entries.keys() | ranges.keys()
@@ -146,7 +191,7 @@ class HistoryTables:
         for report in reports:
             key = (report.broker, report.replica)
             before = drained.get(key, Drained())
-            changes += change_rows(report, before.entries)
+            changes += change_rows(report, before.entries, self._kinds)
             ranges += range_rows(report, before.ranges)
             drained[key] = Drained(
                 max([before.entries, *(one.sequence for one in report.entries)]),
@@ -155,9 +200,11 @@ class HistoryTables:
         self._changes.append(changes)
         self._ranges.append(ranges)
         self.drained = drained
+        for table in (self._changes, self._ranges):
+            table.tidy(wall_clock_ms())
 
 
-def change_rows(report: BrokerReport, after: int) -> list[dict[str, Any]]:
+def change_rows(report: BrokerReport, after: int, kinds: Sequence[str] = ()) -> list[dict[str, Any]]:
     return [
         {
             "broker": report.broker,
@@ -177,6 +224,7 @@ def change_rows(report: BrokerReport, after: int) -> list[dict[str, Any]]:
         for entry in report.entries
         if entry.sequence > after
         for change in entry.changes
+        if not kinds or change.kind in kinds
     ]
 
 
@@ -202,53 +250,57 @@ def range_rows(report: BrokerReport, after: int) -> list[dict[str, Any]]:
 class AppendedTable:
     """A directory of Parquet files with one writer; names with a dot or an underscore in front do not count."""
 
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
+    def __init__(self, path: Path, schema: pa.Schema, rules: TableRules) -> None:
         self.path = path
         self._schema = schema
-        self._compact()
+        self._rules = rules
+        self._cannot_tidy = False
+        shutil.rmtree(table_join.leftover(path), ignore_errors=True)  # of a killed run
+        self.tidy(wall_clock_ms())
 
     def newest(self) -> Mapping[tuple[str, str], int]:
         """The highest number by broker and replica."""
-        if not self._files():
+        if not (files := self._files()):
             return {}
-        numbers = ds.dataset(self._files(), schema=self._schema).to_table(["broker", "replica", "sequence"])
+        paths = [str(self.path / one.name) for one in files]
+        numbers = ds.dataset(paths, schema=self._schema).to_table(["broker", "replica", "sequence"])
         found = numbers.group_by(["broker", "replica"]).aggregate([("sequence", "max")]).to_pylist()
         return {(row["broker"], row["replica"]): row["sequence_max"] for row in found}
 
     def append(self, rows: list[dict[str, Any]]) -> None:
         """Add one file with these rows; when this returns it survives a crash of the machine."""
         if rows:
-            self._write(pa.Table.from_pylist(rows, self._schema), _new_name())
+            name = f"{wall_clock_ms()}-{uuid.uuid4().hex}.parquet"
+            self._write(self.path, name, pa.Table.from_pylist(rows, self._schema))
 
-    def _write(self, table: pa.Table, name: str) -> None:
+    def tidy(self, now_ms: int) -> None:
+        """Join small files and drop old rows, if there are enough of them."""
+        if self._cannot_tidy:
+            return
+        plan = table_join.plan_join(self._files(), keep_ms=self._rules.keep_ms, now_ms=now_ms)
+        if plan is None:
+            return
+
+        def write(directory: Path) -> None:
+            paths = [str(self.path / one.name) for one in plan.files]
+            whole = ds.dataset(paths, schema=self._schema).to_table()
+            self._write(directory, plan.new_name(uuid.uuid4().hex), self._rules.tidied(whole, plan.cutoff_ms))
+
         try:
-            with replacing(self.path / f"{name}.parquet", None, temporary=self.path / f".{name}") as out:
+            table_join.exchange_files(self.path, plan, write)
+        except CannotExchange as error:
+            self._cannot_tidy = True
+            log.warning("the files of a table are not joined", table=str(self.path), why=error)
+        except OSError as error:
+            raise CannotWriteHistory(self.path, error) from error
+
+    def _write(self, directory: Path, name: str, table: pa.Table) -> None:
+        try:
+            with replacing(directory / name, None, temporary=directory / f".{name}") as out:
                 pq.write_table(table, out, compression="zstd")
         except OSError as error:
             raise CannotWriteHistory(self.path, error) from error
 
-    def _compact(self) -> None:
-        """Join many small files into one, in a directory beside this one that then replaces it in one step."""
-        aside = self.path.with_name(f".{self.path.name}.new")
-        shutil.rmtree(aside, ignore_errors=True)  # of a killed run; it never holds the only copy of a row
-        files = self._files()
-        if len(files) <= _FILES_MAX:
-            return
-        whole = ds.dataset(files, schema=self._schema).to_table()
-        whole = whole.sort_by([("replica", "ascending"), ("sequence", "ascending")])
-        AppendedTable(aside, self._schema)._write(whole, _new_name())
-        try:
-            exchange_directories(aside, self.path)
-            sync_directory(self.path.parent)
-        except CannotExchange as error:
-            log.warning(
-                "the files of a history table are not joined", table=str(self.path), files=len(files), why=error
-            )
-        shutil.rmtree(aside)
-
-    def _files(self) -> list[str]:
-        return sorted(str(one) for one in self.path.glob("[!._]*.parquet"))
-
-
-def _new_name() -> str:
-    return f"{wall_clock_ms()}-{uuid.uuid4().hex}"
+    def _files(self) -> list[table_join.TableFile]:
+        found = sorted(self.path.glob("[!._]*.parquet"))
+        return [table_join.TableFile(one.name, one.stat().st_size) for one in found]
