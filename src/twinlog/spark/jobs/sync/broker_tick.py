@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import Mapping
 from functools import partial
 
@@ -18,6 +19,7 @@ from twinlog.client.admin.servers import read_lines
 from twinlog.metadata.errors import MetadataError
 from twinlog.metadata.persisted import PersistedTable
 from twinlog.net.connecting import target_of
+from twinlog.net.connection import Connection
 from twinlog.net.errors import NetError
 from twinlog.net.pool import ConnectionPool
 from twinlog.replication.errors import JoinRefused, ReplicationError
@@ -25,13 +27,16 @@ from twinlog.replication.hello import HelloHeader
 from twinlog.replication.replica.handshake import Handshake, MasterFacts
 from twinlog.replication.replica.join import Begin, LogRange, Refuse, decide_join
 from twinlog.replication.replica.metadata_sync_service import MetadataSyncService
+from twinlog.replication.secret import ha_number, prove
 from twinlog.replication.segment_bytes import common_segment_bytes, shown_segment_bytes
 from twinlog.settings.replication import ReplicationSettings
+from twinlog.spark.cluster_options import tls_of
 from twinlog.spark.errors import SparkSourceError
 from twinlog.spark.jobs.sync.copy_slots import CopySlots
 from twinlog.spark.jobs.sync.metadata_changes import image_of
 from twinlog.spark.jobs.sync.replica import Replica
 from twinlog.spark.jobs.sync.replica_state import MasterConf
+from twinlog.spark.jobs.sync.replica_trim import drop_old_segments
 from twinlog.spark.jobs.sync.sources import HaSource, StoreSource
 from twinlog.spark.jobs.sync.sync_plan import BrokerTarget
 from twinlog.spark.jobs.sync.tick_work import BrokerReport, TickWork
@@ -41,7 +46,6 @@ from twinlog.wire.errors import WireError
 from twinlog.wire.twinlog_codes import TwinlogCode
 
 _TIMEOUT_MS = 3000
-_SETTINGS = ReplicationSettings()
 BrokerErrors = (OSError, NetError, ReplicationError, StoreError, MetadataError, WireError, SparkSourceError)
 
 
@@ -63,6 +67,7 @@ class BrokerTick:
         self._target = target
         self._replica = replica
         self._report = report
+        self._settings = ReplicationSettings(shared_secret=work.ha_secret)
 
     async def run(self) -> None:
         replica, state = self._replica, self._replica.state
@@ -72,6 +77,9 @@ class BrokerTick:
             conf = await self._conf()
             await self._sync_metadata()
             await self._sync_log(conf)
+            if self._work.keep is not None:
+                now_ms = wall_clock_ms()
+                self._report.dropped = await asyncio.to_thread(drop_old_segments, replica, self._work.keep, now_ms)
         except BrokerErrors:
             if state.master is not None:  # its port or its name may have changed
                 state.master = None
@@ -99,14 +107,16 @@ class BrokerTick:
     async def _sync_metadata(self) -> None:
         replica, address = self._replica, self._target.address
         held = replica.holds()
-        if held and await self._is_unchanged(held):
+        if held and replica.state.versions and await self._is_unchanged(held):
             return
         now_ms = wall_clock_ms()
         tables = await asyncio.to_thread(replica.tables, now_ms)
         for table in tables:
             table.saver = _save_later
         before = image_of(tables)
-        service = MetadataSyncService(lambda: _SETTINGS, tables, self._pool, own_address="", clock_ms=wall_clock_ms)
+        service = MetadataSyncService(
+            lambda: self._settings, tables, self._pool, own_address="", clock_ms=wall_clock_ms
+        )
         service.master_is_at(address)
         service.resume_from(held)
         await service.sync()
@@ -118,15 +128,22 @@ class BrokerTick:
 
     async def _is_unchanged(self, held: dict[str, str]) -> bool:
         """Whether a Twinlog master reports no change; then no table is read."""
-        answer = await self._pool.request(
-            self._target.address, TwinlogCode.METADATA_CHANGES, held, timeout_ms=_TIMEOUT_MS
-        )
+        connection = await self._proven()
+        answer = await connection.request(TwinlogCode.METADATA_CHANGES, held, timeout_ms=_TIMEOUT_MS)
         return answer.code == ResponseCode.SUCCESS and not answer.body
+
+    async def _proven(self) -> Connection:
+        """The connection to the master, on which both have proven the shared secret, if there is one."""
+        connection = await self._pool.get(self._target.address)
+        if self._work.ha_secret is not None:
+            await prove(connection, self._work.ha_secret)
+        return connection
 
     # -- the log -----------------------------------------------------------------------------------
 
     async def _sync_log(self, conf: MasterConf) -> None:
         replica, state, report = self._replica, self._replica.state, self._report
+        await self._proven()
         handshake = Handshake(self._pool, self._target.address, replica)
         facts = await handshake.introduce(
             HelloHeader(
@@ -190,8 +207,20 @@ class BrokerTick:
                     raise ReplicationError(
                         f"{self._target.address} does not return the first record of its log, {begin}"
                     )
-        opened = partial(HaSource, conf.ha_address, asked, facts.pass_number)
+        number = None if facts.pass_number is None else ha_number(self._work.ha_secret, facts.pass_number)
+        opened = partial(HaSource, conf.ha_address, asked, number, self._ha_tls(conf))
         await self._slots.copy(replica, opened, master.end, first, begin)
+
+    def _ha_tls(self, conf: MasterConf) -> ssl.SSLContext | None:
+        """TLS where the master's HA port takes it and the job has it; clear text is what Java masters speak."""
+        if conf.ha_tls and self._work.cluster.tls:
+            return tls_of(self._work.cluster)
+        if conf.ha_tls_required:
+            raise JoinRefused(
+                f"the HA port {conf.ha_address} takes TLS only: give --tls, and --tls-ca with the certificate of its "
+                "authority"
+            )
+        return None
 
     def _advice(self, plan: Refuse, master: LogRange) -> str:
         replica = self._replica
@@ -219,7 +248,18 @@ def read_master_conf(address: str, lines: Mapping[str, str]) -> MasterConf:
         ha_address = parse_address(address_text(ha_host, number))
     except (KeyError, ValueError) as error:
         raise ReplicationError(f"the configuration of {address} lacks what a replica needs: {error}") from error
-    return MasterConf(address, cluster, broker, str(ha_address), shown_segment_bytes(lines))
+    required = lines.get("haTlsRequired") == "true"
+    queue_file_bytes = lines.get("mappedFileSizeConsumeQueue", "")
+    return MasterConf(
+        address,
+        cluster,
+        broker,
+        str(ha_address),
+        shown_segment_bytes(lines),
+        ha_tls=required or lines.get("haTlsEnable") == "true",
+        ha_tls_required=required,
+        queue_file_bytes=int(queue_file_bytes) if queue_file_bytes.isdigit() else None,
+    )
 
 
 async def _save_later(table: PersistedTable) -> None:

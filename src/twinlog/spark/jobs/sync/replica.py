@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Self
 
 from twinlog.metadata.tables import MetadataTables, open_tables
-from twinlog.replication.metadata.kinds import KINDS
+from twinlog.replication.metadata.kinds import KIND_BY_NAME, KINDS
 from twinlog.spark.jobs.sync.metadata_changes import Image, adopt_again, differences, image_of, versions_of
 from twinlog.spark.jobs.sync.replica_log import ReplicaLog
 from twinlog.spark.jobs.sync.replica_state import Change, JournalEntry
@@ -94,8 +94,9 @@ class Replica(ReplicaLog):
         else:
             tables.save()  # only a version may have changed
         stamps = self._stamps()
-        if changes or held != self.state.held or stamps != self.state.stamps:
-            self.state.held, self.state.stamps = held, stamps
+        versions = {kind: version for kind, version in versions_of(tables).items() if kind in KIND_BY_NAME}
+        if changes or (held, stamps, versions) != (self.state.held, self.state.stamps, self.state.versions):
+            self.state.held, self.state.stamps, self.state.versions = held, stamps, versions
             self._folder.save(self.state)
         return changes
 

@@ -27,7 +27,7 @@ from twinlog.store.log.segment import SEGMENT_NAME, segment_name
 from twinlog.store.scan.record_columns import ScannedRecords
 from twinlog.store.scan.walk import LogEnd, walk_log
 from twinlog.wire.checksum import crc32 as checksum
-from twinlog.wire.record_layout import BEFORE_HOSTS, MAGIC_V1, MAGIC_V2
+from twinlog.wire.record_layout import BEFORE_HOSTS, HEAD_BYTES, MAGIC_V1, MAGIC_V2, store_timestamp
 
 _NOTHING = bytes(8)
 _CHUNK_BYTES = 8 * 1024 * 1024
@@ -49,9 +49,14 @@ class ReplicaLog:
         self._unsaved = 0  # records after the state's end
         self._state_is_valid = False  # the state's last record is where it should be
 
+    @property
+    def ops(self) -> FileOps:
+        return self._ops
+
     def close_log(self) -> None:
         if self._log is not None:
             self._log.close()
+            self._log = None
 
     @property
     def log(self) -> LogRange:
@@ -134,6 +139,17 @@ class ReplicaLog:
             return os.pread(descriptor, size, physical_offset - base)
         finally:
             os.close(descriptor)
+
+    def segment_bases(self) -> list[int]:
+        """Where each segment begins, the oldest first."""
+        return [int(name) for name in self._segment_names()]
+
+    def stored_ms_at(self, physical_offset: int) -> int | None:
+        """When the record at this offset was stored, by its master's clock; None if there is no record."""
+        head = self._read(physical_offset, HEAD_BYTES)
+        if len(head) < HEAD_BYTES or BEFORE_HOSTS.unpack_from(head)[1] not in (MAGIC_V1, MAGIC_V2):
+            return None
+        return store_timestamp(memoryview(head))
 
     def _segment_names(self) -> list[str]:
         try:

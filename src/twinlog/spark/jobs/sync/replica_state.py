@@ -66,6 +66,9 @@ class MasterConf(msgspec.Struct, frozen=True):
     broker: str
     ha_address: str
     segment_bytes: int | None
+    ha_tls: bool = False  # the HA port takes TLS
+    ha_tls_required: bool = False
+    queue_file_bytes: int | None = None
 
 
 class ReplicaState(msgspec.Struct):
@@ -80,6 +83,7 @@ class ReplicaState(msgspec.Struct):
     adopted: int = 0  # the last entry of the journal that is in the tables
     held: dict[str, str] = {}  # kind -> revision of the master's table
     stamps: dict[str, tuple[int, int]] = {}  # times and sizes of the config files when `held` was valid
+    versions: dict[str, DataVersion] = {}  # of the tables, by kind
     verified: str = ""  # the epoch of the master in which both logs were compared
     master: MasterConf | None = None
 

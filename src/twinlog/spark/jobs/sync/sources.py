@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import ssl
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, Self
@@ -45,7 +46,7 @@ class HaSource:
 
     name = "ha"
 
-    def __init__(self, address: str, log_end: int, pass_number: int | None) -> None:
+    def __init__(self, address: str, log_end: int, pass_number: int | None, tls: ssl.SSLContext | None = None) -> None:
         self._link = ReplicaLink(_SETTINGS, log_end, wall_clock_ms())
         self._buffer = memoryview(bytearray(CHUNK_BYTES))
         self._durable_end = log_end
@@ -58,6 +59,9 @@ class HaSource:
         self._address = address
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if tls is not None:
+                with connecting_to(address):
+                    self._socket = tls.wrap_socket(self._socket, server_hostname=target.host)
             if pass_number is not None:
                 self._socket.sendall(encode_pass(pass_number))
             self.report(log_end)

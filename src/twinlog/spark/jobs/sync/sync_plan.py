@@ -16,8 +16,11 @@ from twinlog.wire.codes import MASTER_ID
 
 COPIES_AT_ONCE = 4  # of one task: more would only wait for the disk and the network
 _SHARE_MS_MIN = 500
-_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
-_DURATION = re.compile(r"(\d+)\s*(ms|s|m|h)?")
+_DAY_MS = 86_400_000
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": _DAY_MS}
+_DURATION = re.compile(r"(\d+)\s*(ms|s|m|h|d)?")
+_KEEP = re.compile(r"(\d+(?:\.\d+)?)\s*(h|d|[KMGT]?i?B)", re.IGNORECASE)
+_KEEP_MS_MIN = 3_600_000
 _FOLDER = re.compile(r"[^/\0]+")
 
 
@@ -28,6 +31,14 @@ class BrokerTarget:
     name: str
     address: str
     store: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keep:
+    """How much of a log stays: at least so many bytes, or what was stored in the last so many milliseconds."""
+
+    bytes: int | None = None
+    ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +58,14 @@ class SyncJob:
     cores: int = 0  # 0: as many as Spark has
     range_bytes_max: int = 256 * 1024 * 1024
     modes: Modes = PRIVATE  # of the replicas' files and directories
+    keep: Keep | None = None  # how much of each replica's log; None: all
+    history_kinds: tuple[str, ...] = ()  # of metadata; empty: all
+    history_keep_ms: int | None = None
+    offsets_every_ms: int = 600_000
+    status_keep_ms: int = 7 * _DAY_MS
+    ha_secret: str | None = field(default=None, repr=False)
+    metrics_port: int | None = None
+    metrics_host: str = "127.0.0.1"
 
     @property
     def history_path(self) -> Path:
@@ -90,6 +109,31 @@ def parse_duration_ms(text: str) -> int:
     if match is None:
         raise BadOption(f"{text!r} is not a duration: write for example 10s, 500ms or 2m")
     return int(match[1]) * _UNITS_MS[match[2] or "s"]
+
+
+def parse_keep(text: str) -> Keep:
+    """`7d` or `36h` is a time, `500GB` or `64MiB` a size."""
+    found = _KEEP.fullmatch(text.strip())
+    if found is None:
+        raise BadOption(f"--keep {text!r} is neither a size nor a time: write for example 500GB or 7d")
+    number, unit = float(found[1]), found[2].lower()
+    if unit in _UNITS_MS:
+        if (ms := round(number * _UNITS_MS[unit])) < _KEEP_MS_MIN:
+            raise BadOption(f"--keep {text!r} is less than an hour: a copy that short is of no use")
+        return Keep(ms=ms)
+    power = " kmgt".index(unit[0]) if unit[0] in "kmgt" else 0
+    return Keep(bytes=round(number * (1024 if "i" in unit else 1000) ** power))
+
+
+def parse_kinds(text: str, known: Sequence[str]) -> tuple[str, ...]:
+    """The kinds of metadata in a list with commas."""
+    kinds = tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+    for kind in kinds:
+        if kind not in known:
+            raise BadOption(f"--history-kinds names {kind!r}; the kinds are {', '.join(known)}")
+    if not kinds:
+        raise BadOption(f"--history-kinds names no kind; the kinds are {', '.join(known)}")
+    return kinds
 
 
 def parse_stores(words: Sequence[str]) -> dict[str, str]:

@@ -77,6 +77,7 @@ class _Group:
         """Add to the report what the replica holds now, and what of it is not in the history tables."""
         drained = self._work.drained_of(report.broker, replica.state.replica)
         report.replica, report.end = replica.state.replica, replica.state.end
+        report.start, report.versions = replica.log_start, replica.state.versions
         report.entries = replica.entries(drained.entries)
         report.ranges = [one for one in replica.state.ranges if one.sequence > drained.ranges]
 

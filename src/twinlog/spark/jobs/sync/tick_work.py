@@ -10,7 +10,8 @@ import msgspec
 from twinlog.base.file_modes import PRIVATE, Modes
 from twinlog.spark.cluster_options import ClusterOptions
 from twinlog.spark.jobs.sync.replica_state import JournalEntry, RangeDigest
-from twinlog.spark.jobs.sync.sync_plan import BrokerTarget
+from twinlog.spark.jobs.sync.sync_plan import BrokerTarget, Keep
+from twinlog.wire.bodies import DataVersion
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,8 @@ class TickWork:
     range_bytes_max: int = 256 * 1024 * 1024
     lock_wait_s: float = 0.0
     modes: Modes = PRIVATE
+    keep: Keep | None = None  # how much of a replica's log; None: all
+    ha_secret: str | None = field(default=None, repr=False)
 
     def drained_of(self, broker: str, replica: str) -> Drained:
         return self.drained.get((broker, replica), Drained())
@@ -45,11 +48,14 @@ class BrokerReport(msgspec.Struct):
     address: str = ""
     replica: str = ""
     begin: int = 0
+    start: int = 0  # of the replica's log
     end: int = 0
     master_end: int = 0
     changes: int = 0
     entries: list[JournalEntry] = []
     ranges: list[RangeDigest] = []
+    versions: dict[str, DataVersion] = {}
+    dropped: int = 0  # bytes of old segments that were deleted
     error: str = ""
     seconds: float = 0.0
 
