@@ -11,6 +11,7 @@ from twinlog.cli.lazy import Lazy, LazyGroup
 
 COMMANDS: dict[str, Lazy] = {
     "sync": Lazy("twinlog.cli.pipeline.sync:sync", "Keep replica directories equal to many masters."),
+    "status": Lazy("twinlog.cli.pipeline.status:status", "Show how far the replicas of a synchronisation are."),
     "archive": Lazy("twinlog.cli.pipeline.archive:archive", "Copy messages into Parquet or Delta, exactly once."),
     "compact": Lazy("twinlog.cli.pipeline.archive:compact", "Rewrite the many small files of an archive as few."),
     "audit": Lazy("twinlog.cli.pipeline.audit:audit", "Check that replicas equal their masters."),

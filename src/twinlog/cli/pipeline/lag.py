@@ -40,6 +40,9 @@ def lag(
         str | None, typer.Option("--for", metavar="TIME", help="How long, for example 10m; default: until Ctrl-C.")
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="One sample only.")] = False,
+    copies: Annotated[
+        str | None, typer.Option("--copies", metavar="DIR", help="Measure the copies of `pipeline sync --to DIR` too.")
+    ] = None,
     plot: Annotated[str | None, typer.Option("--plot", metavar="FILE.html", help="Draw the table into a file.")] = None,
     replot: Annotated[bool, typer.Option("--replot", help="Take no samples, only draw the table again.")] = False,
     tls: Tls = False,
@@ -64,6 +67,11 @@ def lag(
         name_servers, tls=tls, tls_insecure=tls_insecure, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key
     )
     check_table(to)
+    if copies is not None:
+        with report_failures():
+            from twinlog.spark.jobs.sync_status import status_of
+
+            status_of(copies)
     if plot is not None:
         with report_failures():
             from twinlog.spark.jobs.lag.charts import check_plot
@@ -76,7 +84,7 @@ def lag(
 
         summary, moments = None, None
         if not replot:
-            job = LagJob(cluster=options, to=to, groups=tuple(group or ()), every_s=every_s, for_s=for_s)
+            job = LagJob(cluster=options, to=to, groups=tuple(group or ()), every_s=every_s, for_s=for_s, copies=copies)
             summary = run(spark, job, report)
         if plot is not None:
             is_bare = summary is not None and not summary.rows  # then there may be no table yet, which is not an error
@@ -117,11 +125,12 @@ def summarised(rows: tuple[LagRow, ...]) -> list[tuple[str, ...]]:
     for row in rows:
         if row.kind != "error":
             name = f"group {row.group}" if row.kind == "group" else f"replica {row.broker_id}"
+            name = "copy" if row.kind == "copy" else name
             lines.setdefault((name, row.broker_name, row.topic or ""), []).append(row)
     found = []
     for (name, broker, topic), members in lines.items():
         messages = None if any(one.messages is None for one in members) else sum(one.messages or 0 for one in members)
-        size = sum(one.bytes or 0 for one in members) if members[0].kind == "replica" else None
+        size = sum(one.bytes or 0 for one in members) if members[0].kind != "group" else None
         ages = [one.seconds for one in members if one.seconds is not None]
         found.append((messages or 0, size or 0, (name, broker, topic, messages, size, max(ages, default=None))))
     found.sort(key=lambda one: (-one[0], -one[1], one[2][:3]))

@@ -32,11 +32,19 @@ def sync(
     every: option.Every = "10s",
     once: option.Once = False,
     history: option.History = None,
+    history_kinds: option.HistoryKinds = None,
+    history_keep: option.HistoryKeep = None,
+    offsets_every: option.OffsetsEvery = "10m",
+    status_keep: option.StatusKeep = "7d",
+    keep: option.Keep = None,
+    metrics_port: option.MetricsPort = None,
+    metrics_host: option.MetricsHost = "127.0.0.1",
     checkpoint: option.Checkpoint = None,
     directory_mode: option.DirectoryMode = "0700",
     file_mode: option.FileMode = "0600",
     access_key: option.AccessKey = None,
     secret_key: option.SecretKey = None,
+    ha_secret_file: option.HaSecretFile = None,
     tls: Tls = False,
     tls_insecure: TlsInsecure = False,
     tls_ca: TlsCa = None,
@@ -52,7 +60,15 @@ def sync(
     masters' metadata are kept in a table of changes. The exit status is 1 if a broker failed in its last tick.
     """
     with report_failures():
-        from twinlog.spark.jobs.sync.sync_plan import SyncJob, check_job, parse_duration_ms, parse_stores
+        from twinlog.spark.jobs.sync.metadata_changes import KINDS
+        from twinlog.spark.jobs.sync.sync_plan import (
+            SyncJob,
+            check_job,
+            parse_duration_ms,
+            parse_keep,
+            parse_kinds,
+            parse_stores,
+        )
 
         job = check_job(
             SyncJob(
@@ -76,6 +92,14 @@ def sync(
                 history=history,
                 checkpoint=checkpoint,
                 modes=_modes(file_mode, directory_mode),
+                keep=None if keep is None else parse_keep(keep),
+                history_kinds=() if history_kinds is None else parse_kinds(history_kinds, KINDS),
+                history_keep_ms=None if history_keep is None else parse_duration_ms(history_keep),
+                offsets_every_ms=parse_duration_ms(offsets_every),
+                status_keep_ms=parse_duration_ms(status_keep),
+                ha_secret=None if ha_secret_file is None else _secret(ha_secret_file),
+                metrics_port=metrics_port,
+                metrics_host=metrics_host,
             )
         )
     _run(job, master, conf, as_json)
@@ -92,6 +116,22 @@ def _run(job: SyncJob, master: str | None, conf: list[str] | None, as_json: bool
         _print_summary(summary, job)
     if summary.failed:
         raise typer.Exit(1)
+
+
+def _secret(path: str) -> str:
+    """The secret in a file, without the end of its line."""
+    from pathlib import Path
+
+    from twinlog.settings.replication import secret_problem
+    from twinlog.spark.errors import BadOption
+
+    try:
+        text = Path(path).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadOption(f"--ha-secret-file {path!r} cannot be read: {error}") from error
+    if problem := secret_problem(text):
+        raise BadOption(f"--ha-secret-file: the secret in {path!r} {problem}")
+    return text
 
 
 def _modes(file: str, directory: str) -> Modes:

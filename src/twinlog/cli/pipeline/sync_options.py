@@ -37,6 +37,33 @@ History = Annotated[
 Checkpoint = Annotated[
     str | None, typer.Option("--checkpoint", metavar="DIR", help="Spark's checkpoint; default: TO/_checkpoint.")
 ]
+Keep = Annotated[
+    str | None,
+    typer.Option("--keep", metavar="SIZE|TIME", help="Delete older segments of the replicas: 500GB or 7d."),
+]
+HistoryKinds = Annotated[
+    str | None,
+    typer.Option("--history-kinds", metavar="KIND,...", help="Only these kinds of metadata: topics,groups."),
+]
+HistoryKeep = Annotated[
+    str | None, typer.Option("--history-keep", metavar="TIME", help="Drop older rows of the tables of changes: 90d.")
+]
+OffsetsEvery = Annotated[
+    str,
+    typer.Option("--offsets-every", metavar="TIME", help="Keep one row per group, topic and interval; 0s keeps all."),
+]
+StatusKeep = Annotated[str, typer.Option("--status-keep", metavar="TIME", help="Drop older rows of the status table.")]
+MetricsPort = Annotated[
+    int | None,
+    typer.Option("--metrics-port", metavar="PORT", help="Serve metrics for Prometheus here, in the driver.", min=0),
+]
+MetricsHost = Annotated[
+    str, typer.Option("--metrics-host", metavar="HOST", help="Where that port listens; 0.0.0.0 for other machines.")
+]
+HaSecretFile = Annotated[
+    str | None,
+    typer.Option("--ha-secret-file", metavar="FILE", help="Holds the masters' haSharedSecret, for Twinlog masters."),
+]
 DirectoryMode = Annotated[
     str,
     typer.Option("--directory-mode", metavar="MODE", help="Of new replica directories; 0750 lets a group in."),

@@ -79,7 +79,7 @@ def charts_of(rows: Iterable[Mapping[str, Any]]) -> list[Chart]:
             _add(messages, row["consumerGroup"], at, row["messages"], sum)
             _add(seconds, row["consumerGroup"], at, row["seconds"], max)
         else:
-            name = f"{row['brokerName']}/{row['brokerId']}"
+            name = f"{row['brokerName']}/{'copy' if row['kind'] == 'copy' else row['brokerId']}"
             _add(replica_bytes, name, at, row["bytes"], sum)
             _add(replica_seconds, name, at, row["seconds"], max)
     return [

@@ -8,7 +8,7 @@ topic, broker and queue.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
@@ -25,6 +25,7 @@ from twinlog.spark.cluster_options import ClusterOptions
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.lag.sample import BrokerGroup, LagRow, sample_brokers
 from twinlog.spark.jobs.progress import JobProgress, ReportProgress, quiet
+from twinlog.spark.jobs.sync_status import BrokerState, by_broker, status_of
 from twinlog.spark.paths import table_location
 from twinlog.wire.bodies import ClusterInfo
 
@@ -66,6 +67,7 @@ class LagJob:
     groups: tuple[str, ...] = ()  # names or patterns with * and ?; empty means all
     every_s: float = 60.0
     for_s: float | None = 0.0  # 0 takes one sample; None continues until stopped
+    copies: str | None = None  # the directory of a synchronisation, whose copies are measured too
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,7 @@ def take_sample(spark: SparkSession, job: LagJob, slot: float, *, is_first: bool
     """Ask all brokers and write their answers to the table; only the first sample fails without a name server."""
     from pyspark.sql import functions as F
 
+    copies = by_broker(None if job.copies is None else status_of(job.copies))
     try:
         brokers = broker_groups(Cluster(job.cluster).info())
     except (NetError, ClientError) as error:
@@ -133,8 +136,9 @@ def take_sample(spark: SparkSession, job: LagJob, slot: float, *, is_first: bool
         found = [astuple(LagRow(kind="error", cluster="", broker_name="", error=str(error)))]
     else:
         partitions = min(max(len(brokers), 1), _PARTITIONS_MAX)
-        run = partial(_run_samples, tuple(brokers), job)
+        run = partial(_run_samples, tuple(brokers), job, copies)
         found = spark.range(0, len(brokers), 1, partitions).mapInArrow(run, SCHEMA).collect()
+        found += [astuple(one) for one in lost_copies(copies, brokers)]
     now, moment = datetime.now(UTC), datetime.fromtimestamp(slot, UTC)
     if found:
         table = spark.createDataFrame([tuple(row) for row in found], SCHEMA).select(
@@ -147,6 +151,13 @@ def take_sample(spark: SparkSession, job: LagJob, slot: float, *, is_first: bool
         writer = table.coalesce(1).write.mode("overwrite").option("partitionOverwriteMode", "dynamic")
         writer.partitionBy("source", "slot").parquet(job.to)
     return tuple(LagRow(**dict(zip(LagRow.__slots__, row, strict=True))) for row in found)
+
+
+def lost_copies(copies: Mapping[str, BrokerState], brokers: Iterable[BrokerGroup]) -> list[LagRow]:
+    """Rows for copies of brokers that no name server knows any more."""
+    gone = sorted(copies.keys() - {one.name for one in brokers})
+    why = "there is a copy, and no such broker is registered: its lag cannot be measured"
+    return [LagRow(kind="error", cluster="", broker_name=name, broker_id=None, error=why) for name in gone]
 
 
 def slot_of(seconds: float, every_s: float) -> float:
@@ -169,12 +180,16 @@ def as_batch(rows: Sequence[LagRow]) -> pa.RecordBatch:
 
 
 def _run_samples(
-    brokers: Sequence[BrokerGroup], job: LagJob, batches: Iterable[pa.RecordBatch]
+    brokers: Sequence[BrokerGroup],
+    job: LagJob,
+    copies: Mapping[str, BrokerState],
+    batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
 
     def ask(number: int) -> list[LagRow]:
-        return list(sample_brokers(brokers[number], job.cluster, job.groups, wall_clock_ms))
+        one = brokers[number]
+        return list(sample_brokers(one, job.cluster, job.groups, wall_clock_ms, copies.get(one.name)))
 
     with ThreadPoolExecutor(_THREADS) as pool:
         for rows in pool.map(ask, numbers):

@@ -17,6 +17,7 @@ from twinlog.client.errors import ClientError
 from twinlog.net.errors import NetError
 from twinlog.spark.cluster_options import ClusterOptions
 from twinlog.spark.jobs.endpoint import LiveBroker, error_text
+from twinlog.spark.jobs.sync_status import BrokerState
 from twinlog.wire.bodies import ConsumerOffsetTable, MessageQueue, TopicOffset, TopicStats, decode_body
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.command import Command
@@ -44,10 +45,10 @@ class BrokerGroup:
 class LagRow:
     """How far one group is behind in one queue, or one replica behind its master; `error` if that is unknown."""
 
-    kind: str  # group, replica, error
+    kind: str  # group, replica, copy, error
     cluster: str
     broker_name: str
-    broker_id: int = 0
+    broker_id: int | None = 0  # None for a copy of `pipeline sync`
     group: str | None = None
     topic: str | None = None
     queue_id: int | None = None
@@ -61,7 +62,11 @@ class LagRow:
 
 
 def sample_brokers(
-    brokers: BrokerGroup, options: ClusterOptions, groups: tuple[str, ...], now_ms: Callable[[], int]
+    brokers: BrokerGroup,
+    options: ClusterOptions,
+    groups: tuple[str, ...],
+    now_ms: Callable[[], int],
+    copy: BrokerState | None = None,
 ) -> Iterator[LagRow]:
     """All rows of the brokers of one name; a broker that does not answer is a row of kind `error`."""
     master = brokers.addresses.get(0)
@@ -82,6 +87,12 @@ def sample_brokers(
                 yield measure_replica(asked, LiveBroker(address, options, TIMEOUT_MS), one, now_ms)
             except _EXPECTED as error:
                 yield replace(one, error=f"{address}: {error_text(error)}")
+    if copy is not None:
+        one = replace(blank, broker_id=None)
+        try:
+            yield measure_copy(asked, copy, one, now_ms)
+        except _EXPECTED as error:
+            yield replace(one, error=f"{master}: {error_text(error)}")
 
 
 # -- groups --------------------------------------------------------------------------------------------
@@ -177,7 +188,7 @@ def measure_replica(master: LiveBroker, replica: LiveBroker, blank: LagRow, now_
     theirs = replica.status()
     end = theirs["logEnd"] if theirs else int(replica.runtime_info()["commitLogMaxOffset"])
     ours = master.status()
-    master_end = ours["logEnd"] if ours else int(master.runtime_info()["commitLogMaxOffset"])
+    master_end = _log_end(master, ours)
     row = replace(blank, kind="replica", broker_offset=master_end, consumer_offset=end, bytes=max(0, master_end - end))
     if not row.bytes:
         return replace(row, messages=0, messages_exact=True, seconds=0.0)
@@ -187,6 +198,21 @@ def measure_replica(master: LiveBroker, replica: LiveBroker, blank: LagRow, now_
         row = replace(row, messages=view["lagMessages"], messages_exact=view["lagMessagesExact"])
         return replace(row, seconds=None if age is None else age / 1000)
     return _count_records(master, row, end, master_end, now_ms())
+
+
+def measure_copy(master: LiveBroker, copy: BrokerState, blank: LagRow, now_ms: Callable[[], int]) -> LagRow:
+    """How far a copy that `pipeline sync` keeps is behind now; its seconds are those of its status."""
+    end, master_end = copy.replica_end, _log_end(master, master.status())
+    row = replace(blank, kind="copy", broker_offset=master_end, consumer_offset=end, bytes=max(0, master_end - end))
+    row = replace(row, error=copy.error or None)
+    if not row.bytes:
+        return replace(row, messages=0, messages_exact=True, seconds=0.0)
+    age = None if copy.in_step_ms is None else max(0, now_ms() - copy.in_step_ms) / 1000
+    return replace(_count_records(master, row, end, master_end, now_ms()), seconds=age)
+
+
+def _log_end(broker: LiveBroker, status: dict[str, Any] | None) -> int:
+    return status["logEnd"] if status else int(broker.runtime_info()["commitLogMaxOffset"])
 
 
 def _view_of(master: dict[str, Any] | None, replica: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -1,7 +1,8 @@
 """`twinlog pipeline sync`: replica directories of many masters, kept up to date by one streaming query.
 
-In: masters, by name server or address. Out: replica stores on disk, and history tables of what changed.
+In: masters, by name server or address. Out: replica stores on disk, tables of what changed, the status of each tick.
 A tick walks job, sync_run, sync_plan and tick_work in the driver; task, broker_tick, replica (with its journal and
-replica_log), copy_slots, log_copy, sources and whole_records in a task; then history, in the driver.
+replica_log), copy_slots, log_copy, sources, whole_records and replica_trim in a task; then history and status_log (with
+table_join) in the driver, where sync_metrics answers Prometheus.
 Must not report bytes to a master before they are durable, and must not delete a replica.
 """

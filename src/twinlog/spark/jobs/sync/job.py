@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from twinlog.spark.jobs.progress import ReportProgress, quiet
 from twinlog.spark.jobs.sync.history import only_writer
+from twinlog.spark.jobs.sync.sync_metrics import serve_metrics
 from twinlog.spark.jobs.sync.sync_plan import SyncJob, check_job
 from twinlog.spark.jobs.sync.sync_run import SyncRun, SyncSummary
 
@@ -29,8 +31,20 @@ def sync(
 
 def _sync(spark: SparkSession, job: SyncJob, report: ReportProgress, stop: threading.Event | None) -> SyncSummary:
     run = SyncRun(job, job.cores or _cores(spark), report)
-    run.discover()
-    stop = stop or threading.Event()
+    with contextlib.ExitStack() as stack:
+        if job.metrics_port is not None:
+            stack.enter_context(serve_metrics(run.status_log, job.metrics_host, job.metrics_port))
+        try:
+            run.discover()
+            summary = _run(spark, job, run, stop or threading.Event())
+        except Exception as error:
+            run.status_log.end(str(error))
+            raise
+    run.status_log.end()
+    return summary
+
+
+def _run(spark: SparkSession, job: SyncJob, run: SyncRun, stop: threading.Event) -> SyncSummary:
     if _is_connect(spark):
         run.run_without_query(spark, stop)
         return run.summary()

@@ -16,13 +16,15 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow as pa
 
+from twinlog.base.clock import wall_clock_ms
 from twinlog.client.admin.servers import read_lines
 from twinlog.client.errors import BrokerRefused, ClientError
 from twinlog.net.errors import NetError
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.progress import JobProgress, ReportProgress
-from twinlog.spark.jobs.sync.history import HistoryTables
+from twinlog.spark.jobs.sync.history import HistoryRules, HistoryTables
+from twinlog.spark.jobs.sync.status_log import StatusLog
 from twinlog.spark.jobs.sync.sync_plan import (
     BrokerTarget,
     SyncJob,
@@ -86,7 +88,11 @@ class SyncRun:
         self._job = job
         self._cores = cores
         self._report = report
-        self._tables = HistoryTables(job.history_path)
+        self._tables = HistoryTables(
+            job.history_path,
+            HistoryRules(kinds=job.history_kinds, keep_ms=job.history_keep_ms, offsets_every_ms=job.offsets_every_ms),
+        )
+        self.status_log = StatusLog(job)
         self._targets: dict[str, BrokerTarget] = {}
         self._status: dict[str, BrokerStatus] = {}
         self._began = time.monotonic()
@@ -148,7 +154,7 @@ class SyncRun:
 
     def round(self, spark: SparkSession, targets: list[BrokerTarget]) -> list[BrokerReport]:
         """Run the tasks for these brokers once; their reports are in the tables when this returns."""
-        job = self._job
+        job, began_ms = self._job, wall_clock_ms()
         work = TickWork(
             to=job.to,
             cluster=job.cluster,
@@ -157,6 +163,8 @@ class SyncRun:
             tick_ms=int(job.every_ms * _COPY_SHARE),
             range_bytes_max=job.range_bytes_max,
             modes=job.modes,
+            keep=job.keep,
+            ha_secret=job.ha_secret,
             lock_wait_s=0.0 if self._ticks else _FIRST_LOCK_WAIT_S,
         )
         numbers = spark.range(0, len(work.groups), 1, len(work.groups))
@@ -165,6 +173,9 @@ class SyncRun:
         self._tables.add(reports)
         for one in reports:
             self._add_report(one)
+        unreached = {name: one.error for name, one in self._status.items() if name not in self._targets}
+        self.status_log.keep_only(self._targets.keys() | unreached.keys())
+        self.status_log.add(began_ms, reports, unreached)
         self._report(self._progress())
         return reports
 
@@ -251,9 +262,10 @@ def is_behind(report: BrokerReport, goal: int) -> bool:
 
 def _task(work: TickWork) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        patient = replace(work, lock_wait_s=_FIRST_LOCK_WAIT_S) if _is_retried() else work
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                reports = run_group(work, number)
+                reports = run_group(patient, number)
                 rows = {
                     "broker": [one.broker for one in reports],
                     "report": [msgspec.json.encode(one) for one in reports],
@@ -261,6 +273,14 @@ def _task(work: TickWork) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Re
                 yield pa.RecordBatch.from_pydict(rows, schema=_REPORT_SCHEMA)
 
     return run
+
+
+def _is_retried() -> bool:
+    """Whether this task ran before on a worker that was lost; a process of it may live on for a moment."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return context is not None and context.attemptNumber() > 0
 
 
 def _megabytes(count: int) -> str:
