@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from twinlog.telemetry.line_limit import LINES_AT_ONCE, SUMMARY_S
+from twinlog.telemetry.line_limit import MANY, SAME
 from twinlog.telemetry.log import get_logger, lines_left_out, setup_logging
 
 
@@ -94,38 +94,53 @@ def test_a_peer_s_lines_of_one_kind_are_left_out_after_a_while_and_counted(lines
     now_s = [0.0]
     monkeypatch.setattr("twinlog.telemetry.log.time.monotonic", lambda: now_s[0])
     shown, log = lines(), get_logger("twinlog.x")
-    for port in range(LINES_AT_ONCE + 50):  # another port is not another peer
+    for port in range(MANY.at_once + 50):  # another port is not another peer
         log.warning("refused", peer=f"192.0.2.1:{port}", client="c")
-    assert len(shown()) == LINES_AT_ONCE
+    assert len(shown()) == MANY.at_once
     log.warning("refused", peer="192.0.2.2:1")
     log.warning("another", peer="192.0.2.1:1")
-    assert len(shown()) == LINES_AT_ONCE + 2
+    assert len(shown()) == MANY.at_once + 2
     assert lines_left_out() == 50
-    now_s[0] = SUMMARY_S
+    now_s[0] = MANY.summary_s
     log.info("anything")
     assert shown()[-2].endswith(
         "warning telemetry.log lines were left out that repeat themselves lines=50 of=refused peer=192.0.2.1"
     )
-    log.warning("refused", peer="192.0.2.1:7")
-    assert shown()[-1].endswith("peer=192.0.2.1:7")
+    log.warning("refused", peer="192.0.2.1:7777")
+    assert shown()[-1].endswith("peer=192.0.2.1:7777")
+
+
+def test_of_lines_that_are_the_same_one_is_written_and_then_a_count(lines, monkeypatch):
+    now_s = [0.0]
+    monkeypatch.setattr("twinlog.telemetry.log.time.monotonic", lambda: now_s[0])
+    shown, log = lines(), get_logger("twinlog.x")
+    for _ in range(5):
+        log.warning("the master was lost", master="m:1")
+        log.warning("the master was lost", master="m:2")
+    assert [line.split()[-1] for line in shown()] == ["master=m:1", "master=m:2"]
+    assert lines_left_out() == 8
+    now_s[0] = SAME.summary_s
+    log.warning("the master was lost", master="m:1")
+    assert 'the same line was repeated times=4 line="the master was lost master=m:1"' in shown()[2]
+    assert len(shown()) == 5 and shown()[-1].endswith("master=m:1"), "and it is written again"
 
 
 def test_lines_of_the_loop_that_differ_in_addresses_and_numbers_only_are_one_kind(lines):
     shown = lines()
-    for number in range(LINES_AT_ONCE + 50):
+    for number in range(MANY.at_once + 50):
         logging.getLogger("asyncio").error(
             f"Fatal error on transport {number} at {id(number) + number:#x}, {number:08x}\n"
             f"transport: <_SelectorSocketTransport fd={number}>"
         )
     logging.getLogger("asyncio").error("socket.accept() out of system resource")
-    assert len(shown()) == 2 * LINES_AT_ONCE + 1
+    assert len(shown()) == 2 * MANY.at_once + 1
     assert lines_left_out() == 50
 
 
 def test_what_was_left_out_last_is_counted_at_the_end(lines):
     shown, log = lines(), get_logger("twinlog.x")
-    for _ in range(LINES_AT_ONCE + 1):
-        log.info("again")
+    for number in range(MANY.at_once + 1):
+        log.info("again", number=number)
     (handler,) = logging.getLogger("twinlog").handlers
     handler.close()
     assert "lines=1 of=again" in shown()[-1]

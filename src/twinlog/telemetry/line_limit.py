@@ -1,7 +1,8 @@
 """Which of very many equal log lines are written: the core, without a clock.
 
-Every key (a line's event, and the peer it is about) may write some lines at once and then a few per second. Lines that
-are left out are counted, and a summary follows SUMMARY_S after the first of them.
+Every key may write some lines at once and then a few per second. Lines that are left out are counted, and a summary
+follows some seconds after the first of them. There are two limits: of lines of one event about one peer (MANY), and of
+lines that are the same in every field (SAME): of those one is written, and then a count.
 """
 
 from __future__ import annotations
@@ -10,9 +11,18 @@ from dataclasses import dataclass
 
 Key = tuple[str, str]  # (event, host of the peer or "")
 
-LINES_AT_ONCE = 100
-LINES_PER_S = 10.0
-SUMMARY_S = 10.0
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """How many lines of one key are written."""
+
+    at_once: int
+    per_s: float
+    summary_s: float  # when those that were left out are counted
+
+
+MANY = Allowance(at_once=100, per_s=10.0, summary_s=10.0)
+SAME = Allowance(at_once=1, per_s=1 / 30, summary_s=30.0)
 KEYS_MAX = 4096  # the longest unused one is forgotten first
 
 
@@ -27,7 +37,8 @@ class _Bucket:
 class LineLimit:
     """A bucket of lines for each key."""
 
-    def __init__(self) -> None:
+    def __init__(self, allowance: Allowance = MANY) -> None:
+        self._allowance = allowance
         self.left_out = 0  # in all
         self._buckets: dict[Key, _Bucket] = {}  # the longest unused first
         self._owing: dict[Key, None] = {}  # keys with lines that no summary has counted yet
@@ -36,13 +47,14 @@ class LineLimit:
         """Whether one more line of `key` is written."""
         bucket = self._buckets.pop(key, None)
         if bucket is None:
-            bucket = _Bucket(LINES_AT_ONCE, now_s)
+            bucket = _Bucket(self._allowance.at_once, now_s)
             if len(self._buckets) >= KEYS_MAX:
                 oldest = next(iter(self._buckets))
                 del self._buckets[oldest]
                 self._owing.pop(oldest, None)
         self._buckets[key] = bucket
-        bucket.lines = min(LINES_AT_ONCE, bucket.lines + (now_s - bucket.at_s) * LINES_PER_S)
+        allowed = self._allowance
+        bucket.lines = min(allowed.at_once, bucket.lines + (now_s - bucket.at_s) * allowed.per_s)
         bucket.at_s = now_s
         if bucket.lines >= 1:
             bucket.lines -= 1
@@ -55,10 +67,10 @@ class LineLimit:
         return False
 
     def take_summaries(self, now_s: float) -> list[tuple[Key, int]]:
-        """(key, lines left out) of those whose first one is SUMMARY_S ago; each count is given once."""
+        """(key, lines left out) of those whose first one is long enough ago; each count is given once."""
         if not self._owing:
             return []
-        due = [key for key in self._owing if now_s - self._buckets[key].since_s >= SUMMARY_S]
+        due = [key for key in self._owing if now_s - self._buckets[key].since_s >= self._allowance.summary_s]
         found: list[tuple[Key, int]] = []
         for key in due:
             del self._owing[key]

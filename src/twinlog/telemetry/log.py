@@ -19,11 +19,12 @@ import sys
 import time
 from typing import Any, TextIO
 
-from twinlog.telemetry.line_limit import Key, LineLimit
+from twinlog.telemetry.line_limit import SAME, Key, LineLimit
 
 FIELD_LENGTH_MAX = 512
 EVENT_LENGTH_MAX = 2048
 TRACEBACK_LENGTH_MAX = 16 * 1024
+_SAME_SHOWN_MAX = 160
 LEVELS = ("debug", "info", "warning", "error")
 _ROOT = "twinlog"
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]*[0-9][0-9a-fA-F]*|[0-9]+")  # also in hexadecimal
@@ -104,7 +105,8 @@ def setup_logging(level: str = "info", json: bool = False, stream: TextIO | None
 def lines_left_out() -> int:
     """How many lines this process did not write because they repeated themselves."""
     handlers = logging.getLogger(_ROOT).handlers
-    return sum(handler.limit.left_out for handler in handlers if isinstance(handler, LimitedHandler))
+    limited = [handler for handler in handlers if isinstance(handler, LimitedHandler)]
+    return sum(handler.limit.left_out + handler.same.left_out for handler in limited)
 
 
 class LimitedHandler(logging.StreamHandler[TextIO]):
@@ -113,11 +115,12 @@ class LimitedHandler(logging.StreamHandler[TextIO]):
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
         self.limit = LineLimit()
+        self.same = LineLimit(SAME)
 
     def emit(self, record: logging.LogRecord) -> None:
         now_s = time.monotonic()
         self._summarise(now_s)
-        if self.limit.admit(_key(record), now_s):
+        if self.same.admit(_whole_line(record), now_s) and self.limit.admit(_key(record), now_s):
             super().emit(record)
 
     def close(self) -> None:
@@ -127,8 +130,18 @@ class LimitedHandler(logging.StreamHandler[TextIO]):
     def _summarise(self, now_s: float) -> None:
         for (event, peer), count in self.limit.take_summaries(now_s):
             fields: dict[str, Any] = {"lines": count, "of": event, **({"peer": peer} if peer else {})}
-            message = Event("lines were left out that repeat themselves", fields)
-            super().emit(logging.LogRecord(__name__, logging.WARNING, __file__, 0, message, None, None))
+            self._note("lines were left out that repeat themselves", fields)
+        for (line, _), count in self.same.take_summaries(now_s):
+            self._note("the same line was repeated", {"times": count, "line": line})
+
+    def _note(self, text: str, fields: dict[str, Any]) -> None:
+        super().emit(logging.LogRecord(__name__, logging.WARNING, __file__, 0, Event(text, fields), None, None))
+
+
+def _whole_line(record: logging.LogRecord) -> Key:
+    """The beginning of a line, to show it, and a digest of all of it."""
+    text = str(record.msg) if isinstance(record.msg, Event) else record.getMessage()
+    return shortened(text, _SAME_SHOWN_MAX), f"{record.levelno} {hash(text)}"
 
 
 def _key(record: logging.LogRecord) -> Key:
