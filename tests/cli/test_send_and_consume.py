@@ -68,6 +68,55 @@ def test_messages_carry_tags_keys_and_properties(piped, printed):
     assert message["properties"]["color"] == "red"
 
 
+BODIES = ["text with \n a line, \u00e4 and \u4e16", b"\x00\xff\xfe binary", "", '{"json": "\\"quoted\\""}']
+
+
+def test_what_consume_prints_as_json_send_sends_again(broker, piped, printed):
+    producer = broker.producer()
+    for number, body in enumerate(BODIES):
+        properties = {"color": "red", "empty": ""} if number else {}
+        sharded = "customer 7" if number == 1 else ""
+        again = Outgoing("Original", body or b" ", tags="tag", keys=[f"k{number}", "all"], properties=properties)
+        again.sharding_key = sharded
+        producer.send(again)
+    lines = printed("-t", "Original", "--max", str(len(BODIES)), "--json")
+    piped("\n".join(line.decode() for line in lines), "--json", "-t", "Copy")
+    copies = printed("-t", "Copy", "--max", str(len(BODIES)), "--json")
+
+    def told(line: bytes):
+        data = json.loads(line)
+        own = {name: data["properties"].get(name) for name in ("color", "empty", "__SHARDINGKEY")}
+        return [data.get("body"), data.get("bodyBase64"), data["tags"], data["keys"], own]
+
+    assert sorted(map(told, copies), key=str) == sorted(map(told, lines), key=str)
+    ids = [json.loads(line)["messageId"] for line in (*lines, *copies)]
+    assert len(set(ids)) == 2 * len(BODIES), "a copy is a new message"
+    assert piped(lines[0].decode(), "--json").startswith("sent 1 message"), "to its own topic"
+    assert len(broker.messages("Original")) == len(BODIES) + 1
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("plain text", "is not JSON"),
+        ("[1]", "is not a JSON object"),
+        ('{"body": 7}', "has neither body, a text, nor bodyBase64"),
+        ('{"bodyBase64": "?"}', "is not base64"),
+        ('{"body": "b", "keys": {"a": 1}}', "is not a list of texts"),
+        ('{"body": "b", "properties": {"a": 1}}', "is not an object of texts"),
+    ],
+)
+def test_a_line_that_is_not_such_a_message_is_named(piped, line, problem):
+    assert problem in piped(line, "--json", "-t", "Copy", code=1)
+
+
+def test_options_that_contradict_json_lines_are_refused(capsys):
+    for words in (["--json", "--tags", "a"], ["--json", "--key-from", "word:1"], []):
+        with pytest.raises(SystemExit):
+            send(words)
+        assert "--json" in (error := capsys.readouterr().err) or "the topic is missing" in error
+
+
 def test_lines_with_one_sharding_key_share_a_queue(piped, broker):
     piped("".join(f"user{i % 3} {i}\n" for i in range(12)), "-t", "Sharded", "--sharding-from", "word:1")
     places: dict[str, set[int]] = {}

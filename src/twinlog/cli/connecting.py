@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
+import functools
+import inspect
 import os
 import sys
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from inspect import Parameter
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
+from twinlog.cli.explain import explain
 from twinlog.cli.streams import leave_pipe
-from twinlog.client import BadArgument, ClientOptions, Credentials, tls_context
+from twinlog.client import Admin, BadArgument, ClientOptions, Credentials, tls_context
 from twinlog.client.errors import REQUEST_FAILURES
 from twinlog.settings.accounts import TOOLS_FILE, read_tools_file
 from twinlog.settings.errors import SettingsError
+from twinlog.telemetry.log import LEVELS, setup_logging
 
 DEFAULT_NAME_SERVER = "127.0.0.1:9876"
 EXPECTED_FAILURES = (*REQUEST_FAILURES, OSError)
@@ -35,8 +42,36 @@ def argparse_app(name: str, summary: str, run: Callable[[Sequence[str]], int]) -
     return app
 
 
-def run_client(command: str, work: Coroutine[Any, Any, None]) -> int:
-    """Run a command's coroutine; its exit status. An expected failure is one line on standard error."""
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How servers are reached: what the connection options of a command say."""
+
+    name_servers: str = DEFAULT_NAME_SERVER
+    access_key: str | None = None
+    secret_key: str | None = None
+    tls: bool = False
+    tls_ca: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    tls_insecure: bool = False
+    log_level: str = "error"
+
+    def options(self) -> ClientOptions:
+        """BadArgument for keys or files that do not go together."""
+        files = {"ca_file": self.tls_ca, "cert_file": self.tls_cert, "key_file": self.tls_key}
+        wanted = self.tls or self.tls_insecure or any(files.values())
+        tls = tls_context(**files, verify=not self.tls_insecure) if wanted else None
+        return ClientOptions(credentials=find_credentials(self.access_key, self.secret_key), tls=tls)
+
+    def admin(self) -> Admin:
+        return Admin(self.name_servers, options=self.options())
+
+
+def run_client(command: str, work: Coroutine[Any, Any, None], connection: Connection | None = None) -> int:
+    """Run a command's coroutine; its exit status. An expected failure is one line on standard error.
+
+    With `connection`, the servers are asked what a failure may mean: a wrong kind of port, a misspelled topic.
+    """
     try:
         asyncio.run(work)
     except BrokenPipeError:  # the reader has read enough
@@ -44,9 +79,18 @@ def run_client(command: str, work: Coroutine[Any, Any, None]) -> int:
     except KeyboardInterrupt:
         return 130
     except EXPECTED_FAILURES as error:
-        print(f"twinlog {command}: {error}", file=sys.stderr)
+        print(f"twinlog {command}: {explained(error, connection)}", file=sys.stderr)
         return 1
     return 0
+
+
+def explained(error: BaseException, connection: Connection | None) -> str:
+    """The message of `error`, or a better one."""
+    if connection is None:
+        return str(error)
+    with contextlib.suppress(*EXPECTED_FAILURES, KeyboardInterrupt):
+        return asyncio.run(explain(error, connection.name_servers, connection.options())) or str(error)
+    return str(error)
 
 
 class Parser(argparse.ArgumentParser):
@@ -77,12 +121,64 @@ def add_connection_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--log-level", default="error", choices=levels, help="what to log on standard error")
 
 
+def connection_of(args: argparse.Namespace) -> Connection:
+    """What `add_connection_options` has read."""
+    names = ("access_key", "secret_key", "tls", "tls_ca", "tls_cert", "tls_key", "tls_insecure", "log_level")
+    return Connection(args.namesrvAddr, **{name: getattr(args, name) for name in names})
+
+
 def client_options(args: argparse.Namespace) -> ClientOptions:
-    credentials = find_credentials(args.access_key, args.secret_key)
-    files = {"ca_file": args.tls_ca, "cert_file": args.tls_cert, "key_file": args.tls_key}
-    wanted = args.tls or args.tls_insecure or any(files.values())
-    tls = tls_context(**files, verify=not args.tls_insecure) if wanted else None
-    return ClientOptions(credentials=credentials, tls=tls)
+    return connection_of(args).options()
+
+
+def _typer_option(*names: str, help: str, kind: Any = str | None, default: Any = None, **details: Any) -> Parameter:
+    described = Annotated[kind, typer.Option(*names, help=help, rich_help_panel="Connection", **details)]
+    name = "name_servers" if names[0] == "--namesrvAddr" else names[0].lstrip("-").replace("-", "_")
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=described)
+
+
+_NAME_SERVERS = _typer_option(
+    "--namesrvAddr",
+    "-n",
+    metavar="HOST:PORT;...",
+    envvar="NAMESRV_ADDR",
+    help="Name servers.",
+    kind=str,
+    default=DEFAULT_NAME_SERVER,
+)
+_OPTIONS = (
+    _typer_option("--access-key", help="Or $ROCKETMQ_ACCESS_KEY, or in $ROCKETMQ_HOME/conf/tools.yml."),
+    _typer_option("--secret-key", help="Or $ROCKETMQ_SECRET_KEY, or in $ROCKETMQ_HOME/conf/tools.yml."),
+    _typer_option("--tls", kind=bool, default=False, help="Connect with TLS; certificates are checked."),
+    _typer_option("--tls-ca", metavar="FILE", help="With TLS; certificates that vouch for servers, PEM."),
+    _typer_option("--tls-cert", metavar="FILE", help="With TLS; certificate that is shown to servers, PEM."),
+    _typer_option("--tls-key", metavar="FILE", help="Its private key, PEM."),
+    _typer_option("--tls-insecure", kind=bool, default=False, help="Connect with TLS, certificates are not checked."),
+    _typer_option(
+        "--log-level", metavar="LEVEL", kind=str, default="error", help=f"Log on standard error: {', '.join(LEVELS)}."
+    ),
+)
+
+
+def with_connection(function: Callable[..., None], *, default: str = DEFAULT_NAME_SERVER) -> Callable[..., None]:
+    """Give a Typer command the connection options; the function gets them as one argument, `connection`."""
+    signature = inspect.signature(function, eval_str=True)
+    own = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in signature.parameters.values()]
+    options = [_NAME_SERVERS.replace(default=default), *_OPTIONS]
+
+    @functools.wraps(function)
+    def command(**given: Any) -> None:
+        connection = Connection(**{one.name: given.pop(one.name) for one in options})
+        if connection.log_level not in LEVELS:
+            raise typer.BadParameter(f"{connection.log_level!r} is not one of {', '.join(LEVELS)}")
+        setup_logging(connection.log_level)
+        function(connection=connection, **given)
+
+    command.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[*(one for one in own if one.name != "connection"), *options]
+    )
+    command.__annotations__ = {}
+    return command
 
 
 def find_credentials(access_key: str | None = None, secret_key: str | None = None) -> Credentials | None:

@@ -14,21 +14,56 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from twinlog.cli.connecting import Parser, add_connection_options, argparse_app, client_options, run_client
+from twinlog.cli.connecting import (
+    Parser,
+    add_connection_options,
+    argparse_app,
+    client_options,
+    connection_of,
+    run_client,
+)
+from twinlog.cli.explain import did_you_mean
 from twinlog.cli.message_text import message_data
 from twinlog.cli.option_values import moment_ms, natural
-from twinlog.client import SQL92, TAG, ConsumerOptions, Message, PullConsumer, PushConsumer, StartFrom
+from twinlog.client import (
+    SQL92,
+    TAG,
+    Admin,
+    BrokerRefused,
+    ClientError,
+    ConsumerOptions,
+    Message,
+    MessageQueue,
+    NoRoute,
+    PullConsumer,
+    PushConsumer,
+    StartFrom,
+)
 from twinlog.client.admin.messages import TOOLS_GROUP
+from twinlog.client.consuming.pulling import subscription_of
 from twinlog.telemetry.log import setup_logging
+from twinlog.wire.codes import ResponseCode
 
 IDLE_POLL_MS = 1_000
+
+
+_FINAL_REFUSALS = (ResponseCode.NO_PERMISSION, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST)
+
+
+class NoReadableQueue(NoRoute):
+    """A topic that exists, and that nobody may read."""
+
+    def __init__(self, topic: str) -> None:
+        change = f"twinlog admin updateTopicPerm -t {topic} -c <cluster> -p 6"
+        ClientError.__init__(self, f"topic {topic!r} has no queue that may be read; change it with `{change}`")
+        self.topic = topic
 
 
 def run(arguments: Sequence[str]) -> int:
     args = parser().parse_args(arguments)
     setup_logging(args.log_level)
     printer = Printer(args.max, args.json)
-    return run_client("consume", consume(args, printer))
+    return run_client("consume", consume(args, printer), connection_of(args))
 
 
 consume_app = argparse_app("consume", "Print messages as lines.", run)
@@ -118,6 +153,8 @@ async def consume(args: argparse.Namespace, printer: Printer) -> None:
 
 
 async def _as_member(args: argparse.Namespace, printer: Printer) -> None:
+    await _check_member(args)
+
     async def listen(message: Message) -> None:
         if not printer.print(message):
             await asyncio.Event().wait()  # not printed, so not to be committed: closing cancels this
@@ -138,7 +175,7 @@ async def _alone(args: argparse.Namespace, printer: Printer) -> None:
     async with PullConsumer(args.namesrvAddr, TOOLS_GROUP, options=options, register=False) as consumer:
         consumer.select(args.topic, args.sql or args.tags, SQL92 if args.sql else TAG)
         positions = {}
-        for queue in await consumer.queues(args.topic):
+        for queue in await _readable(consumer, args.topic):
             if args.start == "first":
                 positions[queue] = await consumer.min_offset(queue)
             elif args.start == "last":
@@ -156,6 +193,34 @@ async def _alone(args: argparse.Namespace, printer: Printer) -> None:
         for result in results:
             if isinstance(result, Exception):
                 raise result
+
+
+async def _readable(consumer: PullConsumer, topic: str) -> Sequence[MessageQueue]:
+    queues = await consumer.queues(topic)
+    if not queues:
+        raise NoReadableQueue(topic)
+    return queues
+
+
+async def _check_member(args: argparse.Namespace) -> None:
+    """Try a pull as the group: an account or a topic that forbids it would else be waited for without a word."""
+    async with Admin(args.namesrvAddr, options=client_options(args)) as admin:
+        try:
+            queues = (await admin.session.route(args.topic)).readable
+        except NoRoute:
+            nearest = did_you_mean(args.topic, await admin.topics())
+            print(f"topic {args.topic!r} does not exist yet; waiting for it{nearest}", file=sys.stderr)
+            return
+        if not queues:
+            raise NoReadableQueue(args.topic)
+        subscription = subscription_of(args.topic, args.sql or args.tags, SQL92 if args.sql else TAG)
+        for queue in {queue.broker_name: queue for queue in queues}.values():
+            try:
+                end = await admin.queue_calls.max_offset(queue)
+                await admin.queue_calls.pull(args.group, queue, end, subscription)
+            except BrokerRefused as refused:
+                if refused.code in _FINAL_REFUSALS:
+                    raise
 
 
 async def _poll(consumer: PullConsumer, printer: Printer) -> None:

@@ -22,7 +22,9 @@ COMMANDS: dict[str, Lazy] = {
     "failover": Lazy(
         "twinlog.cli.failover.app:failover", "Automatic failover: who is master, history, switchover, ..."
     ),
-    "doctor": Lazy("twinlog.cli.doctor.app:doctor", "Say what is wrong with a broker or a cluster, and what to do."),
+    "doctor": Lazy(
+        "twinlog.cli.doctor.app:doctor_command", "Say what is wrong with a broker or a cluster, and what to do."
+    ),
     "pipeline": Lazy("twinlog.cli.pipeline.app:app", "Run data jobs on Spark: sync, archive, audit, restore, lag."),
     "tls": Lazy("twinlog.cli.tls:tls", "Make the certificates of a cluster."),
     "store": Lazy("twinlog.cli.store.app:store", "Inspect store directories; send a tail that was set aside again."),

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import base64
+import json
+from collections.abc import Mapping
 from typing import Any
 
 from twinlog.base.addresses import address_text
-from twinlog.client import BadArgument
+from twinlog.client import BadArgument, Outgoing
+from twinlog.wire import properties as names
 from twinlog.wire.message import Message
+
+# Properties that clients and brokers set themselves: a message that is sent again gets new ones.
+_OWN_PROPERTIES = names.RESERVED.union(
+    value for name, value in vars(names).items() if name.isupper() and isinstance(value, str)
+)
 
 
 def body_text(body: bytes, charset: str = "UTF-8") -> str:
@@ -44,3 +52,72 @@ def message_data(message: Message, *, with_body: bool = True) -> dict[str, Any]:
         except UnicodeDecodeError:
             data["bodyBase64"] = base64.b64encode(message.body).decode()
     return data
+
+
+def resendable(message: Message, topic: str) -> Outgoing:
+    """The message to be sent again, as a new one: its body, tag, keys and properties."""
+    return Outgoing(
+        topic,
+        message.body,
+        tags=message.tags or "",
+        keys=message.keys,
+        properties=_user_properties(message.properties),
+        sharding_key=message.properties.get(names.SHARDING_KEY, ""),
+        flag=message.flag,
+    )
+
+
+def parse_message(line: bytes, topic: str | None = None) -> Outgoing:
+    """A message in the form of `message_data`, to be sent to `topic` or its own; BadArgument for anything else.
+
+    Only `body` or `bodyBase64` must be there. Places and times of the original are not sent.
+    """
+    try:
+        data = json.loads(line)
+    except ValueError as error:
+        raise BadArgument(f"line {_start(line)} is not JSON: {error}; without --json a line is a body") from None
+    if not isinstance(data, dict):
+        raise BadArgument(f"line {_start(line)} is not a JSON object, as `twinlog consume --json` prints them")
+    target = topic or _text(data, "topic", line)
+    if not target:
+        raise BadArgument(f"line {_start(line)} names no topic; give one with -t")
+    keys, properties = data.get("keys") or [], data.get("properties") or {}
+    words = [keys] if isinstance(keys, str) else keys
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise BadArgument(f"line {_start(line)}: keys {keys!r} is not a list of texts")
+    if not isinstance(properties, dict) or not all(isinstance(value, str) for value in properties.values()):
+        raise BadArgument(f"line {_start(line)}: properties {properties!r} is not an object of texts")
+    return Outgoing(
+        target,
+        _body(data, line),
+        tags=_text(data, "tags", line),
+        keys=words,
+        properties=_user_properties(properties),
+        sharding_key=properties.get(names.SHARDING_KEY, ""),
+    )
+
+
+def _body(data: dict[str, Any], line: bytes) -> bytes:
+    if "bodyBase64" in data:
+        try:
+            return base64.b64decode(data["bodyBase64"], validate=True)
+        except (ValueError, TypeError):
+            raise BadArgument(f"line {_start(line)}: bodyBase64 is not base64") from None
+    if not isinstance(data.get("body"), str):
+        raise BadArgument(f"line {_start(line)} has neither body, a text, nor bodyBase64")
+    return data["body"].encode()
+
+
+def _text(data: dict[str, Any], name: str, line: bytes) -> str:
+    value = data.get(name) or ""
+    if not isinstance(value, str):
+        raise BadArgument(f"line {_start(line)}: {name} {value!r} is not a text")
+    return value
+
+
+def _user_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in properties.items() if name not in _OWN_PROPERTIES}
+
+
+def _start(line: bytes) -> str:
+    return repr(line[:80].decode("utf-8", "replace"))

@@ -26,6 +26,15 @@ def natural(text: str) -> int:
     return int(text)
 
 
+def permission(text: str) -> int:
+    """The permission of a topic: 4 read, 2 write, 1 inherited by new topics (as TBW102 has it), or a sum of these."""
+    if not (text.isdecimal() and int(text) <= 7):
+        raise ArgumentTypeError(
+            f"{text!r} is not a permission: write 6 for read and write, 4 for read only, 2 for write only, 0 for none"
+        )
+    return int(text)
+
+
 def moment_ms(text: str) -> int:
     """Milliseconds of `now`, a number of milliseconds, or yyyy-MM-dd#HH:mm:ss:SSS."""
     if text == "now":

@@ -11,7 +11,16 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
-from twinlog.cli.connecting import EXPECTED_FAILURES, Parser, add_connection_options, argparse_app, client_options
+from twinlog.cli.connecting import (
+    EXPECTED_FAILURES,
+    Parser,
+    add_connection_options,
+    argparse_app,
+    client_options,
+    connection_of,
+    explained,
+)
+from twinlog.cli.message_text import parse_message
 from twinlog.client import BadArgument, Outgoing, Producer
 from twinlog.telemetry.log import setup_logging
 
@@ -20,7 +29,7 @@ LINE_BYTES_MAX = 16 * 1024 * 1024  # more than any broker takes
 
 
 def run(arguments: Sequence[str]) -> int:
-    args = parser().parse_args(arguments)
+    args = read_arguments(arguments)
     setup_logging(args.log_level)
     counts = Counts()
     try:
@@ -29,7 +38,7 @@ def run(arguments: Sequence[str]) -> int:
         pass
     except EXPECTED_FAILURES as error:
         counts.print_summary()
-        print(f"twinlog send: {error}", file=sys.stderr)
+        print(f"twinlog send: {explained(error, connection_of(args))}", file=sys.stderr)
         return 1
     counts.print_summary()
     return 0
@@ -55,7 +64,8 @@ class Counts:
 
 def parser() -> argparse.ArgumentParser:
     made = Parser(prog="twinlog send", description="Every line of standard input becomes a message.")
-    made.add_argument("-t", "--topic", required=True, help="topic")
+    made.add_argument("-t", "--topic", help="topic; needed unless --json lines name theirs")
+    made.add_argument("--json", action="store_true", help="lines are messages as `twinlog consume --json` prints them")
     made.add_argument("--tags", default="", help="tag of all messages")
     made.add_argument("--keys", default="", help="keys of all messages, with spaces between them")
     source = "word:N (N-th word), json:NAME (member of a JSON object), or regex:PATTERN (its first group)"
@@ -71,28 +81,30 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
+def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options; an error for those that contradict each other."""
+    made = parser()
+    args = made.parse_args(arguments)
+    if not args.topic and not args.json:
+        made.error("the topic is missing: give it with -t")
+    taken = [name for name in ("tags", "keys", "key_from", "sharding_from", "property") if getattr(args, name)]
+    if args.json and taken:
+        made.error(f"--{taken[0].replace('_', '-')} does not go with --json, whose lines have their own")
+    return args
+
+
 async def send_lines(args: argparse.Namespace, counts: Counts) -> None:
     properties = dict(_pair(text) for text in args.property)
     in_flight = 1 if args.sharding_from else max(1, args.in_flight)
     room = asyncio.Semaphore(in_flight)
     async with Producer(args.namesrvAddr, args.group, options=client_options(args)) as producer:
         queue = None
-        if in_flight == 1 and not args.sharding_from:
+        if in_flight == 1 and not args.sharding_from and args.topic:
             queue = (await producer.queues(args.topic))[0]  # one queue, so that the lines stay in order
 
         async def send(line: bytes) -> None:
             try:
-                text = line.decode("utf-8", "replace")
-                message = Outgoing(
-                    args.topic,
-                    line,
-                    tags=args.tags,
-                    keys=(args.key_from(text) if args.key_from else args.keys).split(),
-                    properties=dict(properties),
-                    sharding_key=args.sharding_from(text) if args.sharding_from else "",
-                    delay_level=args.delay_level,
-                )
-                await producer.send(message, queue=queue)
+                await producer.send(message_of(line, args, properties), queue=queue)
                 counts.sent += 1
             finally:
                 room.release()
@@ -107,6 +119,24 @@ async def send_lines(args: argparse.Namespace, counts: Counts) -> None:
                     tasks.create_task(send(line))
         except* EXPECTED_FAILURES as group:
             raise group.exceptions[0] from None
+
+
+def message_of(line: bytes, args: argparse.Namespace, properties: dict[str, str]) -> Outgoing:
+    """The message that a line becomes."""
+    if args.json:
+        message = parse_message(line, args.topic)
+        message.delay_level = args.delay_level
+        return message
+    text = line.decode("utf-8", "replace")
+    return Outgoing(
+        args.topic,
+        line,
+        tags=args.tags,
+        keys=(args.key_from(text) if args.key_from else args.keys).split(),
+        properties=dict(properties),
+        sharding_key=args.sharding_from(text) if args.sharding_from else "",
+        delay_level=args.delay_level,
+    )
 
 
 async def lines_of(stream) -> AsyncIterator[bytes]:

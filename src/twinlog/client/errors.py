@@ -78,6 +78,7 @@ class NoNameServer(ClientError):
 
     def __init__(self, addresses: str, last: object) -> None:
         super().__init__(f"no name server of {addresses} answers ({last}); is `twinlog namesrv` running there?")
+        self.last = last
 
 
 class SendFailed(ClientError):

@@ -42,11 +42,13 @@ class CannotListen(OSError):
 class ConnectionLost(NetError):
     def __init__(self, peer: str, reason: object = None) -> None:
         super().__init__(f"connection to {peer} was lost" + (f": {reason}" if reason else ""))
+        self.peer = peer
 
 
 class RequestTimeout(NetError):
     def __init__(self, peer: str, code: int, timeout_ms: int) -> None:
         super().__init__(f"{peer} did not answer request {code} within {timeout_ms} ms")
+        self.peer = peer
 
 
 class RequestRefused(Exception):

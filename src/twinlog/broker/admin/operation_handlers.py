@@ -72,7 +72,7 @@ class OperationHandlers:
         work = partial(ctx.store.queues.delete_expired, ctx.store.log_start)
         deleted = await ctx.disk_work.run(request.connection, work)
         log.info("expired queue files deleted", files=deleted, peer=request.connection.peer_text)
-        return request.reply()
+        return _deleted(request, deleted)
 
     def clean_topics(self, request: Request) -> Command:
         """Delete the queues of topics that no longer exist."""
@@ -83,7 +83,7 @@ class OperationHandlers:
             ctx.store.delete_topic(topic)
         if unused:
             log.info("queues of unknown topics deleted", topics=",".join(unused), peer=request.connection.peer_text)
-        return request.reply()
+        return _deleted(request, len(unused))
 
     async def delete_expired(self, request: Request) -> Command:
         ctx = self._ctx
@@ -91,7 +91,12 @@ class OperationHandlers:
         if cleaned.segments:
             await ctx.disk_work.run(request.connection, ctx.store.clean_queues)
         log.info("expired segments deleted", segments=cleaned.segments, peer=request.connection.peer_text)
-        return request.reply()
+        return _deleted(request, cleaned.segments)
+
+
+def _deleted(request: Request, count: int) -> Command:
+    """Our own field: Java's tools do not read it."""
+    return request.reply(fields={"deleted": str(count)})
 
 
 def _done(request: Request) -> Command:

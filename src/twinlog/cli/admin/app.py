@@ -9,7 +9,15 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from twinlog.cli.admin.command import COMMANDS, AdminCommand
-from twinlog.cli.connecting import Parser, add_connection_options, argparse_app, client_options, run_client
+from twinlog.cli.connecting import (
+    Parser,
+    add_connection_options,
+    argparse_app,
+    client_options,
+    connection_of,
+    run_client,
+)
+from twinlog.cli.explain import did_you_mean
 from twinlog.cli.report import redrawing, show
 from twinlog.client import Admin
 from twinlog.telemetry.log import setup_logging
@@ -20,6 +28,8 @@ SUBJECTS = (
     "groups",
     "offsets",
     "messages",
+    "traces",
+    "dead_letters",
     "sending",
     "names",
     "accounts",
@@ -37,14 +47,18 @@ def run(arguments: Sequence[str]) -> int:
     name, rest = (arguments[1], ["--help"]) if arguments[0] == "help" else (arguments[0], list(arguments[1:]))
     found = find(name)
     if found is None:
-        print(f"twinlog admin: there is no command {name!r}; `twinlog admin help` lists them", file=sys.stderr)
+        nearest = did_you_mean(name, COMMANDS)
+        print(
+            f"twinlog admin: there is no command {name!r}{nearest or ''}; `twinlog admin help` lists them",
+            file=sys.stderr,
+        )
         return 2
     args = parser_of(found).parse_args(rest)
     setup_logging(args.log_level)
     for option in found.options:
         if option.unused and getattr(args, option.long) is not None:
             print(f"twinlog admin {found.name}: -{option.short} {option.help}", file=sys.stderr)
-    return run_client(f"admin {found.name}", _run(found, args))
+    return run_client(f"admin {found.name}", _run(found, args), connection_of(args))
 
 
 admin_app = argparse_app("admin", "Administer a cluster, with mqadmin's commands and flags.", run)
@@ -64,7 +78,7 @@ def overview() -> str:
     width = max(map(len, COMMANDS))
     lines = ["Usage: twinlog admin COMMAND [options]", "`twinlog admin help COMMAND` shows the options.", ""]
     for subject in SUBJECTS:
-        lines.append(f"{subject}:")
+        lines.append(f"{subject.replace('_', ' ')}:")
         lines += [f"  {c.name:{width}}  {c.summary}" for c in COMMANDS.values() if c.subject == subject]
     return "\n".join(lines) + "\n"
 

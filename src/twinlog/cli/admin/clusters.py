@@ -9,10 +9,14 @@ from typing import Any
 
 from twinlog.base.clock import wall_clock_ms
 from twinlog.cli.admin.command import broker_or_cluster, command, flag, masters, need, opt
+from twinlog.cli.explain import did_you_mean
 from twinlog.cli.option_values import boolean
 from twinlog.cli.report import Report, Table, joined, pairs, table, text_report, when
-from twinlog.client import Admin, ClientError, NetError
+from twinlog.client import Admin, BadArgument, ClientError, NetError
 from twinlog.client.admin.calls import named_brokers
+from twinlog.settings.broker_conf import PARTS
+from twinlog.settings.conf import keyed_fields
+from twinlog.settings.known_keys import JAVA_KEYS
 from twinlog.wire.codes import RequestCode
 
 
@@ -74,12 +78,29 @@ async def get_broker_config(admin: Admin, args: Namespace) -> Report:
 async def update_broker_config(admin: Admin, args: Namespace) -> Report:
     whole = args.updateAllBroker and args.clusterName
     addresses = await admin.addresses(args.clusterName) if whole else await masters(admin, args)
+    for address in addresses:
+        await _check_key(admin, address, args.key)
     lines = []
     for address in addresses:
         remark = await admin.update_broker_config(address, {args.key: args.value})
-        done = f"update broker config success, {address}: {args.key}={args.value}"
-        lines.append(f"{done}, without effect: {remark}" if remark else done)
+        if remark:
+            done = f" ({', '.join(lines)})" if lines else ""
+            raise BadArgument(f"{address} has not changed anything: {remark}{done}")
+        lines.append(f"update broker config success, {address}: {args.key}={args.value}")
     return text_report(*lines)
+
+
+async def _check_key(admin: Admin, address: str, key: str) -> None:
+    """BadArgument for a key that the broker does not read. It lists its keys, except those that have no value."""
+    config = await admin.broker_config(address)
+    known = {one.name for part in PARTS for _, one, _ in keyed_fields(part)}
+    is_twinlog = "twinlogVersion" in await admin.runtime_info(address)
+    if key in config or (key in known if is_twinlog else key in JAVA_KEYS):
+        return
+    nearest = did_you_mean(key, {*config, *known} if is_twinlog else {*config, *JAVA_KEYS})
+    unread = key in JAVA_KEYS and is_twinlog
+    why = "RocketMQ has this key, and Twinlog does not read it" if unread else "there is no such key"
+    raise BadArgument(f"nothing reads {key!r} on {address}: {why}{'' if unread else nearest}")
 
 
 @command(
@@ -121,7 +142,7 @@ async def ha_status(admin: Admin, args: Namespace) -> Report:
     return joined(reports, data)
 
 
-def _clean(name: str, summary: str, code: RequestCode) -> None:
+def _clean(name: str, summary: str, code: RequestCode, what: str) -> None:
     @command(name, summary, *broker_or_cluster("brokerAddr", "cluster", required=False))
     async def clean(admin: Admin, args: Namespace) -> Report:
         if args.brokerAddr or args.cluster:
@@ -129,14 +150,22 @@ def _clean(name: str, summary: str, code: RequestCode) -> None:
         else:
             clusters = (await admin.cluster_info()).cluster_addr_table
             addresses = [address for cluster in sorted(clusters) for address in await admin.masters(cluster)]
-        for address in addresses:
-            await admin.clean(address, code)
-        return text_report(*(f"success {address}" for address in addresses), data=addresses)
+        counts = {address: await admin.clean(address, code) for address in addresses}
+        lines = [
+            f"success {address}: " + ("done when it cleans up next" if count is None else f"{count} {what} deleted")
+            for address, count in counts.items()
+        ]
+        return text_report(*lines, data=counts)
 
 
-_clean("cleanExpiredCQ", "Clean expired consume queues", RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
-_clean("cleanUnusedTopic", "Clean topics that are not used", RequestCode.CLEAN_UNUSED_TOPIC)
-_clean("deleteExpiredCommitLog", "Delete expired commit log files", RequestCode.DELETE_EXPIRED_COMMITLOG)
+_clean("cleanExpiredCQ", "Clean expired consume queues", RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, "queue files")
+_clean("cleanUnusedTopic", "Clean topics that are not used", RequestCode.CLEAN_UNUSED_TOPIC, "topics")
+_clean(
+    "deleteExpiredCommitLog",
+    "Delete expired commit log files",
+    RequestCode.DELETE_EXPIRED_COMMITLOG,
+    "files of the commit log",
+)
 
 
 @command("getColdDataFlowCtrInfo", "Get the state of cold data flow control", *broker_or_cluster())

@@ -12,7 +12,7 @@ from twinlog.cli.admin.command import command, flag, need, opt, unused
 from twinlog.cli.connecting import client_options
 from twinlog.cli.message_text import body_text, message_data
 from twinlog.cli.option_values import boolean, moment_ms
-from twinlog.cli.report import Report, joined, pairs, table, text_report, when
+from twinlog.cli.report import Report, Table, joined, pairs, table, text_report, when
 from twinlog.client import Admin, BadArgument, ClientError, MessageQueue, Outgoing, Producer, PullStatus
 from twinlog.client.admin.messages import LONG_MAX, TOOLS_GROUP
 from twinlog.client.consuming.pulling import subscription_of
@@ -84,8 +84,7 @@ async def by_key(admin: Admin, args: Namespace) -> Report:
     found = await admin.messages_by_key(
         args.topic, args.msgKey, count_max=args.maxNum, begin_ms=args.beginTimestamp, end_ms=args.endTimestamp
     )
-    rows = [(m.message_id, m.queue_id, m.queue_offset, when(m.store_timestamp)) for m in found]
-    return table("Message ID,QID,Offset,Stored", rows, data=[message_data(m) for m in found])
+    return _listed(found, with_body=True)
 
 
 @command(
@@ -286,4 +285,13 @@ def _listed(messages: list[Message], *, with_body: bool, charset: str = "UTF-8")
         for m in messages
     ]
     columns = "Message ID,QID,Offset,Stored,Tags,Keys" + (",Body" if with_body else "")
-    return table(columns, rows, data=[message_data(m, with_body=with_body) for m in messages])
+    report = table(columns, rows, data=[message_data(m, with_body=with_body) for m in messages])
+    if with_body:  # on a terminal a column would be too narrow for bodies
+        report.screen = [_on_screen(m, charset) for m in messages] or report.tables
+    return report
+
+
+def _on_screen(m: Message, charset: str) -> Table:
+    title = f"{m.message_id}  queue {m.queue_id} offset {m.queue_offset}  {when(m.store_timestamp)}"
+    labels = [f"tags: {m.tags}" if m.tags else "", f"keys: {' '.join(m.keys)}" if m.keys else ""]
+    return Table([], [], title, ["  ".join(filter(None, labels))] * any(labels) + [body_text(m.body, charset)])

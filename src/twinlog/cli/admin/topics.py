@@ -7,7 +7,8 @@ from pathlib import Path
 
 from twinlog.base.system_names import is_retry_or_dlq
 from twinlog.cli.admin.command import broker_or_cluster, command, config_list, flag, masters, need, opt
-from twinlog.cli.option_values import boolean, natural
+from twinlog.cli.explain import did_you_mean
+from twinlog.cli.option_values import boolean, natural, permission
 from twinlog.cli.report import Report, plain, table, text_report, when
 from twinlog.client import Admin, BadArgument, ClientError, NoRoute
 from twinlog.client.admin.topics import ORDER_NAMESPACE
@@ -25,7 +26,7 @@ TOPIC = need("t", "topic", "topic name")
     *broker_or_cluster(),
     opt("r", "readQueueNums", "queues to read", kind=natural, default=8),
     opt("w", "writeQueueNums", "queues to write", kind=natural, default=8),
-    opt("p", "perm", "2 write, 4 read, 6 both", kind=int, default=6),
+    opt("p", "perm", "2 write, 4 read, 6 both", kind=permission, default=6),
     opt("o", "order", "keep the queue list of an order topic at the name servers", kind=boolean, default=False),
     opt("u", "unit", "unit topic", kind=boolean, default=False),
     opt("s", "hasUnitSub", "has a unit subscription", kind=boolean, default=False),
@@ -67,6 +68,7 @@ async def update_topics(admin: Admin, args: Namespace) -> Report:
 
 @command("deleteTopic", "Delete a topic from brokers and name servers", TOPIC, need("c", "clusterName", "cluster"))
 async def delete_topic(admin: Admin, args: Namespace) -> Report:
+    await _check_exists(admin, args.topic, args.clusterName)
     await admin.delete_topic(args.topic, args.clusterName)
     return text_report(
         f"delete topic [{args.topic}] from cluster [{args.clusterName}] success.",
@@ -79,7 +81,7 @@ async def delete_topic(admin: Admin, args: Namespace) -> Report:
     "Change a topic's permission",
     TOPIC,
     *broker_or_cluster(),
-    need("p", "perm", "2 write, 4 read, 6 both", kind=int),
+    need("p", "perm", "2 write, 4 read, 6 both", kind=permission),
 )
 async def update_topic_perm(admin: Admin, args: Namespace) -> Report:
     lines = []
@@ -215,6 +217,18 @@ async def _traffic(admin: Admin, addresses: list[str], name: str, key: str) -> t
         rate += stats.get("statsMinute", {}).get("tps") or 0.0
         day += max((stats.get(f"stats{span}", {}).get("sum") or 0) for span in ("Minute", "Hour", "Day"))
     return rate, day
+
+
+async def _check_exists(admin: Admin, topic: str, cluster: str) -> None:
+    """BadArgument unless the name server or a broker of the cluster has the topic."""
+    addresses, known = await admin.addresses(cluster), set(await admin.topics_of_cluster(cluster))
+    for address in addresses:
+        if topic in known:
+            return
+        known |= (await admin.topic_configs(address)).topic_config_table.keys()
+    if topic not in known:
+        names = [name for name in known if not is_retry_or_dlq(name)]
+        raise BadArgument(f"cluster {cluster!r} has no topic {topic!r}{did_you_mean(topic, names)}")
 
 
 async def _order_conf(admin: Admin, addresses: list[str], queues: int) -> str:

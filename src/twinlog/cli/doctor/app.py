@@ -9,35 +9,23 @@ from typing import Annotated
 import typer
 
 from twinlog.base.addresses import split_addresses
-from twinlog.cli.connecting import DEFAULT_NAME_SERVER, find_credentials, run_client
+from twinlog.cli.connecting import DEFAULT_NAME_SERVER, Connection, run_client, with_connection
 from twinlog.cli.doctor import cluster, machine
 from twinlog.cli.doctor.findings import Finding, exit_status, report_of
 from twinlog.cli.report import show
-from twinlog.client import ClientOptions
 from twinlog.settings.broker_conf import BrokerConf
 from twinlog.store.lock import is_locked
-from twinlog.telemetry.log import setup_logging
 
 
 def doctor(
+    connection: Connection,
     config: Annotated[
         Path | None, typer.Option("--config", "-c", metavar="FILE", help="Check this broker.conf and this machine.")
-    ] = None,
-    name_servers: Annotated[
-        str | None,
-        typer.Option(
-            "--namesrvAddr",
-            "-n",
-            metavar="HOST:PORT;...",
-            envvar="NAMESRV_ADDR",
-            help="Check the cluster behind these.",
-        ),
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Warnings count as errors.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The findings as JSON.")] = False,
 ) -> None:
     """Say what is wrong and what to do. The exit status is 1 for an error, else 0; nothing is changed."""
-    setup_logging("error")
     findings: list[Finding] = []
 
     async def run() -> None:
@@ -47,11 +35,15 @@ def doctor(
             findings.extend(found)
         if conf is not None:
             findings.extend(check_machine(conf))
-        await _check_cluster(conf, name_servers, is_asked=config is None, findings=findings)
+        await _check_cluster(conf, connection, is_asked=config is None, findings=findings)
         show(report_of(findings), sys.stdout, as_json=as_json)
 
     status = run_client("doctor", run())
     raise typer.Exit(status or exit_status(findings, strict=strict))
+
+
+# Without -n the configuration file names the name servers.
+doctor_command = with_connection(doctor, default="")
 
 
 def check_machine(conf: BrokerConf) -> list[Finding]:
@@ -66,12 +58,12 @@ def check_machine(conf: BrokerConf) -> list[Finding]:
 
 
 async def _check_cluster(
-    conf: BrokerConf | None, name_servers: str | None, *, is_asked: bool, findings: list[Finding]
+    conf: BrokerConf | None, connection: Connection, *, is_asked: bool, findings: list[Finding]
 ) -> None:
-    given = name_servers or (conf.broker.namesrv_addr if conf is not None else None)
+    given = connection.name_servers or (conf.broker.namesrv_addr if conf is not None else None)
     addresses = split_addresses(given or (DEFAULT_NAME_SERVER if is_asked else ""))
     if addresses:
-        options = ClientOptions(credentials=find_credentials())
+        options = connection.options()
         runs = conf is None or is_locked(Path(conf.store.root_dir))
         groups, found = await cluster.check_name_servers(addresses, options, brokers_expected=runs)
         findings.extend(found)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from twinlog.cli.connecting import DEFAULT_NAME_SERVER, find_credentials, run_client
+from twinlog.cli.connecting import Connection, run_client, with_connection
 from twinlog.cli.replication.facts import gather_groups
 from twinlog.cli.replication.rejoin import rejoin
 from twinlog.cli.replication.report import report_of
@@ -16,25 +16,18 @@ from twinlog.cli.replication.role import change_one
 from twinlog.cli.replication.switch import carry_out, plan_switch
 from twinlog.cli.replication.watch import watch_groups
 from twinlog.cli.report import show
-from twinlog.client import Admin, ClientOptions
-from twinlog.telemetry.log import setup_logging
 
 replication = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Show and control how replicas follow their masters."
 )
 
-NameServers = Annotated[
-    str,
-    typer.Option("--namesrvAddr", "-n", metavar="HOST:PORT;...", envvar="NAMESRV_ADDR", help="Name servers."),
-]
-
-
 AsJson = Annotated[bool, typer.Option("--json", help="The result as JSON.")]
 
 
 @replication.command()
+@with_connection
 def status(
-    name_servers: NameServers = DEFAULT_NAME_SERVER,
+    connection: Connection,
     cluster: Annotated[str | None, typer.Option("--cluster", "-c", help="Only this cluster.")] = None,
     broker: Annotated[
         str | None,
@@ -50,18 +43,20 @@ def status(
     """Show each replica's lag in bytes, messages and seconds, its transfer rate, and its metadata."""
 
     async def run() -> None:
-        async with _admin(name_servers) as admin:
+        async with connection.admin() as admin:
             if watch:
                 await watch_groups(admin, cluster, broker, interval, as_json, with_metadata=metadata)
             else:
                 groups = await gather_groups(admin, cluster, broker)
                 show(report_of(groups, with_metadata=metadata), sys.stdout, as_json=as_json)
 
-    _run("status", run())
+    _run("status", run(), connection)
 
 
 @replication.command("change-role")
+@with_connection
 def change_role(
+    connection: Connection,
     broker: Annotated[str, typer.Option("--broker", "-b", metavar="HOST:PORT", help="The broker to change.")],
     role: Annotated[str, typer.Option("--role", help="ASYNC_MASTER, SYNC_MASTER or SLAVE.")],
     broker_id: Annotated[
@@ -70,20 +65,21 @@ def change_role(
     force: Annotated[
         bool, typer.Option("--force", help="Step down although no replica is connected: then nobody takes messages.")
     ] = False,
-    name_servers: NameServers = DEFAULT_NAME_SERVER,
     as_json: AsJson = False,
 ) -> None:
     """Make a running broker master or replica, without a restart; its configuration file is changed too."""
 
     async def run() -> None:
-        async with _admin(name_servers) as admin:
+        async with connection.admin() as admin:
             show(await change_one(admin, broker, role, broker_id, force=force), sys.stdout, as_json=as_json)
 
-    _run("change-role", run())
+    _run("change-role", run(), connection)
 
 
 @replication.command()
+@with_connection
 def switch(
+    connection: Connection,
     group: Annotated[
         str | None, typer.Argument(metavar="[BROKER_NAME]", help="Whose master changes; needed if there are several.")
     ] = None,
@@ -91,7 +87,6 @@ def switch(
         str | None,
         typer.Option("--to", metavar="HOST:PORT", help="The replica that becomes master; needed if there are several."),
     ] = None,
-    name_servers: NameServers = DEFAULT_NAME_SERVER,
     cluster: Annotated[str | None, typer.Option("--cluster", "-c", help="Only in this cluster.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -102,12 +97,12 @@ def switch(
     """
 
     async def run() -> None:
-        async with _admin(name_servers) as admin:
+        async with connection.admin() as admin:
             plan = plan_switch(await gather_groups(admin, cluster), group, to)
             tell = (lambda line: print(line, file=sys.stderr, flush=True)) if as_json else _print_now
-            show(await carry_out(admin, plan, name_servers, tell), sys.stdout, as_json=as_json)
+            show(await carry_out(admin, plan, connection.name_servers, tell), sys.stdout, as_json=as_json)
 
-    _run("switch", run())
+    _run("switch", run(), connection)
 
 
 replication.command()(rejoin)
@@ -117,10 +112,5 @@ def _print_now(line: str) -> None:
     print(line, flush=True)
 
 
-def _admin(name_servers: str) -> Admin:
-    return Admin(name_servers, options=ClientOptions(credentials=find_credentials()))
-
-
-def _run(name: str, work: Coroutine[Any, Any, None]) -> None:
-    setup_logging("error")
-    raise typer.Exit(run_client(f"replication {name}", work))
+def _run(name: str, work: Coroutine[Any, Any, None], connection: Connection) -> None:
+    raise typer.Exit(run_client(f"replication {name}", work, connection))

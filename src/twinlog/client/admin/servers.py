@@ -26,9 +26,13 @@ class AdminServers(AdminCalls):
         body = format_properties(values).encode()
         return (await self.ask_broker(address, RequestCode.UPDATE_BROKER_CONFIG, None, body)).remark or ""
 
-    async def clean(self, address: str, code: RequestCode) -> None:
-        """Housekeeping: CLEAN_EXPIRED_CONSUMEQUEUE, CLEAN_UNUSED_TOPIC or DELETE_EXPIRED_COMMITLOG."""
-        await self.ask_broker(address, code, timeout_ms=30_000)
+    async def clean(self, address: str, code: RequestCode) -> int | None:
+        """Housekeeping: CLEAN_EXPIRED_CONSUMEQUEUE, CLEAN_UNUSED_TOPIC or DELETE_EXPIRED_COMMITLOG.
+
+        How many files or topics were deleted; None from a Java broker, which does it later and does not count.
+        """
+        answer = await self.ask_broker(address, code, timeout_ms=30_000)
+        return read_number(answer.fields, "deleted", 0) if "deleted" in (answer.fields or {}) else None
 
     async def ha_status(self, address: str) -> HaRuntimeInfo:
         """The progress of a master's replicas, or of this replica."""
