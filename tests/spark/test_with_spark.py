@@ -78,8 +78,33 @@ def test_a_schema_chooses_columns_and_one_that_does_not_fit_is_refused(spark, ma
         ("offset bigint", "no column 'offset'"),
         ("topic string not null", "NOT NULL"),
     ):
-        with pytest.raises(PySparkException, match=told):
+        with pytest.raises(PySparkException, match=told) as refused:
             read(spark, topic, schema).collect()
+        assert "Traceback" not in str(refused.value), "the message alone, without the frames of a worker"
+    assert "The columns are topic, brokerName, queueId" in str(wrong_column(spark, topic))
+
+
+def wrong_column(spark, topic):
+    with pytest.raises(PySparkException) as refused:
+        read(spark, topic, "queueOfset bigint").collect()
+    return refused.value
+
+
+def test_an_error_in_a_task_and_in_a_stream_is_its_message_alone(spark, make_topic, tmp_path):
+    topic = make_topic(queues=1)
+    topic.send("1")
+    offsets = topic.json(q0=7)
+    with pytest.raises(PySparkException, match="this offset does not exist yet") as refused:
+        read(spark, topic, startingOffsets=offsets).collect()
+    assert "Traceback" not in str(refused.value)
+    frame = read_stream(spark, topic, startingOffsets=offsets)
+    writer = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
+    query = started(writer.trigger(availableNow=True))
+    with pytest.raises(PySparkException) as failed:
+        query.awaitTermination(60)
+    lines = [line for line in str(failed.value).splitlines() if line.strip()]
+    assert "Traceback" not in str(failed.value)
+    assert "this offset does not exist yet" in lines[0]
 
 
 def test_an_unknown_option_is_refused_with_the_nearest_name(spark, make_topic):

@@ -21,6 +21,7 @@ class LazyGroup(TyperGroup):
     """Subcommands from a table; the overview is printed from their summaries, without importing them."""
 
     table: ClassVar[Mapping[str, Lazy]] = {}
+    wrap: ClassVar[Callable[[Callable[..., Any]], Callable[..., Any]]] = staticmethod(lambda function: function)
     _listing = False
 
     # Typer brings its own copy of click or uses click itself, depending on its version: hence Any.
@@ -33,7 +34,7 @@ class LazyGroup(TyperGroup):
             return None
         if self._listing:
             return TyperCommand(cmd_name, help=lazy.summary)
-        return load_command(cmd_name, lazy)
+        return load_command(cmd_name, lazy, type(self).wrap)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         self._listing = True
@@ -43,13 +44,15 @@ class LazyGroup(TyperGroup):
             self._listing = False
 
 
-def load_command(name: str, lazy: Lazy) -> Any:
-    """Import a command; a plain function becomes an app with that one command."""
+def load_command(
+    name: str, lazy: Lazy, wrap: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda function: function
+) -> Any:
+    """Import a command; a plain function, as `wrap` returns it, becomes an app with that one command."""
     module, _, attribute = lazy.target.partition(":")
     found: typer.Typer | Callable[..., Any] = getattr(importlib.import_module(module), attribute)
     if not isinstance(found, typer.Typer):
         function, found = found, typer.Typer(add_completion=False)
-        found.command(name)(function)
+        found.command(name)(wrap(function))
     command = typer.main.get_command(found)
     command.name = name
     return command

@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+import inspect
+import os
+import sys
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from typing import Any, TypeVar
+
+TRACEBACK = "TWINLOG_TRACEBACK"  # set in the environment of workers: their errors come with a traceback
+_ENTRIES = (
+    *("schema", "reader", "streamReader", "writer", "streamWriter"),
+    *("partitions", "read", "initialOffset", "latestOffset", "prepareForTriggerAvailableNow", "commit", "write"),
+)
+C = TypeVar("C", bound=type)
 
 
 class SparkSourceError(Exception):
@@ -68,3 +80,54 @@ def nearest(name: str, known: Iterable[str]) -> str:
     by_lower = {word.lower(): word for word in known}
     found = get_close_matches(name.lower(), by_lower, 1, 0.6)
     return f"did you mean {by_lower[found[0]]!r}?" if found else f"known are {', '.join(sorted(by_lower.values()))}"
+
+
+def columns_of(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence about an unknown column: the nearest one, and all of them."""
+    names = list(known)
+    hint = nearest(name, names)
+    return hint if hint.startswith("known are") else f"{hint} The columns are {', '.join(names)}"
+
+
+def errors_without_traceback(source: C) -> C:
+    """A class that Spark calls in a worker, whose own errors are reported there by their message alone.
+
+    Spark writes the traceback before the message, and wraps both: the reason would stand below some thirty lines.
+    """
+    for name in _ENTRIES:
+        method = source.__dict__.get(name)
+        if method is not None:
+            setattr(source, name, _reporting(method))
+    return source
+
+
+def _reporting(method: Callable[..., Any]) -> Callable[..., Any]:
+    if inspect.isgeneratorfunction(method):
+
+        @functools.wraps(method)
+        def rows(*args: Any, **more: Any) -> Any:
+            try:
+                yield from method(*args, **more)
+            except Exception as error:
+                _hide_traceback(error)
+                raise
+
+        return rows
+
+    @functools.wraps(method)
+    def call(*args: Any, **more: Any) -> Any:
+        try:
+            return method(*args, **more)
+        except Exception as error:
+            _hide_traceback(error)
+            raise
+
+    return call
+
+
+def _hide_traceback(error: Exception) -> None:
+    """Let PySpark report only the message of one of our errors; its worker ends with it, and so does the setting."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    in_worker = spec is not None and spec.name.startswith("pyspark.")
+    if in_worker and type(error).__module__.startswith("twinlog.") and TRACEBACK not in os.environ:
+        os.environ["SPARK_HIDE_TRACEBACK"] = "1"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 
 from twinlog.spark.errors import BadOption, nearest
 from twinlog.telemetry.log import get_logger
@@ -66,6 +67,11 @@ class OptionValues:
             raise BadOption(f"option {name} is {text!r}: give a whole number from {low} on")
         return int(text)
 
+    def moment_ms(self, name: str) -> int | None:
+        """Milliseconds since 1970, from such a number or an ISO time."""
+        text = self.text(name)
+        return None if text is None else parse_moment_ms(text, f"option {name}")
+
     def flag(self, name: str, default: bool) -> bool:
         text = (self.text(name) or str(default)).lower()
         if text not in ("true", "false"):
@@ -100,6 +106,18 @@ class OptionValues:
         if match is None or value < low:
             raise BadOption(f"option {name} is {text!r}: give a number with a unit, for example {example}")
         return value
+
+
+def parse_moment_ms(text: str, what: str) -> int:
+    """A time as milliseconds since 1970 or in ISO form; without a zone it is UTC. BadOption begins with `what`."""
+    try:
+        if text.strip().isdigit():
+            return int(text)
+        moment = datetime.fromisoformat(text.strip())
+        return max(0, round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000))
+    except (ValueError, OverflowError):
+        hint = "write 2026-11-15T10:00, with +01:00 behind it if it is not UTC, or milliseconds since 1970"
+        raise BadOption(f"{what} {text!r} is not a time: {hint}") from None
 
 
 def refuse_persistent_table(given: Mapping[str, str]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from twinlog.spark.errors import BadSchema, nearest
+from twinlog.spark.errors import BadSchema, columns_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -114,7 +114,7 @@ def chosen_columns(schema: StructType, known: Columns) -> Columns:
     for field in schema.fields:
         kind = known.get(field.name)
         if kind is None:
-            raise BadSchema(f"this source has no column {field.name!r}: {nearest(field.name, known)}")
+            raise BadSchema(f"this source has no column {field.name!r}: {columns_of(field.name, known)}")
         if field.dataType.simpleString() != kind:
             found = field.dataType.simpleString()
             raise BadSchema(f"column {field.name!r} is {kind}, the schema has {found}: declare it as {kind} and cast")

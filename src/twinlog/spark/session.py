@@ -11,15 +11,17 @@ None of this is needed where a cluster starts Spark itself: Spark finds the sour
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
+from twinlog.spark.errors import SparkSourceError
 from twinlog.spark.java_launcher import NoJava, write_launcher
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ _CONF = {
     "spark.ui.showConsoleProgress": "false",
 }
 _LOCAL_CONF = {"spark.ui.enabled": "false", "spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+_REGISTRY = "org.apache.spark.sql.execution.datasources.DataSourceManager"
 _VERSION = re.compile(r'version "(\d+)')
 
 
@@ -56,12 +59,67 @@ def register(spark: SparkSession) -> SparkSession:
     from twinlog.spark.source import RocketmqSource
     from twinlog.spark.store_source import RocketmqStoreSource
 
+    check_workers_python(spark)
     checkpoints = spark.conf.get("spark.sql.streaming.checkpointLocation", None)
-    for source in (RocketmqSource, RocketmqStoreSource):
-        # A class for this session only: it travels to the workers by value, with the session's checkpoint location.
-        members = {"__module__": "__main__", "default_checkpoints": checkpoints}
-        spark.dataSource.register(cast("type[DataSource]", type(source.__name__, (source,), members)))
+    with _without_warnings_of(spark, _REGISTRY):  # that a name is taken again: by the same source
+        for source in (RocketmqSource, RocketmqStoreSource):
+            # A class for this session only: it travels to the workers by value, with the session's checkpoint location.
+            members = {"__module__": "__main__", "default_checkpoints": checkpoints}
+            spark.dataSource.register(cast("type[DataSource]", type(source.__name__, (source,), members)))
     return spark
+
+
+def check_workers_python(spark: SparkSession) -> None:
+    """WrongPython if the workers of a session run a Python that lacks this package, or is of another version.
+
+    Spark itself would report that there is no such data source. Only the driver's machine can be asked; a Connect
+    server, and the machines of a cluster, report their own.
+    """
+    command = getattr(_context(spark), "pythonExec", None)
+    if not command or shutil.which(command) == sys.executable:
+        return
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    test = "import sys, twinlog.spark.source; print('%d.%d' % sys.version_info[:2])"
+    try:
+        done = subprocess.run([command, "-c", test], capture_output=True, text=True, timeout=60, check=False)
+        found, problem = done.stdout.strip(), (done.stderr.strip().splitlines() or [""])[-1]
+    except (OSError, subprocess.TimeoutExpired) as error:
+        found, problem = "", str(error)
+    if found != version:
+        raise WrongPython(command, f"it is Python {found}, the driver's is {version}" if found else problem)
+
+
+class WrongPython(SparkSourceError):
+    """The workers of a session cannot run our sources."""
+
+    def __init__(self, command: str, problem: str) -> None:
+        hint = f"set PYSPARK_PYTHON={sys.executable} in the environment before the session is started"
+        super().__init__(f"the workers of this session run {command!r}, which cannot be used ({problem}): {hint}")
+
+
+@contextlib.contextmanager
+def _without_warnings_of(spark: SparkSession, logger: str) -> Iterator[None]:
+    """Silence one logger of the driver's JVM in this block; a Connect session has none to silence."""
+    context = _context(spark)
+    jvm: Any = None if context is None else context._jvm
+    if jvm is None:
+        yield
+        return
+    log4j = jvm.org.apache.logging.log4j
+    before = log4j.LogManager.getLogger(logger).getLevel()
+    log4j.core.config.Configurator.setLevel(logger, log4j.Level.ERROR)
+    try:
+        yield
+    finally:
+        log4j.core.config.Configurator.setLevel(logger, before)
+
+
+def _context(spark: SparkSession) -> Any:
+    """The session's context; None for a Connect session, which has none."""
+    try:
+        return spark.sparkContext
+    except Exception:  # its error is not a Python class of Spark
+        return None
 
 
 def _submitted() -> dict[str, str]:

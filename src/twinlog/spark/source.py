@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
-from twinlog.spark.errors import BadOption
+from twinlog.spark.errors import BadOption, errors_without_traceback
 from twinlog.spark.option_values import option_includes_properties, refuse_persistent_table
 from twinlog.spark.schema import MESSAGE_COLUMNS, chosen_columns, ddl, message_columns
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
+@errors_without_traceback
 class RocketmqSource(DataSource):
     """Reads and writes topics; `register` makes a subclass that has the default checkpoint location."""
 

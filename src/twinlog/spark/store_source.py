@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
+from twinlog.spark.errors import errors_without_traceback
 from twinlog.spark.schema import (
     STORE_MESSAGE_COLUMNS,
     TABLE_COLUMNS,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from twinlog.spark.reading.stores.stream_reader import StoreStreamReader
 
 
+@errors_without_traceback
 class RocketmqStoreSource(DataSource):
     """Reads store directories."""
 

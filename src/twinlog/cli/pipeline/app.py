@@ -8,6 +8,7 @@ from __future__ import annotations
 import typer
 
 from twinlog.cli.lazy import Lazy, LazyGroup
+from twinlog.cli.pipeline.session_options import with_session_options
 
 COMMANDS: dict[str, Lazy] = {
     "sync": Lazy("twinlog.cli.pipeline.sync:sync", "Keep replica directories equal to many masters."),
@@ -26,6 +27,7 @@ COMMANDS: dict[str, Lazy] = {
 
 class PipelineGroup(LazyGroup):
     table = COMMANDS
+    wrap = staticmethod(with_session_options)
 
 
 app = typer.Typer(

@@ -13,9 +13,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from twinlog.cli.pipeline.option_values import check_table, cluster_options, seconds
+from twinlog.cli.pipeline.option_values import check_table, cluster_options, seconds, size_bytes
 from twinlog.cli.pipeline.options import (
     AsJson,
+    LocalBelow,
     NameServer,
     SparkConf,
     SparkMaster,
@@ -25,12 +26,12 @@ from twinlog.cli.pipeline.options import (
     TlsInsecure,
     TlsKey,
 )
-from twinlog.cli.pipeline.running import failures_exit_with, report_failures, spark_job
+from twinlog.cli.pipeline.running import errors, failures_exit_with, local_job, report_failures, spark_job, wants_spark
 
 if TYPE_CHECKING:
     from twinlog.spark.cluster_options import ClusterOptions
     from twinlog.spark.jobs.audit.findings import Finding
-    from twinlog.spark.jobs.audit.job import AuditSummary
+    from twinlog.spark.jobs.audit.job import AuditJob, AuditSummary
     from twinlog.spark.jobs.audit.pairs import Pairs
 
 _NOT_COMPARABLE = 2
@@ -55,6 +56,7 @@ def audit(
     settle: Annotated[
         str, typer.Option("--settle", metavar="TIME", help="How long a live replica's metadata may take to follow.")
     ] = "30s",
+    local_below: LocalBelow = "1g",
     tls: Tls = False,
     tls_insecure: TlsInsecure = False,
     tls_ca: TlsCa = None,
@@ -77,22 +79,33 @@ def audit(
                 name_servers, tls=tls, tls_insecure=tls_insecure, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key
             ),
         )
-        with spark_job("twinlog audit", master, conf) as (spark, report):
-            from twinlog.spark.jobs.audit.job import AuditJob
-            from twinlog.spark.jobs.audit.job import audit as run
+        from twinlog.spark.jobs.audit.job import AuditJob
 
-            job = AuditJob(
-                pairs=pairs,
-                to=to,
-                strict=strict,
-                metadata=metadata,
-                queues=queues,
-                check_crc=check_crc,
-                settle_s=settle_s,
-            )
-            summary = run(spark, job, report)
+        job = AuditJob(
+            pairs=pairs,
+            to=to,
+            strict=strict,
+            metadata=metadata,
+            queues=queues,
+            check_crc=check_crc,
+            settle_s=settle_s,
+        )
+        summary = _run(job, size_bytes(local_below, "--local-below"), master, conf)
     print_summary(summary, as_json=as_json)
     raise typer.Exit(summary.status)
+
+
+def _run(job: AuditJob, local_bytes_max: int, master: str | None, conf: list[str] | None) -> AuditSummary:
+    from twinlog.spark.jobs.audit.in_process import audit_in_process, fits_in_process
+    from twinlog.spark.jobs.audit.job import audit
+
+    if not wants_spark(master, conf) and local_bytes_max and fits_in_process(job, local_bytes_max):
+        with local_job() as report:
+            summary = audit_in_process(job, report)
+        errors.print("small: compared here, without Spark (--local-below 0 starts Spark)")
+        return summary
+    with spark_job("twinlog audit", master, conf) as (spark, report):
+        return audit(spark, job, report)
 
 
 def _pairs(endpoints: list[str] | None, options: ClusterOptions) -> Pairs:

@@ -14,9 +14,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from twinlog.cli.pipeline.option_values import check_table, cluster_options
-from twinlog.cli.pipeline.options import AsJson, SparkConf, SparkMaster, Tls, TlsCa, TlsCert, TlsInsecure, TlsKey
-from twinlog.cli.pipeline.running import failures_exit_with, report_failures, spark_job
+from twinlog.cli.pipeline.option_values import check_table, cluster_options, size_bytes
+from twinlog.cli.pipeline.options import (
+    AsJson,
+    LocalBelow,
+    SparkConf,
+    SparkMaster,
+    Tls,
+    TlsCa,
+    TlsCert,
+    TlsInsecure,
+    TlsKey,
+)
+from twinlog.cli.pipeline.running import errors, failures_exit_with, report_failures, spark_job, wants_spark
 from twinlog.cli.running import fail
 
 if TYPE_CHECKING:
@@ -39,6 +49,7 @@ def metadata_diff(
     ] = None,
     versions: Annotated[bool, typer.Option("--versions", help="Compare data versions too.")] = False,
     to: Annotated[str | None, typer.Option("--to", metavar="DIR", help="Write the rows as Parquet too.")] = None,
+    local_below: LocalBelow = "64m",
     tls: Tls = False,
     tls_insecure: TlsInsecure = False,
     tls_ca: TlsCa = None,
@@ -57,10 +68,12 @@ def metadata_diff(
             None, tls=tls, tls_insecure=tls_insecure, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key
         )
         job = _plan(left, right, history, broker, kind, versions, options)
-        if history is None and to is None:
-            summary = _compare_without_spark(job)
-        else:
+        if to is not None or (history is not None and not _is_short(history, local_below, master, conf)):
             summary = _compare(job, to, master, conf)
+        else:
+            summary = _compare_without_spark(job)
+            if history is not None:
+                errors.print("small: read here, without Spark (--local-below 0 starts Spark)")
     print_summary(summary, as_json=as_json)
     raise typer.Exit(summary.status)
 
@@ -87,8 +100,19 @@ def _plan(
         return DiffJob(left=endpoints[0], right=endpoints[1], kinds=kinds, versions=versions)
 
 
+def _is_short(history: str, local_below: str, master: str | None, conf: list[str] | None) -> bool:
+    limit = size_bytes(local_below, "--local-below")
+    if not limit or wants_spark(master, conf):
+        return False
+    with report_failures():
+        from twinlog.spark.jobs.metadata_diff.history_rows import history_bytes
+
+        size = history_bytes(history)
+    return size is not None and size <= limit
+
+
 def _compare_without_spark(job: DiffJob) -> DiffSummary:
-    """Two brokers or stores are read with one request each."""
+    """Two brokers or stores are read with one request each, a short history from its files."""
     with report_failures():
         from twinlog.spark.jobs.metadata_diff.job import metadata_diff
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from twinlog.cli.running import fail
@@ -84,6 +83,17 @@ def check_table(to: str | None) -> None:
         fail(problem)
 
 
+def size_bytes(text: str, option: str) -> int:
+    """`0`, `64m` or `1g` as bytes."""
+    from twinlog.spark.errors import BadOption
+    from twinlog.spark.option_values import OptionValues
+
+    try:
+        return OptionValues({option: text}, known=(option,)).size(option, low=0) or 0
+    except BadOption as problem:
+        fail(problem)
+
+
 def seconds(text: str, option: str) -> float:
     """`90`, `90s`, `10m`, `2h` or `1d` as seconds."""
     units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -99,10 +109,10 @@ def seconds(text: str, option: str) -> float:
 
 def moment_ms(text: str | None, option: str) -> int | None:
     """Milliseconds since 1970; a time without a zone is one of UTC."""
-    if text is None or text.isdigit():
-        return None if text is None else int(text)
+    from twinlog.spark.errors import BadOption
+    from twinlog.spark.option_values import parse_moment_ms
+
     try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        fail(f"{option} {text!r} is not a time: write 2026-11-15T10:00:00+00:00, or milliseconds since 1970")
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+        return None if text is None else parse_moment_ms(text, option)
+    except BadOption as problem:
+        fail(problem)

@@ -31,4 +31,10 @@ SparkMaster = Annotated[
 SparkConf = Annotated[
     list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A Spark setting; may be repeated.")
 ]
+LocalBelow = Annotated[
+    str,
+    typer.Option(
+        "--local-below", metavar="SIZE", help="What is not larger is read in this process; 0 always starts Spark."
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")]

@@ -34,7 +34,7 @@ def restore(
     broker: option.Broker = None,
     queue: option.Queue = None,
     name: option.Name = "restore",
-    map_path: option.MapPath = "restore-map",
+    map_path: option.MapPath = None,
     groups: option.Groups = None,
     group_offsets: option.GroupOffsets = None,
     batch: option.Batch = 500,
@@ -126,4 +126,5 @@ def _print_summary(summary: RestoreSummary) -> None:
     copies = f"; {summary.copies} messages are there more than once" if summary.copies else ""
     if summary.empty:
         console.print(f"{summary.empty} messages have no body and are left out, since no broker takes them")
-    console.print(f"{summary.sent:,} messages sent; {summary.map_rows:,} offsets in {summary.map_path}{copies}")
+    kept = f"kept in {summary.map_path}" if summary.map_path else "read back"
+    console.print(f"{summary.sent:,} messages sent; {summary.map_rows:,} offsets {kept}{copies}")

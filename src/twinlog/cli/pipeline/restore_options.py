@@ -30,7 +30,9 @@ ToOffset = Annotated[int | None, typer.Option("--to-offset", min=0, help="Of eve
 Broker = Annotated[list[str] | None, typer.Option("--broker", help="Only messages that these brokers held.")]
 Queue = Annotated[list[int] | None, typer.Option("--queue", help="Only these queues.")]
 Name = Annotated[str, typer.Option("--name", help="Restores of different origins to one topic need different names.")]
-MapPath = Annotated[str, typer.Option("--map", metavar="DIR", help="Where the table of old and new offsets goes.")]
+MapPath = Annotated[
+    str | None, typer.Option("--map", metavar="DIR", help="Keep the table of old and new offsets here.")
+]
 Groups = Annotated[str | None, typer.Option("--groups", help="Groups whose offsets are restored too, with commas.")]
 GroupOffsets = Annotated[
     str | None,

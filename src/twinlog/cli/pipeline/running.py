@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import traceback
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, TextIO
+from typing import IO, TYPE_CHECKING, NoReturn
 
 import typer
 from rich.console import Console
@@ -20,6 +21,7 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bar
 
+from twinlog.cli.pipeline.session_options import session_choices
 from twinlog.cli.running import fail
 
 if TYPE_CHECKING:
@@ -36,7 +38,11 @@ def spark_job(
     name: str, master: str | None, conf: list[str] | None, *, archive_format: str = "parquet"
 ) -> Iterator[tuple[SparkSession, ReportProgress]]:
     """A Spark session and a progress bar for one job; an error of the job ends the command with one line."""
-    settings = _settings(conf, archive_format)
+    chosen = session_choices()
+    # An error is one line of ours; Spark's own log comes with --verbose, or with this setting given.
+    settings = {"spark.log.level": "WARN" if chosen.verbose else "FATAL", **_settings(conf, archive_format)}
+    if chosen.ui:
+        settings = {"spark.ui.enabled": "true", **settings}
     with open(os.dup(2), "w") as terminal, _bar(terminal) as bar, report_failures():
         from twinlog.spark.session import start
         from twinlog.spark.start_noise import without_start_noise
@@ -47,13 +53,34 @@ def spark_job(
             bar.update(task, description=progress.text, completed=progress.done, total=progress.total)
 
         with without_start_noise():
-            # An error is one line of ours; `--conf spark.log.level=WARN` brings Spark's own log back.
-            spark = start(name, master=master, conf={"spark.log.level": "FATAL", **settings})
+            spark = start(name, master=master, conf=settings)
+        if chosen.ui:
+            bar.console.print(f"Spark's pages: {spark.sparkContext.uiWebUrl}", markup=False)
         try:
             yield spark, report
         finally:
             bar.update(task, visible=False)
             spark.stop()
+
+
+@contextlib.contextmanager
+def local_job() -> Iterator[ReportProgress]:
+    """A progress bar for a job in this process; an error of the job ends the command with one line."""
+    with _bar(errors.file, disable=not errors.is_terminal) as bar, report_failures():
+        task = bar.add_task("", total=None)
+
+        def report(progress: JobProgress) -> None:
+            bar.update(task, description=progress.text, completed=progress.done, total=progress.total)
+
+        try:
+            yield report
+        finally:
+            bar.update(task, visible=False)
+
+
+def wants_spark(master: str | None, conf: list[str] | None) -> bool:
+    """Whether the command line is about a Spark session: then a small job does not run without one."""
+    return bool(master or conf or session_choices().ui or "PYSPARK_GATEWAY_PORT" in os.environ)
 
 
 @contextlib.contextmanager
@@ -73,9 +100,15 @@ def report_failures() -> Iterator[None]:
     try:
         yield
     except (SparkSourceError, StoreError, ClientError, NetError, OSError) as problem:
-        fail(problem)
+        _fail_with(problem, problem)
     except (PySparkException, Py4JError) as problem:
-        fail(cause_of(problem))
+        _fail_with(cause_of(problem), problem)
+
+
+def _fail_with(cause: object, problem: Exception) -> NoReturn:
+    if session_choices().verbose:
+        traceback.print_exception(problem)
+    fail(cause)
 
 
 @contextlib.contextmanager
@@ -87,9 +120,10 @@ def failures_exit_with(status: int) -> Iterator[None]:
         raise typer.Exit(status) from problem
 
 
-def _bar(terminal: TextIO) -> Bar:
+def _bar(terminal: IO[str], *, disable: bool = False) -> Bar:
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    return Bar(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=Console(file=terminal), transient=True)
+    columns = (*columns, TimeElapsedColumn(), TimeRemainingColumn())
+    return Bar(*columns, console=Console(file=terminal), transient=True, disable=disable)
 
 
 def _settings(conf: list[str] | None, archive_format: str) -> dict[str, str]:
@@ -122,4 +156,4 @@ def cause_of(problem: Exception) -> str:
     if reason is None:
         others = [line.lstrip(": ") for line in lines if not line.startswith("An error occurred while calling")]
         reason = others[0] if others else type(problem).__name__
-    return f"{reason}; `--conf spark.log.level=WARN` shows Spark's own log"
+    return reason if session_choices().verbose else f"{reason}; --verbose shows Spark's own log"

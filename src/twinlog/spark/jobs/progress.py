@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pyspark import StatusTracker
     from pyspark.sql import SparkSession
 
 _POLL_SECONDS = 0.3
+_DESCRIPTION = "spark.job.description"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,26 @@ def task_progress(spark: SparkSession, text: str, report: ReportProgress) -> Ite
     if tracker is None:
         yield
         return
+    with described(spark, f"{spark.sparkContext.appName}: {text}"):
+        yield from _watched(tracker, text, report)
+
+
+@contextmanager
+def described(spark: SparkSession, text: str) -> Iterator[None]:
+    """What Spark's pages and logs call the jobs that this block starts; a Connect session cannot say it."""
+    if _tracker(spark) is None:
+        yield
+        return
+    context = spark.sparkContext
+    before = context.getLocalProperty(_DESCRIPTION)
+    context.setJobDescription(text)
+    try:
+        yield
+    finally:
+        context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type]  # None removes it
+
+
+def _watched(tracker: StatusTracker, text: str, report: ReportProgress) -> Iterator[None]:
     over = threading.Event()
 
     def watch() -> None:
@@ -63,7 +85,7 @@ def task_progress(spark: SparkSession, text: str, report: ReportProgress) -> Ite
         watcher.join()
 
 
-def _tracker(spark: SparkSession):
+def _tracker(spark: SparkSession) -> StatusTracker | None:
     try:
         return spark.sparkContext.statusTracker()
     except Exception:  # a Connect session has no context; its error is not a Python class of Spark

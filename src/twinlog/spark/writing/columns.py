@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from twinlog.spark.errors import BadSchema, nearest
+from twinlog.spark.errors import BadSchema, columns_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,7 +30,7 @@ def check_columns(schema: StructType, *, topic_given: bool) -> None:
     for field in schema.fields:
         kinds = WRITE_COLUMNS.get(field.name)
         if kinds is None:
-            hint = nearest(field.name, WRITE_COLUMNS)
+            hint = columns_of(field.name, WRITE_COLUMNS)
             raise BadSchema(f"a message has no column {field.name!r}: {hint}; select the columns to write")
         found = field.dataType.simpleString()
         if found not in kinds and not (found.startswith(("varchar(", "char(")) and "string" in kinds):

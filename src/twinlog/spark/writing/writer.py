@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from twinlog.spark.errors import CannotWrite
+from twinlog.spark.errors import CannotWrite, errors_without_traceback
 from twinlog.spark.offsets import encode_offsets
 from twinlog.spark.writing.totals import SendTotals
 from twinlog.telemetry.log import get_logger
@@ -41,6 +41,7 @@ class Written(WriterCommitMessage):
     result: SendTotals
 
 
+@errors_without_traceback
 class QueueWriter(DataSourceArrowWriter):
     """Writes a frame once."""
 
@@ -63,6 +64,7 @@ class QueueWriter(DataSourceArrowWriter):
         _log_totals("a write failed; rows already sent stay in the topics", messages)
 
 
+@errors_without_traceback
 class QueueStreamWriter(DataSourceStreamArrowWriter):
     """Writes the batches of a stream."""
 

@@ -47,6 +47,9 @@ def test_up_to_now_in_limited_batches_and_again_later(spark, make_topic, tmp_pat
     assert (done.total.rows, done.topics[topic.name].rows, done.batches) == (30, 30, 3)
     assert done.total.files == sum(len(partition_files(root, one)) for one in partitions(root))
     assert (told[-1].done, told[-1].total) == (30, 30)
+    jobs = spark.sparkContext._jsc.sc().statusStore().jobsList(None)
+    names = " ".join(jobs.apply(n).description().toString() for n in range(jobs.size()))
+    assert all(f"Some(archive {topic.name}, batch {n})" in names for n in range(3))
     topic.send_numbers(5, queue=1, start=30)
     assert archive(spark, job_for(topic, root)).total.rows == 5
     assert bodies(root) == numbers(35)

@@ -105,8 +105,9 @@ def test_a_pair_that_cannot_be_compared_leaves_the_others_compared(spark, home, 
 def test_the_exit_status_of_the_command_shows_the_result(spark, home, monkeypatch, capfd):
     home, _, _ = home
     monkeypatch.setattr(type(spark), "stop", lambda self: None)  # the session is shared with other tests
-    equal = run(capfd, "audit", *stores(home, "master", "twin"))
+    equal = run(capfd, "audit", *stores(home, "master", "twin"), "--local-below", "0")
     assert (equal.exit_code, "equal" in equal.stdout) == (0, True), equal.stderr
+    assert "without Spark" not in equal.stderr
     behind = stores(home, "master", "behind")
     strict = run(capfd, "audit", *behind, "--strict", "--json")
     assert strict.exit_code == 1

@@ -5,6 +5,8 @@ import shutil
 from datetime import UTC, datetime, timedelta
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.spark.jobs.audit.audit_stores import edit_json, make_master
 from tests.spark.jobs.commands import run
@@ -155,11 +157,11 @@ def test_moments_are_iso_times_and_utc_without_a_zone(tmp_path):
         parse_moment("last Tuesday", str(tmp_path), None)
     with pytest.raises(BadOption, match="no directory"):
         parse_moment("2026-11-15", str(tmp_path / "nowhere"), None)
-    with pytest.raises(BadOption, match="pass a session"):
+    with pytest.raises(BadOption, match="not a history"):
         metadata_diff(None, DiffJob(left=MOMENT, right=MOMENT))
 
 
-def write_history(spark, path):
+def write_history(path):
     """As `pipeline sync` keeps it: a topic that gets more queues, and a group that goes."""
     config, group = TopicConfig(topic_name="T"), SubscriptionGroupConfig(group_name="G")
     wider = msgspec.structs.replace(config, read_queue_nums=32)
@@ -168,29 +170,56 @@ def write_history(spark, path):
         ("broker-a", "topics", "T", NOON, None, old, "r", 1),
         ("broker-a", "groups", "G", NOON, None, third, "r", 2),
         ("broker-a", "topics", "T", NOON + timedelta(minutes=5), old, new, "r", 3),
-        ("broker-a", "groups", "G", NOON + timedelta(minutes=6), third, None, "r", 4),
+        ("broker-a", "topics", "U", NOON + timedelta(minutes=5), None, new, "r", 4),
+        ("broker-a", "topics", "U", NOON + timedelta(minutes=5), new, old, "r", 5),
+        ("broker-a", "groups", "G", NOON + timedelta(minutes=6), third, None, "r", 6),
+        ("broker-b", "groups", "H", NOON + timedelta(hours=1), None, third, "s", 1),
     ]
-    texts = ", ".join(f"{name} string" for name in ("oldValue", "newValue", "replica"))
-    schema = f"broker string, kind string, key string, seenAt timestamp, {texts}, sequence bigint"
-    table = spark.createDataFrame(rows, schema)
-    version = "named_struct('stateVersion', 0L, 'timestamp', 1L, 'counter', 1L) as version"
-    table.selectExpr("*", version).coalesce(1).write.parquet(str(path / "changes"))
+    names = ("broker", "kind", "key", "seenAt", "oldValue", "newValue", "replica", "sequence")
+    table = pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows])
+    version = pa.array([{"stateVersion": 0, "timestamp": 1, "counter": 1}] * len(rows))
+    (path / "changes").mkdir()
+    for number, part in enumerate((table.append_column("version", version)).to_batches(max_chunksize=3)):
+        pq.write_table(pa.Table.from_batches([part]), path / "changes" / f"{9 - number}.parquet")
 
 
 def test_two_moments_of_a_history_are_compared(spark, tmp_path, monkeypatch, capfd):
-    write_history(spark, tmp_path)
+    write_history(tmp_path)
     monkeypatch.setattr(type(spark), "stop", lambda self: None)  # the session is shared with other tests
     words = ["metadata-diff", "--history", str(tmp_path), "--json"]
     done = run(capfd, *words, "2026-11-15T12:01", "2026-11-15T12:10", "--to", str(tmp_path / "rows"))
     assert done.exit_code == 1, done.stderr
     rows = json.loads(done.stdout.splitlines()[-1])["rows"]
-    assert [(one["kind"], one["key"], one["field"], one["left"]) for one in rows][:1] == [
-        ("topics", "T", "readQueueNums", "16")
+    assert [(one["kind"], one["key"], one["field"], one["left"]) for one in rows][:2] == [
+        ("topics", "T", "readQueueNums", "16"),
+        ("topics", "U", "*", None),
     ]
-    assert [(one["kind"], one["field"], one["right"]) for one in rows][1:] == [("groups", "*", None)]
-    assert spark.read.parquet(str(tmp_path / "rows")).count() == 2
+    assert json.loads(rows[1]["right"])["readQueueNums"] == "16"
+    assert [(one["kind"], one["field"], one["right"]) for one in rows][2:] == [("groups", "*", None)]
+    assert spark.read.parquet(str(tmp_path / "rows")).count() == 3
+    assert run(capfd, *words, "2026-11-15T12:01", "2026-11-15T12:02", "--local-below", "0").exit_code == 0
+    here = run(capfd, *words, "2026-11-15T12:01", "2026-11-15T12:10")
+    assert json.loads(here.stdout.splitlines()[-1])["rows"] == rows
+    assert (here.exit_code, here.stderr.count("without Spark")) == (1, 1)
+
+
+def test_a_short_history_is_read_without_spark_and_a_wrong_one_is_an_error(tmp_path, capfd):
+    words = ["metadata-diff", "--history", str(tmp_path), "--json"]
+    not_yet = run(capfd, *words, "2026-11-15T12:01", "2026-11-15T12:02")
+    assert (not_yet.exit_code, "is not a history of metadata" in not_yet.stderr) == (2, True)
+    write_history(tmp_path)
     assert run(capfd, *words, "2026-11-15T12:01", "2026-11-15T12:02").exit_code == 0
     assert run(capfd, *words, "2026-11-15T11:01", "2026-11-15T12:02").exit_code == 2
+    several = run(capfd, *words, "2026-11-15T12:01", "2026-11-15T13:02")
+    assert "several brokers (broker-a, broker-b)" in several.stderr
+    one = run(capfd, *words, "2026-11-15T12:10", "2026-11-15T13:02", "--broker", "broker-a")
+    assert (one.exit_code, json.loads(one.stdout.splitlines()[-1])["rows"]) == (0, [])
+    since_ms = round(NOON.timestamp() * 1000) + 90_000
+    (tmp_path / "changes" / "8.parquet").rename(tmp_path / "changes" / f"8-b-since{since_ms}.parquet")
+    dropped = run(capfd, *words, "2026-11-15T12:01", "2026-11-15T12:02")
+    assert (dropped.exit_code, "the history before it was dropped" in dropped.stderr) == (2, True)
+    (tmp_path / "changes" / "9.parquet").write_bytes(b"not Parquet")
+    assert "is not a history" in run(capfd, *words, "2026-11-15T12:02", "2026-11-15T12:03").stderr
 
 
 def test_the_command_needs_no_spark_for_two_endpoints_and_its_exit_status_is_the_result(two, broker, capfd):

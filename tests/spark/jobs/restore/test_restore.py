@@ -92,7 +92,9 @@ def test_a_topic_comes_back_in_order_with_its_map_and_its_groups(spark, archived
     assert hot.properties["TWINLOG_ORIGIN"] == f"restore:ToRestore@{BROKER}@1@0"
 
 
-def test_a_missing_topic_is_made_like_the_source_by_time_and_from_a_store_of_java(spark, archived, tmp_path):
+def test_a_missing_topic_is_made_like_the_source_by_time_and_from_a_store_of_java(
+    spark, archived, tmp_path, monkeypatch
+):
     topic, _ = archived
     store = golden.unpack("normal", tmp_path / "broker-x")
     frame = spark.read.format("rocketmq_store").load(str(store)).where("topic = 'TopicA' and sysFlag & 4 = 0")
@@ -101,8 +103,11 @@ def test_a_missing_topic_is_made_like_the_source_by_time_and_from_a_store_of_jav
     options = {"topics": ("TopicA",), "renames": {"TopicA": "FromJava"}, "stores": (str(store),), "from_ms": middle}
     offsets = spark.read.format("rocketmq_store").option("kind", "consumer_offsets").load(str(store)).collect()
     group = next(row.consumerGroup for row in offsets if row.topic == "TopicA")
-    job = job_for(archived, tmp_path, groups=(group,), group_offsets=str(store), **options)
+    job = job_for(archived, tmp_path, groups=(group,), group_offsets=str(store), map_path=None, **options)
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.iterdir())
     done = restore(spark, job)
+    assert (done.map_path, sorted(tmp_path.iterdir())) == (None, before), "no map is left where none was asked for"
     late = [row for row in rows if row.ms >= middle]
     assert (done.sent, done.empty) == (sum(1 for row in late if row.body), sum(1 for row in late if not row.body))
     assert done.empty == 1  # Java's tools put it there; brokers refuse such messages

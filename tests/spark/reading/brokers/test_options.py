@@ -3,7 +3,7 @@ import pytest
 from twinlog.spark.errors import BadOption
 from twinlog.spark.offsets import decode_offsets, encode_offsets
 from twinlog.spark.option_values import OptionValues
-from twinlog.spark.reading.brokers.options import PositionKind, read_options
+from twinlog.spark.reading.brokers.options import Position, PositionKind, read_options
 from twinlog.wire.bodies import MessageQueue
 
 GIVEN = {"nameServer": "127.0.0.1:9876", "topic": "Orders"}
@@ -67,7 +67,7 @@ def test_an_option_of_streams_has_no_effect_on_a_batch_and_is_warned_about(caplo
         ({"minPartitions": "0"}, "from 1 on"),
         ({"failOnDataLoss": "yes"}, "true or false"),
         ({"readFrom": "slaves"}, "did you mean 'slave'"),
-        ({"startingTimestamp": "today"}, "whole number"),
+        ({"startingTimestamp": "today"}, "is not a time: write 2026-11-15T10:00"),
         ({"startingOffsetsByTimestampStrategy": "none"}, "error, latest"),
         ({"accessKey": "me"}, "belong together"),
         ({"topic": "", "subscribePattern": "("}, "not a regular expression"),
@@ -114,3 +114,12 @@ def test_sizes_have_units(text, size):
 @pytest.mark.parametrize(("text", "ms"), [("500", 500), ("2s", 2000), ("15m", 900_000), ("1h", 3_600_000)])
 def test_durations_have_units(text, ms):
     assert OptionValues({"d": text}, known=["d"]).duration_ms("d", 0) == ms
+
+
+@pytest.mark.parametrize(
+    "text", ["1763200800000", "2025-11-15T10:00", "2025-11-15T11:00:00+01:00", "2025-11-15 10:00Z"]
+)
+def test_a_time_is_milliseconds_or_iso_text_and_utc_without_a_zone(text):
+    given = {"nameServer": "a:1", "topic": "Orders", "startingTimestamp": text, "endingTimestamp": text}
+    options = read_options(given, streaming=False)
+    assert options.starting == options.ending == Position(PositionKind.TIME, time_ms=1_763_200_800_000)

@@ -26,7 +26,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from twinlog.base.atomic_file import replace_file, sibling
-from twinlog.spark.errors import SparkSourceError, nearest
+from twinlog.spark.errors import SparkSourceError, columns_of
 from twinlog.spark.schema import MESSAGE_COLUMNS, Columns
 
 FORMATS = ("parquet", "delta")
@@ -121,7 +121,7 @@ def chosen(columns: Iterable[str]) -> tuple[str, ...]:
     wanted = tuple(columns)
     for name in wanted:
         if name not in MESSAGE_COLUMNS:
-            raise BadArchive(f"there is no column {name!r}: {nearest(name, MESSAGE_COLUMNS)}")
+            raise BadArchive(f"there is no column {name!r}: {columns_of(name, MESSAGE_COLUMNS)}")
     keep = {*wanted, *KEY_COLUMNS} if wanted else set(MESSAGE_COLUMNS)
     return tuple(name for name in MESSAGE_COLUMNS if name in keep)
 

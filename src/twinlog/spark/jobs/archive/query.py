@@ -29,7 +29,7 @@ from twinlog.spark.jobs.archive.layout import (
 )
 from twinlog.spark.jobs.archive.source import ArchiveSource, ArchiveSpec
 from twinlog.spark.jobs.conditions import IN_A_QUEUE, sql_text
-from twinlog.spark.jobs.progress import JobProgress, ReportProgress
+from twinlog.spark.jobs.progress import JobProgress, ReportProgress, described
 from twinlog.spark.schema import MESSAGE_COLUMNS, ddl
 
 if TYPE_CHECKING:
@@ -51,9 +51,14 @@ def stream_writer(spark: SparkSession, job: ArchiveJob, root: Path, run: str) ->
     """The writer of the stream, before its trigger is set."""
     frame = messages(spark, job) if job.format == "delta" else _files(spark, job, root, run)
     writer = frame.writeStream.option("checkpointLocation", str(root / CHECKPOINT))
+    writer = writer.queryName(f"archive {_label(job)} in {root}")  # names of running queries differ, and so do roots
     if job.format == "delta":
         return writer.format("delta").partitionBy(*PARTITION_COLUMNS).option("path", str(root))
-    return writer.foreachBatch(CommitBatch(str(root), run))
+    return writer.foreachBatch(CommitBatch(str(root), run, _label(job)))
+
+
+def _label(job: ArchiveJob) -> str:
+    return ",".join(job.topics) or job.pattern or "all topics"
 
 
 def _files(spark: SparkSession, job: ArchiveJob, root: Path, run: str) -> DataFrame:
@@ -98,8 +103,13 @@ class CommitBatch:
 
     root: str
     run: str
+    label: str
 
     def __call__(self, batch: DataFrame, number: int) -> None:
+        with described(batch.sparkSession, f"archive {self.label}, batch {number}"):
+            self._commit(batch, number)
+
+    def _commit(self, batch: DataFrame, number: int) -> None:
         root = Path(self.root)
         query = json.loads((root / CHECKPOINT / "metadata").read_text())["id"]
         if load_commit(root).covers(number, query):  # an earlier run was killed between our commit and Spark's

@@ -6,7 +6,7 @@ import pickle
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 EQUAL, DIFFERENT, NOT_COMPARABLE = 0, 1, 2
 _RESULTS = {EQUAL: "equal", DIFFERENT: "different", NOT_COMPARABLE: "not comparable"}
-_EXPECTED = (
+EXPECTED = (
     SparkSourceError,
     StoreError,
     ReplicationError,
@@ -47,7 +47,7 @@ _EXPECTED = (
     ValueError,
 )
 _TASKS_MAX = 4096
-_ROWS_PER_BATCH = 4096
+ROWS_PER_BATCH = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +104,7 @@ def audit(spark: SparkSession, job: AuditJob, report: ReportProgress = quiet) ->
         raise BadOption("there is nothing to audit: give a master and its replica")
     if job.to is not None:
         table_location(job.to, "--to")
-    began, now = time.monotonic(), datetime.now(UTC)
-    audit_id = f"{now:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
+    began, (audit_id, now) = time.monotonic(), new_audit()
     report(JobProgress("reading where both logs end"))
     plans = _inspect_all(spark, job)
     tasks = [task for number, plan in enumerate(plans) for task in plan_tasks(plan, number, job)]
@@ -120,15 +119,19 @@ def audit(spark: SparkSession, job: AuditJob, report: ReportProgress = quiet) ->
         reported = found.filter(F.col("kind") != "compared")
         shown = reported.orderBy("pair", "commitLogOffset", "item", "kind").limit(job.shown_max).collect()
         findings = [finding for plan in plans for finding in plan.findings] + [_finding(row) for row in shown]
-        results = tuple(
-            _result(plan, job, [row.asDict() for row in counted if row["pair"] == plan.pair]) for plan in plans
-        )
+        results = tuple(_result(plan, job, counted) for plan in plans)
         if job.to is not None:
             report(JobProgress(f"writing {job.to}"))
             _write(spark, job.to, reported, plans, results, audit_id, now)
     finally:
         found.unpersist()
     return AuditSummary(audit_id, now, results, tuple(findings[: job.shown_max]), time.monotonic() - began)
+
+
+def new_audit() -> tuple[str, datetime]:
+    """The id and the time of an audit that begins now."""
+    now = datetime.now(UTC)
+    return f"{now:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}", now
 
 
 def plan_tasks(plan: PairPlan, number: int, job: AuditJob) -> list[RangeTask]:
@@ -159,7 +162,7 @@ def inspect_pair(pair: str, master: Endpoint, replica: Endpoint, job: AuditJob) 
         theirs = inspect_log(replica)
         ours = inspect_log(master)
         plan = plan_pair(pair, ours, theirs, strict=job.strict)
-    except _EXPECTED as error:
+    except EXPECTED as error:
         nothing = empty_plan(pair, master, replica)
         return replace(nothing, findings=(Finding(pair, "error", error_text(error)),))
     if any(one.kind == "error" for one in plan.findings):
@@ -183,7 +186,7 @@ def inspect_pair(pair: str, master: Endpoint, replica: Endpoint, job: AuditJob) 
             else:
                 log = (plan.begin, plan.end)
                 more += compare_queues(pair, master, replica, log, unfinished=live)
-    except _EXPECTED as error:
+    except EXPECTED as error:
         more.append(Finding(pair, "error", error_text(error)))
     return replace(plan, findings=(*plan.findings, *more))
 
@@ -213,22 +216,25 @@ def _run_inspections(job: AuditJob, batches: Iterable[pa.RecordBatch]) -> Iterat
         yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(plan)], pa.binary())], names=["plan"])
 
 
+def range_findings(plan: PairPlan, task: RangeTask, job: AuditJob) -> Iterator[Finding]:
+    """All findings of a range; a range that cannot be read is a finding too."""
+    try:
+        yield from run_task(plan, task, check_crc=job.check_crc)
+    except EXPECTED as error:
+        place = f"{task.begin} to {task.end}"
+        yield Finding(plan.pair, "error", f"{place}: {error_text(error)}", physical_offset=task.begin)
+
+
 def _run_ranges(
     plans: Sequence[PairPlan], tasks: Sequence[RangeTask], job: AuditJob, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     for number in _numbers(batches):
-        task = tasks[number]
-        plan = plans[task.pair_number]
         findings: list[Finding] = []
-        try:
-            for one in run_task(plan, task, check_crc=job.check_crc):
-                findings.append(one)
-                if len(findings) >= _ROWS_PER_BATCH:
-                    yield as_batch(findings)
-                    findings = []
-        except _EXPECTED as error:
-            place = f"{task.begin} to {task.end}"
-            findings.append(Finding(plan.pair, "error", f"{place}: {error_text(error)}", physical_offset=task.begin))
+        for one in range_findings(plans[tasks[number].pair_number], tasks[number], job):
+            findings.append(one)
+            if len(findings) >= ROWS_PER_BATCH:
+                yield as_batch(findings)
+                findings = []
         yield as_batch(findings)
 
 
@@ -247,14 +253,16 @@ def _on_workers(
 # -- in the driver -------------------------------------------------------------------------------------
 
 
-def _result(plan: PairPlan, job: AuditJob, counted: list[dict[str, Any]]) -> PairResult:
+def _result(plan: PairPlan, job: AuditJob, counted: Iterable[Any]) -> PairResult:
+    rows = {row["kind"]: row for row in counted if row["pair"] == plan.pair}
+    compared = rows.pop("compared", {"sum(bytes)": 0})["sum(bytes)"] or 0
+    return pair_result(plan, job, {kind: row["count(kind)"] for kind, row in rows.items()}, compared)
+
+
+def pair_result(plan: PairPlan, job: AuditJob, found: Mapping[str, int], compared_bytes: int) -> PairResult:
+    """The result of a pair: the findings of its plan, and how many of each kind were found in its ranges."""
     counts = Counter(one.kind for one in plan.findings)
-    compared = 0
-    for row in counted:
-        if row["kind"] == "compared":
-            compared = row["sum(bytes)"] or 0
-        else:
-            counts[row["kind"]] += row["count(kind)"]
+    counts.update(found)
     status = EQUAL
     if any(counts[kind] for kind in DIFFERENCES) or (job.strict and counts["lag"]):
         status = DIFFERENT
@@ -262,7 +270,7 @@ def _result(plan: PairPlan, job: AuditJob, counted: list[dict[str, Any]]) -> Pai
         status = NOT_COMPARABLE
     lag = sum(one.size or 0 for one in plan.findings if one.kind == "lag")
     master, replica = str(plan.master.endpoint), str(plan.replica.endpoint)
-    return PairResult(plan.pair, master, replica, status, compared, lag, dict(sorted(counts.items())))
+    return PairResult(plan.pair, master, replica, status, compared_bytes, lag, dict(sorted(counts.items())))
 
 
 def _write(

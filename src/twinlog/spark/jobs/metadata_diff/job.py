@@ -12,6 +12,7 @@ import msgspec
 from twinlog.metadata.errors import MetadataError
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.endpoint import Endpoint
+from twinlog.spark.jobs.metadata_diff.history_rows import not_a_history, rows_at
 from twinlog.spark.jobs.metadata_diff.snapshot import (
     KINDS,
     DiffRow,
@@ -63,16 +64,11 @@ class DiffSummary:
 
 
 def metadata_diff(spark: SparkSession | None, job: DiffJob, report: ReportProgress = quiet) -> DiffSummary:
-    """What differs; a session is needed only for moments of the past."""
+    """What differs; without a session moments of the past are read in this process."""
     sides, kinds = [], compared_kinds(job.kinds)
     for one in (job.left, job.right):
         report(JobProgress(f"reading {one}"))
-        if isinstance(one, Endpoint):
-            sides.append(read_snapshot(one))
-        else:
-            if spark is None:
-                raise BadOption(f"{one}: history is a table that only Spark reads; pass a session")
-            sides.append(snapshot_at(spark, one))
+        sides.append(read_snapshot(one) if isinstance(one, Endpoint) else snapshot_at(spark, one))
     rows = diff(*sides, versions=job.versions)
     return DiffSummary(str(job.left), str(job.right), tuple(row for row in rows if row.kind in kinds))
 
@@ -82,21 +78,27 @@ def as_table(spark: SparkSession, summary: DiffSummary) -> DataFrame:
     return spark.createDataFrame([astuple(row) for row in summary.rows], SCHEMA)
 
 
-def snapshot_at(spark: SparkSession, moment: Moment) -> Snapshot:
+def snapshot_at(spark: SparkSession | None, moment: Moment) -> Snapshot:
     """The metadata at a moment, from the table that `twinlog pipeline sync` writes."""
+    if spark is None:
+        rows = rows_at(moment.history, moment.when, moment.broker)
+    else:
+        rows = _rows_by_spark(spark, moment)
+    if not rows:
+        raise BadOption(f"{moment.history} has nothing about {moment}: it began later, or the name is wrong")
+    return snapshot_of_rows(rows, moment)
+
+
+def _rows_by_spark(spark: SparkSession, moment: Moment) -> list[dict[str, Any]]:
     from pyspark.errors import AnalysisException
 
     from twinlog.spark.jobs.sync.history import metadata_at
 
     try:
         table = metadata_at(spark, moment.history, moment.when, broker=moment.broker)
-        rows = [row.asDict() for row in table.select("broker", "kind", "key", "value").collect()]
+        return [row.asDict() for row in table.select("broker", "kind", "key", "value").collect()]
     except AnalysisException as error:
-        hint = "give the directory that `twinlog pipeline sync --history` writes"
-        raise BadOption(f"{moment.history} is not a history of metadata: {hint}") from error
-    if not rows:
-        raise BadOption(f"{moment.history} has nothing about {moment}: it began later, or the name is wrong")
-    return snapshot_of_rows(rows, moment)
+        raise not_a_history(moment.history) from error
 
 
 def snapshot_of_rows(rows: Iterable[Mapping[str, Any]], moment: Moment) -> Snapshot:

@@ -22,7 +22,7 @@ from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import MessageQueue, SubscriptionGroupConfig
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 log = get_logger(__name__)
 Committed = dict[tuple[str, MessageQueue], int]  # (group, queue) -> the next offset of the group
@@ -48,11 +48,9 @@ def make_groups(admin: Admin, masters: Cluster, groups: Iterable[str], queues: I
                 admin.save_group(address, SubscriptionGroupConfig(group_name=group))
 
 
-def place_groups(
-    spark: SparkSession, job: RestoreJob, masters: Cluster, committed: Committed
-) -> tuple[GroupPlace, ...]:
-    """Commit the offsets of the job's groups at the target, by the new map, and read them back."""
-    places = new_places(spark, job, committed)
+def place_groups(job: RestoreJob, masters: Cluster, committed: Committed, table: DataFrame) -> tuple[GroupPlace, ...]:
+    """Commit the offsets of the job's groups at the target, by the new map (`table`), and read them back."""
+    places = new_places(committed, table)
     for group in job.groups:
         offsets: Offsets = {place.target: place.new_offset for place in places if place.group == group}
         if offsets:
@@ -65,7 +63,7 @@ def place_groups(
     return places
 
 
-def new_places(spark: SparkSession, job: RestoreJob, committed: Committed) -> tuple[GroupPlace, ...]:
+def new_places(committed: Committed, table: DataFrame) -> tuple[GroupPlace, ...]:
     """For each group and queue the new offset of the first message not consumed; the end if all were consumed.
 
     A queue of which nothing was restored is left out.
@@ -73,10 +71,9 @@ def new_places(spark: SparkSession, job: RestoreJob, committed: Committed) -> tu
     from pyspark.sql.functions import expr
 
     rows = [(group, q.topic, q.broker_name, q.queue_id, at) for (group, q), at in sorted(committed.items())]
-    old = spark.createDataFrame(
+    old = table.sparkSession.createDataFrame(
         rows, "consumerGroup string, topic string, brokerName string, queueId int, committed bigint"
     )
-    table = spark.read.parquet(str(job.map_root))
     keys = ("consumerGroup", "topic", "brokerName", "queueId", "committed", "newTopic", "newBrokerName", "newQueueId")
     first = "coalesce(min(case when oldOffset >= committed then newOffset end), max(newOffset) + 1) as place"
     found = old.join(table, ["topic", "brokerName", "queueId"]).groupBy(*keys).agg(expr(first)).collect()

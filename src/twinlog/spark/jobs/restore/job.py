@@ -71,7 +71,7 @@ class RestoreSummary:
     """What one run did; `copies` counts messages that the target holds more than once."""
 
     queues: tuple[RestoredQueue, ...]
-    map_path: str
+    map_path: str | None  # None if the map was not kept
     map_rows: int
     copies: int
     groups: tuple[GroupPlace, ...]
@@ -113,13 +113,16 @@ def restore(spark: SparkSession, job: RestoreJob, report: ReportProgress = quiet
         for queue, of in sorted(wanted.items())
     )
     with task_progress(spark, "reading back", report):
-        rows, copies = _write_map(spark, job)
-    _check_complete(spark, job, source, queues)
-    groups: tuple[GroupPlace, ...] = ()
-    if job.groups:
-        report(JobProgress("placing groups"))
-        groups = place_groups(spark, job, Cluster(cluster), committed)
-    return RestoreSummary(queues, str(job.map_root), rows, copies, groups)
+        table, rows, copies = _read_back(spark, job)
+    try:
+        _check_complete(job, source, queues, table)
+        groups: tuple[GroupPlace, ...] = ()
+        if job.groups:
+            report(JobProgress("placing groups"))
+            groups = place_groups(job, Cluster(cluster), committed, table)
+    finally:
+        table.unpersist()
+    return RestoreSummary(queues, None if job.map_root is None else str(job.map_root), rows, copies, groups)
 
 
 def target_cluster(job: RestoreJob) -> ClusterOptions:
@@ -208,8 +211,11 @@ def read_map(spark: SparkSession, path: str | Path) -> DataFrame:
     return spark.read.parquet(str(local_path(path, "map")))
 
 
-def _write_map(spark: SparkSession, job: RestoreJob) -> tuple[int, int]:
-    """Read the stamps of the target, and replace the map; returns its rows, and the messages that are there twice."""
+def _read_back(spark: SparkSession, job: RestoreJob) -> tuple[DataFrame, int, int]:
+    """The map, from the stamps in the target; how many rows it has, and how many messages are there twice.
+
+    It is kept if the job names a place for it.
+    """
     columns = "topic string, brokerName string, queueId int, queueOffset bigint, properties map<string,string>"
     options = {**job.cluster_settings, "nameServer": job.name_server, "topic": ",".join(map(job.new_topic, job.topics))}
     stored = spark.read.schema(columns).format("rocketmq").options(**options).load()
@@ -232,17 +238,21 @@ def _write_map(spark: SparkSession, job: RestoreJob) -> tuple[int, int]:
         expr_of("min(newOffset) as newOffset"), expr_of("count(*) as copies")
     )
     path = job.map_root
-    aside = path.with_name(f"{path.name}.new")
-    table.sortWithinPartitions(*QUEUE, "oldOffset").write.mode("overwrite").parquet(str(aside))
-    totals = spark.read.parquet(str(aside)).agg(expr_of("count(*) as n"), expr_of("sum(copies - 1) as more")).first()
+    if path is None:
+        table = table.persist()
+    else:
+        aside = path.with_name(f"{path.name}.new")
+        table.sortWithinPartitions(*QUEUE, "oldOffset").write.mode("overwrite").parquet(str(aside))
+        replace_directory(path, aside)
+        table = read_map(spark, path)
+    totals = table.agg(expr_of("count(*) as n"), expr_of("sum(copies - 1) as more")).first()
     assert totals is not None
-    replace_directory(path, aside)
-    return totals.n, totals.more or 0
+    return table, totals.n, totals.more or 0
 
 
-def _check_complete(spark: SparkSession, job: RestoreJob, source: DataFrame, queues: Iterable[RestoredQueue]) -> None:
-    """CannotRestore if the target lacks a wanted message."""
-    table = read_map(spark, job.map_path).withColumnRenamed("oldOffset", "queueOffset")
+def _check_complete(job: RestoreJob, source: DataFrame, queues: Iterable[RestoredQueue], table: DataFrame) -> None:
+    """CannotRestore if the target, of which `table` is the map, lacks a wanted message."""
+    table = table.withColumnRenamed("oldOffset", "queueOffset")
     if job.from_ms is not None or job.to_ms is not None:
         # The map has no times, and may hold messages of other times from an earlier run: only the source has them.
         wanted = source.where(selection(job)).where("length(body) > 0").select(*QUEUE, "queueOffset")

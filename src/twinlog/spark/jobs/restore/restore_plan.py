@@ -85,7 +85,7 @@ class RestoreJob:
     brokers: tuple[str, ...] = ()  # only messages of these
     queues: tuple[int, ...] = ()
     name: str = "restore"
-    map_path: str | Path = "restore-map"
+    map_path: str | Path | None = None  # where the table of old and new offsets is kept
     groups: tuple[str, ...] = ()
     group_offsets: str | None = None  # a store directory, name=directory, or a name server
     batch: int = BATCH_COUNT_MAX  # messages per request at most
@@ -96,8 +96,8 @@ class RestoreJob:
         return None if self.archive is None else local_path(self.archive, "--archive")
 
     @property
-    def map_root(self) -> Path:
-        return local_path(self.map_path, "--map")
+    def map_root(self) -> Path | None:
+        return None if self.map_path is None else local_path(self.map_path, "--map")
 
     @property
     def cluster_settings(self) -> dict[str, str]:

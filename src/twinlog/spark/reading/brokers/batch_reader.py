@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from twinlog.spark.cluster import Cluster
+from twinlog.spark.errors import errors_without_traceback
 from twinlog.spark.reading.brokers.options import ReadOptions
 from twinlog.spark.reading.brokers.positions import ending_offsets, find_queues, starting_offsets
 from twinlog.spark.reading.brokers.queue_ranges import plan_queue_ranges, split_ranges
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+@errors_without_traceback
 class QueueBatchReader(DataSourceReader):
     """Reads queues once, from start to end.
 

@@ -214,7 +214,7 @@ def _ending(values: OptionValues) -> Position:
 
 
 def _by_time(values: OptionValues, one: str, each: str) -> Position | None:
-    time_ms = values.optional_integer(one)
+    time_ms = values.moment_ms(one)
     if time_ms is not None:
         return Position(PositionKind.TIME, time_ms=time_ms)
     text = values.text(each)

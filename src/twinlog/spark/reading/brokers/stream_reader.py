@@ -22,7 +22,7 @@ from twinlog.base.clock import monotonic_ms
 from twinlog.client.errors import BrokerRefused, ClientError
 from twinlog.net.errors import NetError
 from twinlog.spark.cluster import Cluster
-from twinlog.spark.errors import BadOption, SparkSourceError
+from twinlog.spark.errors import BadOption, SparkSourceError, errors_without_traceback
 from twinlog.spark.offsets import Offsets, decode_offsets, encode_offsets, where
 from twinlog.spark.reading.brokers.initial_offsets import initial_offsets_file
 from twinlog.spark.reading.brokers.options import PositionKind, ReadOptions
@@ -38,6 +38,7 @@ from twinlog.wire.codes import ResponseCode
 log = get_logger(__name__)
 
 
+@errors_without_traceback
 class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows queues; the offset is the next message of each."""
 

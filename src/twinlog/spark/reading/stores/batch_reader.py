@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from twinlog.spark.errors import errors_without_traceback
 from twinlog.spark.reading.data_loss import report_loss
 from twinlog.spark.reading.decode import Decoder
 from twinlog.spark.reading.stores.log_ranges import SegmentFile, StoreRange, list_segments, log_end, plan_log_ranges
@@ -16,6 +17,7 @@ from twinlog.spark.reading.stores.tables import TablePart, plan_table, read_tabl
 from twinlog.spark.schema import Columns
 
 
+@errors_without_traceback
 class StoreBatchReader(DataSourceReader):
     """Messages of stores, by byte ranges of their commit logs; without `pushFilters`, see QueueBatchReader."""
 
@@ -55,6 +57,7 @@ class StoreBatchReader(DataSourceReader):
             report_loss(fails, place, f"the log ends at {log_end(segments)}, endingOffsets is {end}")
 
 
+@errors_without_traceback
 class TableReader(DataSourceReader):
     """One of the small tables."""
 

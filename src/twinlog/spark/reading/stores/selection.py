@@ -92,13 +92,13 @@ def selection(values: OptionValues, broker_names: Iterable[str], *, streaming: b
     for queue in sorted(queues):
         _check_broker("assign", queue.broker_name, known)
     topics = frozenset(values.names(given[0])) if given and not queues else frozenset()
-    to_ms = None if streaming else values.optional_integer("endingTimestamp")
+    to_ms = None if streaming else values.moment_ms("endingTimestamp")
     return Selection(
         topics=topics,
         queues=queues,
         begins={} if streaming else _offsets_by_broker(values, "startingOffsets", "earliest", known),
         ends={} if streaming else _offsets_by_broker(values, "endingOffsets", "latest", known),
-        from_ms=values.integer("startingTimestamp", 0),
+        from_ms=values.moment_ms("startingTimestamp") or 0,
         to_ms=_TIME_MAX if to_ms is None else to_ms,
     )
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
+from twinlog.spark.errors import errors_without_traceback
 from twinlog.spark.reading.data_loss import report_loss
 from twinlog.spark.reading.stores.batch_reader import read_messages
 from twinlog.spark.reading.stores.log_ranges import SegmentFile, StoreRange, list_segments, log_end, record_start
@@ -21,6 +22,7 @@ from twinlog.telemetry.log import get_logger
 log = get_logger(__name__)
 
 
+@errors_without_traceback
 class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows logs; each batch reads from the last end to the current one."""
 

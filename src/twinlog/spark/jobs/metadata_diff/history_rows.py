@@ -1,0 +1,58 @@
+"""Rows of a synchronisation's history, read in this process: a short history is read sooner than a JVM starts.
+
+`metadata_at` of `sync.history` asks Spark the same question; a test holds both answers equal.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from pyarrow import ArrowException
+
+from twinlog.spark.errors import BadOption
+from twinlog.spark.jobs.sync.history import CHANGES, check_kept
+from twinlog.spark.paths import is_local, local_path
+
+_COLUMNS = ["broker", "kind", "key", "seenAt", "sequence", "newValue"]
+_KEY = ["broker", "kind", "key"]
+
+
+def history_bytes(history: str) -> int | None:
+    """The size of the table of changes; None if it is not on a local path."""
+    if not is_local(history):
+        return None
+    return sum(file.stat().st_size for file in _files(history))
+
+
+def rows_at(history: str, when: datetime, broker: str | None) -> list[dict[str, Any]]:
+    """The last value of each key at a moment: broker, kind, key and value (JSON)."""
+    files = _files(history)
+    if not files:
+        raise not_a_history(history)
+    check_kept(map(str, files), when)
+    wanted = ds.field("seenAt") <= when
+    if broker is not None:
+        wanted &= ds.field("broker") == broker
+    try:
+        seen = ds.dataset([str(file) for file in files]).to_table(_COLUMNS, filter=wanted)
+    except (ArrowException, OSError) as error:
+        raise not_a_history(history) from error
+    ordered = seen.sort_by([("seenAt", "ascending"), ("sequence", "ascending")])
+    # Without threads `last` is the last in this order; a null is the value of a key that was deleted.
+    keeps_nulls = pc.ScalarAggregateOptions(skip_nulls=False)
+    last = ordered.group_by(_KEY, use_threads=False).aggregate([("newValue", "last", keeps_nulls)])
+    rows = last.rename_columns({"newValue_last": "value"}).to_pylist()
+    return [row for row in rows if row["value"] is not None]
+
+
+def not_a_history(history: str) -> BadOption:
+    hint = "give the directory that `twinlog pipeline sync --history` writes"
+    return BadOption(f"{history} is not a history of metadata: {hint}")
+
+
+def _files(history: str) -> list[Path]:
+    return sorted((local_path(history, "history") / CHANGES).glob("[!._]*.parquet"))
