@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from twinlog.cli.admin.groups import version_name
 from twinlog.cli.report import Report, Table, joined, pairs, plain, show, table, text_report, when
 from twinlog.wire.bodies import MessageQueue, TopicConfig
+from twinlog.wire.codes import version_name
 
 
 class Terminal(io.StringIO):

@@ -152,7 +152,8 @@ class Broker:
             services.replication.listen()
             for service in services.vital:
                 tasks.create_task(service.run(), name=type(service).__name__)
-            for service in services.fenced:
+            fenced = services.fenced if self._metrics is None else (*services.fenced, services.lags)
+            for service in fenced:
                 name = type(service).__name__
                 tasks.create_task(ctx.fence.run(name, service.run, raises=(RestartToCut,)), name=name)
             await services.replication.check_start()
@@ -175,7 +176,8 @@ class Broker:
     def _watch(self, ctx: BrokerContext, services: BrokerServices) -> None:
         if self._metrics is not None:
             watch_broker(self._metrics, ctx, self.servers)
-            watch_messages(self._metrics, ctx, services.deferred.timers, services.deferred.transactions)
+            deferred = services.deferred
+            watch_messages(self._metrics, ctx, deferred.timers, deferred.transactions, services.lags)
             watch_replication(self._metrics, ctx, services.replication)
 
     # -- parts ---------------------------------------------------------------------------------

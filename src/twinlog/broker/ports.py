@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from twinlog.base.addresses import VIP_PORT_BELOW
 from twinlog.broker.clients import client_handlers
 from twinlog.broker.sends.send_fast import FastSend
+from twinlog.broker.stats.rpc_times import timed
 from twinlog.net.access import audited, open_audit_log, protected
 from twinlog.net.admission import LOCAL_PLACES, Admission
 from twinlog.net.inbound import Inbound
@@ -57,6 +58,8 @@ async def listening(
         warn_if_open(settings.bind_address, net.admin_from, _risk(ctx))
     audit = open_audit_log(ctx.conf.access, os.path.join(ctx.conf.store.root_dir, "config"), ctx.wall_ms)
     handlers = audited(handlers, audit, ctx.gate)
+    if metrics is not None:
+        handlers = timed(handlers, ctx.stats.rpc)
     without_pulls = {code: handler for code, handler in handlers.items() if code not in NOT_ON_VIP_PORT}
     ports = {settings.listen_port: handlers, settings.listen_port - VIP_PORT_BELOW: without_pulls}
     async with contextlib.AsyncExitStack() as stack:

@@ -24,6 +24,7 @@ from twinlog.broker.replication.guarded import APPENDING, CHANGING, guarded, gua
 from twinlog.broker.replication.replication_service import ReplicationService
 from twinlog.broker.sends import reply, send, send_back
 from twinlog.broker.stats import runtime_info, stats_handlers
+from twinlog.broker.stats.group_lags import GroupLags
 from twinlog.broker.stats.stats_service import StatsService
 from twinlog.broker.upkeep.flush_service import FlushService, QueueFlushService
 from twinlog.broker.upkeep.maintenance_service import MaintenanceService, save_service
@@ -77,6 +78,7 @@ class BrokerServices:
             self.replication,
         )
         """In the order they start. An unexpected error of one ends the broker, since going on could lose messages."""
+        self.lags = GroupLags(ctx)  # runs while metrics are served
         self.failover_host = FailoverHost(ctx, self.replication) if ctx.master_is_chosen else None
         self.fenced: tuple[Service, ...] = (StatsService(ctx, ctx.stats), self.register, *self._failover())
         """Started after those. An unexpected error of one is logged, and the service is run again."""

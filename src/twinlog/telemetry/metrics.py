@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, Literal
 
 Kind = Literal["counter", "gauge"]
 Labels = tuple[str, ...]
 Rows = Mapping[Labels, float]
+Histograms = Mapping[Labels, tuple[Sequence[int], float]]
+"""by labels: how many values there were up to each step and above all, and their sum"""
 
 
 class Number:
@@ -59,6 +62,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self._sources: dict[str, tuple[str, Kind, Labels, Callable[[], float | Rows]]] = {}
+        self._histograms: dict[str, tuple[str, Sequence[float], Labels, Callable[[], Histograms]]] = {}
         self._registry: Any = None
 
     def counter(self, name: str, text: str) -> Number:
@@ -89,14 +93,22 @@ class Metrics:
         assert name not in self._sources, f"metric {name} is registered twice"
         self._sources[name] = (text, kind, tuple(label_names), read)
 
+    def watch_histogram(
+        self, name: str, text: str, steps: Sequence[float], read: Callable[[], Histograms], label_names: Iterable[str]
+    ) -> None:
+        """Ask `read` at every scrape for the counts of each set of label values."""
+        assert name not in self._histograms, f"metric {name} is registered twice"
+        self._histograms[name] = (text, steps, tuple(label_names), read)
+
     @contextlib.contextmanager
     def scope(self) -> Generator[None, None, None]:
         """Forget what is registered within the block at its end, so that it can be registered again."""
-        before = set(self._sources)
+        before, histograms = set(self._sources), set(self._histograms)
         try:
             yield
         finally:
             self._sources = {name: source for name, source in self._sources.items() if name in before}
+            self._histograms = {name: one for name, one in self._histograms.items() if name in histograms}
 
     def samples(self) -> dict[str, float | Rows]:
         """Current values by metric name."""
@@ -128,6 +140,20 @@ class Metrics:
             rows = found if isinstance(found, Mapping) else {(): found}
             for labels, value in rows.items():
                 metric.add_metric(list(labels), value)
+            yield metric
+        yield from self._collect_histograms()
+
+    def _collect_histograms(self) -> Iterable[Any]:
+        from prometheus_client.core import HistogramMetricFamily
+
+        for name, (text, steps, label_names, read) in self._histograms.items():
+            metric = HistogramMetricFamily(name, text, labels=label_names)
+            bounds = [*(str(float(step)) for step in steps), "+Inf"]
+            found: Histograms = {}
+            with contextlib.suppress(Exception):  # a reader that fails must not hide all other metrics
+                found = read()
+            for labels, (counts, total) in found.items():
+                metric.add_metric(list(labels), list(zip(bounds, accumulate(counts), strict=True)), total)
             yield metric
 
     def describe(self) -> Iterable[Any]:

@@ -264,3 +264,13 @@ class ResponseCode(IntEnum):
     CONTROLLER_BROKER_LIVE_INFO_NOT_EXISTS = 2016
     USER_NOT_EXIST = 3001
     POLICY_NOT_EXIST = 3002
+
+
+def version_name(number: int) -> str:
+    """`V5_3_3` for 479. Since 4.0.0 (213) a minor version has ten releases, each with a snapshot before it."""
+    releases = ((number | 1) - 213) // 2
+    if releases < 0:
+        return str(number)
+    minors, patch = divmod(releases, 10)
+    name = f"V{4 + minors // 10}_{minors % 10}_{patch}"
+    return name if number % 2 else f"{name}_SNAPSHOT"

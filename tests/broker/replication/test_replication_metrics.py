@@ -9,6 +9,8 @@ from tests.replication.cluster import QUICK, end_of, running_cluster, send_all, 
 from twinlog.broker.broker import Broker
 from twinlog.telemetry.metrics import Metrics
 
+NODE = ("DefaultCluster", "broker", "broker-a")
+
 
 @contextlib.asynccontextmanager
 async def measured(cluster, name, **settings):
@@ -33,16 +35,16 @@ async def test_a_master_shows_each_replicas_lag_and_a_replica_its_synchronisatio
         measured(cluster, "replica", brokerRole="SLAVE", brokerId=7) as (replica, of_replica),
     ):
         await twins(master, replica)
-        lags = {("7",): 0}
+        lags = {(*NODE, "7"): 0}
         await until(lambda: of_master.samples()["rocketmq_ha_replica_lag_bytes"] == lags, "the replica is known")
         link = replica.replication.replica._receiver
         link._loop.remove_reader(link._socket.fileno())  # the replica stops listening
         await send_all(master, [b"one", b"two", b"three"])
         seen = of_master.samples()
-        assert seen["rocketmq_ha_replica_lag_bytes"] == {("7",): end_of(master)}
-        assert seen["rocketmq_ha_replica_lag_messages"] == {("7",): 3}
-        assert seen["rocketmq_ha_replica_lag_seconds"][("7",)] >= 0
-        assert seen["rocketmq_ha_replica_in_sync"] == {("7",): 1.0} and seen["rocketmq_ha_in_sync_replicas"] == 1
+        assert seen["rocketmq_ha_replica_lag_bytes"] == {(*NODE, "7"): end_of(master)}
+        assert seen["rocketmq_ha_replica_lag_messages"] == {(*NODE, "7"): 3}
+        assert seen["rocketmq_ha_replica_lag_seconds"][(*NODE, "7")] >= 0
+        assert seen["rocketmq_ha_replica_in_sync"] == {(*NODE, "7"): 1.0} and seen["rocketmq_ha_in_sync_replicas"] == 1
 
         await until(lambda: of_replica.samples()["rocketmq_slave_sync_rounds"] > 1, "metadata is synchronised")
         seen = of_replica.samples()
@@ -52,4 +54,5 @@ async def test_a_master_shows_each_replicas_lag_and_a_replica_its_synchronisatio
         assert seen["rocketmq_slave_sync_changes"][("topics",)] >= 1
         assert seen["rocketmq_slave_sync_bytes"][("topics",)] > 0
         assert seen["rocketmq_ha_following"] == 1.0 and seen["rocketmq_ha_reconnects"] >= 1
-        assert b'rocketmq_ha_replica_lag_bytes{replica="7"}' in of_master.exposition()
+        labels = b'cluster="DefaultCluster",node_id="broker-a",node_type="broker",replica="7"'
+        assert b"rocketmq_ha_replica_lag_bytes{%s}" % labels in of_master.exposition()

@@ -37,6 +37,7 @@ class Hold:
     checked_ms: int
     wakes: Wakes | None = None  # None: any message does
     filter_cost: int = 1  # of one call of `wakes`; comparing a tag costs 1
+    since_ms: int = 0
 
 
 @dataclass(slots=True)

@@ -107,8 +107,9 @@ class PullHandler:
     def finish(self, hold: Hold, remark: str | None = None) -> None:
         """Answer a pull that was held with what there is now; `remark` is for an answer without messages."""
         request = hold.request
+        held_s = max(self._ctx.clock_ms() - hold.since_ms, 0) / 1000
         try:
-            answer = self._answer(request, may_hold=False, remark=remark)
+            answer = self._answer(request, may_hold=False, remark=remark, held_s=held_s)
         except Exception as error:
             answer = answer_for_error(request, error)
         request.connection.send(answer)
@@ -126,7 +127,13 @@ class PullHandler:
         )
 
     def _answer(
-        self, request: Request, *, may_hold: bool, remark: str | None = None, log: LogAccess | None = None
+        self,
+        request: Request,
+        *,
+        may_hold: bool,
+        remark: str | None = None,
+        log: LogAccess | None = None,
+        held_s: float = 0.0,
     ) -> Answer:
         """The answer, or None for a pull that is held. If `log` raises OnDisk, nothing has changed by then."""
         ctx = self._ctx
@@ -146,13 +153,15 @@ class PullHandler:
             return self._reply(request, plan, moved, OFFSET_RESET, reset, low, high, suggested=0)
         started = perf_counter()
         found = self._read(pull, plan, log)
-        ctx.stats.longest_get_s = max(ctx.stats.longest_get_s, perf_counter() - started)
+        seconds = perf_counter() - started
+        ctx.stats.longest_get_s = max(ctx.stats.longest_get_s, seconds)
         ctx.offsets.commit_pull(group, topic, queue_id, found.next_offset)
         if may_hold and pull.sys_flag & PULL_COMMIT_OFFSET:
             ctx.offsets.commit(group, topic, queue_id, pull.commit_offset, ctx.clock_ms())
         code = self._code(found.status, pull.queue_offset)
         wants_to_wait = code == ResponseCode.PULL_NOT_FOUND and may_hold and pull.sys_flag & PULL_SUSPEND
         if not wants_to_wait:
+            ctx.stats.rpc.row(request.code, code, not may_hold).took(seconds + held_s)
             return self._found(request, pull, plan, found, code, remark if code != ResponseCode.SUCCESS else None)
         limit = self._limit_reached(request)
         if limit is not None:
@@ -200,6 +209,7 @@ class PullHandler:
         request.body = request.remark = None  # not needed any more, and they may be large
         deadline_ms = now_ms + hold_ms
         hold = Hold(request, pull.topic, pull.queue_id, pull.queue_offset, deadline_ms, now_ms, plan.wakes)
+        hold.since_ms = now_ms
         if plan.accept_record is not None:
             hold.filter_cost = PROPERTY_FILTER_COST
         ctx.holds.hold(hold)

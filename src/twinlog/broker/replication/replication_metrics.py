@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from twinlog.broker.replication.replication_status import ReplicationReport
+from twinlog.telemetry.rocketmq_names import NODE
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
@@ -27,9 +28,10 @@ def _watch_master(metrics: Metrics, ctx: BrokerContext, replication: Replication
 
     def watch(name: str, text: str, read: Callable[[ReplicaView], float]) -> None:
         def rows() -> dict[tuple[str, ...], float]:
-            return {(_label(view),): read(view) for view in report.replicas()}
+            node = (ctx.settings.cluster_name, "broker", ctx.settings.broker_name)
+            return {(*node, _label(view)): read(view) for view in report.replicas()}
 
-        metrics.watch(f"rocketmq_ha_replica_{name}", text, rows, label_names=("replica",))
+        metrics.watch(f"rocketmq_ha_replica_{name}", text, rows, label_names=(*NODE, "replica"))
 
     watch("lag_bytes", "Log bytes not acknowledged", lambda view: report.lag(view.acked).bytes)
     watch("lag_messages", "Messages not acknowledged", lambda view: report.lag(view.acked).messages)

@@ -25,6 +25,7 @@ from twinlog.broker.topics.ensure import ensure_group, ensure_topic
 from twinlog.net.errors import RequestRefused
 from twinlog.store.log.append import Appended, Draft, PutStatus
 from twinlog.store.message_store import MessageStore
+from twinlog.telemetry.histograms import LARGE_BYTES
 from twinlog.wire import properties as names
 from twinlog.wire.batch import BatchElement, decode_batch
 from twinlog.wire.codes import BUSY_REMARK, FAQ_REMARK, RequestCode, ResponseCode
@@ -247,10 +248,12 @@ class SendHandler:
         started: float,
     ) -> Command | None:
         """The response, if it may leave now; None when it waits for flush or replicas."""
-        times, wait = self._ctx.stats.put_times, pairs.get(names.WAIT, "true").lower() == "true"
+        stats, wait = self._ctx.stats, pairs.get(names.WAIT, "true").lower() == "true"
 
         def took() -> None:
-            times.took(perf_counter() - started, count)
+            seconds = perf_counter() - started
+            stats.put_times.took(seconds, count)
+            stats.rpc.row(request.code).took(seconds)
 
         return self._ctx.pending_sends.answer(request, response, appended.end, wait=wait, on_answer=took)
 
@@ -274,6 +277,8 @@ def count_puts(ctx: BrokerContext, topic: str, count: int, size: int) -> None:
     counter = ctx.stats.puts(topic)
     counter.count += count
     counter.bytes += size
+    if size > count * LARGE_BYTES:
+        counter.add_large(size // count, count)
 
 
 def _positive(text: str | None) -> bool:

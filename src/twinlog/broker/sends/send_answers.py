@@ -11,6 +11,7 @@ from msgspec.json import encode
 
 from twinlog.broker.sends.pending_sends import CODES
 from twinlog.store.log.append import PutStatus
+from twinlog.telemetry.histograms import LARGE_BYTES
 from twinlog.wire.codes import VERSION
 from twinlog.wire.frame import encode_prefix
 
@@ -43,12 +44,14 @@ _OK, _OK_START = PutStatus.PUT_OK, _STARTS[PutStatus.PUT_OK]  # to look up an en
 
 def answers(sends: Sequence[Unanswered], places: Sequence[RecordPlace], status: PutStatus) -> bytes:
     """Count the sends whose message was stored, and answer those that are not oneway."""
-    start, prefixes = _OK_START if status is _OK else _STARTS[status], _PREFIXES
+    start, prefixes, large = _OK_START if status is _OK else _STARTS[status], _PREFIXES, LARGE_BYTES
     texts: list[str] = []
     for (target, opaque, uniq_key, _), (physical_offset, queue_offset, size) in zip(sends, places, strict=False):
         counter = target.counter
         counter.count += 1
         counter.bytes += size
+        if size > large:
+            counter.add_large(size)
         if opaque is None:
             continue
         answer = (
@@ -65,8 +68,11 @@ def batch_answers(sends: Sequence[Unanswered], places: Sequence[BatchPlace], sta
     """The same for batches; each place is that of all records of one batch."""
     start, texts = _STARTS[status], list[str]()
     for (target, opaque, uniq_key, _), (offsets, queue_offset, size) in zip(sends, places, strict=False):
-        target.counter.count += len(offsets) // 8
+        number = len(offsets) // 8
+        target.counter.count += number
         target.counter.bytes += size
+        if size > number * LARGE_BYTES:
+            target.counter.add_large(size // number, number)
         if opaque is None:
             continue
         ids = offsets.hex(",", 8).upper().replace(",", f",{target.host}")

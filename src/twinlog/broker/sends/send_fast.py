@@ -32,6 +32,7 @@ from twinlog.broker.sends.send_target import Target, Targets
 from twinlog.broker.sends.send_template import KnownHeaders
 from twinlog.store.log.append import Draft, PutStatus
 from twinlog.store.message_store import MessageStore
+from twinlog.wire.codes import RequestCode
 from twinlog.wire.command import ONEWAY_FLAG
 from twinlog.wire.frame import BINARY, JSON, PREFIX
 from twinlog.wire.java_text import tags_code
@@ -74,6 +75,8 @@ class FastSend:
         self._topics_edition = -1
         self._allowed = self._waits = False
         self._stopped_at_batch = False
+        rpc = ctx.stats.rpc  # code 10, which has the same meaning, counts as 310
+        self._sent, self._sent_batches = rpc.row(RequestCode.SEND_MESSAGE_V2), rpc.row(RequestCode.SEND_BATCH_MESSAGE)
         self._batches = BatchSends(ctx, self._targets, self._binary)
         self._woken_levels: set[int] = set()  # of messages in the chunk that is handled now
         # A plug-in around the store sees every message, one by one.
@@ -140,7 +143,9 @@ class FastSend:
         else:
             if answered := answers(sends, places, PutStatus.PUT_OK):  # nothing, if all of them are oneway
                 out.append(answered)
-            self._ctx.stats.put_times.took(perf_counter() - started, len(places))
+            seconds = perf_counter() - started
+            self._ctx.stats.put_times.took(seconds, len(places))
+            self._sent.took(seconds, len(places))
         return sends[len(places) - 1][3]
 
     def _take_batches(
@@ -271,17 +276,23 @@ class FastSend:
 
         Those of a chunk wait together, for the last one that wants an answer.
         """
-        put_times = self._ctx.stats.put_times
+        put_times, rpc = self._ctx.stats.put_times, self._sent if written is answers else self._sent_batches
+        requests = len(places)
 
         def write_later(status: PutStatus) -> None:
-            put_times.took(perf_counter() - started, count)
+            took()
             connection.send(written(sends, places, status))
+
+        def took() -> None:
+            seconds = perf_counter() - started
+            put_times.took(seconds, count)
+            rpc.took(seconds, requests)
 
         status = self._hold(sends, places, write_later) if self._waits else PutStatus.PUT_OK
         if status is not None:
             if answered := written(sends, places, status):
                 out.append(answered)
-            put_times.took(perf_counter() - started, count)
+            took()
 
     def _hold(
         self, sends: list[Unanswered], places: Sequence[RecordPlace | BatchPlace], write_later: WriteAnswer

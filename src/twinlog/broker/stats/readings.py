@@ -11,9 +11,12 @@ counters. A reading of a counter is sixteen bytes.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 
 import numpy as np
+
+from twinlog.telemetry.histograms import MESSAGE_BYTES
 
 MINUTE_STEP_MS, MINUTE_READINGS = 10_000, 7
 HOUR_STEP_MS, HOUR_READINGS = 600_000, 7
@@ -25,16 +28,25 @@ BLOCK_COUNTERS = 1024  # reading one block takes a tenth of a millisecond
 class MessageCounter:
     """Running totals of one statistic."""
 
-    __slots__ = ("block", "bytes", "count", "slot")
+    __slots__ = ("block", "bytes", "count", "large", "slot")
 
     def __init__(self) -> None:
         self.count = 0
         self.bytes = 0
+        self.large: list[int] | None = None  # messages above LARGE_BYTES by size; the others are not counted apart
         self.block: Block | None = None  # where its readings are
         self.slot = 0
 
+    def add_large(self, size: int, count: int = 1) -> None:
+        """Note the size of messages, each larger than LARGE_BYTES."""
+        if self.large is None:
+            self.large = [0] * len(MESSAGE_BYTES)
+        self.large[bisect_left(MESSAGE_BYTES, size) - 1] += count
 
-_NOTHING = MessageCounter()  # stands where a counter was forgotten
+    def size_counts(self) -> list[int]:
+        """Messages by size, one number per bound and one above all bounds."""
+        large = self.large or [0] * len(MESSAGE_BYTES)
+        return [self.count - sum(large), *large]
 
 
 class Block:
@@ -67,6 +79,9 @@ class _Clock:
         self.times[index] = now_ms
         self.oldest = (index + 1) % self.readings
         return index
+
+
+_NOTHING = MessageCounter()  # stands where a counter was forgotten
 
 
 class Readings:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from twinlog.broker.stats.latency import Latencies
 from twinlog.broker.stats.readings import MessageCounter, Readings
+from twinlog.broker.stats.rpc_times import RpcTimes
 
 TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
 TOPIC_PUT_SIZE = "TOPIC_PUT_SIZE"
@@ -60,6 +61,7 @@ class BrokerStats:
         self.pulls_found = 0
         self.pulls_missed = 0
         self.put_times = Latencies(now_ms)
+        self.rpc = RpcTimes()
         self.longest_get_s = 0.0
         self._puts: dict[str, MessageCounter] = {}
         self._gets: dict[tuple[str, str], MessageCounter] = {}

@@ -12,7 +12,7 @@ from twinlog.cli.option_values import boolean
 from twinlog.cli.report import Report, joined, pairs, plain, table, text_report, when
 from twinlog.client import Admin, BadArgument, BrokerRefused, ClientError, MessageQueue
 from twinlog.wire.bodies import ConnectionInfo, MessageRequestMode, SubscriptionGroupConfig
-from twinlog.wire.codes import RequestCode
+from twinlog.wire.codes import RequestCode, version_name
 from twinlog.wire.java_json.fastjson import loads
 
 GROUP = need("g", "groupName", "consumer group")
@@ -316,13 +316,3 @@ def _running_tables(info: dict[str, Any]) -> list[Any]:
         *table("Topic,Broker Name,QID,Commit Offset,Cached,Locked,Last Pull", queues, title="queues").tables,
         *table("Topic,OK TPS,Failed TPS,RT(ms)", status, title="consumption").tables,
     ]
-
-
-def version_name(number: int) -> str:
-    """`V5_3_3` for 479. Since 4.0.0 (213) a minor version has ten releases, each with a snapshot before it."""
-    releases = ((number | 1) - 213) // 2
-    if releases < 0:
-        return str(number)
-    minors, patch = divmod(releases, 10)
-    name = f"V{4 + minors // 10}_{minors % 10}_{patch}"
-    return name if number % 2 else f"{name}_SNAPSHOT"
