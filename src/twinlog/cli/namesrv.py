@@ -50,6 +50,7 @@ def namesrv(
                 f"twinlog namesrv ready on {address_text(settings.bind_address, service.port)}"
             ),
         ),
+        pages=lambda service: service.answer_page,
         expected=(NameServerError, SecurityError, SettingsError),
         metrics_port=settings.metrics_port,
         metrics_host=settings.bind_address,

@@ -13,6 +13,7 @@ from typing import Annotated, NoReturn, Protocol, TypeVar
 import typer
 
 from twinlog.cli.option_values import read_port
+from twinlog.cli.service_manager import service_manager
 from twinlog.cli.streams import leave_pipe
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.properties import format_properties
@@ -107,6 +108,8 @@ def run_service(
             service = make(metrics)
             if server is not None and pages is not None:
                 server.pages = pages(service)
+            watch = asyncio.create_task(service_manager().watch(), name="ServiceManager")
+            stack.callback(watch.cancel)
             await run_until_signal(service)
 
     try:
@@ -127,14 +130,20 @@ async def run_until_signal(service: Service) -> None:
     """Run `service`; the first SIGINT or SIGTERM cancels it and waits while it closes."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
+
+    def stop() -> None:
+        service_manager().stopping()
+        task.cancel()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, task.cancel)
+        loop.add_signal_handler(number, stop)
     with contextlib.suppress(asyncio.CancelledError):
         await service.run()
 
 
 def print_ready(line: str) -> None:
-    """Print that the service can be used; a closed standard output is not an error."""
+    """Print that the service can be used, and tell systemd; a closed standard output is not an error."""
+    service_manager().ready(line)
     try:
         print(line, flush=True)
     except OSError as error:

@@ -65,6 +65,14 @@ class NameServerService:
         """The port it listens on; 0 before that."""
         return self.server.port if self.server is not None else 0
 
+    def answer_page(self, path: str, query: str) -> tuple[int, bytes] | None:
+        """(status, body) of a GET on the metrics port: /health while the process runs, /readiness while it listens."""
+        if path not in ("/health", "/readiness"):
+            return None
+        is_ready = self.server is not None
+        body = b'{"state":"%s"}\n' % (b"running" if is_ready else b"starting")
+        return 200 if is_ready or path == "/health" else 503, body
+
     async def run(self) -> None:
         settings, net = self._conf.nameserver, self._conf.net
         limits, waiting_max = self.context.limits, net.waiting_requests_max
