@@ -18,9 +18,9 @@ from twinlog.cli.doctor import cluster as asked
 from twinlog.cli.doctor import machine
 from twinlog.cli.doctor.findings import Level, exit_status, ok, report_of, warning
 from twinlog.cli.main import app
-from twinlog.cli.replication.facts import Group, LagFacts, Member
 from twinlog.client import ClientOptions
 from twinlog.failover.records import InSync, Pause
+from twinlog.observe.replicas import Group, LagFacts, Member
 from twinlog.settings.broker_conf import load_broker_conf
 from twinlog.settings.failover import FailoverSettings
 

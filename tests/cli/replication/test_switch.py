@@ -8,9 +8,9 @@ from tests.broker.replication.test_role_change import bodies
 from tests.cli.replication.test_app import run
 from tests.replication.cluster import read_all, running_cluster, send_all, status, twins, until
 
-from twinlog.cli.replication.facts import Group, LagFacts, Member
-from twinlog.cli.replication.switch import MIB, SwitchFailed, SwitchRefused, carry_out, plan_switch
 from twinlog.client import BrokerRefused
+from twinlog.observe.planned_switch import MIB, SwitchFailed, SwitchRefused, carry_out, plan_switch
+from twinlog.observe.replicas import Group, LagFacts, Member
 
 
 @pytest.fixture

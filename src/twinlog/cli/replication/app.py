@@ -9,13 +9,13 @@ from typing import Annotated, Any
 import typer
 
 from twinlog.cli.connecting import Connection, run_client, with_connection
-from twinlog.cli.replication.facts import gather_groups
 from twinlog.cli.replication.rejoin import rejoin
 from twinlog.cli.replication.report import report_of
 from twinlog.cli.replication.role import change_one
-from twinlog.cli.replication.switch import carry_out, plan_switch
 from twinlog.cli.replication.watch import watch_groups
-from twinlog.cli.report import show
+from twinlog.cli.report import show, text_report
+from twinlog.observe.planned_switch import Switched, carry_out, plan_switch
+from twinlog.observe.replicas import gather_groups
 
 replication = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Show and control how replicas follow their masters."
@@ -100,12 +100,27 @@ def switch(
         async with connection.admin() as admin:
             plan = plan_switch(await gather_groups(admin, cluster), group, to)
             tell = (lambda line: print(line, file=sys.stderr, flush=True)) if as_json else _print_now
-            show(await carry_out(admin, plan, connection.name_servers, tell), sys.stdout, as_json=as_json)
+            done = await carry_out(admin, plan, connection.name_servers, tell)
+            show(text_report(*done.lines, data=_switch_data(done)), sys.stdout, as_json=as_json)
 
     _run("switch", run(), connection)
 
 
 replication.command()(rejoin)
+
+
+def _switch_data(done: Switched) -> dict[str, Any]:
+    return {
+        "brokerName": done.name,
+        "master": done.master,
+        "role": done.role,
+        "epoch": done.epoch,
+        "replica": done.replica,
+        "replicaId": done.replica_id,
+        "comparedFrom": done.compared_from,
+        "comparedTo": done.compared_to,
+        "pausedSeconds": round(done.paused_s, 3),
+    }
 
 
 def _print_now(line: str) -> None:

@@ -9,10 +9,10 @@ import time
 from typing import Any
 
 from twinlog.cli.connecting import EXPECTED_FAILURES
-from twinlog.cli.replication.facts import Group, gather_groups
 from twinlog.cli.replication.report import CatchUp, Progress, report_of
 from twinlog.cli.report import Report, plain, rich_parts, start_redraw
 from twinlog.client import Admin
+from twinlog.observe.replicas import Group, gather_groups
 
 
 async def watch_groups(

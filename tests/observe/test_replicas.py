@@ -1,9 +1,9 @@
 """One picture of replication, from Twinlog brokers that tell everything and Java brokers that tell little."""
 
-from twinlog.cli.replication.facts import LagFacts, gather_groups
 from twinlog.cli.replication.report import report_of
 from twinlog.cli.report import plain
 from twinlog.client import BrokerRefused, NetError
+from twinlog.observe.replicas import LagFacts, gather_groups
 from twinlog.wire.bodies import BrokerData, ClusterInfo
 from twinlog.wire.message import Message, encode_message
 

@@ -1,4 +1,4 @@
-"""`twinlog replication switch`: a replica takes over from its master, which becomes its replica.
+"""A planned switch: a replica takes over from its master, which becomes its replica.
 
     near --step down--> nobody is master --promote--> the replica is master --follow--> both logs are equal
 
@@ -14,10 +14,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from twinlog.cli.replication.facts import Group, Member
-from twinlog.cli.report import Report, text_report
 from twinlog.client import Admin, BrokerRefused, ClientError
 from twinlog.client.errors import REQUEST_FAILURES
+from twinlog.observe.replicas import Group, Member
 from twinlog.replication.digests import RANGE_BYTES_MAX
 
 MIB = 1024 * 1024
@@ -71,7 +70,30 @@ def plan_switch(groups: Sequence[Group], name: str | None, to: str | None) -> Sw
     return Switch(group.name, master, replica, master.role)
 
 
-async def carry_out(admin: Admin, plan: Switch, name_servers: str, tell: Tell) -> Report:
+@dataclass(frozen=True, slots=True)
+class Switched:
+    """A switch that is done, and the range of both logs that was compared."""
+
+    name: str
+    master: str
+    role: str
+    epoch: int | None
+    replica: str
+    replica_id: int
+    compared_from: int
+    compared_to: int
+    paused_s: float  # no broker of this name took messages
+
+    @property
+    def lines(self) -> tuple[str, str]:
+        return (
+            f"{self.master} is the master of {self.name} now, epoch {self.epoch}; {self.replica} is its replica "
+            f"{self.replica_id}.",
+            f"For {self.paused_s:.1f} s no broker of {self.name} took messages.",
+        )
+
+
+async def carry_out(admin: Admin, plan: Switch, name_servers: str, tell: Tell) -> Switched:
     """Do it, step by step; SwitchFailed names the state in which a failure leaves the pair."""
     return await _Run(admin, plan, name_servers, tell).run()
 
@@ -83,7 +105,7 @@ class _Run:
         self._names = name_servers
         self._tell = tell
 
-    async def run(self) -> Report:
+    async def run(self) -> Switched:
         plan, old, new = self._plan, self._plan.old.address, self._plan.new.address
         self._tell(f"{plan.name}: master {old} ({plan.role}), replica {new} with id {plan.new_id}")
         began = time.monotonic()
@@ -97,22 +119,7 @@ class _Run:
         begin, end = await self._compare()
         self._tell(f"4. both logs are equal from {begin} to {end}")
         epoch = (await self._status(new)).get("epoch")
-        data = {
-            "brokerName": plan.name,
-            "master": new,
-            "role": plan.role,
-            "epoch": epoch,
-            "replica": old,
-            "replicaId": plan.new_id,
-            "comparedFrom": begin,
-            "comparedTo": end,
-            "pausedSeconds": round(paused_s, 3),
-        }
-        return text_report(
-            f"{new} is the master of {plan.name} now, epoch {epoch}; {old} is its replica {plan.new_id}.",
-            f"For {paused_s:.1f} s no broker of {plan.name} took messages.",
-            data=data,
-        )
+        return Switched(plan.name, new, plan.role, epoch, old, plan.new_id, begin, end, paused_s)
 
     # -- steps ---------------------------------------------------------------------------------
 
