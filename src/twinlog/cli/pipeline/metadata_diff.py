@@ -88,9 +88,10 @@ def _plan(
     options: ClusterOptions,
 ) -> DiffJob:
     with report_failures():
+        from twinlog.replication.metadata.snapshots import KINDS
         from twinlog.spark.jobs.endpoint import parse_endpoint
         from twinlog.spark.jobs.metadata_diff.job import DiffJob, parse_moment
-        from twinlog.spark.jobs.metadata_diff.snapshot import KINDS, compared_kinds
+        from twinlog.spark.jobs.metadata_diff.snapshot import compared_kinds
 
         kinds = compared_kinds(kind or KINDS)
         if history is not None:

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from twinlog.replication.metadata.kinds import DELAY_OFFSETS, OFFSETS
+from twinlog.replication.metadata.snapshots import DiffRow, Snapshot, diff
 from twinlog.spark.jobs.audit.findings import Finding
 from twinlog.spark.jobs.endpoint import Endpoint
-from twinlog.spark.jobs.metadata_diff.snapshot import DiffRow, Snapshot, diff, read_snapshot
+from twinlog.spark.jobs.metadata_diff.snapshot import read_snapshot
 
 _READ_AGAIN_S = 3.0
 _NUMBERS = (OFFSETS.name, DELAY_OFFSETS.name)

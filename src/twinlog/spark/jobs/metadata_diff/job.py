@@ -10,18 +10,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from twinlog.metadata.errors import MetadataError
+from twinlog.replication.metadata.snapshots import KINDS, DiffRow, Snapshot, diff, row_fields
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.endpoint import Endpoint
 from twinlog.spark.jobs.metadata_diff.history_rows import not_a_history, rows_at
-from twinlog.spark.jobs.metadata_diff.snapshot import (
-    KINDS,
-    DiffRow,
-    Snapshot,
-    compared_kinds,
-    diff,
-    read_snapshot,
-    row_fields,
-)
+from twinlog.spark.jobs.metadata_diff.snapshot import compared_kinds, read_snapshot
 from twinlog.spark.jobs.progress import JobProgress, ReportProgress, quiet
 from twinlog.spark.paths import local_path
 
