@@ -1,14 +1,23 @@
-"""Asks all brokers of a cluster, Twinlog's and Java's, for the state of their replication."""
+"""Asks all brokers of a cluster, Twinlog's and Java's, for the state of their replication.
+
+All brokers are asked at the same time, at most AT_ONCE_MAX of them, so one that hangs delays nobody else.
+"""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from twinlog.base.clock import wall_clock_ms
 from twinlog.client import Admin, BrokerRefused, ClientError, NetError
 from twinlog.client.admin.calls import named_brokers
 from twinlog.client.admin.lag_estimate import LagEstimate
 from twinlog.client.errors import REQUEST_FAILURES
+from twinlog.wire.bodies import HaConnectionInfo, HaRuntimeInfo
+
+AT_ONCE_MAX = 32
 
 
 @dataclass(slots=True)
@@ -18,10 +27,11 @@ class Member:
     broker_id: int
     address: str
     kind: str = "silent"  # twinlog, java
-    document: dict[str, Any] = field(default_factory=dict)
+    document: dict[str, Any] = field(default_factory=dict[str, Any])
     log_start: int | None = None
     log_end: int | None = None
     error: str = ""
+    runtime: dict[str, str] = field(default_factory=dict[str, str])  # what brokerStatus prints, if it was asked for
 
     @property
     def role(self) -> str:
@@ -39,6 +49,7 @@ class LagFacts:
     in_sync: bool | None = None
     bytes_per_second: int | None = None
     counted_out: bool = False  # its master waits for it no more: it is late, or does not catch up
+    acked: int | None = None  # the master knows that the replica has the log up to here
 
 
 @dataclass(slots=True)
@@ -48,7 +59,7 @@ class Group:
     cluster: str
     name: str
     members: list[Member]
-    lags: dict[int, LagFacts] = field(default_factory=dict)  # by broker id
+    lags: dict[int, LagFacts] = field(default_factory=dict[int, LagFacts])  # by broker id
 
     @property
     def master(self) -> Member | None:
@@ -61,58 +72,82 @@ class Group:
 
 async def gather_groups(admin: Admin, cluster: str | None = None, broker: str | None = None) -> list[Group]:
     """All groups of the cluster (by default of all clusters), or the group of the broker at this address."""
-    groups = []
     try:
-        info = await admin.cluster_info()
+        groups = await registered_groups(admin, cluster)
     except (ClientError, NetError):
         if broker is None:
             raise
         return [await _lone_group(admin, broker)]
+    if broker is not None:
+        groups = [one for one in groups if any(member.address == broker for member in one.members)]
+        if not groups:
+            return [await _lone_group(admin, broker)]
+    await ask_groups(admin, groups)
+    return groups
+
+
+async def registered_groups(admin: Admin, cluster: str | None = None) -> list[Group]:
+    """The groups that the name server has; their brokers have not been asked yet."""
+    info, groups = await admin.cluster_info(), list[Group]()
     for each, name in named_brokers(info, cluster):
         known = info.broker_addr_table.get(name)  # a Java name server may keep the name for a moment
         addresses = known.broker_addrs if known is not None else {}
-        if broker is None or broker in addresses.values():
-            members = [await _member(admin, number, address) for number, address in sorted(addresses.items())]
-            groups.append(Group(each, name, members))
-    if broker is not None and not groups:
-        return [await _lone_group(admin, broker)]
-    for group in groups:
-        await _measure(admin, group)
+        groups.append(Group(each, name, [Member(number, address) for number, address in sorted(addresses.items())]))
     return groups
+
+
+async def ask_groups(
+    admin: Admin, groups: Sequence[Group], *, with_runtime: bool = False, java: Collection[str] = ()
+) -> None:
+    """Fill in the answers of all members. Those in `java` are not asked what only Twinlog brokers answer."""
+    places = asyncio.Semaphore(AT_ONCE_MAX)
+
+    async def ask(member: Member) -> None:
+        async with places:
+            await _ask_member(admin, member, with_runtime=with_runtime, is_java=member.address in java)
+
+    async def measure(group: Group) -> None:
+        async with places:
+            await _measure(admin, group)
+
+    await asyncio.gather(*(ask(member) for group in groups for member in group.members))
+    await asyncio.gather(*(measure(group) for group in groups))
 
 
 async def _lone_group(admin: Admin, address: str) -> Group:
     """A broker that is not registered, with the master it follows."""
-    member = await _member(admin, 0, address)
+    member = Member(0, address)
+    await _ask_member(admin, member)
     member.broker_id = member.document.get("brokerId", 0)
     members = [member]
     master = member.document.get("masterAddress")
     if master and master != address:
-        members.insert(0, await _member(admin, 0, master))
+        members.insert(0, Member(0, master))
+        await _ask_member(admin, members[0])
     document = member.document
     group = Group(document.get("clusterName", ""), document.get("brokerName", address), members)
     await _measure(admin, group)
     return group
 
 
-async def _member(admin: Admin, broker_id: int, address: str) -> Member:
-    member = Member(broker_id, address)
+async def _ask_member(admin: Admin, member: Member, *, with_runtime: bool = False, is_java: bool = False) -> None:
+    address = member.address
     try:
-        document = await admin.replication_status(address)
+        document = None if is_java else await admin.replication_status(address)
+        if document is None or with_runtime:
+            member.runtime = await admin.runtime_info(address)
         if document is not None:
             member.kind, member.document = "twinlog", document
             member.log_start, member.log_end = document["logStart"], document["logEnd"]
-            return member
-        info = await admin.runtime_info(address)
-        member.kind = "java"
+            return
+        member.kind, info = "java", member.runtime
         member.log_start, member.log_end = int(info["commitLogMinOffset"]), int(info["commitLogMaxOffset"])
         try:
             member.document = {"ha": await admin.ha_status(address)}
         except BrokerRefused:  # 4.9 has no such request
             member.document = {}
     except (*REQUEST_FAILURES, KeyError, ValueError) as error:
-        member.error = str(error)
-    return member
+        member.kind, member.error = "silent", str(error)
 
 
 async def _measure(admin: Admin, group: Group) -> None:
@@ -133,11 +168,12 @@ async def _measure(admin: Admin, group: Group) -> None:
                 view["inSync"],
                 view["bytesPerSecond"],
                 view.get("late", False) or view.get("behind", False),
+                view.get("acked"),
             )
         elif replica.log_end is None:
             continue
         elif master.kind == "java":
-            group.lags[replica.broker_id] = await _ask_java(admin, master, replica)
+            group.lags[replica.broker_id] = await _ask_java(admin, master, replica, _java_link(master, replica, group))
         else:
             group.lags[replica.broker_id] = LagFacts(max(0, master.log_end - replica.log_end), in_sync=False)
 
@@ -155,20 +191,41 @@ def _view_of(master: Member, replica: Member, group: Group) -> dict[str, Any] | 
     return unnamed[0] if len(unnamed) == len(java) == 1 else None
 
 
-async def _ask_java(admin: Admin, master: Member, replica: Member) -> LagFacts:
+def _java_link(master: Member, replica: Member, group: Group) -> HaConnectionInfo | None:
+    """A Java 5 master's row for a replica. It names a host and a port of the moment, so the host must be unique."""
+    info: HaRuntimeInfo | None = master.document.get("ha")
+    hosts = [_host(one.address) for one in group.replicas]
+    if info is None or hosts.count(_host(replica.address)) != 1:
+        return None
+    links = [one for one in info.ha_connection_info if _host(one.addr.removeprefix("/")) == _host(replica.address)]
+    return links[0] if len(links) == 1 else None
+
+
+def _host(address: str) -> str:
+    return address.rpartition(":")[0]
+
+
+async def _ask_java(admin: Admin, master: Member, replica: Member, link: HaConnectionInfo | None) -> LagFacts:
     """The lag behind a Java master, which does not count messages: estimated from the first missing records."""
     assert master.log_end is not None and replica.log_end is not None
     behind = max(0, master.log_end - replica.log_end)
-    following = replica.document.get("following", {})
-    rate, linked = following.get("bytesPerSecond"), following.get("state") == "following"
+    following = replica.document.get("following")
+    linked, rate, acked = None, None, None  # a Java replica of 4.9: nobody says whether it is connected
+    if following is not None:
+        linked, rate = following.get("state") == "following", following.get("bytesPerSecond")
+    if link is not None:
+        linked, acked = link.in_sync if linked is None else linked, link.slave_ack_offset
+        rate = link.transferred_byte_in_second if rate is None else rate
+    elif linked is None and "ha" in master.document and not master.document["ha"].ha_connection_info:
+        linked = False
     if behind == 0:
-        return LagFacts(0, 0, True, 0, linked, rate)
+        return LagFacts(0, 0, True, 0, linked, rate, acked=acked)
     estimate = LagEstimate(replica.log_end, master.log_end)
     try:
         while (at := estimate.wanted) is not None:
             estimate.take(await admin.log_record(master.address, at))
     except REQUEST_FAILURES:  # the master stopped meanwhile
-        return LagFacts(behind, in_sync=linked, bytes_per_second=rate)
-    now_ms, oldest_ms = replica.document.get("nowMs"), estimate.oldest_ms
-    ms = max(0, now_ms - oldest_ms) if now_ms is not None and oldest_ms is not None else None
-    return LagFacts(behind, estimate.messages, estimate.is_exact, ms, linked, rate)
+        return LagFacts(behind, in_sync=linked, bytes_per_second=rate, acked=acked)
+    now_ms, oldest_ms = replica.document.get("nowMs", wall_clock_ms()), estimate.oldest_ms
+    ms = None if oldest_ms is None else max(0, now_ms - oldest_ms)
+    return LagFacts(behind, estimate.messages, estimate.is_exact, ms, linked, rate, acked=acked)
