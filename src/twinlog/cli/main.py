@@ -25,6 +25,7 @@ COMMANDS: dict[str, Lazy] = {
     "doctor": Lazy(
         "twinlog.cli.doctor.app:doctor_command", "Say what is wrong with a broker or a cluster, and what to do."
     ),
+    "dashboard": Lazy("twinlog.cli.dashboard:dashboard_app", "Show a cluster in the browser, and control it there."),
     "pipeline": Lazy("twinlog.cli.pipeline.app:app", "Run data jobs on Spark: sync, archive, audit, restore, lag."),
     "tls": Lazy("twinlog.cli.tls:tls", "Make the certificates of a cluster."),
     "store": Lazy("twinlog.cli.store.app:store", "Inspect store directories; send a tail that was set aside again."),

@@ -40,7 +40,7 @@ class DiffRow:
 
 def diff(left: Snapshot, right: Snapshot, *, versions: bool = True) -> list[DiffRow]:
     """Everything in which two snapshots differ, in a fixed order."""
-    rows = []
+    rows = list[DiffRow]()
     for kind in KINDS if versions else KINDS[:-1]:
         ours, theirs = left.get(kind, {}), right.get(kind, {})
         for key in sorted(ours.keys() | theirs.keys()):
@@ -62,18 +62,24 @@ def diff(left: Snapshot, right: Snapshot, *, versions: bool = True) -> list[Diff
 
 def snapshot_of(kind: Kind, loaded: Any) -> Snapshot:
     """One table, as its file or its broker's answer holds it, as a part of a snapshot."""
+    rows: dict[str, Fields]
+    table: Mapping[Any, Any]
     if kind is TOPICS:
-        rows = {key: _fields(row, "topicName") for key, row in (loaded.topic_config_table or {}).items()}
+        table = loaded.topic_config_table or {}
+        rows = {key: _fields(row, "topicName") for key, row in table.items()}
     elif kind is GROUPS:
-        rows = {key: _fields(row, "groupName") for key, row in (loaded.subscription_group_table or {}).items()}
-        for group, topics in (loaded.forbidden_table or {}).items():
+        table = loaded.subscription_group_table or {}
+        rows = {key: _fields(row, "groupName") for key, row in table.items()}
+        forbidden: Mapping[str, Any] = loaded.forbidden_table or {}
+        for group, topics in forbidden.items():
             if topics:
                 rows.setdefault(group, {})["forbidden"] = _text(topics)
     elif kind is OFFSETS:
-        table: Mapping[str, Mapping[int, int]] = loaded.offset_table or {}
+        table = loaded.offset_table or {}
         rows = {key: {str(queue): str(offset) for queue, offset in row.items()} for key, row in table.items()}
     else:
-        rows = {str(level): {"offset": str(offset)} for level, offset in (loaded.offset_table or {}).items()}
+        table = loaded.offset_table or {}
+        rows = {str(level): {"offset": str(offset)} for level, offset in table.items()}
     found: Snapshot = {kind.name: rows}
     if loaded.data_version is not None:
         found[VERSIONS] = {kind.name: version_fields(loaded.data_version)}

@@ -1,0 +1,144 @@
+"""One account's view of the cluster, asked again and again; all browsers of this account look at the same one."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable
+
+from twinlog.base.clock import wall_clock_ms
+from twinlog.client import Admin, BadArgument, BrokerRefused, ClientOptions, Credentials
+from twinlog.client.admin.calls import named_brokers
+from twinlog.client.errors import REQUEST_FAILURES
+from twinlog.dashboard.settings import DashboardSettings
+from twinlog.net.local_admin import ADMIN_CODES
+from twinlog.observe.cluster import ClusterView
+from twinlog.observe.history import History
+from twinlog.observe.metadata_rows import BrokerTables, ask_tables
+from twinlog.observe.survey import CONNECT_MS_MAX, REQUEST_MS_MAX, Survey
+from twinlog.telemetry.log import get_logger
+from twinlog.wire.codes import ResponseCode
+from twinlog.wire.command import Command
+
+log = get_logger(__name__)
+TABLES_AGE_MS_MAX = 5_000
+_TABLES_KEPT_MAX = 64
+_ERROR_PAUSE_S = 10.0
+
+
+class ReadOnlyAdmin(Admin):
+    """Refuses to send anything that administers, whatever a page asks for."""
+
+    async def ask_broker(
+        self,
+        address: str,
+        code: int,
+        header: object = None,
+        body: bytes | None = None,
+        *,
+        timeout_ms: int | None = None,
+    ) -> Command:
+        _refuse(code)
+        return await super().ask_broker(address, code, header, body, timeout_ms=timeout_ms)
+
+    async def ask_all_name_servers(self, code: int, header: object = None, body: bytes | None = None) -> None:
+        _refuse(code)
+        await super().ask_all_name_servers(code, header, body)
+
+
+class Observer:
+    """`view` and `history` are replaced or grow once a round; `rounds` counts them."""
+
+    def __init__(self, settings: DashboardSettings, credentials: Credentials | None) -> None:
+        self.credentials = credentials
+        self.name_servers = settings.name_servers
+        self.admin = make_admin(settings, credentials)
+        self.survey, self.history = Survey(self.admin), History()
+        self.view: ClusterView | None = None
+        self.rounds = 0
+        self.on_round: Callable[[Observer], None] = lambda _: None
+        self._poll_s = settings.poll_s
+        self._tables: dict[str, BrokerTables] = {}
+        self._asking: dict[str, asyncio.Task[BrokerTables]] = {}
+        self._wanted = asyncio.Event()
+
+    async def run(self) -> None:
+        async with self.admin:
+            while True:
+                try:
+                    self.view = await self.survey.round(wall_clock_ms())
+                    self.history.add(self.view)
+                except Exception as error:  # this view is one of several services; the next round may succeed
+                    log.exception("a round of questions failed", error=repr(error))
+                    await asyncio.sleep(_ERROR_PAUSE_S)
+                self.rounds += 1
+                self.on_round(self)
+                self._wanted.clear()
+                try:
+                    async with asyncio.timeout(self._poll_s):
+                        await self._wanted.wait()
+                except TimeoutError:
+                    pass
+
+    def look_now(self) -> None:
+        """Begin the next round at once, since something was changed."""
+        self._wanted.set()
+
+    async def tables(self, address: str) -> BrokerTables:
+        """The metadata of a broker, at most TABLES_AGE_MS_MAX old; asked once however many pages want it."""
+        known = self._tables.get(address)
+        if known is not None and wall_clock_ms() - known.at_ms < TABLES_AGE_MS_MAX:
+            return known
+        task = self._asking.get(address)
+        if task is None:
+            task = self._asking[address] = asyncio.create_task(ask_tables(self.admin, address, wall_clock_ms()))
+            task.add_done_callback(lambda _: self._asking.pop(address, None))
+        tables = await asyncio.shield(task)
+        self._tables.pop(address, None)
+        self._tables[address] = tables
+        while len(self._tables) > _TABLES_KEPT_MAX:
+            self._tables.pop(next(iter(self._tables)))
+        return tables
+
+
+def make_admin(settings: DashboardSettings, credentials: Credentials | None) -> Admin:
+    options: ClientOptions = dataclasses.replace(
+        settings.options,
+        credentials=credentials,
+        connect_timeout_ms=CONNECT_MS_MAX,
+        request_timeout_ms=REQUEST_MS_MAX,
+    )
+    kind = ReadOnlyAdmin if settings.read_only else Admin
+    return kind(settings.name_servers, options=options, timeout_ms=REQUEST_MS_MAX)
+
+
+async def probe_accounts(admin: Admin) -> bool | None:
+    """Whether brokers refuse what this account asks, or what is not signed; None if none of them answers."""
+    try:
+        info = await admin.cluster_info()
+        found = [info.broker_addr_table[name].broker_addrs for _, name in named_brokers(info)]
+    except BrokerRefused as refused:
+        return True if is_refusal(refused) else None
+    except (*REQUEST_FAILURES, KeyError):
+        return None
+    for address in (address for addresses in found for _, address in sorted(addresses.items())):
+        try:
+            await admin.runtime_info(address)
+        except BrokerRefused as refused:
+            if is_refusal(refused):
+                return True
+        except REQUEST_FAILURES:
+            continue
+        else:
+            return False
+    return None
+
+
+def is_refusal(refused: BrokerRefused) -> bool:
+    """Whether the account, or the lack of one, is the reason. Java 4.9 answers a system error."""
+    return refused.code == ResponseCode.NO_PERMISSION or "acl" in (refused.remark or "").lower()
+
+
+def _refuse(code: int) -> None:
+    if code in ADMIN_CODES:
+        raise BadArgument("the dashboard is read-only, so nothing was changed; start it without --read-only")
