@@ -103,6 +103,7 @@ def arrow_schema(columns: Columns) -> pa.Schema:
         "bigint": pa.int64(),
         "boolean": pa.bool_(),
         "timestamp": pa.timestamp("us", tz="UTC"),
+        "date": pa.date32(),
         "map<string,string>": pa.map_(pa.string(), pa.string()),
     }
     return pa.schema([pa.field(name, types[kind]) for name, kind in columns.items()])

@@ -20,7 +20,7 @@ from twinlog.cli.pipeline.running import report_failures, spark_job
 from twinlog.cli.running import fail
 
 if TYPE_CHECKING:
-    from twinlog.spark.jobs.archive.compact import CompactSummary
+    from twinlog.spark.jobs.archive.compaction_plan import CompactSummary
     from twinlog.spark.jobs.archive.job import ArchiveSummary
 
 
@@ -94,13 +94,13 @@ def compact(
         fail(f"--before {day!r} is not a day: write it as 2026-11-15")
     with report_failures():
         from twinlog.spark.jobs.archive import compact as jobs
+        from twinlog.spark.jobs.archive.compaction_plan import CompactJob
         from twinlog.spark.jobs.archive.layout import existing_header
 
-        job = jobs.CompactJob(
-            target=target, before=day, file_bytes=size << 20, topics=names(topic), compression=compression
-        )
-        found = existing_header(job.root)
-    with spark_job("compact", master, conf, archive_format=found.format) as (spark, report):
+        job = CompactJob(target=target, before=day, file_bytes=size << 20, topics=names(topic), compression=compression)
+        # Only Parquet is archived to a lake, which needs a session to be opened.
+        archive_format = existing_header(job.root).format if job.place.is_local else "parquet"
+    with spark_job("compact", master, conf, archive_format=archive_format) as (spark, report):
         summary = jobs.compact(spark, job, report)
     _print_compacted(summary, as_json)
 

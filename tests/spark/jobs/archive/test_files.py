@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.archive.archive_plan import ArchiveJob, check_job
-from twinlog.spark.jobs.archive.compact import CompactJob, compact_files, plan_compaction
+from twinlog.spark.jobs.archive.compact import compact_files
+from twinlog.spark.jobs.archive.compaction_plan import CompactJob, plan_compaction
 from twinlog.spark.jobs.archive.files import (
     Ops,
     commit_batch,
@@ -53,6 +54,8 @@ from twinlog.spark.jobs.archive.write import (
     split,
     write_files,
 )
+from twinlog.spark.lake.address import parse_address
+from twinlog.spark.lake.local_lake import LocalLake
 from twinlog.spark.schema import MESSAGE_COLUMNS, arrow_schema
 
 DAY_US = 86_400_000_000
@@ -108,7 +111,11 @@ def batch_of(offsets, topic="Orders", day=MONDAY) -> pa.RecordBatch:
 
 
 def stage(root: Path, *batches: pa.RecordBatch):
-    return write_files(batches, root, root / "_staging" / "run", MESSAGE_COLUMNS, "snappy")
+    return write_files(batches, lake_of(root), "_staging/run", MESSAGE_COLUMNS, "snappy")
+
+
+def lake_of(root: Path) -> LocalLake:
+    return LocalLake(parse_address(root, "archive"))
 
 
 def visible(root: Path) -> list[int]:
@@ -146,10 +153,10 @@ def test_a_batch_counts_once_wherever_its_run_was_killed(tmp_path, steps):
 
 
 def test_a_file_that_is_being_written_does_not_look_like_one_of_the_table(tmp_path):
-    writer = FileWriter(tmp_path / "_staging" / "run", MESSAGE_COLUMNS, "snappy")
+    writer = FileWriter(lake_of(tmp_path), "_staging/run", MESSAGE_COLUMNS, "snappy")
     writer.write(batch_of(range(5)))
     assert (globbed(tmp_path), len(list(tmp_path.rglob("*.staged")))) == ([], 1)
-    assert [rows for _, _, rows, _ in writer.finish()] == [5]
+    assert [file.rows for file in writer.finish()] == [5]
     assert globbed(tmp_path) == []
 
 
@@ -270,7 +277,8 @@ def test_a_description_that_makes_no_sense_is_refused_before_spark_starts():
         (ArchiveJob(target="/a", name_server="n:1", topics=("A",), pattern="B"), "topics or a pattern"),
         (ArchiveJob(target="/a", stores=("/s",), rows_max=5), "limit the bytes"),
         (ArchiveJob(target="/a", name_server="n:1", bytes_max="5m"), "limit the rows"),
-        (ArchiveJob(target="s3://bucket/a", name_server="n:1"), "only local paths"),
+        (ArchiveJob(target="s3:///a", name_server="n:1"), "names no bucket"),
+        (ArchiveJob(target="s3://bucket/a", name_server="n:1", format="delta"), "in local directories only"),
         (ArchiveJob(target="/a", name_server="n:1", columns=("bodi",)), "did you mean 'body'"),
     ):
         with pytest.raises((BadOption, BadArchive), match=told):
@@ -490,15 +498,16 @@ def test_what_a_dead_attempt_of_a_task_wrote_is_not_taken(tmp_path, whole):
 
 def test_a_task_returns_the_name_and_the_rows_of_its_file(tmp_path):
     columns = {name: kind for name, kind in MESSAGE_COLUMNS.items() if name != "topic"}
-    write = WriteSorted(str(tmp_path), columns, "snappy")
+    write = WriteSorted(lake_of(tmp_path), "new", columns, "snappy")
     batches = [batch_of(rows).drop_columns(["topic"]) for rows in (range(5), range(5, 8))]
     names = []
     for _attempt in range(2):
         (made,) = write(batches)
         (row,) = made.to_pylist()
-        assert row["rows"] == pq.read_metadata(tmp_path / row["name"]).num_rows == 8
-        names.append(row["name"])
-    assert sorted(names) == sorted(path.name for path in tmp_path.iterdir())
+        assert row["rows"] == pq.read_metadata(tmp_path / row["path"]).num_rows == 8
+        assert row["bytes"] == (tmp_path / row["path"]).stat().st_size
+        names.append(row["path"])
+    assert sorted(names) == sorted(f"new/{path.name}" for path in (tmp_path / "new").iterdir())
     assert list(write([])) == []
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from twinlog.spark.errors import BadOption, nearest
 from twinlog.spark.jobs.archive.layout import CHECKPOINT, FORMATS, ArchiveHeader, chosen
-from twinlog.spark.paths import local_path
+from twinlog.spark.lake.address import Address, parse_address
 
 COMPRESSIONS = ("snappy", "zstd", "lz4", "gzip", "none")
 
@@ -32,8 +32,13 @@ class ArchiveJob:
     options: Mapping[str, str] = field(default_factory=dict)  # more options of the source: credentials, readFrom, …
 
     @property
+    def place(self) -> Address:
+        return parse_address(self.target, "archive")
+
+    @property
     def root(self) -> Path:
-        return local_path(self.target, "archive")
+        """The directory of a local archive."""
+        return self.place.local
 
     def header(self) -> ArchiveHeader:
         return ArchiveHeader(self.format, "brokers" if self.name_server else "stores", chosen(self.columns))
@@ -52,7 +57,7 @@ class ArchiveJob:
             **wanted,
             "startingOffsets": "earliest",
             # Spark asks a Python source again where its first batch began, so that is saved.
-            "initialOffsetsLocation": str(self.root / CHECKPOINT / "initial"),
+            **({"initialOffsetsLocation": str(self.root / CHECKPOINT / "initial")} if self.place.is_local else {}),
             **limit,
             **self.options,
         }
@@ -72,5 +77,7 @@ def check_job(job: ArchiveJob) -> None:
         raise BadOption("rows per batch are counted for brokers only: limit the bytes per batch of stores")
     if job.bytes_max is not None and job.name_server:
         raise BadOption("bytes per batch are counted for stores only: limit the rows per batch of brokers")
-    local_path(job.target, "archive")
+    if not job.place.is_local and job.format != "parquet":
+        hint = "give --format parquet, or a directory that the driver and all workers see"
+        raise BadOption(f"{job.place}: a {job.format} archive is made in local directories only; {hint}")
     job.header()

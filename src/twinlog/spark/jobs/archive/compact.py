@@ -17,14 +17,14 @@ run. Delta archives are compacted by Delta.
 
 from __future__ import annotations
 
-import math
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twinlog.spark.errors import BadOption
+from twinlog.spark.jobs.archive.compaction_plan import ORDER, Compaction, CompactJob, CompactSummary, plan_compaction
 from twinlog.spark.jobs.archive.files import (
     COMPACT_LOCK,
     Ops,
@@ -36,17 +36,14 @@ from twinlog.spark.jobs.archive.files import (
     remove_aside,
     swap_place,
 )
-from twinlog.spark.jobs.archive.layout import (
-    COMPACTING,
-    ArchiveHeader,
-    BadArchive,
-    day_of,
-    existing_header,
-    topic_of,
-)
+from twinlog.spark.jobs.archive.lakes import compact as lakes
+from twinlog.spark.jobs.archive.lakes.job import existing_header as lake_header
+from twinlog.spark.jobs.archive.layout import COMPACTING, ArchiveHeader, BadArchive, existing_header
 from twinlog.spark.jobs.archive.write import WriteSorted
 from twinlog.spark.jobs.progress import JobProgress, ReportProgress, quiet
-from twinlog.spark.paths import local_path
+from twinlog.spark.lake.address import parse_address
+from twinlog.spark.lake.local_lake import LocalLake
+from twinlog.spark.lake.opening import open_lake
 from twinlog.spark.schema import ddl
 
 if TYPE_CHECKING:
@@ -56,49 +53,14 @@ Rewrite = Callable[[Sequence[Path], Path, int], Sequence[str]]
 """(files, directory, count): write the rows of `files` as about `count` staged files into a new directory.
 
 Returns the names of the files that hold them; other files there were left by attempts that failed."""
-_ORDER = ("brokerName", "queueId", "queueOffset")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactJob:
-    """Which partitions, and how large their files become."""
-
-    target: str | Path
-    before: str  # only days before this one, 2026-11-15
-    file_bytes: int = 256 << 20
-    files_min: int = 2  # a partition with fewer files is not rewritten
-    topics: tuple[str, ...] = ()  # all if empty
-    compression: str = "snappy"
-
-    @property
-    def root(self) -> Path:
-        return local_path(self.target, "archive")
-
-
-@dataclass(frozen=True, slots=True)
-class Compaction:
-    """One partition to rewrite: its files when it was planned, and how many they become."""
-
-    partition: str
-    files: Mapping[str, int]
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class CompactSummary:
-    """What one run did."""
-
-    target: str
-    partitions: int = 0
-    files_before: int = 0
-    files_after: int = 0
-    bytes_before: int = 0
-    bytes_after: int = 0
-    left: tuple[str, ...] = field(default=())  # partitions that grew while they were rewritten
 
 
 def compact(spark: SparkSession, job: CompactJob, report: ReportProgress = quiet) -> CompactSummary:
     """Rewrite the partitions of past days that have many files."""
+    if not job.place.is_local:
+        lake = open_lake(spark, job.place)
+        found = lake_header(lake)
+        return lakes.compact_lake(lake, job, lakes.rewriter(spark, lake, found, job.compression), report)
     root = job.root
     header = existing_header(root)
     if header.format == "delta":
@@ -132,18 +94,6 @@ def finish_moves(root: Path, ops: Ops) -> None:
             finish_last_batch(root, ops)
     except BadArchive:
         pass
-
-
-def plan_compaction(found: Mapping[str, Mapping[str, int]], job: CompactJob) -> list[Compaction]:
-    """The partitions that are worth rewriting; `found` has each with its files and their sizes."""
-    plan = []
-    for partition, files in sorted(found.items()):
-        if day_of(partition) >= job.before or (job.topics and topic_of(partition) not in job.topics):
-            continue
-        count = max(1, math.ceil(sum(files.values()) / job.file_bytes))
-        if len(files) >= max(job.files_min, count + 1):
-            plan.append(Compaction(partition, files, count))
-    return plan
 
 
 def _compact_one(root: Path, one: Compaction, rewrite: Rewrite, ops: Ops, summary: CompactSummary) -> CompactSummary:
@@ -191,10 +141,10 @@ def _rewriter(spark: SparkSession, header: ArchiveHeader, compression: str) -> R
 
     def rewrite(files: Sequence[Path], directory: Path, count: int) -> list[str]:
         frame = spark.read.schema(ddl(columns)).option("recursiveFileLookup", "true").parquet(*map(str, files))
-        frame = frame.coalesce(1) if count == 1 else frame.repartitionByRange(count, *_ORDER)
-        write = WriteSorted(str(directory), columns, compression)
-        done = frame.sortWithinPartitions(*_ORDER).mapInArrow(write, write.YIELDS).collect()
-        return sorted(row["name"] for row in done)
+        frame = frame.coalesce(1) if count == 1 else frame.repartitionByRange(count, *ORDER)
+        write = WriteSorted(LocalLake(parse_address(directory.parent, "archive")), directory.name, columns, compression)
+        done = frame.sortWithinPartitions(*ORDER).mapInArrow(write, write.YIELDS).collect()
+        return sorted(row["path"].rpartition("/")[2] for row in done)
 
     return rewrite
 

@@ -17,10 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twinlog.spark.cluster import Cluster
-from twinlog.spark.errors import BadOption
+from twinlog.spark.errors import BadOption, SparkSourceError
 from twinlog.spark.jobs.archive.archive_plan import ArchiveJob, check_job
 from twinlog.spark.jobs.archive.delta import delta_added, delta_version
 from twinlog.spark.jobs.archive.files import finish_last_batch, held
+from twinlog.spark.jobs.archive.lakes import job as lakes
+from twinlog.spark.jobs.archive.lakes.job import fill
+from twinlog.spark.jobs.archive.lakes.tables import BatchWriter, read_live
 from twinlog.spark.jobs.archive.layout import (
     BadArchive,
     TopicTotals,
@@ -30,9 +33,11 @@ from twinlog.spark.jobs.archive.layout import (
     load_header,
     save_header,
 )
-from twinlog.spark.jobs.archive.query import follow, stream_writer
+from twinlog.spark.jobs.archive.query import ArchiveFailed, archive_spec, cause_of, follow, stream_writer
+from twinlog.spark.jobs.archive.source import ArchivingReader
 from twinlog.spark.jobs.progress import JobProgress, ReportProgress, quiet
-from twinlog.spark.paths import local_path
+from twinlog.spark.lake.address import parse_address
+from twinlog.spark.lake.opening import open_lake
 from twinlog.spark.reading.brokers.options import read_options
 from twinlog.spark.reading.brokers.positions import find_queues
 from twinlog.spark.reading.stores.options import store_options
@@ -60,9 +65,11 @@ def archive(
     spark: SparkSession, job: ArchiveJob, report: ReportProgress = quiet, *, is_over: Callable[[], bool] = lambda: False
 ) -> ArchiveSummary:
     """Add what is new to the archive. A run with `every` continues until `is_over()`."""
-    root = job.root
     report(JobProgress("checking the source"))
     check_before_start(job)
+    if not job.place.is_local:
+        return _archive_to_lake(spark, job, report, is_over)
+    root = job.root
     _prepare(root, job)
     with held(root / "_run.lock", f"another run fills {root}: wait for its end, or archive to another directory"):
         finish_last_batch(root)
@@ -82,9 +89,31 @@ def archive(
         return ArchiveSummary(str(root), job.format, commit.batches if ours else 0, commit.topics if ours else {})
 
 
+def _archive_to_lake(
+    spark: SparkSession, job: ArchiveJob, report: ReportProgress, is_over: Callable[[], bool]
+) -> ArchiveSummary:
+    lake = open_lake(spark, job.place)
+    spec = archive_spec(job, str(job.place), "")
+    try:
+        added = fill(lake, job, ArchivingReader(spec), BatchWriter(spark, lake, spec), report, is_over)
+    except SparkSourceError:
+        raise
+    except Exception as problem:  # of Spark: the cause is somewhere in a long report
+        raise ArchiveFailed(cause_of(problem)) from problem
+    return ArchiveSummary(str(job.place), job.format, added.batches, added.topics)
+
+
 def read_archive(spark: SparkSession, target: str | Path) -> DataFrame:
-    """The archive as a table: the columns of messages in their order, and `day`."""
-    root = local_path(target, "archive")
+    """The archive as a table: the columns of messages in their order, and `day`.
+
+    On a lake these are the files that count now: load it again to see what was added since.
+    """
+    place = parse_address(target, "archive")
+    if not place.is_local:
+        lake = open_lake(spark, place)
+        found = lakes.existing_header(lake)
+        return read_live(spark, lake, found).select(*found.schema())
+    root = place.local
     header = existing_header(root)
     if header.format == "delta":
         frame = spark.read.format("delta").load(str(root))
@@ -97,9 +126,10 @@ def read_archive(spark: SparkSession, target: str | Path) -> DataFrame:
 def check_before_start(job: ArchiveJob) -> None:
     """Raise the errors that would stop the job at its start; needs no Spark and writes nothing."""
     check_job(job)
-    found = load_header(job.root)
-    if found is not None:
-        check_fits(job.root, found, job.header())
+    if job.place.is_local:  # a lake is opened with the settings of a session
+        found = load_header(job.root)
+        if found is not None:
+            check_fits(job.root, found, job.header())
     _check_source(job)
 
 

@@ -126,7 +126,7 @@ def chosen(columns: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in MESSAGE_COLUMNS if name in keep)
 
 
-def check_fits(root: Path, found: ArchiveHeader, wanted: ArchiveHeader) -> None:
+def check_fits(root: object, found: ArchiveHeader, wanted: ArchiveHeader) -> None:
     """BadArchive if a run would add something other than the archive holds."""
     if found.format != wanted.format:
         raise BadArchive(f"{root} is a {found.format} archive: give --format {found.format} or another directory")
@@ -161,11 +161,24 @@ def load_header(root: Path) -> ArchiveHeader | None:
             hint = "give an empty directory, or one that an archive was written to"
             raise BadArchive(f"{root} is not an archive, it holds {', '.join(sorted(strangers)[:3])}: {hint}")
         return None
+    return _header(data, root / HEADER_FILE)
+
+
+def decode_header(data: bytes, place: object) -> ArchiveHeader:
+    """The header from the content of its file."""
+    return _header(_decode(data, place), place)
+
+
+def encode_header(header: ArchiveHeader) -> bytes:
+    return json.dumps({"about": _NOTE, **asdict(header)}).encode()
+
+
+def _header(data: dict[str, Any], place: object) -> ArchiveHeader:
     try:
         found = ArchiveHeader(str(data["format"]), str(data["source"]), tuple(data["columns"]))
         found.schema()
     except (KeyError, TypeError) as error:
-        raise BadArchive(f"{root / HEADER_FILE} cannot be used ({error!r}): restore it from a backup") from error
+        raise BadArchive(f"{place} cannot be used ({error!r}): restore it from a backup") from error
     return found
 
 
@@ -179,7 +192,7 @@ def existing_header(root: Path) -> ArchiveHeader:
 
 
 def save_header(root: Path, header: ArchiveHeader) -> None:
-    save_json(root / HEADER_FILE, {"about": _NOTE, **asdict(header)})
+    _save(root / HEADER_FILE, encode_header(header))
 
 
 def load_commit(root: Path) -> ArchiveCommit:
@@ -200,7 +213,11 @@ def save_commit(root: Path, commit: ArchiveCommit) -> None:
 
 def save_json(path: Path, data: Any) -> None:
     """Replace a small file in one step; it is on disk when this returns."""
-    replace_file(path, [json.dumps(data).encode()], None, temporary=_temporary(path))
+    _save(path, json.dumps(data).encode())
+
+
+def _save(path: Path, data: bytes) -> None:
+    replace_file(path, [data], None, temporary=_temporary(path))
 
 
 def _temporary(path: Path) -> Path:
@@ -209,11 +226,17 @@ def _temporary(path: Path) -> Path:
 
 def _load(path: Path) -> dict[str, Any] | None:
     try:
-        data = json.loads(path.read_bytes())
+        data = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None
+    return _decode(data, path)
+
+
+def _decode(data: bytes, place: object) -> dict[str, Any]:
+    try:
+        found = json.loads(data)
     except ValueError as error:
-        raise BadArchive(f"{path} is not JSON ({error}): restore it from a backup") from error
-    if not isinstance(data, dict):
-        raise BadArchive(f"{path} is not a JSON object: restore it from a backup")
-    return data
+        raise BadArchive(f"{place} is not JSON ({error}): restore it from a backup") from error
+    if not isinstance(found, dict):
+        raise BadArchive(f"{place} is not a JSON object: restore it from a backup")
+    return found

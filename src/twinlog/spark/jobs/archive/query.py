@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.3
 # Days are those of UTC, whatever the session's time zone is.
-_DAY = "date_from_unix_date(cast(unix_millis(storeTimestamp) div 86400000 as int)) as day"
+DAY = "date_from_unix_date(cast(unix_millis(storeTimestamp) div 86400000 as int)) as day"
 _NAMED = (AUTO_CREATE_TOPIC, SCHEDULE_TOPIC, BENCHMARK_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC)
 SYSTEM_TOPICS = rf"(?:{'|'.join(_NAMED)}|%.*|(?i:{SYSTEM_PREFIX}).*)"
 
@@ -63,19 +63,24 @@ def _label(job: ArchiveJob) -> str:
 
 def _files(spark: SparkSession, job: ArchiveJob, root: Path, run: str) -> DataFrame:
     """The stream of the files that tasks wrote."""
-    spec = ArchiveSpec(
+    spark.dataSource.register(ArchiveSource)
+    spec = archive_spec(job, str(root), f"{STAGING}/{run}")
+    return spark.readStream.format(ArchiveSource.name()).option("spec", spec.encode()).load()
+
+
+def archive_spec(job: ArchiveJob, root: str, staging: str) -> ArchiveSpec:
+    """What the tasks of a run need."""
+    return ArchiveSpec(
         source=job.header().source,
         options=job.source_options(),
         columns=job.header().columns,
-        root=str(root),
-        staging=f"{STAGING}/{run}",
+        root=root,
+        staging=staging,
         compression=job.compression,
         topics=job.topics,
         pattern=job.pattern,
         unwanted=None if (job.pattern or "").startswith("%") else SYSTEM_TOPICS,
     )
-    spark.dataSource.register(ArchiveSource)
-    return spark.readStream.format(ArchiveSource.name()).option("spec", spec.encode()).load()
 
 
 def messages(spark: SparkSession, job: ArchiveJob) -> DataFrame:
@@ -86,7 +91,7 @@ def messages(spark: SparkSession, job: ArchiveJob) -> DataFrame:
     frame = spark.readStream.schema(ddl(columns)).format(source).options(**job.source_options()).load()
     if not job.name_server:
         frame = frame.where(f"{_topic_condition(job)} and {IN_A_QUEUE}")
-    return frame.selectExpr(*names, _DAY)
+    return frame.selectExpr(*names, DAY)
 
 
 def _topic_condition(job: ArchiveJob) -> str:

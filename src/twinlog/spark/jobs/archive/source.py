@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +17,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
+from twinlog.spark.jobs.archive.layout import StagedFile
 from twinlog.spark.jobs.archive.write import file_columns, message_schema, write_files
+from twinlog.spark.lake.address import parse_address
+from twinlog.spark.lake.local_lake import LocalLake
 from twinlog.spark.reading.brokers.options import read_options
 from twinlog.spark.reading.brokers.stream_reader import QueueStreamReader
 from twinlog.spark.reading.stores.options import store_options
@@ -105,13 +107,19 @@ class ArchivingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reader.stop()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        spec, root = self._spec, Path(self._spec.root)
+        spec = self._spec
+        lake = LocalLake(parse_address(spec.root, "archive"))
+        files = write_files(self.messages(partition), lake, spec.staging, self._columns, spec.compression)
+        yield describe_files(files)
+
+    def messages(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """What the archive takes of this partition."""
         batches = self._reader.read(partition)
-        if spec.source == "stores":
-            batches = (keep_messages(batch, spec) for batch in batches)
-        files = write_files(batches, root, root / spec.staging, self._columns, spec.compression)
-        rows = [asdict(file) for file in files]
-        yield pa.RecordBatch.from_pylist(rows, arrow_schema(dict(file_columns())))
+        return batches if self._spec.source == "brokers" else (keep_messages(one, self._spec) for one in batches)
+
+
+def describe_files(files: Iterable[StagedFile]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([asdict(file) for file in files], arrow_schema(dict(file_columns())))
 
 
 def keep_messages(batch: pa.RecordBatch, spec: ArchiveSpec) -> pa.RecordBatch:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import quote
 
@@ -19,6 +18,8 @@ import pyarrow.parquet as pq
 
 from twinlog.spark.errors import SparkSourceError
 from twinlog.spark.jobs.archive.layout import STAGED, StagedFile
+from twinlog.spark.lake.errors import one_line
+from twinlog.spark.lake.lake import Lake
 from twinlog.spark.schema import MESSAGE_COLUMNS, Columns, arrow_schema
 
 _GROUP_BYTES = 32 << 20  # of Arrow, per row group
@@ -32,23 +33,23 @@ Key = tuple[str, int]  # topic, day since 1970
 class CannotWriteArchive(SparkSourceError):
     """A file of the archive could not be written; its batch is not committed."""
 
-    def __init__(self, path: Path, error: OSError) -> None:
+    def __init__(self, path: object, error: OSError) -> None:
         hint = "free space or allow writing, then run again: the batch is repeated, committed batches stay"
-        super().__init__(f"{path} cannot be written ({error.strerror or error}): {hint}")
+        super().__init__(f"{path} cannot be written ({error.strerror or one_line(error)}): {hint}")
 
 
 class StagedFileWriter:
     """A file that is being written, under a name that readers ignore; holds the rows of its next row group."""
 
-    def __init__(self, directory: Path, schema: pa.Schema, compression: str) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
-        self.path = directory / f"{uuid.uuid4().hex}{STAGED}"
+    def __init__(self, lake: Lake, folder: str, schema: pa.Schema, compression: str) -> None:
+        self.name = f"{folder}/{uuid.uuid4().hex}{STAGED}"
         self.rows = self.waiting_bytes = 0
         self._schema = schema
         self._waiting: list[pa.RecordBatch] = []
         settings: dict[str, Any] = {"compression": compression}
         settings["use_dictionary"] = [name for name in _REPEATING if name in schema.names]
-        self._writer = pq.ParquetWriter(self.path, schema, **settings)
+        self._files, self._path = lake.table_file(self.name)
+        self._writer = pq.ParquetWriter(self._path, schema, filesystem=self._files, **settings)
 
     def add(self, part: pa.RecordBatch) -> None:
         self._waiting.append(part)
@@ -63,16 +64,19 @@ class StagedFileWriter:
             self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
             self._waiting, self.waiting_bytes = [], 0
 
-    def close(self) -> None:
+    def close(self) -> int:
+        """Complete the file; returns its size."""
         self.write_group()
         self._writer.close()
+        return self._files.get_file_info(self._path).size
 
 
 class FileWriter:
-    """Writes the files of one task into a staging directory."""
+    """Writes the files of one task into a folder of staged files."""
 
-    def __init__(self, directory: Path, columns: Columns, compression: str) -> None:
-        self._directory = directory
+    def __init__(self, lake: Lake, folder: str, columns: Columns, compression: str) -> None:
+        self._lake = lake
+        self._folder = folder
         self._schema = arrow_schema({name: kind for name, kind in columns.items() if name != "topic"})
         self._compression = compression
         self._open: dict[Key, StagedFileWriter] = {}
@@ -84,33 +88,35 @@ class FileWriter:
             while sum(one.waiting_bytes for one in self._open.values()) > _BUFFER_BYTES_MAX:
                 max(self._open.values(), key=lambda one: one.waiting_bytes).write_group()
         except OSError as error:
-            raise CannotWriteArchive(self._directory, error) from error
+            raise CannotWriteArchive(self._lake.root / self._folder, error) from error
 
-    def finish(self) -> Iterator[tuple[Path, str, int, int]]:
-        """Close the files: path, partition, rows and bytes of each."""
+    def finish(self) -> list[StagedFile]:
+        """Close the files."""
         try:
-            for (topic, day), one in sorted(self._open.items()):
-                one.close()
-                yield one.path, partition_name(topic, day), one.rows, one.path.stat().st_size
+            return [
+                StagedFile(one.name, partition_name(topic, day), one.rows, one.close())
+                for (topic, day), one in sorted(self._open.items())
+            ]
         except OSError as error:
-            raise CannotWriteArchive(self._directory, error) from error
+            raise CannotWriteArchive(self._lake.root / self._folder, error) from error
 
     def _add(self, key: Key, part: pa.RecordBatch) -> None:
         if key not in self._open:
-            self._open[key] = StagedFileWriter(self._directory, self._schema, self._compression)
+            self._open[key] = StagedFileWriter(self._lake, self._folder, self._schema, self._compression)
         self._open[key].add(part)
 
 
 @dataclass(frozen=True, slots=True)
 class WriteSorted:
-    """For mapInArrow: writes the rows of a partition, in their order, as one staged file; yields its name and rows.
+    """For mapInArrow: writes the rows of a partition, in their order, as one staged file; yields what it wrote.
 
     Only files whose names arrive are used: an attempt that failed or was too slow leaves its own file unused.
     """
 
-    YIELDS: ClassVar[str] = "name string, rows bigint"
+    YIELDS: ClassVar[str] = "path string, rows bigint, bytes bigint"
 
-    directory: str
+    lake: Lake
+    folder: str
     columns: Columns
     compression: str
 
@@ -120,27 +126,24 @@ class WriteSorted:
         try:
             for batch in batches:
                 if batch.num_rows:
-                    file = file or StagedFileWriter(Path(self.directory), schema, self.compression)
+                    file = file or StagedFileWriter(self.lake, self.folder, schema, self.compression)
                     file.add(batch.cast(schema))
             if file is not None:
-                file.close()
-                yield pa.record_batch({"name": [file.path.name], "rows": pa.array([file.rows], pa.int64())})
+                numbers = {"rows": [file.rows], "bytes": [file.close()]}
+                yield pa.record_batch({"path": [file.name], **{k: pa.array(v, pa.int64()) for k, v in numbers.items()}})
         except OSError as error:
-            raise CannotWriteArchive(Path(self.directory), error) from error
+            raise CannotWriteArchive(self.lake.root / self.folder, error) from error
 
 
 def write_files(
-    batches: Iterable[pa.RecordBatch], root: Path, directory: Path, columns: Columns, compression: str
+    batches: Iterable[pa.RecordBatch], lake: Lake, folder: str, columns: Columns, compression: str
 ) -> list[StagedFile]:
-    """All of `batches` as files below `directory`, which is below `root`."""
-    writer = FileWriter(directory, columns, compression)
+    """All of `batches` as files in a folder of staged files."""
+    writer = FileWriter(lake, folder, columns, compression)
     for batch in batches:
         if batch.num_rows:
             writer.write(batch)
-    return [
-        StagedFile(path.relative_to(root).as_posix(), partition, rows, size)
-        for path, partition, rows, size in writer.finish()
-    ]
+    return writer.finish()
 
 
 def split(batch: pa.RecordBatch) -> Iterator[tuple[Key, pa.RecordBatch]]:

@@ -1,0 +1,177 @@
+"""The chain of records on a lake: reading what it adds up to, and adding to it.
+
+A listing is not believed blindly. Numbers must follow each other, and the number after the last listed one is asked
+for by its name until there is none: a store that returns half a listing is found out.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from twinlog.spark.errors import SparkSourceError
+from twinlog.spark.jobs.archive.lakes.records import (
+    BEGIN,
+    COMMITS,
+    FORGET,
+    ArchiveState,
+    Held,
+    Record,
+    add_record,
+    decode_record,
+    decode_state,
+    encode_record,
+    encode_state,
+    number_of,
+    record_name,
+    state_name,
+)
+from twinlog.spark.jobs.archive.layout import BadArchive
+from twinlog.spark.lake.errors import LakeError
+from twinlog.spark.lake.lake import Lake, in_parallel
+
+_STATE_EVERY = 64  # records between two states
+_KEPT = 1024  # records kept before the newest state: whoever is further behind than that is refused
+_LISTINGS = 3
+
+
+class TakenOver(SparkSourceError):
+    """Another run has begun since; this one may add nothing."""
+
+    def __init__(self, place: object, other: Record) -> None:
+        hint = "let one of them fill it, and start the other one for another directory"
+        super().__init__(f"{place}: another run ({other.by}) took over, this one adds nothing more; {hint}")
+
+
+class Busy(SparkSourceError):
+    """A run of the same kind is at work."""
+
+    def __init__(self, place: object, role: str, other: str) -> None:
+        super().__init__(
+            f"another run is {role} {place} ({other}): wait for its end, or stop it, or give another directory"
+        )
+
+
+class Chain:
+    """The records of one archive, as one run sees them."""
+
+    def __init__(self, lake: Lake, role: str, run: str) -> None:
+        self.state = load_state(lake)
+        self._lake = lake
+        self._role = role
+        self._run = run
+        self._began = False
+        self._done: list[int] = []  # records that are finished, which the next record says
+
+    def refresh(self) -> None:
+        """Read the records that others added; TakenOver if another run of this kind has begun."""
+        for record in follow(self._lake, self.state.number):
+            self.state = add_record(self.state, record)
+            if self._began and record.kind == BEGIN and record.role == self._role and record.run != self._run:
+                raise TakenOver(self._lake.root, record)
+
+    def begin(self, owner: str | None, position: Mapping[str, int] | None = None) -> None:
+        """Announce this run; from now on `owner`, the run before, adds nothing. Busy if another one was faster."""
+        assert not self._began
+        if not self._add(BEGIN, lambda state: state.owner(self._role) == owner, position=position):
+            raise Busy(self._lake.root, self._role, "another run began at the same moment")
+        self._began = True
+
+    def add(self, kind: str, **values: Any) -> Record:
+        """Add a record; its files are not yet where they belong, and `finish` brings them there."""
+        assert self._began
+        self._add(kind, **values)
+        return self._last
+
+    def forget(self, partitions: Mapping[str, Held]) -> None:
+        """Record that these partitions, with what they held, were removed by hand; one that grew since stays."""
+        assert self._began
+
+        def unchanged(state: ArchiveState) -> bool:
+            return all(state.partitions.get(name) == held for name, held in partitions.items())
+
+        self._add(FORGET, unchanged, forgets=tuple(partitions))
+
+    def finish(self, record: Record) -> None:
+        """Bring the files of a record to their places; may be repeated, also by two runs at the same time."""
+        in_parallel(lambda file: self._lake.move(file.staged, file.name), record.adds)
+        self._lake.delete(record.removes)
+        self._done.append(record.number)
+
+    def _add(self, kind: str, still_valid: Callable[[ArchiveState], bool] = lambda _: True, **values: Any) -> bool:
+        while True:
+            self.refresh()
+            if not still_valid(self.state):
+                return False
+            self._check_not_late()
+            finishes = tuple(one.number for one in self.state.unfinished if one.number in self._done)
+            record = Record(
+                number=self.state.number + 1,
+                kind=kind,
+                role=self._role,
+                run=self._run,
+                finishes=finishes,
+                by=this_process(),
+                **values,
+            )
+            if self._lake.put_if_absent(record_name(record.number), encode_record(record)):
+                self._last, self._done = record, []
+                self.state = add_record(self.state, record)
+                if record.number % _STATE_EVERY == _STATE_EVERY - 1:
+                    self._save_state()
+                return True
+
+    def _check_not_late(self) -> None:
+        """A number whose record was removed long ago could be taken again: so far behind, a run must stop."""
+        newest = max((at for at, is_state in _numbers(self._lake) if is_state), default=-1)
+        if newest > self.state.number:
+            behind = newest - self.state.number
+            raise BadArchive(f"{self._lake.root}: this run is {behind} records behind others, so it stops; run again")
+
+    def _save_state(self) -> None:
+        """Save what the records add up to, and remove those that nobody needs any more."""
+        self._lake.write(state_name(self.state.number), encode_state(self.state))
+        old = self.state.number - _KEPT
+        self._lake.delete(
+            state_name(at) if is_state else record_name(at) for at, is_state in _numbers(self._lake) if at < old
+        )
+
+
+def load_state(lake: Lake) -> ArchiveState:
+    """What all records add up to now."""
+    for left in reversed(range(_LISTINGS)):
+        numbers = _numbers(lake)
+        newest = max((at for at, is_state in numbers if is_state), default=-1)
+        state = ArchiveState()
+        if newest >= 0:
+            data = lake.read(state_name(newest))
+            if data is None:
+                continue  # a newer one has replaced it
+            state = decode_state(data, lake.root / state_name(newest))
+        listed = max((at for at, is_state in numbers if not is_state), default=-1)
+        for record in follow(lake, state.number):
+            state = add_record(state, record)
+        if state.number >= listed:
+            return state
+        if not left:
+            missing = record_name(state.number + 1)
+            raise LakeError(lake.root / missing, f"is missing, and {record_name(listed)} is there")
+    raise LakeError(lake.root / COMMITS, "the listing changes faster than it can be read")
+
+
+def follow(lake: Lake, after: int) -> list[Record]:
+    """The records after this number, asked for by their names."""
+    found = []
+    while (data := lake.read(record_name(after + 1 + len(found)))) is not None:
+        found.append(decode_record(data, lake.root / record_name(after + 1 + len(found))))
+    return found
+
+
+def this_process() -> str:
+    return f"{socket.gethostname()}, process {os.getpid()}"
+
+
+def _numbers(lake: Lake) -> list[tuple[int, bool]]:
+    return [found for entry in lake.list(f"{COMMITS}/") if (found := number_of(entry.name)) is not None]
