@@ -25,6 +25,9 @@ COMMANDS: dict[str, Lazy] = {
     "doctor": Lazy(
         "twinlog.cli.doctor.app:doctor_command", "Say what is wrong with a broker or a cluster, and what to do."
     ),
+    "diagnose": Lazy(
+        "twinlog.cli.diagnose.app:diagnose", "Say why a group gets no messages, or a replica does not follow."
+    ),
     "dashboard": Lazy("twinlog.cli.dashboard:dashboard_app", "Show a cluster in the browser, and control it there."),
     "pipeline": Lazy("twinlog.cli.pipeline.app:app", "Run data jobs on Spark: sync, archive, audit, restore, lag."),
     "tls": Lazy("twinlog.cli.tls:tls", "Make the certificates of a cluster."),
