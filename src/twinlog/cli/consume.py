@@ -23,7 +23,6 @@ from twinlog.cli.connecting import (
     run_client,
 )
 from twinlog.cli.explain import did_you_mean
-from twinlog.cli.message_text import message_data
 from twinlog.cli.option_values import moment_ms, natural
 from twinlog.client import (
     SQL92,
@@ -41,6 +40,7 @@ from twinlog.client import (
 )
 from twinlog.client.admin.messages import TOOLS_GROUP
 from twinlog.client.consuming.pulling import subscription_of
+from twinlog.observe.message_text import message_data
 from twinlog.telemetry.log import setup_logging
 from twinlog.wire.codes import ResponseCode
 

@@ -20,8 +20,8 @@ from twinlog.cli.connecting import (
     connection_of,
     explained,
 )
-from twinlog.cli.message_text import parse_message
 from twinlog.client import BadArgument, Outgoing, Producer
+from twinlog.observe.message_text import parse_message
 from twinlog.telemetry.log import setup_logging
 
 CHUNK_BYTES = 1 << 16

@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from typing import Protocol
 
 from twinlog.base.addresses import address_text
 from twinlog.telemetry.log import get_logger
-from twinlog.telemetry.metrics import Metrics
 
 log = get_logger(__name__)
 _REQUEST_SECONDS_MAX = 5
+_ANSWER_SECONDS_MAX = 60  # an exporter of 10,000 topics has tens of megabytes
 _REQUEST_BYTES_MAX = 16 * 1024
 _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
@@ -22,11 +23,21 @@ _REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Al
 Pages = Callable[[str, str], tuple[int, bytes] | None]  # path, query -> status, body; None: no such page
 
 
+class Exposed(Protocol):
+    def exposition(self) -> bytes:
+        """The Prometheus text format."""
+        ...
+
+
 class MetricsServer:
     """Answers GET /metrics on a port of its own, and whatever `pages` answers."""
 
-    def __init__(self, metrics: Metrics, *, host: str = "0.0.0.0", port: int = 0) -> None:
+    def __init__(
+        self, metrics: Exposed, *, host: str = "0.0.0.0", port: int = 0, port_option: str = "metricsPort"
+    ) -> None:
+        """`port_option` is what an operator changes when the port is taken."""
         self._metrics = metrics
+        self._port_option = port_option
         self._host = host
         self.port = port
         self.pages: Pages | None = None
@@ -38,7 +49,7 @@ class MetricsServer:
             self._server = await asyncio.start_server(self._answer, self._host, self.port, limit=_REQUEST_BYTES_MAX)
         except OSError as error:
             problem = f"cannot serve metrics on {address_text(self._host, self.port)}: {error.strerror}"
-            raise OSError(error.errno, f"{problem}; choose another metricsPort") from error
+            raise OSError(error.errno, f"{problem}; choose another {self._port_option}") from error
         self.port = self._server.sockets[0].getsockname()[1]
         log.info("metrics are served", address=address_text(self._host, self.port), path="/metrics")
 
@@ -53,6 +64,7 @@ class MetricsServer:
         with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             async with asyncio.timeout(_REQUEST_SECONDS_MAX):
                 head = await reader.readuntil(b"\r\n\r\n")
+            async with asyncio.timeout(_ANSWER_SECONDS_MAX):
                 writer.write(self._response(head))
                 await writer.drain()
         writer.close()

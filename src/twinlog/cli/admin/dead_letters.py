@@ -7,12 +7,12 @@ from argparse import Namespace
 from twinlog.base.system_names import dlq_topic
 from twinlog.cli.admin.command import command, flag, need, opt
 from twinlog.cli.connecting import client_options
-from twinlog.cli.message_text import resendable
 from twinlog.cli.option_values import moment_ms, natural
 from twinlog.cli.report import Report, table, when
 from twinlog.client import Admin, BadArgument, NoRoute, Producer, PullStatus
 from twinlog.client.admin.messages import TOOLS_GROUP
 from twinlog.client.consuming.pulling import subscription_of
+from twinlog.observe.message_text import resendable
 from twinlog.wire import properties as names
 from twinlog.wire.bodies import MessageQueue
 from twinlog.wire.message import Message

@@ -57,9 +57,7 @@ class AdminGroups(AdminCalls):
         found: ConsumerConnection | None = None
         for each in await self._group_brokers(group, address):
             try:
-                answer = await self._broker(
-                    ConsumerConnection, each, RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": group}
-                )
+                answer = await self.consumer_connection_at(each, group)
             except BrokerRefused as error:
                 if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
                     raise
@@ -73,6 +71,11 @@ class AdminGroups(AdminCalls):
         if found is None:
             raise BadArgument(f"consumer group {group!r} has no member online; start a consumer first")
         return found
+
+    async def consumer_connection_at(self, address: str, group: str) -> ConsumerConnection:
+        """The same from one broker, with its refusal when nobody is connected."""
+        header = {"consumerGroup": group}
+        return await self._broker(ConsumerConnection, address, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
 
     async def producer_connection(self, group: str, topic: str) -> ProducerConnection:
         """The producers of a group that are connected to the brokers of `topic`."""
@@ -101,15 +104,31 @@ class AdminGroups(AdminCalls):
             rate += stats.consume_tps
         return dict(sorted(rows.items())), rate
 
+    async def consume_stats_at(self, address: str, group: str, topic: str | None = None) -> ConsumeStats:
+        """The group's offsets in the queues of one broker."""
+        header = ConsumerGroupHeader(consumer_group=group, topic=topic)
+        return await self._broker(ConsumeStats, address, RequestCode.GET_CONSUME_STATS, header)
+
     async def broker_consume_stats(self, address: str, *, order: bool, timeout_ms: int | None = None) -> dict[str, Any]:
         """Progress of all groups on one broker."""
         header = {"isOrder": "true" if order else "false"}
         return await self._broker_json(address, RequestCode.GET_BROKER_CONSUME_STATS, header, timeout_ms=timeout_ms)
 
+    async def consume_spans(self, address: str, group: str, topic: str) -> dict[int, int]:
+        """Queue -> how many ms the oldest message waits that the group has not consumed; 0: there is none."""
+        answer = await self._broker_json(address, RequestCode.QUERY_CONSUME_TIME_SPAN, {"topic": topic, "group": group})
+        rows = answer.get("consumeTimeSpanSet") or []
+        return {int(row["messageQueue"]["queueId"]): max(int(row.get("delayTime") or 0), 0) for row in rows}
+
     async def running_info(self, group: str, client_id: str, *, jstack: bool = False) -> dict[str, Any]:
         """The state of one member, asked for through a broker that it is connected to."""
         header = RelayHeader(consumer_group=group, client_id=client_id, jstack_enable=jstack)
         return await self._relay(group, RequestCode.GET_CONSUMER_RUNNING_INFO, header)
+
+    async def running_info_at(self, address: str, group: str, client_id: str, *, timeout_ms: int) -> dict[str, Any]:
+        """The same through the broker at `address`."""
+        header = RelayHeader(consumer_group=group, client_id=client_id, jstack_enable=False)
+        return await self._broker_json(address, RequestCode.GET_CONSUMER_RUNNING_INFO, header, timeout_ms=timeout_ms)
 
     async def consume_directly(self, group: str, client_id: str, message_id: str, topic: str) -> dict[str, Any]:
         """Have one member consume a message (by its offset id) now; returns the result."""

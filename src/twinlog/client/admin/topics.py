@@ -109,6 +109,10 @@ class AdminTopics(AdminCalls):
             rows |= stats.offset_table
         return dict(sorted(rows.items()))
 
+    async def broker_topic_stats(self, address: str, topic: str) -> TopicStats:
+        """Bounds of the topic's queues on one broker, and messages a second there."""
+        return await self._broker(TopicStats, address, RequestCode.GET_TOPIC_STATS_INFO, {"topic": topic})
+
     async def clusters_of(self, topic: str) -> list[str]:
         """The clusters whose brokers have the topic."""
         return sorted({broker.cluster for broker in (await self.route_data(topic)).broker_datas})
