@@ -11,7 +11,7 @@ from twinlog.broker.context import BrokerContext
 from twinlog.broker.deferred import timer_check
 from twinlog.broker.deferred.services import DeferredServices
 from twinlog.broker.deferred.timer_service import TimerService
-from twinlog.broker.sends.timer_rules import RecallHandle
+from twinlog.wire.recall_handle import RecallHandle
 
 HOUR_MS = 3_600_000
 

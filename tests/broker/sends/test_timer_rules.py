@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 
 from twinlog.broker.sends.timer_rules import (
-    RecallHandle,
     TimerRules,
     out_time,
-    parse_recall_handle,
     place_timer,
     recall_handle,
 )
 from twinlog.net.errors import RequestRefused
+from twinlog.wire.recall_handle import RecallHandle, parse_recall_handle
 
 NOW = 1_800_000_000_500
 RULES = TimerRules()

@@ -1,7 +1,20 @@
+import json
+from pathlib import Path
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.client.consuming.rebalance import allocate_averagely, plan_moves
+from twinlog.client import BadArgument
+from twinlog.client.consuming.rebalance import (
+    allocate_averagely,
+    allocate_by_circle,
+    allocate_by_config,
+    allocate_by_consistent_hash,
+    allocate_by_machine_room,
+    allocate_nearby,
+    plan_moves,
+)
 from twinlog.wire.bodies import MessageQueue
 
 
@@ -52,3 +65,46 @@ def test_shares_are_those_that_java_members_work_out(count, size):
 def test_moves_release_what_is_no_longer_mine_and_take_what_is_new():
     a, b, c = queues(3)
     assert plan_moves([a, b], [b, c]) == ([a], [c])
+
+
+JAVA = json.loads((Path(__file__).parent / "vectors" / "allocations.json").read_text())
+STRATEGIES = {
+    "averagely": allocate_averagely,
+    "circle": allocate_by_circle,
+    "machine room": allocate_by_machine_room(["room-a"]),
+    "nearby": allocate_nearby(
+        allocate_averagely,
+        lambda queue: queue.broker_name.partition("@")[0],
+        lambda member: member.partition("@")[2].partition("#")[0],
+    ),
+    "consistent hash": allocate_by_consistent_hash(),
+    "consistent hash of 3": allocate_by_consistent_hash(3),
+}
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_every_member_gets_the_share_that_java_gives_it(name):
+    assert len(JAVA) >= 35 and set(JAVA[0]["shares"]) == set(STRATEGIES)
+    for case in JAVA:
+        queues = [MessageQueue(*each) for each in case["queues"]]
+        expected = [[queues[i] for i in share] for share in case["shares"][name]]
+        shuffled = queues[::-1]
+        assert [STRATEGIES[name](shuffled, case["members"][::-1], me) for me in case["members"]] == expected
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_who_is_not_in_the_group_gets_nothing(name):
+    assert STRATEGIES[name]([MessageQueue("T", "room-a@b", 0)], ["1@room-a#1"], "2@room-a#2") == []
+
+
+def test_a_fixed_share_is_given_whatever_others_do():
+    mine = [MessageQueue("T", "b", 3)]
+    assert allocate_by_config(mine)([MessageQueue("T", "b", 0)], ["x", "me"], "me") == mine
+
+
+def test_a_room_that_is_not_known_and_a_ring_without_nodes_are_refused():
+    nearby = allocate_nearby(allocate_averagely, lambda queue: "", lambda member: "a")
+    with pytest.raises(BadArgument, match=r"machine room of .* is not known"):
+        nearby([MessageQueue("T", "b", 0)], ["me"], "me")
+    with pytest.raises(BadArgument, match="virtual_nodes=0"):
+        allocate_by_consistent_hash(0)

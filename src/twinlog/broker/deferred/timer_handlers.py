@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from twinlog.broker.sends.put_errors import check_put
-from twinlog.broker.sends.timer_rules import delete_key, parse_recall_handle
+from twinlog.broker.sends.timer_rules import delete_key
 from twinlog.net.errors import RequestRefused
 from twinlog.store.log.append import Draft
 from twinlog.wire import properties as names
 from twinlog.wire.codes import UNSET_REMARK, RequestCode, ResponseCode
 from twinlog.wire.properties import encode_properties
+from twinlog.wire.recall_handle import parse_recall_handle
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext

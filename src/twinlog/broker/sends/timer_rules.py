@@ -6,7 +6,6 @@ it is due one precision after that, so never before the time its sender asked fo
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from twinlog.net.errors import RequestRefused
 from twinlog.wire import properties as names
 from twinlog.wire.codes import ResponseCode
 from twinlog.wire.numbers import LONG_MAX
+from twinlog.wire.recall_handle import RecallHandle
 
 if TYPE_CHECKING:
     from twinlog.settings.store import StoreSettings
@@ -79,20 +79,6 @@ def _illegal(rules: TimerRules) -> RequestRefused:
 # -- recall handles ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class RecallHandle:
-    """What a producer sends to recall a timer message."""
-
-    topic: str
-    broker_name: str
-    time_ms: int
-    unique_key: str
-
-    def encode(self) -> str:
-        text = f"v1 {self.topic} {self.broker_name} {self.time_ms} {self.unique_key}"
-        return base64.urlsafe_b64encode(text.encode()).decode()
-
-
 def recall_handle(broker_name: str, pairs: Mapping[str, str]) -> str | None:
     """The handle for a message just parked as a timer; None for any other message."""
     out_ms, topic, key = pairs.get(names.TIMER_OUT_MS), pairs.get(names.REAL_TOPIC), pairs.get(names.UNIQ_KEY)
@@ -100,17 +86,6 @@ def recall_handle(broker_name: str, pairs: Mapping[str, str]) -> str | None:
     if time_ms is None or topic is None or key is None:
         return None
     return RecallHandle(topic, broker_name, time_ms + 1, key).encode()
-
-
-def parse_recall_handle(text: str) -> RecallHandle | None:
-    """The handle in `text`; None when it is not a valid one."""
-    try:
-        words = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode().split(" ")
-    except (ValueError, UnicodeDecodeError):
-        return None
-    if len(words) != 5 or words[0] != "v1" or _long(words[3]) is None:
-        return None
-    return RecallHandle(words[1], words[2], int(words[3]), words[4])
 
 
 def delete_key(topic: str, unique_key: str) -> str:
