@@ -15,7 +15,7 @@ def test_the_page_lists_every_option_with_its_default(options):
     rows = re.findall(r"^\| `(\w+)` \| `([^`]+)` \| (.+) \|$", section, re.M)
     made = options()
     assert {name: default for name, default, _ in rows} == {
-        field.name: str(getattr(made, field.name)) for field in dataclasses.fields(options)
+        field.name: _shown(getattr(made, field.name)) for field in dataclasses.fields(options)
     }
     assert [name for name, _, meaning in rows if len(meaning) < 10] == []
 
@@ -26,3 +26,7 @@ def test_tls_files_that_cannot_be_used_are_named(tmp_path):
     (tmp_path / "c.pem").write_text("no certificate")
     with pytest.raises(BadArgument, match=r"c.pem cannot be used"):
         tls_context(cert_file=str(tmp_path / "c.pem"))
+
+
+def _shown(value: object) -> str:
+    return getattr(value, "__name__", str(value))

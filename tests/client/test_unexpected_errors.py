@@ -46,7 +46,7 @@ class FailingTwice:
         (Listener, "call", False),
         (Listener, "call", True),
         (ConcurrentConsumer, "_consume_one", False),
-        (PushConsumer, "commit", False),
+        (AssignedQueues, "commit", False),
         (AssignedQueues, "rebalance", False),
         (RouteCache, "refresh_all", False),
         (Heartbeats, "send", False),

@@ -19,6 +19,9 @@ _HINTS = {
 }
 
 # The remarks on these requests name the key and the next step themselves.
+_REQUEST_HINTS = {
+    RequestCode.RECALL_MESSAGE: "a broker recalls with recallMessageEnable=true, and only what is not delivered yet",
+}
 _NO_HINT_NEEDED = (RequestCode.UPDATE_BROKER_CONFIG, RequestCode.UPDATE_NAMESRV_CONFIG)
 
 
@@ -34,7 +37,7 @@ class BrokerRefused(ClientError):
     """A broker or name server answered with an error code."""
 
     def __init__(self, request_code: int, code: int, remark: str | None, address: str) -> None:
-        hint = _HINTS.get(code)  # type: ignore[call-overload]
+        hint = _REQUEST_HINTS.get(request_code) or _HINTS.get(code)  # type: ignore[call-overload]
         if request_code in _NO_HINT_NEEDED:
             hint = None
         text = f"{address} refused {name_of(RequestCode, request_code)} with {name_of(ResponseCode, code)}"

@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from twinlog.base.clock import wall_clock_ms
 from twinlog.client.base_client import BaseClient
-from twinlog.client.errors import BadMessage, BatchPartlySent
+from twinlog.client.errors import BadMessage, BatchPartlySent, BrokerRefused
+from twinlog.client.hooks import entered
 from twinlog.client.name_rules import check_group
 from twinlog.client.options import ClientOptions
 from twinlog.client.routing.session import Session
@@ -16,13 +17,16 @@ from twinlog.client.sending.draft import BatchItem, SendContext, batch_item, dra
 from twinlog.client.sending.outgoing import Outgoing, SendResult, SendStatus
 from twinlog.client.sending.producer_options import ProducerOptions
 from twinlog.client.sending.replies import Replies
+from twinlog.client.sending.send_hooks import Sending, SendKind, kind_of_send
 from twinlog.client.sending.sender import Selector, Sender
 from twinlog.client.sending.transactions import CheckBack, Outcome, TransactionResult, end_transaction_header
+from twinlog.client.tracing import Tracer
 from twinlog.net.errors import RequestTimeout
 from twinlog.wire import sys_flag
 from twinlog.wire.bodies import HeartbeatData, MessageQueue, ProducerData
 from twinlog.wire.message import Message
 from twinlog.wire.message_id import UniqueIds
+from twinlog.wire.recall_handle import parse_recall_handle
 
 
 class Producer(BaseClient):
@@ -60,12 +64,25 @@ class Producer(BaseClient):
         handlers = {**self._check_back.handlers(), **self._replies.handlers()}
         self.session = Session(name_servers, options, handlers=handlers, heartbeat=self._heartbeat)
         self._sender = Sender(self.session, self._settings, self._context)
+        self._hooks = list(self._settings.hooks)
+        self._tracer: Tracer | None = None
+        if self._settings.enable_trace:
+            self._tracer = Tracer(name_servers, group, "PRODUCE", options, self._settings.trace_topic)
+            self._hooks.append(self._tracer.sending)
         self._ids = UniqueIds(self.session.client_id.partition("@")[0])
         self._accumulator = Accumulator(self._settings, self._item, self._send_alone, self._send_together)
+
+    async def start(self) -> None:
+        """Begin to work; `async with` does it too."""
+        await super().start()
+        if self._tracer is not None:
+            await self._tracer.start()
 
     async def close(self) -> None:
         """Send what is still gathered, and leave the producer group."""
         await self._accumulator.close()
+        if self._tracer is not None:
+            await self._tracer.close()
         await self._check_back.close()
         await self.session.unregister(producer_group=self.group)
         await super().close()
@@ -85,6 +102,15 @@ class Producer(BaseClient):
         A `queue`, a `selector` or a sharding key fixes the queue, and with it the order; otherwise a send that fails
         is repeated on another broker. With `ProducerOptions.auto_batch` it may leave in one request with others.
         """
+        if not self._hooks:
+            return await self._send(message, queue, selector, timeout_ms)
+        return await self._observed(
+            [message], None, lambda messages: self._send(messages[0], queue, selector, timeout_ms)
+        )
+
+    async def _send(
+        self, message: Outgoing, queue: MessageQueue | None, selector: Selector | None, timeout_ms: int | None
+    ) -> SendResult:
         sender = self._sender
         deadline_ms = sender.deadline_ms(timeout_ms)
         if queue is not None or selector is not None or message.sharding_key:
@@ -104,6 +130,13 @@ class Producer(BaseClient):
         the whole time. The result has the ids of all messages, and the place of the first. When a request fails after
         others were stored, BatchPartlySent says how many messages are.
         """
+        if not self._hooks:
+            return await self._send_batch(messages, queue, timeout_ms)
+        return await self._observed(list(messages), None, lambda seen: self._send_batch(seen, queue, timeout_ms))
+
+    async def _send_batch(
+        self, messages: Sequence[Outgoing], queue: MessageQueue | None, timeout_ms: int | None
+    ) -> SendResult:
         check_batch(messages)
         results: list[SendResult] = []
         bytes_max = self._settings.message_bytes_max
@@ -125,12 +158,34 @@ class Producer(BaseClient):
         self, message: Outgoing, *, queue: MessageQueue | None = None, selector: Selector | None = None
     ) -> str:
         """Send without waiting for an answer: fast, and lost without notice when the broker fails. Returns its id."""
+        call = Sending(self.group, [message])
+        with entered(self._hooks, call):
+            try:
+                return await self._send_oneway(call.messages[0], queue, selector)
+            except BaseException as error:
+                call.error = error
+                raise
+
+    async def _send_oneway(self, message: Outgoing, queue: MessageQueue | None, selector: Selector | None) -> str:
         now_ms = wall_clock_ms()
         draft = draft_message(message, self._ids.next(now_ms), self._context, now_ms)
         deadline_ms = self._sender.deadline_ms()
         fixed = await self._sender.fixed_queue(message, queue, selector, deadline_ms)
         await self._sender.send_oneway(draft, fixed, deadline_ms)
         return draft.message_id
+
+    async def _observed(
+        self, messages: list[Outgoing], kind: SendKind | None, send: Callable[[list[Outgoing]], Awaitable[SendResult]]
+    ) -> SendResult:
+        """Send within the hooks, which may replace messages and see the outcome."""
+        call = Sending(self.group, messages, kind or kind_of_send(messages))
+        with entered(self._hooks, call):
+            try:
+                call.result = await send(call.messages)
+            except BaseException as error:
+                call.error = error
+                raise
+            return call.result
 
     def _item(self, message: Outgoing) -> BatchItem:
         return batch_item(message, self._ids.next(wall_clock_ms()), self._settings.message_bytes_max)
@@ -165,15 +220,7 @@ class Producer(BaseClient):
         With Outcome.UNKNOWN, or when `local` raises (the error reaches the caller), the broker asks
         `check_transaction` later, on this or another producer of the group.
         """
-        now_ms = wall_clock_ms()
-        prepared = sys_flag.TRANSACTION_PREPARED
-        new_id = self._ids.next(now_ms)
-        draft = draft_message(message, new_id, self._context, now_ms, sys_flag=prepared, half_of=self.group)
-        if message.is_delayed:
-            raise BadMessage(f"message for {message.topic!r} is delayed, which is not possible in a transaction")
-        deadline_ms = self._sender.deadline_ms()
-        fixed = await self._sender.fixed_queue(message, None, None, deadline_ms)
-        sent = await self._sender.store(draft, fixed, deadline_ms)
+        sent = await self._observed([message], SendKind.HALF, lambda messages: self._send_half(messages[0]))
         outcome = Outcome.ROLLBACK
         try:
             if sent.status is SendStatus.OK:  # as in Java: a half message that may be lost is dropped
@@ -183,7 +230,39 @@ class Producer(BaseClient):
         finally:
             if outcome is not Outcome.UNKNOWN:
                 await self._sender.end_transaction(sent, end_transaction_header(self.group, sent, outcome))
+            if self._tracer is not None:
+                self._tracer.transaction_ended(message, sent, outcome)
         return TransactionResult(sent, outcome)
+
+    async def _send_half(self, message: Outgoing) -> SendResult:
+        now_ms = wall_clock_ms()
+        prepared = sys_flag.TRANSACTION_PREPARED
+        new_id = self._ids.next(now_ms)
+        draft = draft_message(message, new_id, self._context, now_ms, sys_flag=prepared, half_of=self.group)
+        if message.is_delayed:
+            raise BadMessage(f"message for {message.topic!r} is delayed, which is not possible in a transaction")
+        deadline_ms = self._sender.deadline_ms()
+        fixed = await self._sender.fixed_queue(message, None, None, deadline_ms)
+        return await self._sender.store(draft, fixed, deadline_ms)
+
+    # -- recall --------------------------------------------------------------------------------
+
+    async def recall(self, topic: str, recall_handle: str) -> str:
+        """Take back a message that waits for its time (`delay_ms`, `deliver_at_ms`); returns its id.
+
+        `SendResult.recall_handle` has the handle. Brokers of 5.3 and later do this when `recallMessageEnable` is set;
+        one that has delivered the message, or is about to, raises BrokerRefused.
+        """
+        try:
+            message_id = await self._sender.recall(topic, recall_handle)
+        except BrokerRefused:
+            handle = parse_recall_handle(recall_handle)
+            if self._tracer is not None and handle is not None:
+                self._tracer.recalled(topic, handle.unique_key, ok=False)
+            raise
+        if self._tracer is not None:
+            self._tracer.recalled(topic, message_id, ok=True)
+        return message_id
 
     # -- request and reply ---------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ from twinlog.client import (
     ClientOptions,
     Consumed,
     ConsumerOptions,
+    Consuming,
     Credentials,
     Message,
     MessageQueue,
@@ -38,19 +39,30 @@ from twinlog.client import (
     NoRoute,
     Outcome,
     Outgoing,
+    PartlyConsumed,
     ProducerOptions,
     PullResult,
     PullStatus,
     RetryLater,
     SendFailed,
+    Sending,
+    SendKind,
     SendResult,
     SendStatus,
     StartFrom,
     TransactionResult,
+    allocate_averagely,
+    allocate_by_circle,
+    allocate_by_config,
+    allocate_by_consistent_hash,
+    allocate_by_machine_room,
+    allocate_nearby,
     reply_to,
     tls_context,
 )
-from twinlog.client.consuming.listener import Listen
+from twinlog.client.consuming.assigned_queues import MovesListener
+from twinlog.client.consuming.listener import Listen, ListenToMany
+from twinlog.client.group_consumer import GroupConsumer
 from twinlog.client.loop_thread import LoopThread
 
 __all__ = [
@@ -68,6 +80,7 @@ __all__ = [
     "ClientOptions",
     "Consumed",
     "ConsumerOptions",
+    "Consuming",
     "Credentials",
     "Message",
     "MessageQueue",
@@ -76,6 +89,8 @@ __all__ = [
     "NoRoute",
     "Outcome",
     "Outgoing",
+    "PartlyConsumed",
+    "PollConsumer",
     "Producer",
     "ProducerOptions",
     "PullConsumer",
@@ -84,10 +99,18 @@ __all__ = [
     "PushConsumer",
     "RetryLater",
     "SendFailed",
+    "SendKind",
     "SendResult",
     "SendStatus",
+    "Sending",
     "StartFrom",
     "TransactionResult",
+    "allocate_averagely",
+    "allocate_by_circle",
+    "allocate_by_config",
+    "allocate_by_consistent_hash",
+    "allocate_by_machine_room",
+    "allocate_nearby",
     "reply_to",
     "tls_context",
 ]
@@ -217,6 +240,7 @@ class Producer(_InThread[client.Producer]):
     send_oneway = _waits(client.Producer.send_oneway)
     request = _waits(client.Producer.request)
     queues = _waits(client.Producer.queues)
+    recall = _waits(client.Producer.recall)
 
     def send_in_transaction(self, message: Outgoing, local: Callable[[Outgoing], Outcome]) -> TransactionResult:
         """Store `message` invisibly, run `local` in a thread, then make it visible (COMMIT) or drop it (ROLLBACK)."""
@@ -262,30 +286,23 @@ class PullConsumer(_InThread[client.PullConsumer]):
                 return
 
 
-class PushConsumer(_InThread[client.PushConsumer]):
-    """Like `client.PushConsumer`; the listener is called in threads."""
+G = TypeVar("G", bound=GroupConsumer)
 
-    def __init__(
-        self,
-        name_servers: str,
-        group: str,
-        listener: Listen,
-        *,
-        options: ClientOptions | None = None,
-        consumer_options: ConsumerOptions | None = None,
-    ) -> None:
+
+class _GroupMember(_InThread[G]):
+    """What push and poll consumers have in common."""
+
+    def __init__(self, group: str, make: Callable[[], G]) -> None:
         self.group = group
         self._subscriptions: dict[str, tuple[str, str]] = {}
 
-        def make() -> client.PushConsumer:
-            made = client.PushConsumer(
-                name_servers, group, listener, options=options, consumer_options=consumer_options
-            )
+        def subscribed() -> G:
+            made = make()
             for topic, (expression, kind) in self._subscriptions.items():
                 made.subscribe(topic, expression, kind)
             return made
 
-        super().__init__(make)
+        super().__init__(subscribed)
 
     def subscribe(self, topic: str, expression: str = "*", expression_type: str = TAG) -> None:
         """As with the asynchronous consumer; before `start` or while it runs."""
@@ -299,10 +316,73 @@ class PushConsumer(_InThread[client.PushConsumer]):
         if self._client is not None:
             self._unsubscribe(topic)
 
-    _subscribe = _on_loop(client.PushConsumer.subscribe)
-    _unsubscribe = _on_loop(client.PushConsumer.unsubscribe)
+    _subscribe = _on_loop(GroupConsumer.subscribe)
+    _unsubscribe = _on_loop(GroupConsumer.unsubscribe)
+    assignment = _on_loop(GroupConsumer.assignment)
+    pause = _on_loop(GroupConsumer.pause)
+    rebalance_soon = _on_loop(GroupConsumer.rebalance_soon)
+
+
+class PushConsumer(_GroupMember[client.PushConsumer]):
+    """Like `client.PushConsumer`; the listener is called in threads."""
+
+    def __init__(
+        self,
+        name_servers: str,
+        group: str,
+        listener: Listen | ListenToMany,
+        *,
+        options: ClientOptions | None = None,
+        consumer_options: ConsumerOptions | None = None,
+    ) -> None:
+        super().__init__(
+            group,
+            lambda: client.PushConsumer(
+                name_servers, group, listener, options=options, consumer_options=consumer_options
+            ),
+        )
+
     commit = _waits(client.PushConsumer.commit)
-    rebalance_soon = _on_loop(client.PushConsumer.rebalance_soon)
+    resume = _on_loop(client.PushConsumer.resume)
+
+
+class PollConsumer(_GroupMember[client.PollConsumer]):
+    """Like `client.PollConsumer`; `on_take` and `on_release` are called in the consumer's thread and must not wait."""
+
+    def __init__(
+        self,
+        name_servers: str,
+        group: str,
+        *,
+        options: ClientOptions | None = None,
+        consumer_options: ConsumerOptions | None = None,
+        auto_commit: bool = True,
+        on_take: MovesListener | None = None,
+        on_release: MovesListener | None = None,
+    ) -> None:
+        super().__init__(
+            group,
+            lambda: client.PollConsumer(
+                name_servers,
+                group,
+                options=options,
+                consumer_options=consumer_options,
+                auto_commit=auto_commit,
+                on_take=on_take,
+                on_release=on_release,
+            ),
+        )
+
+    poll = _waits(client.PollConsumer.poll)
+    commit = _waits(client.PollConsumer.commit)
+    committed = _waits(client.PollConsumer.committed)
+    position = _on_loop(client.PollConsumer.position)
+    seek = _on_loop(client.PollConsumer.seek)
+    seek_to_begin = _waits(client.PollConsumer.seek_to_begin)
+    seek_to_end = _waits(client.PollConsumer.seek_to_end)
+    offset_at = _waits(client.PollConsumer.offset_at)
+    queues = _waits(client.PollConsumer.queues)
+    resume = _on_loop(client.PollConsumer.resume)
 
 
 class Admin(_InThread[client.Admin]):

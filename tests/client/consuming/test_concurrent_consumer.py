@@ -19,6 +19,7 @@ class Origin:
 
     def __init__(self) -> None:
         self.queue, self.process, self.stopped = MessageQueue("T", "b", 0), SimpleNamespace(generation=0), False
+        self.paused = False
         self.consumed: list[bytes] = []
 
     def finished(self, message: Message, generation: int) -> None:
@@ -42,7 +43,7 @@ async def consume(listen, count: int, origin: Origin, calls: Calls) -> None:
     consumer = ConcurrentConsumer("g", calls, Listener(listen, 1), options)  # type: ignore[arg-type]
     consumer.start()
     for n in range(count):
-        consumer.put(origin, Message(topic="T", body=b"%d" % n))
+        consumer.put(origin, [Message(topic="T", body=b"%d" % n)])
     try:
         async with asyncio.timeout(10):
             while len(origin.consumed) < count:
@@ -84,7 +85,7 @@ async def test_close_waits_until_a_failed_message_is_taken_back():
     origin, calls = Origin(), Calls()
     consumer = ConcurrentConsumer("g", calls, Listener(fail, 1), ConsumerOptions(concurrency=1))  # type: ignore[arg-type]
     consumer.start()
-    consumer.put(origin, Message(topic="T", body=b"0"))
+    consumer.put(origin, [Message(topic="T", body=b"0")])
     assert await asyncio.to_thread(begun.wait, 20)
     closing = asyncio.ensure_future(consumer.close(10))
     await asyncio.sleep(0)

@@ -5,20 +5,21 @@ starts workers for new ones. An orderly consumer reads a queue only while it hol
 """
 
 import asyncio
+import inspect
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from twinlog.base.system_names import RETRY_PREFIX
-from twinlog.client.consuming.concurrent_consumer import ConcurrentConsumer
 from twinlog.client.consuming.consumer_options import ConsumerOptions, StartFrom
 from twinlog.client.consuming.listener import Listener
 from twinlog.client.consuming.offset_store import LocalOffsets, OffsetStore, RemoteOffsets
 from twinlog.client.consuming.queue_calls import QueueCalls
 from twinlog.client.consuming.queue_locks import QueueLocks
-from twinlog.client.consuming.queue_worker import QueueWorker
-from twinlog.client.consuming.rebalance import allocate_averagely, plan_moves
-from twinlog.client.errors import REQUEST_FAILURES, BrokerRefused, NoRoute
+from twinlog.client.consuming.queue_worker import QueueWorker, Sink
+from twinlog.client.consuming.rebalance import plan_moves
+from twinlog.client.errors import REQUEST_FAILURES, BadArgument, BrokerRefused, NoRoute
 from twinlog.client.routing.routes import TopicRoute
 from twinlog.client.routing.session import Session
 from twinlog.client.tasks import wait_for_event
@@ -33,6 +34,17 @@ _MISSING_LOCK_MS = 1_000  # while another member still holds a lock
 _START_BACK_MS = 30 * 60 * 1000  # StartFrom.TIME without a time
 
 
+MovesListener = Callable[[list[MessageQueue]], Awaitable[None] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """Functions of the user: `released` before queues go to other members, `taken` when there are new ones."""
+
+    released: MovesListener | None = None
+    taken: MovesListener | None = None
+
+
 class AssignedQueues:
     """The workers of one consumer, by queue."""
 
@@ -42,30 +54,33 @@ class AssignedQueues:
         session: Session,
         options: ConsumerOptions,
         subscriptions: Mapping[str, SubscriptionData],
-        listener: Listener,
+        sink: Sink,
+        listener: Listener | None = None,
+        moves: Moves | None = None,
     ) -> None:
         self.workers: dict[MessageQueue, QueueWorker] = {}
         self.started_ms = 0
         self.is_incomplete = False  # a queue of our share has no worker yet: its lock or its broker was missing
         self._group, self._session, self._options = group, session, options
-        self._subscriptions, self._listener = subscriptions, listener
+        self._subscriptions, self._listener, self._sink = subscriptions, listener, sink
+        self._moves = moves or Moves()
         self._calls = QueueCalls(session)
-        self._concurrent = ConcurrentConsumer(group, self._calls, listener, options)
         self._locks = QueueLocks(group, session)
         self._offsets = self._offset_store()
         self._renewal_wanted = asyncio.Event()
+        self._paused = False  # also queues that come later
         self._missing: set[str] = set()  # subscribed topics without a route, which a warning has named
 
     def start(self) -> None:
         """Begin to consume what the workers pull."""
         if not self._options.orderly:
-            self._concurrent.start()
+            self._sink.start()
 
     async def close(self) -> None:
         """Stop reading, let running listener calls finish, commit, and release the locks."""
         seconds_max = self._options.close_ms_max / 1000
         await asyncio.gather(*(worker.stop(seconds_max) for worker in self.workers.values()))
-        await self._concurrent.close(seconds_max)
+        await self._sink.close(seconds_max)
         await self.commit()
         if self._options.needs_locks:
             await self._locks.release(list(self.workers))
@@ -74,6 +89,26 @@ class AssignedQueues:
     async def commit(self) -> None:
         """Save the progress of all queues now."""
         await _commit(list(self.workers.values()))
+
+    def pause(self, queues: Iterable[MessageQueue] | None = None) -> None:
+        """Stop reading these queues; all, and those that come later, by default."""
+        self._paused = self._paused or queues is None
+        for worker in self._named(queues):
+            worker.pause()
+
+    def resume(self, queues: Iterable[MessageQueue] | None = None) -> None:
+        self._paused = self._paused and queues is not None
+        for worker in self._named(queues):
+            worker.resume()
+
+    def _named(self, queues: Iterable[MessageQueue] | None) -> list[QueueWorker]:
+        if queues is None:
+            return list(self.workers.values())
+        wanted = list(queues)
+        missing = [queue for queue in wanted if queue not in self.workers]
+        if missing:
+            raise BadArgument(f"queue {missing[0]} is not one that this member reads; see assignment()")
+        return [self.workers[queue] for queue in wanted]
 
     # -- sharing the queues --------------------------------------------------------------------
 
@@ -90,7 +125,9 @@ class AssignedQueues:
                 self.is_incomplete = True
                 log.warning("a topic could not be rebalanced", topic=topic, error=str(error))
         gone = [queue for queue in self.workers if queue.topic not in self._subscriptions]
-        await self._release(gone)
+        if gone:
+            await _tell(self._moves.released, gone)
+            await self._release(gone)
 
     def _warn_once(self, topic: str, *, is_missing: bool) -> None:
         """A subscription to a topic that does not exist is most often a misspelled name; a retry topic comes later."""
@@ -104,7 +141,8 @@ class AssignedQueues:
     async def _share(self, route: TopicRoute) -> list[MessageQueue]:
         if self._options.broadcasting:
             return list(route.readable)
-        return allocate_averagely(route.readable, await self._members(route), self._session.client_id)
+        share = self._options.allocate(route.readable, await self._members(route), self._session.client_id)
+        return [queue for queue in share if queue.topic == route.topic]  # a fixed share has queues of all topics
 
     async def _members(self, route: TopicRoute) -> list[str]:
         """The client ids of the group, from any of the topic's brokers."""
@@ -128,7 +166,9 @@ class AssignedQueues:
     async def _move(self, topic: str, share: list[MessageQueue]) -> None:
         held = [queue for queue in self.workers if queue.topic == topic]
         release, take = plan_moves(held, share)
-        await self._release(release)
+        if release:
+            await _tell(self._moves.released, release)
+            await self._release(release)
         if self._options.needs_locks and take:
             wanted = len(take)
             take = sorted(await self._locks.acquire(take))
@@ -136,6 +176,8 @@ class AssignedQueues:
         for queue in take:
             offset, committed = await self._first_offset(queue)
             self._start_worker(queue, offset, committed)
+        if take:
+            await _tell(self._moves.taken, take)
         if release or take:
             log.info("queues changed", group=self._group, topic=topic, released=len(release), taken=len(take))
 
@@ -150,10 +192,11 @@ class AssignedQueues:
             store=self._offsets,
             subscription=self._subscriptions[queue.topic],
             listener=self._listener,
-            concurrent=self._concurrent,
+            sink=self._sink,
             committed=committed,
         )
         worker.lock_until(self._locks.until(queue))
+        worker.paused = self._paused
         self.workers[queue] = worker
         worker.start()
 
@@ -206,6 +249,18 @@ class AssignedQueues:
                 log.warning("queue locks could not be renewed", group=self._group, error=str(error))
             for queue, worker in self.workers.items():
                 worker.lock_until(self._locks.until(queue))
+
+
+async def _tell(listener: MovesListener | None, queues: list[MessageQueue]) -> None:
+    """Call a function of the user; its error is logged, since the queues move in any case."""
+    if listener is None:
+        return
+    try:
+        result = listener(list(queues))
+        if inspect.isawaitable(result):
+            await result
+    except Exception as error:
+        log.error("the listener for moved queues failed", exc_info=error)
 
 
 async def _commit(workers: list[QueueWorker]) -> None:

@@ -25,11 +25,13 @@ class MessageOrigin(Protocol):
     queue: MessageQueue
     process: ProcessQueue
     stopped: bool
+    paused: bool
 
     def finished(self, message: Message, generation: int) -> None: ...
+    def hold(self, messages: list[Message], generation: int) -> None: ...
 
 
-_Pulled = tuple[MessageOrigin, Message, int]  # with the generation of the origin's queue
+_Pulled = tuple[MessageOrigin, list[Message], int]  # with the generation of the origin's queue
 
 
 class ConcurrentConsumer:
@@ -70,8 +72,9 @@ class ConcurrentConsumer:
             log.warning("listeners are still at work; their messages will come again", busy=busy)
         await self._tasks.close()
 
-    def put(self, origin: MessageOrigin, message: Message) -> None:
-        self._put((origin, message, origin.process.generation))
+    def put(self, origin: MessageOrigin, messages: list[Message]) -> None:
+        """Call the listener for `messages`, all at once."""
+        self._put((origin, messages, origin.process.generation))
 
     def _put(self, pulled: _Pulled) -> None:
         if self._threads is not None:
@@ -86,65 +89,64 @@ class ConcurrentConsumer:
         count = 0
         while True:
             if pulled.empty():
-                origin, message, generation = await pulled.get()
+                origin, messages, generation = await pulled.get()
             else:
-                origin, message, generation = pulled.get_nowait()
+                origin, messages, generation = pulled.get_nowait()
                 count += 1
                 if not count % _YIELD_EVERY:
                     await asyncio.sleep(0)
             self._entered()
             try:
-                await self._consume_one(origin, message, generation)
+                await self._consume_one(origin, messages, generation)
             except Exception:
-                self._again_later(origin, message, generation)  # else its queue's progress would stop here
+                self._again_later(origin, messages, generation)  # else its queue's progress would stop here
                 raise
             finally:
                 self._left()
 
-    async def _consume_one(self, origin: MessageOrigin, message: Message, generation: int) -> None:
+    async def _consume_one(self, origin: MessageOrigin, messages: list[Message], generation: int) -> None:
         if origin.stopped or generation != origin.process.generation:
             return  # the queue's new reader gets it
-        result = await self._listener.call(message)
-        if result.ok:
-            origin.finished(message, generation)
-        else:
-            await self._after_failure(origin, message, generation, result)
+        if origin.paused:
+            origin.hold(messages, generation)
+            return
+        await self._after(origin, messages, generation, await self._listener.call(messages))
 
     # -- a plain function ----------------------------------------------------------------------
 
     def _call_in_thread(self, pulled: _Pulled) -> ListenerReturn | None:
-        origin, message, generation = pulled
-        if origin.stopped or generation != origin.process.generation:
+        origin, messages, generation = pulled
+        if origin.stopped or origin.paused or generation != origin.process.generation:
             return None
-        return self._listener.call_here(message)
+        return self._listener.call_here(messages)
 
     def _called(self, pulled: _Pulled, back: ListenerReturn | None) -> None:
-        origin, message, generation = pulled
+        origin, messages, generation = pulled
         if back is None:
+            if not origin.stopped:
+                origin.hold(messages, generation)
             return
-        result = self._listener.settle(message, back)
+        result = self._listener.settle(messages, back)
         if result is not None and result.ok:
-            origin.finished(message, generation)
+            for message in messages:
+                origin.finished(message, generation)
         else:
             self._entered()  # now, and not when the task begins: `close` waits for it
-            self._tasks.start(self._settle(origin, message, generation, back, result), "settle a message")
+            self._tasks.start(self._settle(origin, messages, generation, back, result), "settle messages")
 
     async def _settle(
         self,
         origin: MessageOrigin,
-        message: Message,
+        messages: list[Message],
         generation: int,
         back: ListenerReturn,
         result: ListenerResult | None,
     ) -> None:
         try:
-            result = result or await self._listener.settle_later(message, back)
-            if result.ok:
-                origin.finished(message, generation)
-            else:
-                await self._after_failure(origin, message, generation, result)
+            result = result or await self._listener.settle_later(messages, back)
+            await self._after(origin, messages, generation, result)
         except Exception:
-            self._again_later(origin, message, generation)
+            self._again_later(origin, messages, generation)
             raise
         finally:
             self._left()
@@ -160,13 +162,17 @@ class ConcurrentConsumer:
         if not self._busy:
             self._idle.set()
 
-    async def _after_failure(
-        self, origin: MessageOrigin, message: Message, generation: int, result: ListenerResult
+    async def _after(
+        self, origin: MessageOrigin, messages: list[Message], generation: int, result: ListenerResult
     ) -> None:
-        if await self._is_handed_over(origin.queue, message, result.delay_level):
+        consumed = len(messages) if result.ok else result.consumed
+        for message in messages[:consumed]:
             origin.finished(message, generation)
-        else:
-            self._again_later(origin, message, generation)
+        for message in messages[consumed:]:
+            if await self._is_handed_over(origin.queue, message, result.delay_level):
+                origin.finished(message, generation)
+            else:
+                self._again_later(origin, [message], generation)
 
     async def _is_handed_over(self, queue: MessageQueue, message: Message, delay_level: int) -> bool:
         """Send a failed message back; whether this consumer is done with it."""
@@ -180,9 +186,10 @@ class ConcurrentConsumer:
             return False
         return True
 
-    def _again_later(self, origin: MessageOrigin, message: Message, generation: int) -> None:
-        asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._put_again, origin, message, generation)
+    def _again_later(self, origin: MessageOrigin, messages: list[Message], generation: int) -> None:
+        asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._put_again, origin, messages, generation)
 
-    def _put_again(self, origin: MessageOrigin, message: Message, generation: int) -> None:
-        message.reconsume_times += 1
-        self._put((origin, message, generation))
+    def _put_again(self, origin: MessageOrigin, messages: list[Message], generation: int) -> None:
+        for message in messages:
+            message.reconsume_times += 1
+        self._put((origin, messages, generation))

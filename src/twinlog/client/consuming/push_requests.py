@@ -27,7 +27,8 @@ class Consumer(Protocol):
     session: Session
     settings: ConsumerOptions
     subscriptions: dict[str, SubscriptionData]
-    listener: Listener
+    listener: Listener | None
+    consume_type: str
 
     @property
     def started_ms(self) -> int: ...
@@ -72,7 +73,7 @@ class PushRequests:
             return request.reply(ResponseCode.SYSTEM_ERROR, f"this client is in group {consumer.group}")
         now = time.monotonic()
         status = {}
-        for topic, meter in consumer.listener.meters.items():
+        for topic, meter in (consumer.listener.meters if consumer.listener is not None else {}).items():
             good, bad, spent_ms = meter.rates(now)
             status[topic] = {
                 "consumeFailedMsgs": meter.failed_total,
@@ -89,7 +90,7 @@ class PushRequests:
                 "PROP_CLIENT_VERSION": VERSION_NAME,
                 "PROP_CONSUMEORDERLY": "true" if consumer.settings.orderly else "false",
                 "PROP_CONSUMER_START_TIMESTAMP": str(consumer.started_ms),
-                "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
+                "PROP_CONSUME_TYPE": consumer.consume_type,
                 "PROP_NAMESERVER_ADDR": ";".join(consumer.session.name_servers),
                 "PROP_THREADPOOL_CORE_SIZE": str(consumer.settings.concurrency),
             },
@@ -100,10 +101,12 @@ class PushRequests:
         return request.reply(body=dumps(info))
 
     async def _consume_directly(self, request: Request) -> Command:
+        if self._consumer.listener is None:
+            return request.reply(ResponseCode.SYSTEM_ERROR, "this consumer polls, and has no listener to call")
         message = decode_message(request.body or b"")
         inflate(message)
         restore_topic(message)
-        consumed = await self._consumer.listener.call(message)
+        consumed = await self._consumer.listener.call([message])
         result = "CR_SUCCESS" if consumed.ok else "CR_THROW_EXCEPTION" if consumed.error else "CR_LATER"
         answer: dict[str, Any] = {
             "autoCommit": True,

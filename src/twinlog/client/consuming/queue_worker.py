@@ -7,10 +7,10 @@ the listener here, with one message at a time, and only while the broker's lock 
 import asyncio
 import contextlib
 import time
+from typing import Protocol
 
 from twinlog.base.clock import wall_clock_ms
 from twinlog.base.system_names import RETRY_PREFIX
-from twinlog.client.consuming.concurrent_consumer import ConcurrentConsumer
 from twinlog.client.consuming.consumer_options import ConsumerOptions
 from twinlog.client.consuming.listener import Listener, ListenerResult
 from twinlog.client.consuming.offset_store import OffsetStore
@@ -19,7 +19,7 @@ from twinlog.client.consuming.pulling import PullResult, PullStatus
 from twinlog.client.consuming.queue_calls import QueueCalls
 from twinlog.client.errors import REQUEST_FAILURES, BrokerRefused
 from twinlog.client.routing.session import Session
-from twinlog.client.tasks import TaskSet
+from twinlog.client.tasks import TaskSet, is_cancelled
 from twinlog.telemetry.log import get_logger
 from twinlog.wire import properties as names
 from twinlog.wire.bodies import MessageQueue, SubscriptionData
@@ -40,6 +40,14 @@ _HEARTBEAT_CODES = frozenset(
 )
 
 
+class Sink(Protocol):
+    """Where pulled messages go: to listener calls, or to a list that the user polls."""
+
+    def start(self) -> None: ...
+    async def close(self, seconds_max: float) -> None: ...
+    def put(self, origin: "QueueWorker", messages: list[Message]) -> None: ...
+
+
 class QueueWorker:
     """One assigned queue, from `start` to `stop`."""
 
@@ -54,21 +62,24 @@ class QueueWorker:
         calls: QueueCalls,
         store: OffsetStore,
         subscription: SubscriptionData,
-        listener: Listener,
-        concurrent: ConcurrentConsumer,
+        listener: Listener | None,
+        sink: Sink,
         committed: int | None = None,
     ) -> None:
         self.queue, self.subscription = queue, subscription
         self.process = ProcessQueue(offset)
-        self.stopped = False
+        self.stopped = self.paused = False
         self.locked_until = 0.0
         self.pulled_at_ms = self.consumed_at_ms = wall_clock_ms()
         self._group, self._options, self._needs_lock = group, options, options.needs_locks
         self._session, self._calls, self._store = session, calls, store
-        self._listener, self._concurrent = listener, concurrent
+        self._listener, self._sink = listener, sink
+        self._batch_max = max(1, options.batch_count_max)
+        self._held: list[list[Message]] = []  # while paused: what was pulled before, and no listener has begun
         self._committed = committed
         self._changed = asyncio.Event()  # room in the cache, messages to consume, or a lock
         self._arrived: list[Message] = []  # orderly: what waits for its turn
+        self._pulling: asyncio.Task[PullResult] | None = None
         self._tasks = TaskSet()
         self._ordered: asyncio.Task[None] | None = None
 
@@ -96,8 +107,33 @@ class QueueWorker:
         """Continue at `offset`; messages that were pulled before are dropped."""
         self.process.jump(offset)
         self._arrived.clear()
+        self._held.clear()
+        if self._pulling is not None:
+            self._pulling.cancel()
         self._committed = None
         self._changed.set()
+
+    def pause(self) -> None:
+        """Pull nothing, and begin no listener call, until `resume`; calls that have begun go on."""
+        self.paused = True
+
+    def resume(self) -> None:
+        if not self.paused:
+            return
+        self.paused = False
+        held, self._held = self._held, []
+        for messages in held:
+            self._sink.put(self, messages)
+        self._changed.set()
+
+    def hold(self, messages: list[Message], generation: int) -> None:
+        """Keep messages for `resume`, whose turn came while this queue is paused."""
+        if generation != self.process.generation:
+            return
+        if self.paused:
+            self._held.append(messages)
+        else:
+            self._sink.put(self, messages)
 
     def lock_until(self, when: float) -> None:
         self.locked_until = when
@@ -117,13 +153,18 @@ class QueueWorker:
 
     async def _pull_for_ever(self) -> None:
         while not self.stopped:
-            if self.process.is_full(self._options.limits) or not self.is_locked:
+            if self.paused or self.process.is_full(self._options.limits) or not self.is_locked:
                 self._changed.clear()
                 await self._pause(1_000)
                 continue
             generation = self.process.generation
+            self._pulling = asyncio.create_task(self._pull(), name="pull")
             try:
-                result = await self._pull()
+                result = await self._pulling
+            except asyncio.CancelledError:
+                if is_cancelled():
+                    raise
+                continue  # `jump` has ended it: a broker may hold a pull for long
             except REQUEST_FAILURES as error:
                 await self._recover(error)
                 continue
@@ -158,10 +199,11 @@ class QueueWorker:
         self.process.add(new, max(result.next_offset, self.process.next_offset))
         for message in new:
             restore_topic(message)
-            if self._options.orderly:
-                self._arrived.append(message)
-            else:
-                self._concurrent.put(self, message)
+        if self._options.orderly:
+            self._arrived += new
+        else:
+            for at in range(0, len(new), self._batch_max):
+                self._sink.put(self, new[at : at + self._batch_max])
         self._changed.set()
 
     async def _recover(self, error: Exception) -> None:
@@ -190,20 +232,27 @@ class QueueWorker:
     # -- in order ------------------------------------------------------------------------------
 
     async def _consume_in_order(self) -> None:
+        assert self._listener is not None
         while not self.stopped:
-            if not self._arrived or not self.is_locked:
+            if not self._arrived or self.paused or not self.is_locked:
                 self._changed.clear()
                 await self._pause(1_000)
                 continue
-            message, generation = self._arrived[0], self.process.generation
-            result = await self._listener.call(message)
+            messages, generation = self._arrived[: self._batch_max], self.process.generation
+            result = await self._listener.call(messages)
             if generation != self.process.generation:
                 continue
-            if result.ok or await self._is_dead_lettered(message, result):
-                self._arrived.pop(0)
+            done = len(messages) if result.ok else result.consumed
+            while done < len(messages) and await self._is_dead_lettered(messages[done], result):
+                done += 1
+            if generation != self.process.generation:
+                continue
+            del self._arrived[:done]
+            for message in messages[:done]:
                 self.finished(message, generation)
-            elif not self.stopped:
-                message.reconsume_times += 1
+            if done < len(messages) and not self.stopped:
+                for message in messages[done:]:
+                    message.reconsume_times += 1
                 await asyncio.sleep(self._options.retry_pause_ms / 1000)
 
     async def _is_dead_lettered(self, message: Message, result: ListenerResult) -> bool:

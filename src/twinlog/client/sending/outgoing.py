@@ -24,6 +24,7 @@ class SendStatus(Enum):
 
 _DELAYS = frozenset({names.DELAY, names.TIMER_DELAY_MS, names.TIMER_DELAY_SEC, names.TIMER_DELIVER_MS})
 DELAY_LEVEL_MAX = 18  # of RocketMQ's default messageDelayLevel
+DEFAULT_REGION = "DefaultRegion"  # of a broker that does not say
 STORED_CODES: dict[int, SendStatus] = {status.value: status for status in SendStatus}
 
 
@@ -37,7 +38,9 @@ class SendResult:
     queue_offset: int
     offset_message_id: str = ""  # names the broker and the place in its log
     transaction_id: str | None = None
-    recall_handle: str | None = None  # of a timer message
+    recall_handle: str | None = None  # of a timer message; see Producer.recall
+    region_id: str = DEFAULT_REGION  # of the broker
+    trace_on: bool = True  # whether the broker wants traces of this message
 
 
 @dataclass(slots=True, init=False)
@@ -185,6 +188,8 @@ def read_send_answer(code: int, fields: dict[str, str] | None, queue: MessageQue
         fields.get("msgId", ""),
         fields.get("transactionId"),
         fields.get("recallHandle"),
+        fields.get(names.MSG_REGION) or DEFAULT_REGION,
+        fields.get(names.TRACE_ON) != "false",
     )
 
 

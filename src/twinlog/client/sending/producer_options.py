@@ -1,9 +1,13 @@
 """Settings of a producer, all with working defaults."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from twinlog.base.system_names import TRACE_TOPIC
 from twinlog.client.errors import BadArgument
+from twinlog.client.hooks import Hook
 from twinlog.client.sending.outgoing import DELAY_LEVEL_MAX
+from twinlog.client.sending.send_hooks import Sending
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +25,9 @@ class ProducerOptions:
     batch_hold_ms: int = 10  # how long the first of them waits for others
     batch_bytes_max: int = 32 * 1024  # of bodies; a request that has more leaves at once
     batch_total_bytes_max: int = 32 * 1024 * 1024  # of bodies on their way; above this a message is sent alone
+    hooks: Sequence[Hook[Sending]] = ()  # called around every send
+    enable_trace: bool = False  # RocketMQ's message trace: when a message was sent, and where it is stored
+    trace_topic: str = TRACE_TOPIC
 
     def __post_init__(self) -> None:
         """The same limits as Java's."""

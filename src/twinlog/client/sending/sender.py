@@ -30,6 +30,7 @@ from twinlog.wire.codes import RequestCode
 from twinlog.wire.command import Command
 from twinlog.wire.fields import encode_fields
 from twinlog.wire.headers import EndTransactionHeader
+from twinlog.wire.recall_handle import parse_recall_handle
 
 log = get_logger(__name__)
 Selector = Callable[[Sequence[MessageQueue]], MessageQueue]
@@ -114,6 +115,26 @@ class Sender:
                     log.warning(text, id=sent.message_id, error=str(error))
                     return
                 await self._session.renewed_route(topic, max(1, plan.left_ms(monotonic_ms())))
+
+    async def recall(self, topic: str, recall_handle: str) -> str:
+        """Ask the broker that the handle names to drop a message that waits for its time; the message's id."""
+        handle = parse_recall_handle(recall_handle)
+        if handle is None or handle.topic != topic:
+            raise BadArgument(
+                f"{recall_handle!r} is not a recall handle of topic {topic!r}; see SendResult.recall_handle"
+            )
+        address = (await self.route(topic, self.deadline_ms())).master_of(handle.broker_name)
+        if address is None:
+            raise NoMaster(topic, handle.broker_name)
+        fields = {
+            "producerGroup": self._context.group,
+            "topic": topic,
+            "recallHandle": recall_handle,
+            "bname": handle.broker_name,
+        }
+        timeout_ms = self._options.send_timeout_ms
+        answer = await self._session.ask(address, RequestCode.RECALL_MESSAGE, fields, timeout_ms=timeout_ms)
+        return (answer.fields or {}).get("msgId", handle.unique_key)
 
     async def fixed_queue(
         self, message: Outgoing, queue: MessageQueue | None, selector: Selector | None, deadline_ms: int
