@@ -14,7 +14,7 @@ database.execute("create table orders (id text primary key)")
 def store_order(message: Outgoing) -> Outcome:
     """The local half: COMMIT shows the message to consumers, ROLLBACK drops it."""
     with database:
-        database.execute("insert into orders values (?)", [message.keys])
+        database.execute("insert into orders values (?)", [message.keys[0]])
     return Outcome.COMMIT
 
 

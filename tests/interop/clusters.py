@@ -52,6 +52,9 @@ def server_names() -> list[str]:
     return [name.strip() for name in chosen.split(",") if name.strip()]
 
 
+_CONF_OF_USES = {"python-client": {"recallMessageEnable": "true", "traceTopicEnable": "true"}}
+
+
 class Clusters:
     """Starts each cluster once, and kills them all when it closes."""
 
@@ -68,6 +71,7 @@ class Clusters:
             names = self._stack.enter_context(maker.name_server(self._home / key / "namesrv"))
             # Java: a half message whose producer is gone keeps a core busy until it is given up.
             conf = {"transactionCheckMax": "3", "enabledAppendPropCRC": "true"}  # the latter is our default
+            conf |= _CONF_OF_USES.get(use, {})
             broker = self._stack.enter_context(maker.broker(self._home / key / "broker", names.address, **conf))
             self._running[key] = Cluster(maker, names, broker)
         return self._running[key]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from tests.interop.clusters import implementation
+from tests.interop.clusters import Clusters
 from tests.interop.java_rocketmq import JavaRocketmq
 from tests.interop.patient import Admin, Producer
-from tests.interop.python_client import until
+from tests.interop.python_client import registered, until
 
 from twinlog.client import (
     BrokerRefused,
@@ -25,14 +23,11 @@ from twinlog.client import (
 )
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
-CONF = {"recallMessageEnable": "true", "traceTopicEnable": "true"}
 
 
 @pytest.fixture(scope="module", params=["java-5.5.0", "twinlog"])
-def names(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    home, maker = tmp_path_factory.mktemp("features"), implementation(request.param)
-    with maker.name_server(home / "namesrv") as server, maker.broker(Path(home / "b"), server.address, **CONF):
-        yield server.address
+def names(request: pytest.FixtureRequest, clusters: Clusters) -> str:
+    return registered(clusters.get(request.param, use="python-client")).names.address
 
 
 async def test_mqadmin_shows_the_trace_of_a_send_and_of_its_consumption(names: str):

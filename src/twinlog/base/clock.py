@@ -47,6 +47,22 @@ def monotonic_ms() -> int:
     return time.monotonic_ns() // _NS_PER_MS
 
 
+class MovableClock:
+    """Both clocks with an offset that only grows: `advance` lets time pass without waiting, for tests."""
+
+    def __init__(self) -> None:
+        self._ahead_ns = 0
+
+    def wall_ms(self) -> int:
+        return (time.time_ns() + self._ahead_ns) // _NS_PER_MS
+
+    def ticks_ns(self) -> int:
+        return ticks_ns() + self._ahead_ns
+
+    def advance(self, seconds: float) -> None:
+        self._ahead_ns += int(seconds * 1_000_000_000)
+
+
 class SteadyClock:
     """Milliseconds since the epoch, by the wall clock at the start, that never jump."""
 

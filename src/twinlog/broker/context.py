@@ -85,6 +85,7 @@ class BrokerContext:
     fence: Fence = field(default_factory=Fence)  # around tasks whose failure must not end the broker
     clock_ms: Callable[[], int] = field(default_factory=SteadyClock)  # for delays and timeouts: it does not jump
     wall_ms: Callable[[], int] = wall_clock_ms  # compared with stamps of records and files, or shown
+    clock_moves: list[Callable[[], None]] = field(default_factory=list)  # called after a test has moved the clock
     started_ms: int = 0
     unique_ids: UniqueIds = field(default_factory=UniqueIds)
     put_hooks: list[PutHook] = field(default_factory=list)  # delay levels, timers; run if DELAY or TIMER_* is set

@@ -13,8 +13,13 @@ class Alarm:
     a replica may become the master.
     """
 
-    def __init__(self, clock_ms: Callable[[], int], wait_ms_max: int = 1_000) -> None:
+    def __init__(
+        self, clock_ms: Callable[[], int], wait_ms_max: int = 1_000, *, moves: list[Callable[[], None]] | None = None
+    ) -> None:
+        """`moves` gets a function to call after the clock was moved on, as a test may do."""
         self._clock_ms = clock_ms
+        if moves is not None:
+            moves.append(lambda: self.set(0))
         self._wait_ms_max = wait_ms_max
         self._at_ms: int | None = None
         self._earlier = asyncio.Event()

@@ -40,7 +40,7 @@ class DelayService:
 
     def __init__(self, ctx: BrokerContext) -> None:
         self._ctx = ctx
-        self._alarm = Alarm(ctx.clock_ms)
+        self._alarm = Alarm(ctx.clock_ms, moves=ctx.clock_moves)
         self._cursors: list[LevelCursor] = []
         self._unreadable: set[int] = set()  # levels whose next messages the disk does not return
         self._skew = StampSkew()

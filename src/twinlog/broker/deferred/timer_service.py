@@ -43,7 +43,7 @@ class TimerService:
 
     def __init__(self, ctx: BrokerContext) -> None:
         self._ctx = ctx
-        self._alarm = Alarm(ctx.clock_ms)
+        self._alarm = Alarm(ctx.clock_ms, moves=ctx.clock_moves)
         self._table: TimerTable | None = None
         self._file = TimerFile(ctx.conf.store)
         self._saved_mark: tuple[int, int, int] | None = None

@@ -38,7 +38,7 @@ class TransactionQueues:
 
     def __init__(self, ctx: BrokerContext) -> None:
         self._ctx = ctx
-        self.alarm = Alarm(ctx.clock_ms)
+        self.alarm = Alarm(ctx.clock_ms, moves=ctx.clock_moves)
         self._ops = OpBuffer()
         self._trackers: dict[int, OpTracker] = {}
         self._progress: dict[int, int] = {}  # next prepared offset to check, per queue

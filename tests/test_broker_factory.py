@@ -1,0 +1,142 @@
+"""The factory of brokers for other people's tests; the blocks of docs/testing.md are tests too."""
+
+import re
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from twinlog.client import BrokerRefused, NetError, Outcome, Outgoing, ProducerOptions, SendFailed
+from twinlog.testing.faults import codes_of
+from twinlog.wire.codes import RequestCode, ResponseCode
+
+PAGE = Path(__file__).parents[1] / "docs" / "testing.md"
+BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.M | re.S)
+
+
+def test_the_blocks_of_the_page_are_tests_that_pass(pytester_free_directory, capfd):
+    """They run in this process, as another test file would, with the fixtures of the plug-in."""
+    file = pytester_free_directory / "test_page.py"
+    file.write_text("\n\n".join(BLOCKS))
+    options = ["-q", "--durations=3", "--rootdir", str(file.parent), str(file)]
+    plugins = ["-p", "no:cacheprovider", "-p", "no:xdist", "-o", "asyncio_mode=auto"]
+    status = pytest.main([*options, *plugins, "-o", "asyncio_default_fixture_loop_scope=function"])
+    printed = capfd.readouterr().out
+    print(printed)
+    assert status == 0, printed
+    assert int(re.findall(r"(\d+) passed", printed)[0]) == len(re.findall(r"def test_", "".join(BLOCKS)))
+
+
+@pytest.fixture
+def pytester_free_directory(tmp_path: Path) -> Path:
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    return tmp_path
+
+
+def test_advance_delivers_delay_levels_timers_and_checks_transactions(twinlog_broker):
+    asked = threading.Event()
+
+    def check(message) -> Outcome:
+        asked.set()
+        return Outcome.COMMIT
+
+    producer = twinlog_broker.producer("shop", check_transaction=check)
+    producer.send(Outgoing("T", b"level 18", delay_level=18))  # two hours
+    producer.send(Outgoing("T", b"timer", deliver_at_ms=int(time.time() * 1000) + 3 * 3_600_000))
+    twinlog_broker.advance(7_100)
+    assert twinlog_broker.messages("T") == []
+    twinlog_broker.advance(101)
+    assert [m.body for m in twinlog_broker.wait_for_messages("T", 1)] == [b"level 18"]
+    twinlog_broker.advance(3_601)
+    assert {m.body for m in twinlog_broker.wait_for_messages("T", 2)} == {b"level 18", b"timer"}
+    with pytest.raises(ValueError, match="does not go back"):
+        twinlog_broker.advance(-1)
+
+
+def test_a_failed_message_comes_again_when_time_passes(twinlog_broker):
+    seen: list[int] = []
+
+    def listen(message) -> None:
+        seen.append(message.reconsume_times)
+        if len(seen) < 3:
+            raise ValueError("not now")
+
+    twinlog_broker.seed("Orders", [b"one tea"], queues=1)
+    twinlog_broker.push_consumer("billing", "Orders", listen)
+
+    def third() -> bool:
+        twinlog_broker.advance(60)
+        return len(seen) == 3
+
+    twinlog_broker.wait_for(third)
+    assert seen == [0, 1, 2]
+
+
+def test_a_broker_that_is_down_keeps_its_messages_and_its_address(twinlog_broker):
+    twinlog_broker.seed("T", [b"before"], queues=1)
+    address = twinlog_broker.address
+    with twinlog_broker.master.down() as fault:
+        assert not twinlog_broker.master.is_up
+        with pytest.raises((SendFailed, NetError, BrokerRefused, Exception), match=r"T|route|answer|connect"):
+            twinlog_broker.producer(producer_options=ProducerOptions(send_timeout_ms=100)).send(Outgoing("T", b"x"))
+        fault.end()
+        assert twinlog_broker.address == address and twinlog_broker.master.is_up
+    assert [m.body for m in twinlog_broker.messages("T")] == [b"before"]
+
+
+def test_faults_of_requests_end_and_may_overlap(twinlog_broker):
+    producer = twinlog_broker.producer(producer_options=ProducerOptions(retries=0, send_timeout_ms=5_000))
+    producer.send(Outgoing("T", b"first"))
+    refused = twinlog_broker.master.answer(ResponseCode.MESSAGE_ILLEGAL, "because")
+    with twinlog_broker.master.slow(0.01, requests=[RequestCode.HEART_BEAT]):
+        with pytest.raises(BrokerRefused, match=r"MESSAGE_ILLEGAL.*because"):
+            producer.send(Outgoing("T", b"refused"))
+        refused.end()
+        producer.send(Outgoing("T", b"second"))
+    started = time.monotonic()
+    with twinlog_broker.master.slow(0.3, requests="send"):
+        producer.send(Outgoing("T", b"third"))
+    assert time.monotonic() - started >= 0.3  # at least: a slow machine makes it longer
+    assert sorted(m.body for m in twinlog_broker.messages("T")) == [b"first", b"second", b"third"]
+
+
+def test_a_full_disk_refuses_sends_and_serves_reads_until_it_ends(twinlog_broker):
+    twinlog_broker.seed("T", [b"x"], queues=1)
+    producer = twinlog_broker.producer(producer_options=ProducerOptions(send_timeout_ms=100))
+    with twinlog_broker.master.full_disk():
+        with pytest.raises(SendFailed, match="SERVICE_NOT_AVAILABLE"):
+            producer.send(Outgoing("T", b"y"))
+        assert len(twinlog_broker.messages("T")) == 1
+    twinlog_broker.seed("T", [b"z"])
+
+
+def test_names_of_faults_that_nobody_knows_are_refused():
+    with pytest.raises(ValueError, match="requests='sned' is unknown"):
+        codes_of("sned")
+
+
+def test_settings_and_files_belong_to_the_cluster(twinlog_broker_factory, tmp_path):
+    settings = {"autoCreateTopicEnable": "false", "brokerClusterName": "Mine"}
+    with twinlog_broker_factory(settings=settings, directory=str(tmp_path)) as first:
+        assert list(first.admin.cluster_info().cluster_addr_table) == ["Mine"]
+        with pytest.raises(Exception, match="Orders"):
+            first.producer().send(Outgoing("Orders", b"x"))
+        first.seed("Made", [b"kept"], queues=1)
+        first.cluster.stop()
+    again = twinlog_broker_factory(settings=settings, directory=str(tmp_path))
+    assert [m.body for m in again.messages("Made")] == [b"kept"]
+    with pytest.raises(Exception, match="flushDiskType"):
+        twinlog_broker_factory(settings={"flushDiskType": "SOMETIMES"})
+
+
+def test_views_of_one_broker_do_not_see_each_others_names(twinlog_broker_session):
+    with twinlog_broker_session.isolated() as one, twinlog_broker_session.isolated("mine-") as two:
+        assert one.topic("Orders") != two.topic("Orders", queues=1) == "mine-Orders"
+        two.seed(two.topic("Orders"), [b"x"])
+        assert one.messages(one.topic("Orders")) == [] and two.group("g") == "mine-g"
+
+
+def test_a_wait_that_ends_has_the_last_value(twinlog_broker_session):
+    with pytest.raises(AssertionError, match=r"tea did not hold within 0.05 s; its last value: \[\]"):
+        twinlog_broker_session.wait_for(list, 0.05, "tea")
