@@ -8,7 +8,7 @@ from tests.broker.offline import Clock, Wire, ask
 from tests.broker.stored import NOW, bodies, messages, put, stored_context
 
 from twinlog.broker.context import BrokerContext
-from twinlog.broker.deferred import timer_check
+from twinlog.metadata import timer_check
 from twinlog.broker.deferred.services import DeferredServices
 from twinlog.broker.deferred.timer_service import TimerService
 from twinlog.wire.recall_handle import RecallHandle

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twinlog.base.safe_files import refuse_link
-from twinlog.broker.deferred.timer_check import (
+from twinlog.metadata.file_with_backup import FileWithBackup
+from twinlog.metadata.timer_check import (
     FILE_NAME,
     TimerProgress,
     decode_file,
@@ -14,7 +15,6 @@ from twinlog.broker.deferred.timer_check import (
     encode_file,
     progress_of_master,
 )
-from twinlog.metadata.file_with_backup import FileWithBackup
 
 if TYPE_CHECKING:
     from twinlog.settings.store import StoreSettings

@@ -15,11 +15,11 @@ from twinlog.base.system_names import TIMER_TOPIC
 from twinlog.broker.deferred.alarm import Alarm
 from twinlog.broker.deferred.delay_service import NEVER_STORED
 from twinlog.broker.deferred.durable import until_flushed
-from twinlog.broker.deferred.timer_check import JavaCheckpoint, TimerProgress
 from twinlog.broker.deferred.timer_file import TimerFile
 from twinlog.broker.deferred.timer_table import TimerTable
 from twinlog.broker.sends.parking import real_place, redelivery
 from twinlog.broker.sends.timer_rules import message_keys, out_time
+from twinlog.metadata.timer_check import JavaCheckpoint, TimerProgress
 from twinlog.telemetry.log import get_logger
 from twinlog.wire import properties as names
 from twinlog.wire.bodies import DataVersion

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from twinlog.broker.deferred import timer_check
-from twinlog.broker.deferred.timer_check import TimerProgress
+from twinlog.metadata import timer_check
+from twinlog.metadata.timer_check import TimerProgress
 from twinlog.broker.sends.timer_rules import TimerRules
 
 NOW = 1_800_000_000_500
 RULES = TimerRules()
-VECTORS = Path(__file__).parents[2] / "vectors"
+VECTORS = Path(__file__).parents[1] / "vectors"
 
 
 def test_java_reads_the_lowest_pending_offset_and_we_read_what_we_wrote():
