@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from twinlog.broker.sends.timer_rules import TimerRules
 from twinlog.metadata import timer_check
 from twinlog.metadata.timer_check import TimerProgress
-from twinlog.broker.sends.timer_rules import TimerRules
 
 NOW = 1_800_000_000_500
 RULES = TimerRules()

@@ -21,8 +21,8 @@ from twinlog.wire.bodies import TopicConfig
 class SecondBroker:
     name = "broker-two"
 
-    def __init__(self, name_server: str, directory: Path) -> None:
-        own = {"brokerName": self.name, "listenPort": str(free_port()), "storePathRootDir": str(directory)}
+    def __init__(self, name_server: str, directory: Path, **settings: str) -> None:
+        own = {"brokerName": self.name, "listenPort": str(free_port()), "storePathRootDir": str(directory), **settings}
         self._overrides = {**DEV_SETTINGS, **SMALL_FILES, **own, "namesrvAddr": name_server}
         self._name_server = name_server
         self._thread: threading.Thread | None = None

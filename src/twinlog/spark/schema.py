@@ -80,6 +80,42 @@ TABLE_COLUMNS: dict[str, Columns] = {
         "order": "boolean",
         "attributes": "map<string,string>",
     },
+    "subscription_groups": {
+        "consumerGroup": "string",
+        "brokerName": "string",
+        "consumeEnable": "boolean",
+        "consumeFromMinEnable": "boolean",
+        "consumeBroadcastEnable": "boolean",
+        "consumeMessageOrderly": "boolean",
+        "retryQueueNums": "int",
+        "retryMaxTimes": "int",
+        "whichBrokerWhenConsumeSlowly": "bigint",
+        "notifyConsumerIdsChangedEnable": "boolean",
+        "groupSysFlag": "int",
+        "consumeTimeoutMinute": "int",
+        "attributes": "map<string,string>",
+        "forbidden": "map<string,string>",
+    },
+    "delay_offsets": {
+        "brokerName": "string",
+        "level": "int",
+        "offset": "bigint",
+    },
+    "timer": {
+        "brokerName": "string",
+        "deliveredBefore": "timestamp",
+        "queueOffset": "bigint",
+        "counter": "bigint",
+    },
+}
+# Tables of metadata. Stores hold them, and live brokers give them too: each broker, master or replica, its own.
+MESSAGES = "messages"
+METADATA_KINDS = ("topic_configs", "consumer_offsets", "subscription_groups", "delay_offsets", "timer")
+_OF_QUEUE: Columns = {"minOffset": "bigint", "maxOffset": "bigint"}
+_OF_BROKER: Columns = {"brokerId": "int", "address": "string"}  # 0 is the master
+LIVE_COLUMNS: dict[str, Columns] = {
+    kind: {**TABLE_COLUMNS[kind], **(_OF_QUEUE if kind == "consumer_offsets" else {}), **_OF_BROKER}
+    for kind in METADATA_KINDS
 }
 
 

@@ -69,6 +69,15 @@ def register(spark: SparkSession) -> SparkSession:
     return spark
 
 
+def register_views(
+    spark: SparkSession, nameServer: str, *, prefix: str = "", pattern: str = ".*", **options: str
+) -> list[str]:
+    """The topics of a cluster and the metadata of its brokers as temporary views; see `twinlog.spark.views`."""
+    from twinlog.spark import views
+
+    return views.register_views(spark, nameServer, prefix=prefix, pattern=pattern, **options)
+
+
 def check_workers_python(spark: SparkSession) -> None:
     """WrongPython if the workers of a session run a Python that lacks this package, or is of another version.
 

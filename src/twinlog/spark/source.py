@@ -1,6 +1,7 @@
 """`format("rocketmq")`: topics of a cluster as tables and streams.
 
     spark.read.format("rocketmq").option("nameServer", "127.0.0.1:9876").option("topic", "Orders").load()
+    spark.read.format("rocketmq").options(nameServer="127.0.0.1:9876", kind="consumer_offsets").load()
 
 Spark finds this source by the name of the module `pyspark_rocketmq`, without registration.
 """
@@ -12,8 +13,16 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
 from twinlog.spark.errors import BadOption, errors_without_traceback
-from twinlog.spark.option_values import option_includes_properties, refuse_persistent_table
-from twinlog.spark.schema import MESSAGE_COLUMNS, chosen_columns, ddl, message_columns
+from twinlog.spark.option_values import OptionValues, option_includes_properties, refuse_persistent_table
+from twinlog.spark.schema import (
+    LIVE_COLUMNS,
+    MESSAGE_COLUMNS,
+    MESSAGES,
+    METADATA_KINDS,
+    chosen_columns,
+    ddl,
+    message_columns,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
@@ -32,9 +41,16 @@ class RocketmqSource(DataSource):
 
     def schema(self) -> str:
         refuse_persistent_table(self.options)
+        kind = self._kind()
+        if kind != MESSAGES:
+            return ddl(LIVE_COLUMNS[kind])
         return ddl(message_columns(MESSAGE_COLUMNS, include_properties=option_includes_properties(self.options)))
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        if (kind := self._kind()) != MESSAGES:
+            from twinlog.spark.reading.brokers.metadata_reader import MetadataReader, metadata_options
+
+            return MetadataReader(metadata_options(self.options), chosen_columns(schema, LIVE_COLUMNS[kind]))
         from twinlog.spark.reading.brokers.batch_reader import QueueBatchReader
         from twinlog.spark.reading.brokers.options import read_options
 
@@ -45,6 +61,8 @@ class RocketmqSource(DataSource):
         return QueueBatchReader(options, columns)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        if (kind := self._kind()) != MESSAGES:
+            raise BadOption(f"kind={kind} is a small table without a stream: read it with spark.read")
         from twinlog.spark.reading.brokers.options import read_options
         from twinlog.spark.reading.brokers.stream_reader import QueueStreamReader
 
@@ -53,6 +71,12 @@ class RocketmqSource(DataSource):
             schema, message_columns(MESSAGE_COLUMNS, include_properties=options.include_properties)
         )
         return QueueStreamReader(options, columns, self.default_checkpoints)
+
+    def _kind(self) -> str:
+        """What is read: messages, or a table of metadata."""
+        return OptionValues({"kind": self.options.get("kind", MESSAGES)}, known=("kind",)).choice(
+            "kind", MESSAGES, (MESSAGES, *METADATA_KINDS)
+        )
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from twinlog.spark.writing.columns import check_columns

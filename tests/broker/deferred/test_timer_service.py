@@ -8,9 +8,9 @@ from tests.broker.offline import Clock, Wire, ask
 from tests.broker.stored import NOW, bodies, messages, put, stored_context
 
 from twinlog.broker.context import BrokerContext
-from twinlog.metadata import timer_check
 from twinlog.broker.deferred.services import DeferredServices
 from twinlog.broker.deferred.timer_service import TimerService
+from twinlog.metadata import timer_check
 from twinlog.wire.recall_handle import RecallHandle
 
 HOUR_MS = 3_600_000

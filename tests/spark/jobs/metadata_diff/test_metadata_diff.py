@@ -17,9 +17,10 @@ from twinlog.replication.metadata.kinds import OFFSETS
 from twinlog.replication.metadata.snapshots import DiffRow, diff, snapshot_of
 from twinlog.spark.cluster_options import ClusterOptions
 from twinlog.spark.errors import BadOption
-from twinlog.spark.jobs.endpoint import LiveBroker, parse_endpoint
+from twinlog.spark.jobs.endpoint import parse_endpoint
 from twinlog.spark.jobs.metadata_diff.job import DiffJob, Moment, metadata_diff, parse_moment, snapshot_of_rows
 from twinlog.spark.jobs.metadata_diff.snapshot import NoMetadata, read_snapshot
+from twinlog.spark.live_broker import LiveBroker
 from twinlog.wire.bodies import SubscriptionGroupConfig, TopicConfig
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)

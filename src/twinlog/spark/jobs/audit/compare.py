@@ -15,7 +15,7 @@ from twinlog.spark.jobs.audit.blocks import Digests, OffsetRun, unequal_by_diges
 from twinlog.spark.jobs.audit.findings import Finding, compare_records, finding_of
 from twinlog.spark.jobs.audit.local_log import LocalLog, LogSpan, list_log
 from twinlog.spark.jobs.audit.pair_plan import AuditedLog, PairPlan
-from twinlog.spark.jobs.endpoint import LiveBroker
+from twinlog.spark.live_broker import LiveBroker
 from twinlog.wire.errors import WireError
 from twinlog.wire.message import decode_message
 from twinlog.wire.record_layout import is_blank

@@ -16,8 +16,9 @@ from twinlog.client.consuming.pulling import PULL_CODES, pull_header, subscripti
 from twinlog.client.errors import ClientError
 from twinlog.net.errors import NetError
 from twinlog.spark.cluster_options import ClusterOptions
-from twinlog.spark.jobs.endpoint import LiveBroker, error_text
+from twinlog.spark.jobs.endpoint import error_text
 from twinlog.spark.jobs.sync_status import BrokerState
+from twinlog.spark.live_broker import LiveBroker
 from twinlog.wire.bodies import ConsumerOffsetTable, MessageQueue, TopicOffset, TopicStats, decode_body
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.command import Command

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from twinlog.metadata.errors import MetadataError
-from twinlog.metadata.persisted import PersistedTable
 from twinlog.metadata.tables import open_tables
-from twinlog.replication.metadata.kinds import GROUPS, TOPICS, Kind, find_kind
+from twinlog.replication.metadata.kinds import GROUPS, TOPICS, find_kind
 from twinlog.replication.metadata.snapshots import COMPARED, KINDS, Snapshot, empty_snapshot, merge, snapshot_of
-from twinlog.replication.metadata.table_pages import TablePages, decode_answer
 from twinlog.spark.errors import BadOption, SparkSourceError, nearest
-from twinlog.spark.jobs.endpoint import Endpoint, LiveBroker
+from twinlog.spark.jobs.endpoint import Endpoint
+from twinlog.spark.live_broker import LiveBroker
 from twinlog.wire.errors import WireError
 
 
@@ -67,15 +65,7 @@ def _of_store(side: Endpoint) -> Snapshot:
 
 
 def _of_broker(broker: LiveBroker) -> Snapshot:
-    tables, found = open_tables(None, 0), empty_snapshot()
+    found = empty_snapshot()
     for kind in COMPARED:
-        merge(found, snapshot_of(kind, _ask_table(broker, kind, kind.table(tables))))
+        merge(found, snapshot_of(kind, broker.table(kind)))
     return found
-
-
-def _ask_table(broker: LiveBroker, kind: Kind, table: PersistedTable) -> Any:
-    pages = TablePages(kind)
-    while True:
-        answer = broker.ask(kind.request_code, pages.fields())
-        if pages.take(decode_answer(kind, table, bytes(answer.body)), answer.fields):
-            return pages.table

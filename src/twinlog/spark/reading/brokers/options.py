@@ -19,6 +19,7 @@ from twinlog.wire.bodies import MessageQueue
 
 _BOTH = (
     *CLUSTER_OPTIONS,
+    "kind",
     "topic",
     "subscribe",
     "subscribePattern",

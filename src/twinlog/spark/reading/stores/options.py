@@ -12,8 +12,9 @@ from twinlog.spark.errors import BadOption
 from twinlog.spark.option_values import OptionValues
 from twinlog.spark.paths import local_path, local_text
 from twinlog.spark.reading.stores.selection import SELECTING, SELECTING_IN_BATCH, Selection, selection
+from twinlog.spark.schema import TABLE_COLUMNS
 
-KINDS = ("messages", "consume_queue", "index", "consumer_offsets", "topic_configs")
+KINDS = ("messages", *TABLE_COLUMNS)
 _KNOWN = (
     "path",
     "paths",

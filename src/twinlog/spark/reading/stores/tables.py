@@ -1,17 +1,22 @@
-"""The small tables of a store: consume queues, index, consumer offsets, topic configurations."""
+"""The small tables of a store: consume queues, index, and its metadata."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from twinlog.metadata.tables import MetadataTables, open_tables
+from twinlog.metadata.file_with_backup import FileWithBackup
+from twinlog.metadata.tables import open_tables
+from twinlog.metadata.timer_check import FILE_NAME, decode_file
 from twinlog.spark.errors import BadOption, BadRecord
+from twinlog.spark.reading.metadata_rows import TABLE_OF_KIND, TIMER, metadata_columns
 from twinlog.spark.reading.stores.options import StoreDirectory, StoreOptions
-from twinlog.spark.schema import TABLE_COLUMNS, Columns, arrow_schema, batch_of
+from twinlog.spark.schema import METADATA_KINDS, TABLE_COLUMNS, Columns, arrow_schema, batch_of
 from twinlog.store.offline.store_files import StoredIndexFile, StoreFiles
 from twinlog.store.queues.consume_queue import FILL_SIZE
 
@@ -105,49 +110,35 @@ def _check_size(file: StoredIndexFile, options: StoreOptions) -> None:
         )
 
 
-def _consumer_offsets(options: StoreOptions, part: TablePart) -> Iterator[dict]:
-    table = _tables(part.store).offsets
-    table.load()
-    rows = []
-    for key, offsets in sorted(table.rows.items()):
-        topic, _, group = key.partition("@")
-        rows += [(topic, group, queue_id, offset) for queue_id, offset in sorted(offsets.items())]
-    if rows:
-        topics, groups, queues, numbers = zip(*rows, strict=True)
-        yield {"topic": topics, "consumerGroup": groups, "queueId": queues, "offset": numbers}
-
-
-def _tables(store: StoreDirectory) -> MetadataTables:
-    directory = store.root / "config"
+def _metadata(options: StoreOptions, part: TablePart) -> Iterator[dict]:
+    directory = part.store.root / "config"
     if not directory.is_dir():
         raise BadRecord(
             f"{directory} does not exist: give a broker's storePathRootDir, copied with its directory config"
         )
-    return open_tables(directory, 0)
+    if values := metadata_columns(options.kind, _load(directory, options.kind)):
+        yield dict(values)
 
 
-def _topic_configs(options: StoreOptions, part: TablePart) -> Iterator[dict]:
-    table = _tables(part.store).topics
-    table.load()
-    configs = [table.rows[name] for name in sorted(table.rows)]
-    if configs:
-        yield {
-            "topic": [one.topic_name for one in configs],
-            "readQueueNums": [one.read_queue_nums for one in configs],
-            "writeQueueNums": [one.write_queue_nums for one in configs],
-            "perm": [one.perm for one in configs],
-            "topicFilterType": [one.topic_filter_type for one in configs],
-            "topicSysFlag": [one.topic_sys_flag for one in configs],
-            "order": [one.order for one in configs],
-            "attributes": [list(one.attributes.items()) for one in configs],
-        }
+def _load(directory: Path, kind: str) -> Any:
+    """One table as its file holds it; None if there is no file. A broken file without a backup is an error."""
+    if kind == TIMER:
+        file = FileWithBackup(directory / FILE_NAME)
+        loaded = file.load(decode_file)
+    else:
+        table = TABLE_OF_KIND[kind].table(open_tables(directory, 0))
+        assert table.file is not None
+        file = table.file
+        loaded = file.load(table.decode_file)
+    if file.problem is not None and not file.from_backup:
+        raise BadRecord(f"{file.path} cannot be read ({file.problem}) and has no backup: repair it")
+    return loaded
 
 
 _READERS = {
     "consume_queue": _consume_queues,
     "index": _index,
-    "consumer_offsets": _consumer_offsets,
-    "topic_configs": _topic_configs,
+    **dict.fromkeys(METADATA_KINDS, _metadata),
 }
 
 
