@@ -8,15 +8,16 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/installed.stamp
 WORKERS ?= 2
 
-.PHONY: help demo test lint unit wheel interop soak bench config clean
+.PHONY: help demo test lint unit wheel site interop soak bench config clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo     servers and messages step by step; a master, its replica, the master's death; the data pipeline"
-	@echo "make test     lint, unit and wheel: what every change must pass"
+	@echo "make test     lint, unit, wheel and site: what every change must pass"
 	@echo "make lint     ruff, pyright, and the directions of imports"
 	@echo "make unit     tests without Java, on $(WORKERS) workers (WORKERS=n), and the coverage"
 	@echo "make wheel    the package, installed and started in an empty environment"
+	@echo "make site     the documents as a site, build/site/index.html"
 	@echo "make interop  the same wire and the same files with real RocketMQ software (downloads it)"
 	@echo "make soak     a long run under faults"
 	@echo "make bench    side by side with Java; ratios on the screen and as JSON (QUICK=1: under five minutes)"
@@ -30,7 +31,7 @@ demo: $(STAMP)
 	$(BIN)/python tools/demo_failover.py
 	$(BIN)/python tools/demo_pipeline.py
 
-test: lint unit wheel
+test: lint unit wheel site
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -45,6 +46,9 @@ unit: $(STAMP)
 
 wheel: $(STAMP)
 	$(BIN)/python tools/check_wheel.py
+
+site: $(STAMP)
+	$(BIN)/mkdocs build --quiet
 
 # Spark comes second, without the Java brokers of the first part, some of which keep a core busy to their end.
 interop: $(STAMP)

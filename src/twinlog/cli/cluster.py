@@ -31,6 +31,7 @@ from twinlog.settings.nameserver_conf import load_nameserver_conf
 NAME_SERVER_FILE = "namesrv.conf"
 _STOP_S_MAX = 30.0
 _ETCD_POLL_S = 0.2
+_RESTART_S = 10.0
 _FIRST = ("etcd", "namesrv")  # started before the brokers, in this order
 
 
@@ -121,7 +122,10 @@ def _answers(address: Address) -> bool:
 
 
 class ClusterService:
-    """Runs the servers until cancelled, or until one of them ends."""
+    """Runs the servers until cancelled, or until one of them fails.
+
+    A server that somebody kills is started again after a while, as a service manager would: so a failover can be tried.
+    """
 
     def __init__(self, servers: Sequence[Server], data: Path) -> None:
         self._servers = servers
@@ -146,6 +150,15 @@ class ClusterService:
             await self._stop_all()
 
     async def _serve(self, server: Server, started: asyncio.Event) -> None:
+        while (status := await self._run_once(server, started)) < 0 and started.is_set():
+            text = f"killed by {signal.Signals(-status).name}; starts again in {_RESTART_S:g} s"
+            print(f"{server.name:{self._width}} | {text}", flush=True)
+            await asyncio.sleep(_RESTART_S)
+            started = asyncio.Event()
+        raise ClusterFailed(f"{server.name} ended with status {status}; its last lines are above")
+
+    async def _run_once(self, server: Server, started: asyncio.Event) -> int:
+        """Start it and print what it prints; its exit status, below 0 for a signal."""
         command = server.arguments if server.etcd else (sys.executable, "-m", "twinlog.cli.main", *server.arguments)
         process = await asyncio.create_subprocess_exec(
             *command,
@@ -160,8 +173,7 @@ class ClusterService:
         if server.etcd is not None:
             await self._until_etcd_answers(server.etcd, process, started)
         await self._print_output(server, process, started)
-        status = await process.wait()
-        raise ClusterFailed(f"{server.name} ended with status {status}; its last lines are above")
+        return await process.wait()
 
     async def _print_output(self, server: Server, process: asyncio.subprocess.Process, started: asyncio.Event) -> None:
         assert process.stdout is not None
