@@ -13,9 +13,14 @@ import logging
 import time
 from collections.abc import Iterator
 
-from tools.fuzz import incoming, nameserver, outgoing
+from tools.fuzz import incoming, nameserver, outgoing, protected
 
-TARGETS = {"incoming": incoming.fuzz, "nameserver": nameserver.fuzz, "outgoing": outgoing.fuzz}
+TARGETS = {
+    "incoming": incoming.fuzz,
+    "protected": protected.fuzz,
+    "nameserver": nameserver.fuzz,
+    "outgoing": outgoing.fuzz,
+}
 
 
 def main() -> None:
