@@ -47,7 +47,8 @@ SIGNERS = (
 def send_frame(dice: random.Random, signed: set[bytes]) -> bytes:
     """A send, signed by somebody or nobody, as it is or changed behind the signature."""
     topic, body = dice.choice((TOPIC, TOPIC, FORBIDDEN)), b"body %d" % dice.getrandbits(64)
-    code, fields = RequestCode.SEND_MESSAGE_V2, {**SEND_FIELDS, "b": topic}
+    properties = f"UNIQ_KEY\x01{dice.getrandbits(128):032X}\x02WAIT\x01true\x02" if dice.random() < 0.8 else ""
+    code, fields = RequestCode.SEND_MESSAGE_V2, {**SEND_FIELDS, "b": topic, "i": properties}
     command = Command(code, opaque=dice.randrange(1000), fields=fields, body=body)
     signer = dice.choice((*SIGNERS, None))
     if signer is not None:
