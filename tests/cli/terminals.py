@@ -31,9 +31,17 @@ class Shown:
 
 
 def in_terminal(
-    words: Sequence[object], *, columns: int = 80, rows: int = 24, stop_when: Callable[[str], bool] | None = None
+    words: Sequence[object],
+    *,
+    columns: int = 80,
+    rows: int = 24,
+    stop_when: Callable[[str], bool] | None = None,
+    stop_key: str = "",
 ) -> Shown:
-    """Run `twinlog WORDS` until it ends, or press Ctrl-C as soon as `stop_when` holds for what it has printed."""
+    """Run `twinlog WORDS` until it ends, or interrupt it as soon as `stop_when` holds for what it has printed.
+
+    It is interrupted by `stop_key`, or by the signal that Ctrl-C sends.
+    """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     environment = {**os.environ, "TERM": "xterm-256color", "PYTHONUNBUFFERED": "1"}
@@ -53,7 +61,10 @@ def in_terminal(
             found += chunk
             if stop_when is not None and stop_when(found.decode("utf-8", "replace")):
                 stop_when = None
-                process.send_signal(signal.SIGINT)
+                if stop_key:
+                    os.write(ours, stop_key.encode())
+                else:
+                    process.send_signal(signal.SIGINT)
         return Shown(found.decode("utf-8", "replace"), process.wait(10))
     finally:
         process.kill()

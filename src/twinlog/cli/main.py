@@ -22,6 +22,7 @@ COMMANDS: dict[str, Lazy] = {
     "failover": Lazy(
         "twinlog.cli.failover.app:failover", "Automatic failover: who is master, history, switchover, ..."
     ),
+    "top": Lazy("twinlog.cli.top.app:top", "Show brokers, replicas, topics and groups live, in the terminal."),
     "exporter": Lazy("twinlog.cli.exporter:exporter_app", "Serve Prometheus metrics of any cluster, Java's too."),
     "doctor": Lazy(
         "twinlog.cli.doctor.app:doctor_command", "Say what is wrong with a broker or a cluster, and what to do."
