@@ -8,11 +8,13 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/installed.stamp
 WORKERS ?= 2
 
-.PHONY: help demo test lint unit wheel site interop soak bench config clean
+.PHONY: help demo screenshots test lint unit wheel site interop soak bench config clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo     servers and messages step by step; a master, its replica, the master's death; the data pipeline"
+	@echo "              ... and the dashboard, which KEEP=1 keeps running"
+	@echo "make screenshots  the pictures of the documents, with Chromium"
 	@echo "make test     lint, unit, wheel and site: what every change must pass"
 	@echo "make lint     ruff, pyright, and the directions of imports"
 	@echo "make unit     tests without Java, on $(WORKERS) workers (WORKERS=n), and the coverage"
@@ -30,6 +32,10 @@ demo: $(STAMP)
 	$(BIN)/python tools/demo_replication.py
 	$(BIN)/python tools/demo_failover.py
 	$(BIN)/python tools/demo_pipeline.py
+	KEEP=$(KEEP) $(BIN)/python tools/demo_dashboard.py
+
+screenshots: $(STAMP)
+	$(BIN)/python -m tools.screenshots
 
 test: lint unit wheel site
 

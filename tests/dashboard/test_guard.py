@@ -1,9 +1,6 @@
 """Who gets an answer at all: hosts, origins, sessions, and what read-only means on the server."""
 
 import pytest
-
-pytest.importorskip("nicegui")
-
 from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocket, WebSocketDisconnect

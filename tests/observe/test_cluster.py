@@ -74,7 +74,7 @@ def test_a_full_disk_is_named():
     def disk(share):
         return view_of(member(0, runtime={**RUNTIME, "commitLogDiskRatio": share})).brokers[0].health
 
-    assert [disk(share).level for share in ("0.5", "0.8", "0.95", "-1")] == [
+    assert [disk(share).level for share in ("0.8", "0.87", "0.95", "-1")] == [
         Level.OK,
         Level.WARNING,
         Level.CRITICAL,

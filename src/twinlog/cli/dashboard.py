@@ -12,6 +12,9 @@ from pathlib import Path
 
 from twinlog.cli.connecting import EXPECTED_FAILURES, Parser, add_connection_options, argparse_app, client_options
 from twinlog.cli.running import allow_many_files, print_ready, run_until_signal
+from twinlog.observe.failover_groups import place_of
+from twinlog.settings.errors import SettingsError
+from twinlog.settings.failover import FailoverSettings
 from twinlog.telemetry.log import setup_logging
 
 _SUMMARY = "Show a cluster in the browser: brokers, replication, topics, groups, messages, data jobs."
@@ -50,15 +53,17 @@ def main(arguments: Sequence[str]) -> int:
             host=args.host,
             port=args.port,
             read_only=args.read_only,
+            failover=_failover(args),
+            pipelines=args.pipeline,
             certificate=args.https_cert,
             certificate_key=args.https_key,
         )
         allow_many_files()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(run_until_signal(DashboardService(settings, ready)))
-    except (*EXPECTED_FAILURES, BaseExceptionGroup) as problem:
+    except (*EXPECTED_FAILURES, SettingsError, BaseExceptionGroup) as problem:
         first = _first(problem)
-        if not isinstance(first, EXPECTED_FAILURES):
+        if not isinstance(first, (*EXPECTED_FAILURES, SettingsError)):
             raise
         print(f"twinlog dashboard: {first}", file=sys.stderr)
         return 1
@@ -75,8 +80,19 @@ def _parser() -> argparse.ArgumentParser:
     group.add_argument("--no-open", dest="open", action="store_false", help="do not open a browser")
     group.add_argument("--https-cert", metavar="FILE", type=Path, help="serve the page with TLS; certificate, PEM")
     group.add_argument("--https-key", metavar="FILE", type=Path, help="its private key, PEM")
+    group.add_argument(
+        "--pipeline", metavar="DIR", action="append", default=[], help="show the data jobs that write there; repeatable"
+    )
+    group.add_argument("--etcd", metavar="HOST:PORT,...", help="show the history of automatic failover from this etcd")
+    group.add_argument("--failover-conf", metavar="FILE", type=Path, help="a broker.conf that names etcd, user and CA")
     add_connection_options(parser)
     return parser
+
+
+def _failover(args: argparse.Namespace) -> FailoverSettings | None:
+    if args.failover_conf is not None:
+        return place_of(args.failover_conf, None, None).settings
+    return FailoverSettings(etcd=args.etcd) if args.etcd else None
 
 
 def _port(text: str) -> int:

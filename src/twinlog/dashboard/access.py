@@ -66,6 +66,7 @@ class Access:
         self._observers: dict[Credentials, tuple[Observer, Callable[[], None]]] = {}
         self._failures: dict[str, deque[int]] = {}
         self.login_required = False
+        self.under_way: set[str] = set()  # groups of brokers in which something is being changed
         self._anyone = Visitor(Observer(settings, settings.options.credentials), settings.read_only)
         self._stop_anyone: Callable[[], None] | None = None
 

@@ -16,6 +16,7 @@ from twinlog.dashboard.access import Access, Visitor
 from twinlog.dashboard.guard import VISITOR
 from twinlog.dashboard.markup import Markup, icon, join, tag
 from twinlog.dashboard.observer_service import Observer
+from twinlog.dashboard.pipeline_files import PipelineReader
 from twinlog.dashboard.settings import DashboardSettings
 from twinlog.dashboard.theme import COOKIE, TOGGLE, head_links, is_dark
 from twinlog.dashboard.widgets.live import LiveHtml
@@ -44,6 +45,7 @@ class PageContext:
     access: Access
     visitor: Visitor
     query: Mapping[str, str]
+    pipelines: PipelineReader
 
     @property
     def observer(self) -> Observer:
@@ -79,15 +81,18 @@ def register_pages(settings: DashboardSettings, access: Access) -> None:
     """Make every page known to NiceGUI."""
     from twinlog.dashboard.pages import PAGES  # pages import this module
 
+    pipelines = PipelineReader(settings.pipelines)
     for page in PAGES:
-        _register(page, PAGES, settings, access)
+        _register(page, PAGES, settings, access, pipelines)
 
 
-def _register(page: Page, pages: tuple[Page, ...], settings: DashboardSettings, access: Access) -> None:
+def _register(
+    page: Page, pages: tuple[Page, ...], settings: DashboardSettings, access: Access, pipelines: PipelineReader
+) -> None:
     @ui.page(page.path, title=f"{page.title} · Twinlog", response_timeout=30)
     async def show(request: Request) -> None:
         visitor: Visitor = request.scope[VISITOR]
-        context = PageContext(settings, access, visitor, dict(request.query_params))
+        context = PageContext(settings, access, visitor, dict(request.query_params), pipelines)
         ui.add_head_html(head_links())
         ui.dark_mode(is_dark(request.cookies.get(COOKIE)))
         await _draw(page, pages, context)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections import deque
 from collections.abc import Callable
 
 from twinlog.base.clock import wall_clock_ms
@@ -13,15 +14,21 @@ from twinlog.client.errors import REQUEST_FAILURES
 from twinlog.dashboard.settings import DashboardSettings
 from twinlog.net.local_admin import ADMIN_CODES
 from twinlog.observe.cluster import ClusterView
+from twinlog.observe.failover_groups import Found, Place, find_groups
 from twinlog.observe.history import History
-from twinlog.observe.metadata_rows import BrokerTables, ask_tables
+from twinlog.observe.metadata_rows import BrokerTables, ask_tables, changes
 from twinlog.observe.survey import CONNECT_MS_MAX, REQUEST_MS_MAX, Survey
+from twinlog.replication.metadata.kinds import GROUPS, TOPICS
+from twinlog.replication.metadata.snapshots import DiffRow
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.codes import ResponseCode
 from twinlog.wire.command import Command
 
 log = get_logger(__name__)
 TABLES_AGE_MS_MAX = 5_000
+FAILOVERS_AGE_MS_MAX = 5_000
+METADATA_CHANGES_MAX = 200
+_CHANGES_SEEN_IN = (TOPICS, GROUPS)  # offsets change all the time
 _TABLES_KEPT_MAX = 64
 _ERROR_PAUSE_S = 10.0
 
@@ -46,6 +53,15 @@ class ReadOnlyAdmin(Admin):
         await super().ask_all_name_servers(code, header, body)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class MetadataChange:
+    """A row of a broker's metadata that was seen to change; `row.left` is the value before."""
+
+    at_ms: int
+    address: str
+    row: DiffRow
+
+
 class Observer:
     """`view` and `history` are replaced or grow once a round; `rounds` counts them."""
 
@@ -57,7 +73,9 @@ class Observer:
         self.view: ClusterView | None = None
         self.rounds = 0
         self.on_round: Callable[[Observer], None] = lambda _: None
-        self._poll_s = settings.poll_s
+        self.metadata_changes: deque[MetadataChange] = deque(maxlen=METADATA_CHANGES_MAX)
+        self._settings = settings
+        self._failovers: tuple[int, list[Found]] = (0, [])
         self._tables: dict[str, BrokerTables] = {}
         self._asking: dict[str, asyncio.Task[BrokerTables]] = {}
         self._wanted = asyncio.Event()
@@ -75,7 +93,7 @@ class Observer:
                 self.on_round(self)
                 self._wanted.clear()
                 try:
-                    async with asyncio.timeout(self._poll_s):
+                    async with asyncio.timeout(self._settings.poll_s):
                         await self._wanted.wait()
                 except TimeoutError:
                     pass
@@ -94,11 +112,30 @@ class Observer:
             task = self._asking[address] = asyncio.create_task(ask_tables(self.admin, address, wall_clock_ms()))
             task.add_done_callback(lambda _: self._asking.pop(address, None))
         tables = await asyncio.shield(task)
-        self._tables.pop(address, None)
+        before = self._tables.pop(address, None)
+        if before is not None and before.at_ms < tables.at_ms:
+            found = changes(before, tables, _CHANGES_SEEN_IN)
+            self.metadata_changes.extend(MetadataChange(tables.at_ms, address, one) for one in found)
         self._tables[address] = tables
         while len(self._tables) > _TABLES_KEPT_MAX:
             self._tables.pop(next(iter(self._tables)))
         return tables
+
+    async def failovers(self) -> list[Found]:
+        """Groups with automatic failover, as etcd has them; EtcdError if it does not answer. Empty without an etcd."""
+        settings, (asked_ms, found) = self._settings.failover, self._failovers
+        if settings is None:
+            return []
+        if wall_clock_ms() - asked_ms > FAILOVERS_AGE_MS_MAX:
+            found = await find_groups(Place(settings))
+            self._failovers = (wall_clock_ms(), found)
+        return found
+
+    def new_admin(self) -> Admin:
+        """For something that takes long: with the usual time limits, and connections of its own."""
+        kind = ReadOnlyAdmin if self._settings.read_only else Admin
+        options = dataclasses.replace(self._settings.options, credentials=self.credentials)
+        return kind(self.name_servers, options=options)
 
 
 def make_admin(settings: DashboardSettings, credentials: Credentials | None) -> Admin:

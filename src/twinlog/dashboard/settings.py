@@ -9,6 +9,7 @@ from pathlib import Path
 from twinlog.base.address_list import is_loopback
 from twinlog.base.addresses import address_text
 from twinlog.client import ClientError, ClientOptions
+from twinlog.settings.failover import FailoverSettings
 
 DEFAULT_PORT = 8088
 SESSION_IDLE_MS = 60 * 60 * 1000
@@ -28,7 +29,7 @@ class DashboardSettings:
     read_only: bool = False
     certificate: Path | None = None  # of the page itself
     certificate_key: Path | None = None
-    etcd: str | None = None  # where the history of automatic failover is
+    failover: FailoverSettings | None = None  # the etcd with the history of automatic failover
     pipelines: Sequence[str] = ()  # directories of archives and synchronisations
     poll_s: float = 2.0
     session_idle_ms: int = SESSION_IDLE_MS

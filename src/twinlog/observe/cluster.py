@@ -103,7 +103,7 @@ def group_view(group: Group, now_ms: int, gone: Collection[str] = ()) -> GroupVi
         name=group.name,
         brokers=brokers,
         replicas=replicas,
-        epoch=(master.document.get("epoch") if master is not None else None) or _newest(epochs),
+        epoch=_newest(epochs) if master is None else master.document.get("epoch"),
         has_failover=any(one.document.get("failover") for one in group.members),
         health=judge_group(group, judged),
     )
@@ -169,4 +169,4 @@ def _integer(text: str | None) -> int | None:
 
 
 def _newest(epochs: Iterable[int | None]) -> int | None:
-    return max((one for one in epochs if one), default=None)
+    return max((one for one in epochs if one is not None), default=None)

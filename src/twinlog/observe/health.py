@@ -9,7 +9,7 @@ from enum import IntEnum
 from twinlog.observe.replicas import Group, LagFacts, Member
 from twinlog.observe.units import bytes_text, percent_text
 
-DISK_SHARE_WARNING, DISK_SHARE_CRITICAL = 0.75, 0.90  # RocketMQ deletes from 75 % on, and refuses sends from 90 % on
+DISK_SHARE_WARNING, DISK_SHARE_CRITICAL = 0.85, 0.90  # from here on RocketMQ deletes early, and refuses sends
 
 
 class Level(IntEnum):
@@ -58,7 +58,7 @@ def judge_broker(member: Member, *, is_registered: bool = True) -> Health:
     if paused:
         return Health(Level.WARNING, f"its task {paused[0]} fails: see the broker's log")
     if share is not None and share >= DISK_SHARE_WARNING:
-        return Health(Level.WARNING, f"{disk}: old messages are deleted early")
+        return Health(Level.WARNING, f"{disk}: old messages are deleted before their time")
     return Health(Level.OK, "it answers")
 
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from twinlog.base.clock import wall_clock_ms
 from twinlog.cli.doctor.findings import Finding, error, ok, warning
-from twinlog.cli.failover.groups import Found, Place, find_groups
 from twinlog.client import Admin, ClientOptions
 from twinlog.client.errors import REQUEST_FAILURES
 from twinlog.failover.etcd import Etcd, EtcdError
 from twinlog.failover.records import RecordBroken
+from twinlog.observe.failover_groups import Found, Place, find_groups
 from twinlog.observe.replicas import Group, gather_groups
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.failover import FailoverSettings

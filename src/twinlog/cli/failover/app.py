@@ -13,7 +13,6 @@ import typer
 
 from twinlog.base.clock import wall_clock_ms
 from twinlog.cli.connecting import run_client
-from twinlog.cli.failover.groups import FailoverRefused, Found, Place, find_group, find_groups, place_of
 from twinlog.cli.failover.reinit import check_reinit, set_store_aside, stored_member
 from twinlog.cli.failover.report import group_data, history_report, list_report
 from twinlog.cli.failover.wishes import Wish, carry_out, plan_failover, plan_switchover
@@ -22,6 +21,7 @@ from twinlog.client import ClientError
 from twinlog.failover.etcd import EtcdError, EtcdUnavailable
 from twinlog.failover.records import PAUSE, Pause, RecordBroken, encode_record
 from twinlog.failover.transactions import Delete, Transaction
+from twinlog.observe.failover_groups import FailoverRefused, Found, Place, find_group, find_groups, place_of
 from twinlog.settings.broker_conf import load_broker_conf
 from twinlog.settings.errors import SettingsError
 from twinlog.store.errors import StoreError

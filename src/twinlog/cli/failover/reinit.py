@@ -11,8 +11,8 @@ from pathlib import Path
 
 from twinlog.base.clock import wall_clock_ms
 from twinlog.base.safe_files import make_directory
-from twinlog.cli.failover.groups import FailoverRefused
 from twinlog.failover.records import Keys
+from twinlog.observe.failover_groups import FailoverRefused
 from twinlog.settings.store import StoreSettings
 from twinlog.store.cut_backup import BACKUP_DIRECTORY
 from twinlog.store.lock import StoreLock

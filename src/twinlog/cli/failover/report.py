@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from twinlog.cli.failover.groups import Found
 from twinlog.cli.report import Report, Table, when
 from twinlog.failover.records import Keys
+from twinlog.observe.failover_groups import Found
 
 _MEMBER_COLUMNS = "BID,Addr,State,InSync,LogEnd,Behind,Priority".split(",")
 _HISTORY_COLUMNS = "Epoch,At,Master,From,Start,Lost,Reason".split(",")

@@ -4,6 +4,6 @@ In: a `PageContext`. Out: elements that follow the observer's rounds. Must not i
 """
 
 from twinlog.dashboard.frame import Page
-from twinlog.dashboard.pages import cluster
+from twinlog.dashboard.pages import cluster, pipeline, replication
 
-PAGES: tuple[Page, ...] = (cluster.PAGE,)
+PAGES: tuple[Page, ...] = (cluster.PAGE, replication.PAGE, pipeline.PAGE)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from urllib.parse import quote
 
 from nicegui import ui
 
 from twinlog.dashboard.frame import Page, PageContext
 from twinlog.dashboard.markup import Markup, Part, join, tag
+from twinlog.dashboard.pages.roles import group_link, role_text
 from twinlog.dashboard.widgets.charts import LineChart
 from twinlog.dashboard.widgets.live import LiveHtml
 from twinlog.dashboard.widgets.parts import bar, health_cell, level_class, panel_title, pill, table, tile, tiles
 from twinlog.observe.cluster import BrokerView, ClusterView
 from twinlog.observe.health import DISK_SHARE_CRITICAL, DISK_SHARE_WARNING, Level
 from twinlog.observe.history import Event
-from twinlog.observe.survey import FORMER_MASTER
 from twinlog.observe.units import count_text, duration_text, rate_text, time_text
 
 _COLUMNS = ("Broker", "Role", "Software", "In", "Out", "Disk", "Uptime", "Health")
@@ -115,20 +114,6 @@ def events_markup(events: Sequence[Event]) -> Markup:
         empty="Nothing has changed since the dashboard was started.",
     )
     return panel_title("What happened", "since the dashboard was started") + body
-
-
-def group_link(cluster: str, name: str) -> str:
-    return f"/replication?group={quote(f'{cluster}/{name}')}"
-
-
-def role_text(broker_id: int, role: str) -> str:
-    """`master, sync`, `replica 1`."""
-    if broker_id == FORMER_MASTER:
-        return "former master"
-    if broker_id != 0:
-        return f"replica {broker_id}"
-    kind = {"SYNC_MASTER": ", sync", "ASYNC_MASTER": ", async"}.get(role, "")
-    return f"master{kind}"
 
 
 def _row(one: BrokerView) -> Sequence[Part]:

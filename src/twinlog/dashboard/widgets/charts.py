@@ -34,7 +34,8 @@ class LineChart:
         self._title, self._text = title, text
         with ui.element("figure").classes("tl-chart"):
             self._caption = LiveHtml(tag="figcaption")
-            self._chart = ui.echart(_options(_FORMATS[unit]), renderer="svg").classes("tl-chart-canvas")
+            options = _options(_FORMATS[unit], is_whole=unit in ("bytes", "msg"))
+            self._chart = ui.echart(options, renderer="svg").classes("tl-chart-canvas")
             self._chart.props(f'role="img" aria-label="{title}"')
 
     def show(self, lines: Mapping[str, Points]) -> None:
@@ -70,7 +71,7 @@ def thin(points: Points, points_max: int = POINTS_MAX) -> list[tuple[int, float 
     return [max(run, key=lambda one: -1.0 if one[1] is None else one[1]) for run in runs]
 
 
-def _options(formatter: str) -> dict[str, Any]:
+def _options(formatter: str, *, is_whole: bool) -> dict[str, Any]:
     return {
         "animation": False,
         "color": _COLORS,
@@ -86,6 +87,7 @@ def _options(formatter: str) -> dict[str, Any]:
         "yAxis": {
             "type": "value",
             "min": 0,
+            "minInterval": 1 if is_whole else 0.1,
             "axisLabel": {"color": _GREY, ":formatter": formatter},
             "splitLine": {"lineStyle": {"color": _GREY, "opacity": 0.18}},
             "splitNumber": 3,

@@ -1,4 +1,4 @@
-"""Which etcd a command asks, and which groups of brokers are there."""
+"""Groups of brokers with automatic failover, and their history, as etcd has them."""
 
 from __future__ import annotations
 
