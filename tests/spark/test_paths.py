@@ -72,11 +72,11 @@ def test_every_job_means_the_same_by_the_same_path(tmp_path):
     assert ArchiveJob(target=given, name_server="n:1").root == tmp_path
     assert CompactJob(target=given, before="2026-01-01").root == tmp_path
     restore = RestoreJob(name_server="n:1", topics=("T",), archive=given, map_path=f"{given}/map")
-    assert (restore.archive_root, restore.map_root) == (tmp_path, tmp_path / "map")
+    assert (str(restore.archive_place), str(restore.map_place)) == (str(tmp_path), str(tmp_path / "map"))
     job = SyncJob(to=given, addresses=("a:1",), history=f"{given}/h", checkpoint=f"{given}/c", stores={"b": given})
     done = check_job(job)
     assert (done.to, done.stores) == (str(tmp_path), {"b": str(tmp_path)})
-    assert (done.history_path, done.checkpoint_path) == (tmp_path / "h", tmp_path / "c")
+    assert (done.history_place.local, done.checkpoint_path) == (tmp_path / "h", tmp_path / "c")
     assert parse_endpoint(given).store == tmp_path
     assert parse_endpoint(f"{given}@file:/x,/y").commit_log_dirs == (Path("/x"), Path("/y"))
     assert store_options({"path": given, "commitLogDirs": "file:///x"}).stores[0].commit_log_dirs == (Path("/x"),)

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from twinlog.spark.errors import SparkSourceError
 from twinlog.spark.java_launcher import NoJava, write_launcher
+from twinlog.spark.lake.opening import picked_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,16 +56,17 @@ def start(name: str = "twinlog", *, master: str | None = None, conf: Mapping[str
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """Register both sources, with the default place of checkpoints."""
+    """Register both sources, with the default place of checkpoints and the settings of buckets as they are now."""
     from twinlog.spark.source import RocketmqSource
     from twinlog.spark.store_source import RocketmqStoreSource
 
     check_workers_python(spark)
     checkpoints = spark.conf.get("spark.sql.streaming.checkpointLocation", None)
+    settings = picked_settings(spark)
     with _without_warnings_of(spark, _REGISTRY):  # that a name is taken again: by the same source
         for source in (RocketmqSource, RocketmqStoreSource):
             # A class for this session only: it travels to the workers by value, with the session's checkpoint location.
-            members = {"__module__": "__main__", "default_checkpoints": checkpoints}
+            members = {"__module__": "__main__", "default_checkpoints": checkpoints, "s3a": settings}
             spark.dataSource.register(cast("type[DataSource]", type(source.__name__, (source,), members)))
     return spark
 

@@ -8,7 +8,8 @@ Spark finds this source by the name of the module `pyspark_rocketmq`, without re
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
@@ -34,6 +35,7 @@ class RocketmqSource(DataSource):
     """Reads and writes topics; `register` makes a subclass that has the default checkpoint location."""
 
     default_checkpoints: str | None = None
+    s3a: ClassVar[Mapping[str, str]] = {}  # settings of buckets, for the planning process, which has no session
 
     @classmethod
     def name(cls) -> str:
@@ -70,7 +72,7 @@ class RocketmqSource(DataSource):
         columns = chosen_columns(
             schema, message_columns(MESSAGE_COLUMNS, include_properties=options.include_properties)
         )
-        return QueueStreamReader(options, columns, self.default_checkpoints)
+        return QueueStreamReader(options, columns, self.default_checkpoints, self.s3a)
 
     def _kind(self) -> str:
         """What is read: messages, or a table of metadata."""

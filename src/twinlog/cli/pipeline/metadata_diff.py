@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import uuid
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -123,10 +124,11 @@ def _compare_without_spark(job: DiffJob) -> DiffSummary:
 def _compare(job: DiffJob, to: str | None, master: str | None, conf: list[str] | None) -> DiffSummary:
     with spark_job("twinlog metadata diff", master, conf) as (spark, report):
         from twinlog.spark.jobs.metadata_diff.job import as_table, metadata_diff
+        from twinlog.spark.lake.spark_tables import append_table
 
         summary = metadata_diff(spark, job, report)
         if to is not None:
-            as_table(spark, summary).coalesce(1).write.mode("append").parquet(to)
+            append_table(as_table(spark, summary).coalesce(1), to, "--to", f"diff-{uuid.uuid4().hex}")
     return summary
 
 

@@ -81,7 +81,8 @@ def _run(job: RestoreJob, master: str | None, conf: list[str] | None, as_json: b
         from twinlog.spark.jobs.restore.restore_plan import check_restore
 
         check_restore(job)
-        archive_format = existing_header(job.archive_root).format if job.archive_root else "parquet"
+        place = job.archive_place
+        archive_format = existing_header(place.local).format if place is not None and place.is_local else "parquet"
     with spark_job("restore", master, conf, archive_format=archive_format) as (spark, report):
         summary = restore(spark, job, report)
     if as_json:

@@ -156,7 +156,7 @@ def _stop_on_signal() -> threading.Event:
 
 
 def _print_summary(summary: SyncSummary, job: SyncJob) -> None:
-    table = Table(title=f"{summary.ticks} ticks in {summary.seconds:.1f} s, history in {job.history_path}")
+    table = Table(title=f"{summary.ticks} ticks in {summary.seconds:.1f} s, history in {job.history_place}")
     for column in ("broker", "master", "log end", "lag", "copied", "changes", "failed ticks"):
         is_text = column in ("broker", "master")
         table.add_column(column, justify="left" if is_text else "right", overflow="fold", no_wrap=not is_text)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from twinlog.spark.errors import BadOption
 from twinlog.spark.lake.address import Address
@@ -13,6 +12,8 @@ from twinlog.spark.lake.s3_settings import NAMES, PREFIX, SECRETS, GetSetting, s
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_BUCKETS = f"{PREFIX}bucket."
 
 
 def open_lake(spark: SparkSession, address: Address) -> Lake:
@@ -40,9 +41,10 @@ def open_anywhere(address: Address, get: GetSetting) -> Lake:
 
 def session_settings(spark: SparkSession) -> GetSetting:
     """The session's Hadoop settings: of its files, spark.hadoop.* and what was set since."""
-    if _context(spark) is None:
-        return lambda key: spark.conf.get(key, None) or spark.conf.get(f"spark.hadoop.{key}", None)
     session: Any = spark
+    if _context(spark) is None:
+        given = session.conf.getAll
+        return lambda key: given.get(key) or given.get(f"spark.hadoop.{key}")
     conf = session._jsparkSession.sessionState().newHadoopConf()
 
     def get(key: str) -> str | None:
@@ -54,16 +56,14 @@ def session_settings(spark: SparkSession) -> GetSetting:
     return get
 
 
-def picked_settings(spark: SparkSession, buckets: tuple[str, ...] = ()) -> dict[str, str]:
-    """The settings of S3A as a mapping, for a process that has no session; `buckets` have settings of their own."""
-    get = session_settings(spark)
-    names = [f"{PREFIX}{name}" for name in NAMES]
-    names += [f"{PREFIX}bucket.{bucket}.{name}" for bucket in buckets for name in NAMES]
+def picked_settings(spark: SparkSession) -> dict[str, str]:
+    """The settings of S3A as a mapping, for a process that has no session."""
+    get, session = session_settings(spark), spark
+    buckets: Any = {}
+    if _context(spark) is not None:
+        buckets = cast("Any", session)._jsparkSession.sessionState().newHadoopConf().getPropsWithPrefix(_BUCKETS)
+    names = [*(f"{PREFIX}{name}" for name in NAMES), *(f"{_BUCKETS}{key}" for key in buckets)]
     return {name: value for name in names if (value := get(name))}
-
-
-def getter(settings: Mapping[str, str]) -> GetSetting:
-    return settings.get
 
 
 def _context(spark: SparkSession) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -230,28 +231,38 @@ def _session(settings: S3Settings) -> Any:
 
 
 def _arrow_s3(settings: S3Settings, bucket: str) -> FileSystem:
-    """For a few files: made anew each time, since keys of a role are replaced while a job runs."""
+    """The file system with the keys of this moment: those of a role are replaced while a job runs."""
+    if settings.anonymous:
+        return _arrow_client(settings, bucket, ())
+    found = _session(settings).get_credentials()
+    if found is None:
+        raise LakeError(f"s3a://{bucket}", "no keys are given", "set fs.s3a.access.key and .secret.key, or AWS_...")
+    keys = found.get_frozen_credentials()
+    return _arrow_client(settings, bucket, (keys.access_key, keys.secret_key, keys.token))
+
+
+@functools.lru_cache(maxsize=4)
+def _arrow_client(settings: S3Settings, bucket: str, keys: tuple[str | None, ...]) -> FileSystem:
     from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem, resolve_s3_region
 
-    given: dict[str, Any] = {"anonymous": settings.anonymous}
-    if not settings.anonymous:
-        found = _session(settings).get_credentials()
-        if found is None:
-            raise LakeError(f"s3a://{bucket}", "no keys are given", "set fs.s3a.access.key and .secret.key, or AWS_...")
-        keys = found.get_frozen_credentials()
-        given |= {"access_key": keys.access_key, "secret_key": keys.secret_key, "session_token": keys.token}
+    given: dict[str, Any] = dict(zip(("access_key", "secret_key", "session_token"), keys, strict=False))
     if settings.endpoint:
         url = urlsplit(settings.endpoint)
         given |= {"scheme": url.scheme, "endpoint_override": url.netloc, "region": settings.region or "us-east-1"}
         named = bool(url.hostname) and not url.hostname.replace(".", "").isdigit() and url.hostname != "localhost"
         given["force_virtual_addressing"] = named and not settings.path_style
+        # As above: the checksums that AWS's clients add are a body that many servers refuse.
+        os.environ.setdefault("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required")
+        os.environ.setdefault("AWS_RESPONSE_CHECKSUM_VALIDATION", "when_required")
     else:
         given["region"] = settings.region or resolve_s3_region(bucket)
     return S3FileSystem(
         **given,
+        anonymous=settings.anonymous,
         connect_timeout=settings.connect_s,
         request_timeout=settings.read_s,
         retry_strategy=AwsStandardS3RetryStrategy(max_attempts=settings.attempts_max),
+        allow_delayed_open=True,  # a small file is one request
     )
 
 

@@ -17,7 +17,8 @@ from twinlog.client.sync import Admin, Producer, PullConsumer
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.archive.job import ArchiveJob, archive, read_archive
 from twinlog.spark.jobs.restore import job as restoring
-from twinlog.spark.jobs.restore.job import CannotRestore, RestoreJob, read_map, restore
+from twinlog.spark.jobs.restore.job import CannotRestore, RestoreJob, restore
+from twinlog.spark.jobs.restore.map_table import read_map
 from twinlog.wire.bodies import MessageQueue
 
 pytestmark = pytest.mark.timeout(400)

@@ -19,4 +19,4 @@ def test_a_query_finds_the_file_that_an_earlier_version_wrote(given, name, tmp_p
     options = read_options({"nameServer": "127.0.0.1:9876;h:1", **given}, streaming=True)
     found = initial_offsets_file(options, str(tmp_path))
     assert found is not None
-    assert found.path == tmp_path / "_twinlog_initial_offsets" / name
+    assert found.place.local == tmp_path / "_twinlog_initial_offsets" / name

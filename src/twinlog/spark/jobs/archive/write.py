@@ -34,7 +34,7 @@ class CannotWriteArchive(SparkSourceError):
     """A file of the archive could not be written; its batch is not committed."""
 
     def __init__(self, path: object, error: OSError) -> None:
-        hint = "free space or allow writing, then run again: the batch is repeated, committed batches stay"
+        hint = "free space, allow writing or renew the keys, then run again: the batch is repeated, others stay"
         super().__init__(f"{path} cannot be written ({error.strerror or one_line(error)}): {hint}")
 
 

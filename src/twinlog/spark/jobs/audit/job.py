@@ -26,6 +26,7 @@ from twinlog.spark.jobs.audit.queues import compare_queues
 from twinlog.spark.jobs.endpoint import Endpoint, error_text
 from twinlog.spark.jobs.metadata_diff.snapshot import is_java
 from twinlog.spark.jobs.progress import JobProgress, ReportProgress, quiet, task_progress
+from twinlog.spark.lake.spark_tables import append_table
 from twinlog.spark.paths import table_location
 from twinlog.store.errors import StoreError
 from twinlog.wire.errors import WireError
@@ -300,7 +301,7 @@ def _write(
         "replica",
         *[name for name in COLUMNS if name != "pair"],
     )
-    stamped.coalesce(1).write.mode("append").parquet(to)
+    append_table(stamped.coalesce(1), to, "--to", f"audit-{audit_id}")
 
 
 def _finding(row: Any) -> Finding:

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.lag.plot import Chart, page
+from twinlog.spark.lake.address import parse_address
+from twinlog.spark.lake.opening import open_lake
+from twinlog.spark.lake.spark_tables import read_table, table_names
 from twinlog.spark.paths import is_local, local_path
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 SUFFIXES = (".html", ".htm")
 
@@ -33,14 +36,12 @@ def write_plot(spark: SparkSession, table: str, path: str, *, may_be_missing: bo
     check_plot(path)
     file = local_path(path, "--plot")
     try:
-        samples = spark.read.parquet(table)
+        samples = _samples(spark, table)
     except AnalysisException as error:
         if may_be_missing and not (is_local(table) and local_path(table, "--to").exists()):
             file.write_text(page("Lag", ()))
             return 0
-        raise BadOption(
-            f"{table} is not a table of samples: take some first, `twinlog pipeline lag --to {table}`"
-        ) from error
+        raise _no_samples(table) from error
     rows = (
         samples.filter("kind != 'error'")
         .groupBy("minute", "kind", "cluster", "brokerName", "brokerId", "consumerGroup")
@@ -59,6 +60,21 @@ def write_plot(spark: SparkSession, table: str, path: str, *, may_be_missing: bo
     text = page("Lag", charts_of(found), every_s=every, notes=notes)
     file.write_text(text)
     return len(moments)
+
+
+def _samples(spark: SparkSession, table: str) -> DataFrame:
+    place = parse_address(table, "--to")
+    if place.is_local:
+        return spark.read.parquet(table)
+    lake = open_lake(spark, place)
+    names = table_names(lake)
+    if not names:
+        raise _no_samples(table)
+    return read_table(spark, lake, names)
+
+
+def _no_samples(table: str) -> BadOption:
+    return BadOption(f"{table} is not a table of samples: take some first, `twinlog pipeline lag --to {table}`")
 
 
 def error_note(broker: str, count: int, error: str) -> str:

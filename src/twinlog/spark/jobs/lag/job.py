@@ -13,7 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pyarrow as pa
 
@@ -26,6 +27,10 @@ from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.lag.sample import BrokerGroup, LagRow, sample_brokers
 from twinlog.spark.jobs.progress import JobProgress, ReportProgress, quiet
 from twinlog.spark.jobs.sync_status import BrokerState, by_broker, status_of
+from twinlog.spark.lake.address import parse_address
+from twinlog.spark.lake.lake import Lake
+from twinlog.spark.lake.opening import open_lake
+from twinlog.spark.lake.spark_tables import parquet_bytes
 from twinlog.spark.paths import table_location
 from twinlog.wire.bodies import ClusterInfo
 
@@ -125,8 +130,6 @@ def lag(
 
 def take_sample(spark: SparkSession, job: LagJob, slot: float, *, is_first: bool = True) -> tuple[LagRow, ...]:
     """Ask all brokers and write their answers to the table; only the first sample fails without a name server."""
-    from pyspark.sql import functions as F
-
     copies = by_broker(None if job.copies is None else status_of(job.copies))
     try:
         brokers = broker_groups(Cluster(job.cluster).info())
@@ -139,17 +142,13 @@ def take_sample(spark: SparkSession, job: LagJob, slot: float, *, is_first: bool
         run = partial(_run_samples, tuple(brokers), job, copies)
         found = spark.range(0, len(brokers), 1, partitions).mapInArrow(run, SCHEMA).collect()
         found += [astuple(one) for one in lost_copies(copies, brokers)]
-    now, moment = datetime.now(UTC), datetime.fromtimestamp(slot, UTC)
+    moment = datetime.fromtimestamp(slot, UTC)
     if found:
-        table = spark.createDataFrame([tuple(row) for row in found], SCHEMA).select(
-            F.lit(moment).alias("minute"),
-            F.lit(now).alias("sampledAt"),
-            *COLUMNS,
-            F.lit(";".join(job.cluster.name_servers)).alias("source"),
-            F.lit(f"{moment:%Y%m%dT%H%M%S}").alias("slot"),
-        )
-        writer = table.coalesce(1).write.mode("overwrite").option("partitionOverwriteMode", "dynamic")
-        writer.partitionBy("source", "slot").parquet(job.to)
+        place = parse_address(job.to, "--to")
+        if place.is_local:
+            _save_by_spark(spark, job, found, moment)
+        else:
+            save_sample(open_lake(spark, place), job.cluster.name_servers, found, moment)
     return tuple(LagRow(**dict(zip(LagRow.__slots__, row, strict=True))) for row in found)
 
 
@@ -158,6 +157,31 @@ def lost_copies(copies: Mapping[str, BrokerState], brokers: Iterable[BrokerGroup
     gone = sorted(copies.keys() - {one.name for one in brokers})
     why = "there is a copy, and no such broker is registered: its lag cannot be measured"
     return [LagRow(kind="error", cluster="", broker_name=name, broker_id=None, error=why) for name in gone]
+
+
+def _save_by_spark(spark: SparkSession, job: LagJob, found: Sequence[Sequence[Any]], moment: datetime) -> None:
+    from pyspark.sql import functions as F
+
+    table = spark.createDataFrame([tuple(row) for row in found], SCHEMA).select(
+        F.lit(moment).alias("minute"),
+        F.lit(datetime.now(UTC)).alias("sampledAt"),
+        *COLUMNS,
+        F.lit(";".join(job.cluster.name_servers)).alias("source"),
+        F.lit(f"{moment:%Y%m%dT%H%M%S}").alias("slot"),
+    )
+    writer = table.coalesce(1).write.mode("overwrite").option("partitionOverwriteMode", "dynamic")
+    writer.partitionBy("source", "slot").parquet(job.to)
+
+
+def save_sample(lake: Lake, name_servers: Sequence[str], found: Sequence[Sequence[Any]], moment: datetime) -> None:
+    """Replace the sample of a moment in one step: it is one file, whose name does not change."""
+    times = {"minute": moment, "sampledAt": datetime.now(UTC)}
+    columns = {name: pa.array([value] * len(found), pa.timestamp("us", tz="UTC")) for name, value in times.items()}
+    values = list(zip(*found, strict=True))
+    for (name, kind), column in zip(COLUMNS.items(), values, strict=True):
+        columns[name] = pa.array(column, _ARROW[kind])
+    folder = f"source={quote(';'.join(name_servers), safe='')}/slot={moment:%Y%m%dT%H%M%S}"
+    lake.write(f"{folder}/sample.parquet", parquet_bytes(pa.table(columns)))
 
 
 def slot_of(seconds: float, every_s: float) -> float:

@@ -16,7 +16,7 @@ from twinlog.spark.jobs.endpoint import Endpoint
 from twinlog.spark.jobs.metadata_diff.history_rows import not_a_history, rows_at
 from twinlog.spark.jobs.metadata_diff.snapshot import compared_kinds, read_snapshot
 from twinlog.spark.jobs.progress import JobProgress, ReportProgress, quiet
-from twinlog.spark.paths import local_path
+from twinlog.spark.lake.address import parse_address
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -118,8 +118,8 @@ def parse_moment(text: str, history: str, broker: str | None) -> Moment:
         when = datetime.fromisoformat(text)
     except ValueError:
         raise BadOption(f"{text!r} is not a moment: write for example 2026-11-15T12:00 (UTC) or with +01:00") from None
-    place = local_path(history, "--history")
-    if not place.is_dir():
+    place = parse_address(history, "--history")
+    if place.is_local and not place.local.is_dir():
         raise BadOption(
             f"there is no directory {history}: give the one that `twinlog pipeline sync` writes its history to"
         )

@@ -11,10 +11,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from twinlog.base.atomic_directory import replace_directory
 from twinlog.client.errors import NoRoute
 from twinlog.client.options import ClientOptions
 from twinlog.client.sync import Admin
@@ -22,6 +20,7 @@ from twinlog.spark.cluster import Cluster
 from twinlog.spark.cluster_options import CLUSTER_OPTIONS, ClusterOptions, cluster_options, tls_of
 from twinlog.spark.jobs.progress import JobProgress, ReportProgress, quiet, task_progress
 from twinlog.spark.jobs.restore.groups import Committed, GroupPlace, committed_offsets, make_groups, place_groups
+from twinlog.spark.jobs.restore.map_table import replace_map
 from twinlog.spark.jobs.restore.restore_plan import (
     ORIGIN,
     CannotRestore,
@@ -36,7 +35,6 @@ from twinlog.spark.jobs.restore.send import SENT_COLUMNS, SendQueues
 from twinlog.spark.jobs.restore.source import QUEUE, count_wanted, expr_of, open_source
 from twinlog.spark.offsets import queue_text, where
 from twinlog.spark.option_values import OptionValues
-from twinlog.spark.paths import local_path
 from twinlog.spark.schema import ddl
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import MessageQueue, TopicConfig
@@ -122,7 +120,7 @@ def restore(spark: SparkSession, job: RestoreJob, report: ReportProgress = quiet
             groups = place_groups(job, Cluster(cluster), committed, table)
     finally:
         table.unpersist()
-    return RestoreSummary(queues, None if job.map_root is None else str(job.map_root), rows, copies, groups)
+    return RestoreSummary(queues, None if job.map_place is None else str(job.map_place), rows, copies, groups)
 
 
 def target_cluster(job: RestoreJob) -> ClusterOptions:
@@ -206,11 +204,6 @@ def _send(
 # -- the map -------------------------------------------------------------------------------------------
 
 
-def read_map(spark: SparkSession, path: str | Path) -> DataFrame:
-    """Old and new offset of every message that was restored."""
-    return spark.read.parquet(str(local_path(path, "map")))
-
-
 def _read_back(spark: SparkSession, job: RestoreJob) -> tuple[DataFrame, int, int]:
     """The map, from the stamps in the target; how many rows it has, and how many messages are there twice.
 
@@ -237,14 +230,10 @@ def _read_back(spark: SparkSession, job: RestoreJob) -> tuple[DataFrame, int, in
     table = old.groupBy(*QUEUE, "oldOffset", *places).agg(
         expr_of("min(newOffset) as newOffset"), expr_of("count(*) as copies")
     )
-    path = job.map_root
-    if path is None:
+    if job.map_place is None:
         table = table.persist()
     else:
-        aside = path.with_name(f"{path.name}.new")
-        table.sortWithinPartitions(*QUEUE, "oldOffset").write.mode("overwrite").parquet(str(aside))
-        replace_directory(path, aside)
-        table = read_map(spark, path)
+        table = replace_map(spark, table.sortWithinPartitions(*QUEUE, "oldOffset"), job.map_place)
     totals = table.agg(expr_of("count(*) as n"), expr_of("sum(copies - 1) as more")).first()
     assert totals is not None
     return table, totals.n, totals.more or 0

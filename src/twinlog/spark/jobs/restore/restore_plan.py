@@ -19,9 +19,10 @@ from twinlog.base.system_names import is_retry_or_dlq
 from twinlog.spark.cluster_options import CLUSTER_OPTIONS
 from twinlog.spark.errors import BadOption, SparkSourceError
 from twinlog.spark.jobs.conditions import sql_text
+from twinlog.spark.lake.address import Address, parse_address
 from twinlog.spark.offsets import queue_text, where
 from twinlog.spark.option_values import OptionValues
-from twinlog.spark.paths import local_path, local_text
+from twinlog.spark.paths import local_text
 from twinlog.wire import properties as names
 from twinlog.wire.batch import BatchElement
 from twinlog.wire.bodies import MessageQueue
@@ -92,12 +93,12 @@ class RestoreJob:
     options: Mapping[str, str] = field(default_factory=dict)  # of the cluster and of the stores: see below
 
     @property
-    def archive_root(self) -> Path | None:
-        return None if self.archive is None else local_path(self.archive, "--archive")
+    def archive_place(self) -> Address | None:
+        return None if self.archive is None else parse_address(self.archive, "--archive")
 
     @property
-    def map_root(self) -> Path | None:
-        return None if self.map_path is None else local_path(self.map_path, "--map")
+    def map_place(self) -> Address | None:
+        return None if self.map_path is None else parse_address(self.map_path, "--map")
 
     @property
     def cluster_settings(self) -> dict[str, str]:
@@ -144,7 +145,7 @@ def check_restore(job: RestoreJob) -> None:
 
 
 def _check_paths(job: RestoreJob) -> None:
-    _ = job.archive_root, job.map_root
+    _ = job.archive_place, job.map_place
     for store in job.stores:
         local_text(store, "--store")
     if job.group_offsets:

@@ -34,8 +34,8 @@ class Wanted:
 
 def open_source(spark: SparkSession, job: RestoreJob) -> DataFrame:
     """All messages of the topics, with the columns that a restore needs."""
-    if job.archive_root is not None:
-        frame = read_archive(spark, job.archive_root)
+    if job.archive is not None:
+        frame = read_archive(spark, job.archive)
         missing = [name for name in _COLUMNS if name not in frame.columns]
         if "body" in missing:
             raise BadArchive(f"the archive {job.archive} has no bodies: archive with all columns to restore from it")

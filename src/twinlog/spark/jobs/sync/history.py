@@ -33,8 +33,12 @@ from twinlog.base.safe_files import open_file
 from twinlog.replication.metadata.kinds import DELAY_OFFSETS, OFFSETS, find_kind
 from twinlog.spark.errors import BadOption, SparkSourceError
 from twinlog.spark.jobs.sync import table_join
+from twinlog.spark.jobs.sync.lake_table import LakeTable, history_names
 from twinlog.spark.jobs.sync.tick_work import BrokerReport, Drained
-from twinlog.spark.paths import local_path
+from twinlog.spark.lake.address import Address, parse_address
+from twinlog.spark.lake.lake import Lake
+from twinlog.spark.lake.opening import open_lake
+from twinlog.spark.lake.spark_tables import read_table
 from twinlog.telemetry.log import get_logger
 
 if TYPE_CHECKING:
@@ -86,8 +90,7 @@ def metadata_at(
     """The metadata at a moment: broker, kind, key, value (JSON), version, and since when the value was valid."""
     from pyspark.sql import functions as F
 
-    changes = spark.read.parquet(str(local_path(os.fspath(history), "history") / CHANGES))
-    check_kept(changes.inputFiles(), when)
+    changes = _read_changes(spark, parse_address(os.fspath(history), "history"), when)
     seen = changes.where(F.col("seenAt") <= F.lit(when))
     known = find_kind(kind) if kind is not None else None
     for name, wanted in (("broker", broker), ("kind", known.name if known is not None else kind), ("key", key)):
@@ -98,6 +101,19 @@ def metadata_at(
     return found.selectExpr(
         "broker", "kind", "key", "last.newValue as value", "last.version as version", "last.seenAt as since"
     )
+
+
+def _read_changes(spark: SparkSession, place: Address, when: datetime) -> DataFrame:
+    if place.is_local:
+        changes = spark.read.parquet(str(place / CHANGES))
+        check_kept(changes.inputFiles(), when)
+        return changes
+    lake = open_lake(spark, place)
+    names = history_names(lake, CHANGES)
+    if not names:
+        raise BadOption(f"{place} is not a history of metadata: give what `twinlog pipeline sync --history` writes")
+    check_kept(names, when)
+    return read_table(spark, lake, names)
 
 
 def check_kept(files: Iterable[str], when: datetime) -> None:
@@ -167,7 +183,7 @@ class TableRules:
 class HistoryTables:
     """Both tables, for the one job that writes them."""
 
-    def __init__(self, path: Path, rules: HistoryRules | None = None) -> None:
+    def __init__(self, place: Path | Lake, rules: HistoryRules | None = None) -> None:
         rules = rules or HistoryRules()
         of_changes = TableRules(
             time="seenAt",
@@ -176,8 +192,16 @@ class HistoryTables:
             one_per_ms=rules.offsets_every_ms,
         )
         self._kinds = rules.kinds
-        self._changes = AppendedTable(path / CHANGES, _CHANGE_SCHEMA, of_changes)
-        self._ranges = AppendedTable(path / RANGES, _RANGE_SCHEMA, TableRules(time="copiedAt", keep_ms=rules.keep_ms))
+        of_ranges = TableRules(time="copiedAt", keep_ms=rules.keep_ms)
+        self._changes, self._ranges = (
+            AppendedTable(place / name, schema, kept)
+            if isinstance(place, Path)
+            else LakeTable(place, name, schema, kept)
+            for name, schema, kept in (
+                (CHANGES, _CHANGE_SCHEMA, of_changes),
+                (RANGES, _RANGE_SCHEMA, of_ranges),
+            )
+        )
         entries, ranges = self._changes.newest(), self._ranges.newest()
         self.drained: dict[tuple[str, str], Drained] = {
             key: Drained(entries.get(key, 0), ranges.get(key, 0)) for key in entries.keys() | ranges.keys()

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING
 
 from twinlog.spark.jobs.progress import ReportProgress, quiet
 from twinlog.spark.jobs.sync.history import only_writer
+from twinlog.spark.jobs.sync.lake_table import own_history
 from twinlog.spark.jobs.sync.sync_metrics import serve_metrics
 from twinlog.spark.jobs.sync.sync_plan import SyncJob, check_job
 from twinlog.spark.jobs.sync.sync_run import SyncRun, SyncSummary
+from twinlog.spark.lake.lake import Lake
+from twinlog.spark.lake.opening import open_lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,12 +28,18 @@ def sync(
 ) -> SyncSummary:
     """Synchronise until `stop` is set or the query is interrupted; with `job.once`, until all have caught up."""
     job = check_job(job)
-    with only_writer(Path(job.to), job.history_path):
-        return _sync(spark, job, report, stop)
+    place, to = job.history_place, Path(job.to)
+    with only_writer(*((to, place.local) if place.is_local else (to,))):
+        history = None if place.is_local else open_lake(spark, place)
+        if history is not None:
+            own_history(history, to)
+        return _sync(spark, job, history, report, stop)
 
 
-def _sync(spark: SparkSession, job: SyncJob, report: ReportProgress, stop: threading.Event | None) -> SyncSummary:
-    run = SyncRun(job, job.cores or _cores(spark), report)
+def _sync(
+    spark: SparkSession, job: SyncJob, history: Lake | None, report: ReportProgress, stop: threading.Event | None
+) -> SyncSummary:
+    run = SyncRun(job, job.cores or _cores(spark), report, history)
     with contextlib.ExitStack() as stack:
         if job.metrics_port is not None:
             stack.enter_context(serve_metrics(run.status_log, job.metrics_host, job.metrics_port))

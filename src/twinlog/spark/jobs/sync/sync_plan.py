@@ -10,6 +10,7 @@ from pathlib import Path
 from twinlog.base.file_modes import PRIVATE, Modes
 from twinlog.spark.cluster_options import ClusterOptions
 from twinlog.spark.errors import BadOption
+from twinlog.spark.lake.address import Address, parse_address
 from twinlog.spark.paths import local_path
 from twinlog.wire.bodies import ClusterInfo
 from twinlog.wire.codes import MASTER_ID
@@ -68,8 +69,8 @@ class SyncJob:
     metrics_host: str = "127.0.0.1"
 
     @property
-    def history_path(self) -> Path:
-        return Path(self.history) if self.history else Path(self.to) / "_history"
+    def history_place(self) -> Address:
+        return parse_address(self.history or Path(self.to) / "_history", "--history")
 
     @property
     def checkpoint_path(self) -> Path:
@@ -83,7 +84,7 @@ def check_job(job: SyncJob) -> SyncJob:
     job = replace(
         job,
         to=str(local_path(job.to, "--to")),
-        history=str(local_path(job.history, "--history")) if job.history else None,
+        history=str(parse_address(job.history, "--history")) if job.history else None,
         checkpoint=str(local_path(job.checkpoint, "--checkpoint")) if job.checkpoint else None,
         stores={name: str(local_path(store, "--store")) for name, store in job.stores.items()},
     )

@@ -35,6 +35,7 @@ from twinlog.spark.jobs.sync.sync_plan import (
 )
 from twinlog.spark.jobs.sync.task import run_group
 from twinlog.spark.jobs.sync.tick_work import BrokerReport, TickWork
+from twinlog.spark.lake.lake import Lake
 from twinlog.spark.remoting import connection_to, forget_connection
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.codes import RequestCode, ResponseCode
@@ -84,12 +85,13 @@ class SyncSummary:
 class SyncRun:
     """Discovers masters, runs ticks, and sums up their reports."""
 
-    def __init__(self, job: SyncJob, cores: int, report: ReportProgress) -> None:
+    def __init__(self, job: SyncJob, cores: int, report: ReportProgress, history: Lake | None = None) -> None:
+        """`history` is given if the job's history is not a local path."""
         self._job = job
         self._cores = cores
         self._report = report
         self._tables = HistoryTables(
-            job.history_path,
+            history or job.history_place.local,
             HistoryRules(kinds=job.history_kinds, keep_ms=job.history_keep_ms, offsets_every_ms=job.offsets_every_ms),
         )
         self.status_log = StatusLog(job)

@@ -12,11 +12,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
+from collections.abc import Mapping
 from pathlib import Path
 
-from twinlog.base.atomic_file import replace_file, sibling
 from twinlog.spark.errors import SparkSourceError
+from twinlog.spark.lake.address import parse_address
+from twinlog.spark.lake.errors import LakeError
+from twinlog.spark.lake.lake import Lake
+from twinlog.spark.lake.local_lake import LocalLake
+from twinlog.spark.lake.opening import open_anywhere
 from twinlog.spark.paths import is_local, local_path
 from twinlog.spark.reading.brokers.options import ReadOptions
 
@@ -27,46 +31,49 @@ _DEFAULT_DIRECTORY = "_twinlog_initial_offsets"
 class InitialOffsets:
     """A file that is written once; `checkpoints` is given if many queries share it."""
 
-    def __init__(self, path: Path, checkpoints: Path | None = None) -> None:
-        self.path = path
+    def __init__(self, lake: Lake, name: str, checkpoints: Path | None = None) -> None:
+        self.place = lake.root / name
+        self._lake = lake
+        self._name = name
         self._checkpoints = checkpoints
 
     def load(self) -> dict[str, int] | None:
         """What was saved; None for a new query."""
         if self._checkpoints is not None and not has_unfinished_first_batch(self._checkpoints):
             return None
-        try:
-            data = self.path.read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
+        data = self._lake.read(self._name)
+        if data is None:
             return None
         try:
             found = json.loads(data)
             return {str(queue): int(offset) for queue, offset in found.items()}
         except (ValueError, AttributeError, TypeError) as error:
             hint = "remove it only together with the query's checkpoint"
-            raise SparkSourceError(f"initial offsets in {self.path} cannot be read ({error}): {hint}") from error
+            raise SparkSourceError(f"initial offsets in {self.place} cannot be read ({error}): {hint}") from error
 
     def save(self, offsets: dict[str, int]) -> None:
         """Returns when the offsets would survive a crash."""
         try:
-            temporary = sibling(self.path, str(os.getpid()))
-            replace_file(self.path, [json.dumps(offsets).encode()], None, temporary=temporary)
-        except OSError as error:
-            hint = "give another initialOffsetsLocation"
-            raise SparkSourceError(f"initial offsets cannot be kept in {self.path} ({error}): {hint}") from error
+            self._lake.write(self._name, json.dumps(offsets).encode())
+        except LakeError as error:
+            hint = "or give another initialOffsetsLocation"
+            raise SparkSourceError(f"initial offsets cannot be kept: {error}, {hint}") from error
 
 
-def initial_offsets_file(options: ReadOptions, default_checkpoints: str | None) -> InitialOffsets | None:
-    """The file for this query's initial offsets; None if no place is known for it."""
+def initial_offsets_file(
+    options: ReadOptions, default_checkpoints: str | None, s3a: Mapping[str, str] | None = None
+) -> InitialOffsets | None:
+    """The file for this query's initial offsets; None if no place is known for it. `s3a` has settings for buckets."""
     given = options.initial_offsets_location
     if given is not None:
-        path = Path(given)
-        return InitialOffsets(path if path.suffix == ".json" else path / FILE_NAME)
+        place = parse_address(given, "initialOffsetsLocation")
+        file = place if place.name.endswith(".json") else place / FILE_NAME
+        return InitialOffsets(open_anywhere(file.parent, (s3a or {}).get), file.name)
     if not default_checkpoints or not is_local(default_checkpoints):
         return None
     root = local_path(default_checkpoints, "spark.sql.streaming.checkpointLocation")
     name = hashlib.sha256(_source_text(options).encode()).hexdigest()[:16]
-    return InitialOffsets(root / _DEFAULT_DIRECTORY / f"{name}.json", root)
+    return InitialOffsets(LocalLake(parse_address(root, "checkpoints")), f"{_DEFAULT_DIRECTORY}/{name}.json", root)
 
 
 def _source_text(options: ReadOptions) -> str:

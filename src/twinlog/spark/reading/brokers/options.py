@@ -12,9 +12,9 @@ from enum import Enum
 
 from twinlog.spark.cluster_options import CLUSTER_OPTIONS, ClusterOptions, cluster_options
 from twinlog.spark.errors import BadOption
+from twinlog.spark.lake.address import parse_address
 from twinlog.spark.offsets import EARLIEST, LATEST, Offsets, parse_assignment, parse_queue_numbers
 from twinlog.spark.option_values import OptionValues
-from twinlog.spark.paths import local_path
 from twinlog.wire.bodies import MessageQueue
 
 _BOTH = (
@@ -153,13 +153,19 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         trigger_rows_min=rows_min,
         trigger_delay_ms_max=values.duration_ms("maxTriggerDelay", 900_000),
         commits_to_group=commits,
-        initial_offsets_location=_local(values, "initialOffsetsLocation") if streaming else None,
+        initial_offsets_location=_place(values, "initialOffsetsLocation") if streaming else None,
     )
 
 
-def _local(values: OptionValues, name: str) -> str | None:
+def _place(values: OptionValues, name: str) -> str | None:
     text = values.text(name)
-    return None if text is None else str(local_path(text, name))
+    if text is None:
+        return None
+    place = parse_address(text, name)
+    if not place.is_local and place.scheme != "s3a":
+        hint = "give a local path of the driver's machine, or s3a://"
+        raise BadOption(f"{name} {text!r}: sources plan in a process without a JVM, which cannot write there; {hint}")
+    return str(place)
 
 
 def _subscription(values: OptionValues) -> tuple[tuple[str, ...], str | None, tuple[MessageQueue, ...]]:

@@ -6,7 +6,7 @@ Spark pickles the reader for its workers, so it holds no socket. Spark calls `co
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -42,13 +42,19 @@ log = get_logger(__name__)
 class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows queues; the offset is the next message of each."""
 
-    def __init__(self, options: ReadOptions, columns: Columns, default_checkpoints: str | None = None) -> None:
+    def __init__(
+        self,
+        options: ReadOptions,
+        columns: Columns,
+        default_checkpoints: str | None = None,
+        s3a: Mapping[str, str] | None = None,
+    ) -> None:
         self._options = options
         self._columns = columns
         self._cluster = Cluster(options.cluster, options.read_from)
         self._waiting = Cluster(options.cluster, options.read_from, waits=True)
         self._ends = QueueEnds(options, self._cluster)
-        self._initial_file = initial_offsets_file(options, default_checkpoints)
+        self._initial_file = initial_offsets_file(options, default_checkpoints, s3a)
         self._initial: dict[str, int] | None = None
         self._target: Offsets | None = None
         self._trigger_ms: float | None = None  # when the last batch with rows was planned

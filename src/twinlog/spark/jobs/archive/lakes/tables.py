@@ -1,8 +1,6 @@
 """The files of an archive on a lake as a table of Spark's, and rows written as files: by tasks of ours, or by Spark.
 
-Where tasks reach the store (`Lake.in_tasks`), they read and write with pyarrow. Elsewhere Spark does, with Hadoop's
-file system; and Spark reads a bucket itself as well, if it has the connector: then it skips columns and row groups that
-a query does not need, which it cannot ask of Python.
+See `spark/lake/spark_tables.py` for who reads and writes. These files have partitions, in the names of their folders.
 """
 
 from __future__ import annotations
@@ -11,11 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from twinlog.spark.jobs.archive.lakes.live_files import LiveFile, live_files
 from twinlog.spark.jobs.archive.layout import ArchiveHeader, StagedFile, day_of, topic_of
@@ -23,8 +20,9 @@ from twinlog.spark.jobs.archive.query import DAY
 from twinlog.spark.jobs.archive.source import ArchiveSpec, ArchivingReader, describe_files
 from twinlog.spark.jobs.archive.write import CannotWriteArchive, file_columns, message_schema, write_files
 from twinlog.spark.jobs.conditions import sql_text
-from twinlog.spark.lake.errors import LakeError, one_line
+from twinlog.spark.lake.errors import one_line
 from twinlog.spark.lake.lake import Lake
+from twinlog.spark.lake.spark_tables import read_batches, spark_reads
 from twinlog.spark.schema import arrow_schema, ddl
 
 if TYPE_CHECKING:
@@ -63,19 +61,6 @@ def read_files(spark: SparkSession, lake: Lake, files: Sequence[LiveFile], colum
     return reduce(lambda one, other: one.unionByName(other), (frame.select(*columns) for frame in frames))
 
 
-def spark_reads(spark: SparkSession, lake: Lake) -> bool:
-    """Whether Spark itself has a file system for this lake."""
-    if lake.root.is_local:
-        return True
-    try:
-        session: Any = spark
-        conf = session._jsparkSession.sessionState().newHadoopConf()
-        session._jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(lake.root.scheme, conf)
-    except Exception:  # no connector, or no JVM here (Spark Connect)
-        return False
-    return True
-
-
 @dataclass(frozen=True, slots=True)
 class ReadFiles:
     """For mapInArrow: the rows of the files with these numbers."""
@@ -92,19 +77,13 @@ class ReadFiles:
 
     def _rows(self, file: LiveFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         inside = [name for name in self.columns if name not in ("topic", "day")]
-        day = pa.scalar(day_of(file.partition)).cast(pa.date32()) if file.partition else None
-        try:
-            files, path = self.lake.table_file(file.path)
-            with files.open_input_file(path) as source:
-                for batch in pq.ParquetFile(source).iter_batches(columns=inside):
-                    values = {name: batch.column(name) for name in inside}
-                    values["topic"] = pa.repeat(topic_of(file.partition), batch.num_rows)
-                    values["day"] = pa.repeat(day, batch.num_rows)
-                    arrays = [values[field.name].cast(field.type) for field in schema]
-                    yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-        except OSError as error:
-            hint = "if compaction has just removed the file, repeat the query"
-            raise LakeError(self.lake.root / file.path, f"cannot be read ({one_line(error)})", hint) from error
+        day = pa.scalar(day_of(file.partition)).cast(pa.date32())
+        for batch in read_batches(self.lake, file.path, inside):
+            values = {name: batch.column(name) for name in inside}
+            values["topic"] = pa.repeat(topic_of(file.partition), batch.num_rows)
+            values["day"] = pa.repeat(day, batch.num_rows)
+            arrays = [values[field.name].cast(field.type) for field in schema]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 # -- writing -------------------------------------------------------------------------------------------
