@@ -91,6 +91,21 @@ async def test_a_paused_queue_keeps_its_messages_and_their_order(cluster):
         assert await polled(member, 4) == [b"0", b"1", b"2", b"3"]
 
 
+async def test_pulls_of_a_paused_queue_stay_in_order_when_a_poll_stops_between_them(cluster):
+    slow, fast = cluster.queue("T", 0), cluster.queue("T", 1)
+    cluster.create("T")
+    async with consumer(cluster) as member:
+        for start in (0, 1):  # two pulls of each queue, in turn
+            fill(cluster, 1, queue_id=0, start=start)
+            await until(lambda start=start: member.workers[slow].process.next_offset == start + 1)
+            fill(cluster, 1, queue_id=1, start=100 + start)
+            await until(lambda start=start: member.workers[fast].process.next_offset == start + 1)
+        member.pause([slow])
+        assert [m.body for m in await member.poll(20_000, count_max=1)] == [b"100"]
+        member.resume([slow])
+        assert await polled(member, 3) == [b"0", b"1", b"101"]
+
+
 async def test_members_share_the_queues_and_hear_of_moves_before_and_after(cluster):
     taken: list = []
     released: list = []

@@ -10,7 +10,7 @@ from tests.client.fake_cluster import FakeCluster
 from twinlog import client
 from twinlog.client import ClientClosed, ConsumerOptions, NoRoute, Outcome, Outgoing, StartFrom, sync
 from twinlog.client.base_client import BaseClient
-from twinlog.client.sync import Admin, Producer, PullConsumer, PushConsumer
+from twinlog.client.sync import Admin, PollConsumer, Producer, PullConsumer, PushConsumer
 
 
 @pytest.fixture
@@ -87,6 +87,27 @@ def test_admin_offers_the_asynchronous_methods_and_no_others(address):
         assert admin.topic_masters("TBW102")
         with pytest.raises(AttributeError, match="no method 'nonsense'"):
             admin.nonsense()
+
+
+def test_a_consumer_that_polls_can_be_paused_and_moved(address):
+    consumer = PollConsumer(address, "g", consumer_options=ConsumerOptions(start_from=StartFrom.FIRST))
+    consumer.subscribe("T")
+    with Producer(address, "p") as producer:
+        queue = producer.queues("T")[0]
+        for body in "xyz":
+            producer.send(Outgoing("T", body), queue=queue)
+        with consumer:
+            found = []
+            while len(found) < 3:
+                found += [message.body for message in consumer.poll(20_000)]
+            assert found == [b"x", b"y", b"z"] and queue in consumer.assignment()
+            consumer.pause()
+            consumer.seek(queue, 1)
+            assert consumer.poll(10) == [] and consumer.position(queue) == 1
+            consumer.resume()
+            assert [message.body for message in consumer.poll(20_000)] == [b"y", b"z"]
+            consumer.commit()
+            assert consumer.committed(queue) == 3
 
 
 def test_the_module_has_every_public_name_of_the_asynchronous_client():

@@ -160,7 +160,7 @@ def _look_for_findings(target: Target) -> None:
         assert not broker.context.fence.failing(), f"{broker.conf.broker.broker_name}: {broker.context.fence.failing()}"
     tasks = [
         target.consumer._tasks,
-        target.consumer._assigned._concurrent._tasks,
+        target.consumer._assigned._sink._tasks,
         target.consumer.session._tasks,
         target.producer.session._tasks,
         *(worker._tasks for worker in target.consumer.workers.values()),
