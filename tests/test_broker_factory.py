@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from twinlog.client import BrokerRefused, NetError, Outcome, Outgoing, ProducerOptions, SendFailed
+from twinlog.client import BrokerRefused, NoRoute, Outcome, Outgoing, ProducerOptions, SendFailed
+from twinlog.settings.errors import SettingsError
 from twinlog.testing.faults import codes_of
 from twinlog.wire.codes import RequestCode, ResponseCode
 
@@ -19,11 +20,10 @@ def test_the_blocks_of_the_page_are_tests_that_pass(pytester_free_directory, cap
     """They run in this process, as another test file would, with the fixtures of the plug-in."""
     file = pytester_free_directory / "test_page.py"
     file.write_text("\n\n".join(BLOCKS))
-    options = ["-q", "--durations=3", "--rootdir", str(file.parent), str(file)]
+    options = ["-q", "--rootdir", str(file.parent), str(file)]
     plugins = ["-p", "no:cacheprovider", "-p", "no:xdist", "-o", "asyncio_mode=auto"]
     status = pytest.main([*options, *plugins, "-o", "asyncio_default_fixture_loop_scope=function"])
     printed = capfd.readouterr().out
-    print(printed)
     assert status == 0, printed
     assert int(re.findall(r"(\d+) passed", printed)[0]) == len(re.findall(r"def test_", "".join(BLOCKS)))
 
@@ -78,7 +78,7 @@ def test_a_broker_that_is_down_keeps_its_messages_and_its_address(twinlog_broker
     address = twinlog_broker.address
     with twinlog_broker.master.down() as fault:
         assert not twinlog_broker.master.is_up
-        with pytest.raises((SendFailed, NetError, BrokerRefused, Exception), match=r"T|route|answer|connect"):
+        with pytest.raises(NoRoute, match="'T'"):
             twinlog_broker.producer(producer_options=ProducerOptions(send_timeout_ms=100)).send(Outgoing("T", b"x"))
         fault.end()
         assert twinlog_broker.address == address and twinlog_broker.master.is_up
@@ -120,13 +120,13 @@ def test_settings_and_files_belong_to_the_cluster(twinlog_broker_factory, tmp_pa
     settings = {"autoCreateTopicEnable": "false", "brokerClusterName": "Mine"}
     with twinlog_broker_factory(settings=settings, directory=str(tmp_path)) as first:
         assert list(first.admin.cluster_info().cluster_addr_table) == ["Mine"]
-        with pytest.raises(Exception, match="Orders"):
+        with pytest.raises(NoRoute, match="Orders"):
             first.producer().send(Outgoing("Orders", b"x"))
         first.seed("Made", [b"kept"], queues=1)
         first.cluster.stop()
     again = twinlog_broker_factory(settings=settings, directory=str(tmp_path))
     assert [m.body for m in again.messages("Made")] == [b"kept"]
-    with pytest.raises(Exception, match="flushDiskType"):
+    with pytest.raises(SettingsError, match="flushDiskType"):
         twinlog_broker_factory(settings={"flushDiskType": "SOMETIMES"})
 
 

@@ -262,7 +262,7 @@ async def test_a_silent_peer_is_dropped(tmp_path):
 
 
 async def test_a_segment_that_was_cut_by_hand_ends_the_link_and_not_the_masters_loop(pair, monkeypatch):
-    monkeypatch.setattr("os.sendfile", lambda *_: 0)
+    monkeypatch.setattr("twinlog.replication.master.replica_connection.send_file", lambda *_: 0)
     pair.start_master()
     pair.start_replica()
     await pair.joined()

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
+from twinlog.base.system_calls import new_event_loop
 from twinlog.broker.dev_service import DevService
 
 START_S_MAX = 30.0
@@ -80,8 +81,6 @@ class EmbeddedBroker:
         self.stop()
 
     def _run(self) -> None:
-        import uvloop
-
         async def serve() -> None:
             assert self._service is not None
             self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
@@ -89,7 +88,7 @@ class EmbeddedBroker:
                 await self._service.run()
 
         try:
-            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            with asyncio.Runner(loop_factory=new_event_loop) as runner:
                 runner.run(serve())
         except BaseException as error:  # handed to the thread that waits in `start`
             self._error = error

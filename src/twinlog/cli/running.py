@@ -12,6 +12,7 @@ from typing import Annotated, NoReturn, Protocol, TypeVar
 
 import typer
 
+from twinlog.base.system_calls import new_event_loop
 from twinlog.cli.option_values import read_port
 from twinlog.cli.service_manager import service_manager
 from twinlog.cli.streams import leave_pipe
@@ -94,8 +95,6 @@ def run_service(
 
     `pages` returns what else the metrics port answers.
     """
-    import uvloop
-
     allow_many_files()
 
     async def run() -> None:
@@ -113,7 +112,7 @@ def run_service(
             await run_until_signal(service)
 
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
             runner.run(run())
     except (OSError, *expected) as problem:
         fail(problem)

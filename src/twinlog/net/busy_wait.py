@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from os import sched_yield
 from time import perf_counter
+
+from twinlog.base.system_calls import yield_core
 
 _DOUBLINGS_MAX = 8
 
@@ -59,7 +60,7 @@ class BusyWait:
 
     def _turn(self) -> None:
         if self._clock() < self._until:
-            sched_yield()
+            yield_core()
             asyncio.get_running_loop().call_soon(self._turn)
             return
         self.is_awake = False

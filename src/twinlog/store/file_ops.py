@@ -8,7 +8,6 @@ whose blocks `allocate` has secured beforehand.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
 from collections.abc import Sequence
@@ -17,9 +16,9 @@ from pathlib import Path
 from twinlog.base.atomic_file import sync_directory
 from twinlog.base.file_modes import PRIVATE, Modes
 from twinlog.base.safe_files import make_directory, open_file
+from twinlog.base.system_calls import allocate_blocks, sync_data, sync_filesystem, write_from
 
 _PARTS_MAX = 512  # Linux takes 1024 at a time
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class FileOps:
@@ -42,7 +41,7 @@ class FileOps:
         """Create `path` with all its blocks and return its descriptor; nothing stays behind on failure."""
         descriptor = self.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         try:
-            os.posix_fallocate(descriptor, 0, size)
+            allocate_blocks(descriptor, 0, size)
         except BaseException:
             os.close(descriptor)
             with contextlib.suppress(OSError):
@@ -52,7 +51,7 @@ class FileOps:
 
     def secure(self, descriptor: int, size: int) -> None:
         """Give an existing file its missing blocks: Java's files are sparse until written."""
-        os.posix_fallocate(descriptor, 0, size)
+        allocate_blocks(descriptor, 0, size)
 
     def write(self, descriptor: int, data: bytes | bytearray | memoryview, at: int) -> None:
         """Write all of `data` at byte `at`."""
@@ -67,20 +66,18 @@ class FileOps:
         """Write all of `parts`, one after the other, from byte `at` on: one call for most."""
         for first in range(0, len(parts), _PARTS_MAX):
             some = parts[first : first + _PARTS_MAX]
-            total, written = sum(map(len, some)), os.pwritev(descriptor, some, at)
+            total, written = sum(map(len, some)), write_from(descriptor, some, at)
             if written < total:
                 self.write(descriptor, memoryview(b"".join(some))[written:], at + written)
             at += total
 
     def flush(self, descriptor: int) -> None:
         """Make the file's bytes durable, mapped writes included; other threads run meanwhile."""
-        os.fdatasync(descriptor)
+        sync_data(descriptor)
 
     def flush_filesystem(self, descriptor: int) -> None:
         """Make everything in the file's file system durable: for thousands of small files at once."""
-        if _LIBC.syncfs(descriptor) != 0:
-            number = ctypes.get_errno()
-            raise OSError(number, f"syncfs: {os.strerror(number)}")
+        sync_filesystem(descriptor)
 
     def flush_directory(self, path: Path) -> None:
         """Make created and removed names in `path` durable."""

@@ -7,13 +7,13 @@ page. Writes are not durable before `flush`, which goes through the files that w
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 
+from twinlog.base.system_calls import find_data, read_into
 from twinlog.store.file_ops import FILE_OPS, FileOps
 from twinlog.store.page_cache import bytes_in_memory
 
@@ -87,13 +87,9 @@ class FilePool:
         try:
             position, end = at, at + len(zeros)
             while position < end:
-                first = os.lseek(descriptor, position, os.SEEK_DATA)
-                position = min(os.lseek(descriptor, first, os.SEEK_HOLE), end)
+                first, position = find_data(descriptor, position, end)
                 if first < position:
-                    os.preadv(descriptor, [zeros[first - at : position - at]], first)
-        except OSError as error:
-            if error.errno != errno.ENXIO:  # nothing was written from here on
-                raise
+                    read_into(descriptor, [zeros[first - at : position - at]], first)
         finally:
             os.close(descriptor)
 

@@ -1,24 +1,22 @@
 """Two marker files of a store: `lock` keeps a second broker out, `abort` stays behind when a broker crashes.
 
 The lock is a record lock on byte 0, as Java takes it; `flock` would not conflict with that. It belongs to
-the open file (F_OFD_SETLK) rather than to the process: so it also keeps out a second store in this
-process, and is not lost when other code of the process opens and closes the file.
+the open file rather than to the process: so it also keeps out a second store in this
+process, and is not lost when other code of the process opens and closes the file. A system without such record locks
+(`base/system_calls.py`) has `flock` after all: there is no Java broker beside ours there.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
-import struct
 from pathlib import Path
 
 from twinlog.base.safe_files import refuse_link
+from twinlog.base.system_calls import is_file_locked, lock_file
 from twinlog.store.errors import StoreLocked
 from twinlog.store.file_ops import FILE_OPS, FileOps
-
-_FLOCK = struct.Struct("hhqqi")  # type, whence, start, length, process: struct flock of 64-bit Linux
 
 
 class StoreLock:
@@ -34,7 +32,7 @@ class StoreLock:
         path = root / "lock"
         descriptor = ops.open(path, os.O_RDWR | os.O_CREAT)
         try:
-            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
+            lock_file(descriptor)
             os.pwrite(descriptor, b"lock", 0)
         except OSError as error:
             os.close(descriptor)
@@ -56,10 +54,9 @@ def is_locked(root: Path) -> bool:
     except OSError:
         return False
     try:
-        found = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
+        return is_file_locked(descriptor)
     finally:
         os.close(descriptor)
-    return _FLOCK.unpack(found)[0] != fcntl.F_UNLCK
 
 
 def has_abort_marker(root: Path) -> bool:

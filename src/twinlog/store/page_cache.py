@@ -6,8 +6,9 @@ import contextlib
 import errno
 import os
 
+from twinlog.base.system_calls import RWF_NOWAIT, read_into
+
 PIECE_BYTES = 256 * 1024
-_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 _UNUSED = memoryview(bytearray(PIECE_BYTES))  # what the kernel copies here is not read
 
 
@@ -21,10 +22,10 @@ def bytes_in_memory(descriptor: int, position: int, size: int) -> int:
     Where the system cannot answer, all of them count. Linux starts to read missing ones, without waiting for them.
     """
     found = 0
-    while _NOWAIT and found < size:
+    while RWF_NOWAIT and found < size:
         take = min(size - found, PIECE_BYTES)
         try:
-            count = os.preadv(descriptor, [_UNUSED[:take]], position + found, _NOWAIT)
+            count = read_into(descriptor, [_UNUSED[:take]], position + found, RWF_NOWAIT)
         except BlockingIOError:
             return found
         except OSError:  # a file system without this call
@@ -40,7 +41,7 @@ def read_ahead(descriptor: int, position: int, size: int) -> None:
     pieces, rest = divmod(size, PIECE_BYTES)
     unused = memoryview(bytearray(PIECE_BYTES))
     with contextlib.suppress(OSError):
-        os.preadv(descriptor, [*([unused] * pieces), unused[:rest]], position)
+        read_into(descriptor, [*([unused] * pieces), unused[:rest]], position)
 
 
 def read_through(descriptor: int, position: int, size: int) -> None:
@@ -48,7 +49,7 @@ def read_through(descriptor: int, position: int, size: int) -> None:
     unused, end = memoryview(bytearray(min(size, PIECE_BYTES))), position + size
     while position < end:
         try:
-            count = os.preadv(descriptor, [unused[: end - position]], position)
+            count = read_into(descriptor, [unused[: end - position]], position)
         except OSError as error:
             if error.errno == errno.EIO:  # a page fault would end the process with SIGBUS
                 raise

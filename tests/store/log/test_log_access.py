@@ -62,7 +62,7 @@ def test_what_the_system_does_not_have_in_memory_is_not_there_until_it_is_read_t
 
 
 def test_a_system_without_the_question_has_everything_in_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(page_cache, "_NOWAIT", 0)
+    monkeypatch.setattr(page_cache, "RWF_NOWAIT", 0)
     assert bytes_in_memory(-1, 0, 100) == 100
 
 
@@ -72,7 +72,7 @@ def test_a_file_that_is_closed_needs_no_reading_and_a_disk_error_is_raised(monke
     def broken(*_):
         raise OSError(errno.EIO, "bad sector")
 
-    monkeypatch.setattr(page_cache.os, "preadv", broken)
+    monkeypatch.setattr(page_cache, "read_into", broken)
     with pytest.raises(OSError, match="bad sector"):
         read_through(0, 0, 100)
 

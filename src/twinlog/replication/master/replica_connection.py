@@ -14,6 +14,7 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from twinlog.base.system_calls import MSG_MORE, send_file
 from twinlog.net.tls_sockets import WOULD_BLOCK
 from twinlog.replication.errors import JoinRefused, PeerSilent, ReplicationError
 from twinlog.replication.master.link import LinkState, LogBounds, MasterLink, Transfer
@@ -178,7 +179,7 @@ class ReplicaConnection:
 
     def _send_some(self) -> int:
         if self._head:
-            more = socket.MSG_MORE if self._left and not self._is_tls else 0
+            more = MSG_MORE if self._left and not self._is_tls else 0
             self._head = self._head[self._socket.send(self._head, more) :]
             return 0
         size = min(self._left, _SEND_BYTES_MAX)
@@ -186,7 +187,7 @@ class ReplicaConnection:
             data = os.pread(self._file, min(size, _TLS_BYTES), self._at - self._file_base)
             sent = self._socket.send(data) if data else 0
         else:
-            sent = os.sendfile(self._socket.fileno(), self._file, self._at - self._file_base, size)
+            sent = send_file(self._socket.fileno(), self._file, self._at - self._file_base, size)
         if not sent:
             raise ReplicationError(
                 f"the segment of {self._file_base} ends before offset {self._at}; was it cut by hand?"

@@ -11,7 +11,6 @@ loses its name at once, and its memory is freed with the last view.
 from __future__ import annotations
 
 import contextlib
-import errno
 import mmap
 import os
 import re
@@ -20,6 +19,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from twinlog.base.safe_files import refuse_link
+from twinlog.base.system_calls import find_data, forget_cached
 from twinlog.store.errors import (
     AllocationFailed,
     FlushFailed,
@@ -163,7 +163,7 @@ class Segment:
         """Let the kernel use the memory of these bytes for others: what is flushed of them leaves the page cache."""
         self.release_pages(begin, end)
         with contextlib.suppress(OSError):  # a hint that not every file system takes; or the file is closed by now
-            os.posix_fadvise(self.descriptor, begin, end - begin, os.POSIX_FADV_DONTNEED)
+            forget_cached(self.descriptor, begin, end - begin)
 
     def read_ahead(self, wanted: bool) -> None:
         """Whether a page fault should bring in what follows the page. Behind the log's end there are only zeros."""
@@ -173,15 +173,9 @@ class Segment:
         """The ranges from `position` on that may hold something other than zeros."""
         ranges: list[tuple[int, int]] = []
         while position < self.size:
-            try:
-                begin = os.lseek(self.descriptor, position, os.SEEK_DATA)
-                end = os.lseek(self.descriptor, begin, os.SEEK_HOLE)
-            except OSError as error:
-                if error.errno == errno.ENXIO:  # nothing but holes until the end
-                    break
-                return [*ranges, (position, self.size)]
-            ranges.append((begin, min(end, self.size)))
-            position = end
+            begin, position = find_data(self.descriptor, position, self.size)
+            if begin < position:
+                ranges.append((begin, position))
         return ranges
 
     def zero_from(self, position: int) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from twinlog.base.system_calls import new_event_loop
 from twinlog.client.signing import sign
 from twinlog.net.pool import ConnectionPool
 from twinlog.spark.cluster_options import ClusterOptions, tls_of
@@ -26,9 +27,7 @@ _BROKERS_AT_ONCE = 32
 
 def run_group(work: TickWork, number: int) -> list[BrokerReport]:
     """Run one task; returns a report for each of its brokers."""
-    import uvloop
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(_Group(work).run(work.groups[number]))
 
 
