@@ -16,6 +16,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "testing.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.M | re.S)
 
 
+@pytest.mark.timeout(240)
 def test_the_blocks_of_the_page_are_tests_that_pass(pytester_free_directory, capfd):
     """They run in this process, as another test file would, with the fixtures of the plug-in."""
     file = pytester_free_directory / "test_page.py"
@@ -114,6 +115,17 @@ def test_a_full_disk_refuses_sends_and_serves_reads_until_it_ends(twinlog_broker
 def test_names_of_faults_that_nobody_knows_are_refused():
     with pytest.raises(ValueError, match="requests='sned' is unknown"):
         codes_of("sned")
+
+
+def test_a_replica_has_what_its_master_has_and_serves_it_alone(twinlog_broker_factory):
+    cluster = twinlog_broker_factory(replicas=1)
+    cluster.seed("T", [b"%d" % number + b"x" * 20_000 for number in range(50)], queues=2)
+    cluster.wait_replicated()
+    (replica,) = cluster.replicas
+    assert (replica.broker_id, replica.log_end) == (1, cluster.master.log_end)
+    before = cluster.messages("T")
+    with cluster.master.down():
+        assert [m.body for m in cluster.messages("T")] == [m.body for m in before]
 
 
 def test_settings_and_files_belong_to_the_cluster(twinlog_broker_factory, tmp_path):
