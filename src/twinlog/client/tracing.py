@@ -67,6 +67,7 @@ class Tracer:
         self._ids = UniqueIds(self._session.client_id.partition("@")[0])
         self._waiting: deque[TraceRecord] = deque()
         self._dropped = 0
+        self._closing = False
         self._lock = threading.Lock()  # listener calls of plain functions are in threads
         self._wanted = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -75,12 +76,14 @@ class Tracer:
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
         await self._session.start()
-        self._tasks.keep(self._flush_for_ever, "store traces")
+        self._closing = False
+        self._tasks.keep(self._flush_until_closed, "store traces")
 
     async def close(self) -> None:
         """Store what waits."""
-        await self._tasks.close()
-        await self._flush()
+        self._closing = True
+        self._wanted.set()
+        await self._tasks.join()
         await self._session.close()
 
     # -- what is written down ------------------------------------------------------------------
@@ -203,8 +206,8 @@ class Tracer:
         if is_full and self._loop is not None:
             self._loop.call_soon_threadsafe(self._wanted.set)
 
-    async def _flush_for_ever(self) -> None:
-        while True:
+    async def _flush_until_closed(self) -> None:
+        while not self._closing:
             await wait_for_event(self._wanted, _FLUSH_MS)
             await self._flush()
 
