@@ -64,7 +64,7 @@ def test_a_busy_wait_that_paid_off_ends_the_longer_sleeps():
 
 def test_each_turn_offers_the_core_to_others(monkeypatch):
     offers = []
-    monkeypatch.setattr(busy_wait, "sched_yield", lambda: offers.append(1))
+    monkeypatch.setattr(busy_wait, "yield_core", lambda: offers.append(1))
     waits(10e-6, 10e-6)
     assert offers
 
