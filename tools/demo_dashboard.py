@@ -11,7 +11,7 @@ import time
 import urllib.request
 from pathlib import Path
 
-from demo_steps import Server, broker_file, console, step, until
+from demo_steps import Server, broker_file, console, free_port, step, until
 from rich.panel import Panel
 
 from twinlog.client import ClientError, NetError, Outgoing
@@ -28,9 +28,10 @@ def show(folder: Path, stack: contextlib.ExitStack) -> None:
     for name, lines in roles.items():
         broker = Server(folder, name, "broker", "-c", broker_file(folder, name, names.address, *lines))
         stack.callback(broker.end, signal.SIGTERM)
-    dashboard = Server(folder, "dashboard", "dashboard", "-n", names.address, "--port", "0", "--no-open")
+    port = free_port()
+    dashboard = Server(folder, "dashboard", "dashboard", "-n", names.address, "--port", str(port), "--no-open")
     stack.callback(dashboard.end, signal.SIGTERM)
-    url = f"http://{dashboard.address}/"
+    url = f"http://127.0.0.1:{port}/"
     until(lambda: urllib.request.urlopen(f"{url}health").status == 200, "the dashboard answers")
     console.print(Panel(f"The dashboard: {url}", expand=False))
     if not os.environ.get("KEEP"):
@@ -44,7 +45,8 @@ def show(folder: Path, stack: contextlib.ExitStack) -> None:
         while True:
             time.sleep(1)
     stop.set()
-    sending.join(10)
+    with contextlib.suppress(KeyboardInterrupt):  # pressed twice
+        sending.join(10)
 
 
 def _send(names: str, stop: threading.Event) -> None:

@@ -1,10 +1,12 @@
 """One picture of replication, from Twinlog brokers that tell everything and Java brokers that tell little."""
 
+import asyncio
+
 from twinlog.cli.replication.report import report_of
 from twinlog.cli.report import plain
 from twinlog.client import BrokerRefused, NetError
-from twinlog.observe.replicas import LagFacts, gather_groups
-from twinlog.wire.bodies import BrokerData, ClusterInfo
+from twinlog.observe.replicas import LagFacts, ask_groups, gather_groups, registered_groups
+from twinlog.wire.bodies import BrokerData, ClusterInfo, HaConnectionInfo, HaRuntimeInfo
 from twinlog.wire.message import Message, encode_message
 
 NOW = 1_700_000_010_000
@@ -133,3 +135,40 @@ async def test_tasks_that_failed_unexpectedly_are_shown_with_their_error():
     ((task, state, failures, _),) = table.rows
     assert (task, state, failures) == ("RegisterService", "paused", 3)
     assert table.notes == ["RegisterService: KeyError: 'x'"]
+
+
+async def test_brokers_are_asked_at_the_same_time_so_one_that_hangs_delays_no_other():
+    """Seen to fail when one broker is asked after the other."""
+    master_answered = asyncio.Event()
+
+    class Slow(FakeAdmin):
+        async def replication_status(self, address: str) -> dict | None:
+            if address == "replica:1":
+                return await super().replication_status(address)
+            async with asyncio.timeout(10):
+                await master_answered.wait()
+            return await super().replication_status(address)
+
+        async def runtime_info(self, address: str) -> dict[str, str]:
+            master_answered.set()
+            return {}
+
+    documents = {"master:1": twinlog("ASYNC_MASTER", SIZE), "replica:1": twinlog("SLAVE", SIZE)}
+    admin = Slow(documents, {})
+    groups = await registered_groups(admin)  # type: ignore[arg-type]
+    await ask_groups(admin, groups, with_runtime=True)  # type: ignore[arg-type]
+    assert [one.kind for one in groups[0].members] == ["twinlog", "twinlog"]
+
+
+async def test_a_java_5_master_says_how_far_its_java_replica_is_and_4_9_does_not():
+    link = HaConnectionInfo(addr="replica:40123", slave_ack_offset=3 * SIZE, in_sync=True, transferred_byte_in_second=8)
+
+    class Java5(FakeAdmin):
+        async def ha_status(self, address: str):
+            return HaRuntimeInfo(ha_connection_info=[link] if address == "master:1" else [])
+
+    ends = {"master:1": 3 * SIZE, "replica:1": 3 * SIZE}
+    (group,) = await gather_groups(Java5({}, ends))  # type: ignore[arg-type]
+    assert group.lags[1] == LagFacts(0, 0, True, 0, True, 8, acked=3 * SIZE)
+    (group,) = await gather_groups(FakeAdmin({}, ends))  # type: ignore[arg-type]
+    assert group.lags[1] == LagFacts(0, 0, True, 0, None), "nobody knows whether it is connected"

@@ -175,8 +175,9 @@ class Access:
         """Accounts may be switched on while the dashboard runs: then everybody has to sign in."""
         if observer.credentials is not None:
             return
-        brokers = [member for group in observer.survey.groups for member in group.members]
-        if any(_REFUSED in one.error for one in brokers) and self._stop_anyone is not None:
+        errors = [member.error for group in observer.survey.groups for member in group.members]
+        errors.append(observer.view.error if observer.view is not None else "")
+        if any(_REFUSED in one for one in errors) and self._stop_anyone is not None:
             log.warning("the brokers use accounts now: everybody has to sign in")
             self.login_required = True
             self._stop_anyone()

@@ -75,7 +75,7 @@ def _options(formatter: str, *, is_whole: bool) -> dict[str, Any]:
     return {
         "animation": False,
         "color": _COLORS,
-        "grid": {"left": 8, "right": 12, "top": 28, "bottom": 4, "containLabel": True},
+        "grid": {"left": 8, "right": 28, "top": 28, "bottom": 4, "containLabel": True},
         "legend": {"show": False, "top": 0, "left": 0, "icon": "roundRect", "textStyle": {"color": _GREY}},
         "tooltip": {"trigger": "axis", ":valueFormatter": formatter, "confine": True},
         "xAxis": {
