@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.pages.console import Reader, Step, blocks_of, can_separate_networks, steps_of
+from tests.pages.console import Reader, blocks_of, can_separate_networks, steps_of
 
 ROOT = Path(__file__).parents[2]
 MINUTES_MAX = 5  # the promise of README
@@ -23,7 +23,7 @@ def test_install_message_replica_and_dashboard(tmp_path: Path):
     tree.mkdir()
     for name in copied:
         (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, tree / name)
-    install, message, replica = install_block(), *console_blocks()[:2]
+    install, (message, replica, dashboard, *_) = install_block(), console_blocks()
     virtual = tmp_path / "venv"
     run(f"{sys.executable} {ROOT}/tools/make_venv.py {virtual}", tree)
     environment = {**os.environ, "PATH": f"{virtual}/bin:{os.environ['PATH']}", "HOME": str(tmp_path), "COLUMNS": "80"}
@@ -38,7 +38,8 @@ def test_install_message_replica_and_dashboard(tmp_path: Path):
             for step in steps_of(block.replace("/tmp/", f"{tmp_path}/")):
                 if not step.command.startswith("xxd"):
                     reader.follow(step)
-        reader.follow(Step("twinlog dashboard --no-open &", ["…http://127.0.0.1:8088…"]))
+        for step in steps_of(dashboard):
+            reader.follow(step)
         status, page = reader.type(FETCH)
         assert status == 0 and "Twinlog" in page, page
 

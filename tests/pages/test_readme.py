@@ -22,7 +22,7 @@ def is_spark(block: Block) -> bool:
 
 def test_the_page_has_the_blocks_that_are_run():
     kinds = [block.language for block in BLOCKS if not block.text.startswith(NOT_HERE)]
-    assert kinds == ["", "", "python", "python", "python", ""]
+    assert kinds == ["", "", "", "python", "python", "python", ""]
 
 
 @pytest.mark.parametrize(
