@@ -9,13 +9,14 @@ import functools
 import inspect
 import os
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NamedTuple, NoReturn
 
 import typer
+from typer.core import TyperCommand
 
 from twinlog.cli.explain import explain
 from twinlog.cli.streams import leave_pipe
@@ -29,17 +30,51 @@ DEFAULT_NAME_SERVER = "127.0.0.1:9876"
 EXPECTED_FAILURES = (*REQUEST_FAILURES, OSError)
 
 
-def argparse_app(name: str, summary: str, run: Callable[[Sequence[str]], int]) -> typer.Typer:
-    """A command that parses its arguments with argparse, since mqadmin's flags are not possible in Typer."""
+class Candidate(NamedTuple):
+    """A word that a shell may complete."""
+
+    value: str
+    help: str = ""
+    type: str = "plain"
+
+
+Complete = Callable[[Sequence[str]], Iterable[Candidate]]
+
+
+def argparse_app(
+    name: str,
+    summary: str,
+    run: Callable[[Sequence[str]], int],
+    parser: Callable[[], argparse.ArgumentParser] | None = None,
+    *,
+    complete: Complete | None = None,
+) -> typer.Typer:
+    """A command that parses its arguments with argparse, since mqadmin's flags are not possible in Typer.
+
+    `parser` makes its parser, whose options shells complete; or `complete` returns words for those typed so far.
+    """
     app = typer.Typer(add_completion=False)
     settings = {"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False}
+    found = complete or (lambda _: option_candidates(parser()) if parser is not None else ())
+
+    class ArgparseCommand(TyperCommand):
+        def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+            return [one for one in found(ctx.args) if one.value.startswith(incomplete)]
 
     def command(context: typer.Context) -> None:
         raise typer.Exit(run(context.args))
 
     command.__doc__ = summary
-    app.command(name, add_help_option=False, context_settings={**settings, "help_option_names": []})(command)
+    context_settings = {**settings, "help_option_names": []}
+    app.command(name, cls=ArgparseCommand, add_help_option=False, context_settings=context_settings)(command)
     return app
+
+
+def option_candidates(parser: argparse.ArgumentParser) -> Iterator[Candidate]:
+    """All options of a parser."""
+    for action in parser._actions:  # argparse has no other way to list them
+        for option in action.option_strings:
+            yield Candidate(option, (action.help or "").partition("%")[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +129,10 @@ def explained(error: BaseException, connection: Connection | None) -> str:
 
 
 class Parser(argparse.ArgumentParser):
-    """An error names the command that explains the options."""
+    """An error names the command that explains the options. Lines of examples at the end of a help page stay lines."""
+
+    def __init__(self, *args: Any, **details: Any) -> None:
+        super().__init__(*args, **{"formatter_class": argparse.RawDescriptionHelpFormatter, **details})
 
     def error(self, message: str) -> NoReturn:
         print(f"{self.prog}: {message}; `{self.prog} --help` explains the options", file=sys.stderr)
@@ -131,13 +169,14 @@ def client_options(args: argparse.Namespace) -> ClientOptions:
     return connection_of(args).options()
 
 
-def _typer_option(*names: str, help: str, kind: Any = str | None, default: Any = None, **details: Any) -> Parameter:
+def typer_option(*names: str, help: str, kind: Any = str | None, default: Any = None, **details: Any) -> Parameter:
+    """An option of the connection panel, as a parameter for `with_options`."""
     described = Annotated[kind, typer.Option(*names, help=help, rich_help_panel="Connection", **details)]
     name = "name_servers" if names[0] == "--namesrvAddr" else names[0].lstrip("-").replace("-", "_")
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=described)
 
 
-_NAME_SERVERS = _typer_option(
+_NAME_SERVERS = typer_option(
     "--namesrvAddr",
     "-n",
     metavar="HOST:PORT;...",
@@ -147,14 +186,14 @@ _NAME_SERVERS = _typer_option(
     default=DEFAULT_NAME_SERVER,
 )
 _OPTIONS = (
-    _typer_option("--access-key", help="Or $ROCKETMQ_ACCESS_KEY, or in $ROCKETMQ_HOME/conf/tools.yml."),
-    _typer_option("--secret-key", help="Or $ROCKETMQ_SECRET_KEY, or in $ROCKETMQ_HOME/conf/tools.yml."),
-    _typer_option("--tls", kind=bool, default=False, help="Connect with TLS; certificates are checked."),
-    _typer_option("--tls-ca", metavar="FILE", help="With TLS; certificates that vouch for servers, PEM."),
-    _typer_option("--tls-cert", metavar="FILE", help="With TLS; certificate that is shown to servers, PEM."),
-    _typer_option("--tls-key", metavar="FILE", help="Its private key, PEM."),
-    _typer_option("--tls-insecure", kind=bool, default=False, help="Connect with TLS, certificates are not checked."),
-    _typer_option(
+    typer_option("--access-key", help="Or $ROCKETMQ_ACCESS_KEY, or in $ROCKETMQ_HOME/conf/tools.yml."),
+    typer_option("--secret-key", help="Or $ROCKETMQ_SECRET_KEY, or in $ROCKETMQ_HOME/conf/tools.yml."),
+    typer_option("--tls", kind=bool, default=False, help="Connect with TLS; certificates are checked."),
+    typer_option("--tls-ca", metavar="FILE", help="With TLS; certificates that vouch for servers, PEM."),
+    typer_option("--tls-cert", metavar="FILE", help="With TLS; certificate that is shown to servers, PEM."),
+    typer_option("--tls-key", metavar="FILE", help="Its private key, PEM."),
+    typer_option("--tls-insecure", kind=bool, default=False, help="Connect with TLS, certificates are not checked."),
+    typer_option(
         "--log-level", metavar="LEVEL", kind=str, default="error", help=f"Log on standard error: {', '.join(LEVELS)}."
     ),
 )
@@ -162,21 +201,30 @@ _OPTIONS = (
 
 def with_connection(function: Callable[..., None], *, default: str = DEFAULT_NAME_SERVER) -> Callable[..., None]:
     """Give a Typer command the connection options; the function gets them as one argument, `connection`."""
-    signature = inspect.signature(function, eval_str=True)
-    own = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in signature.parameters.values()]
-    options = [_NAME_SERVERS.replace(default=default), *_OPTIONS]
 
-    @functools.wraps(function)
-    def command(**given: Any) -> None:
-        connection = Connection(**{one.name: given.pop(one.name) for one in options})
+    def connect(**values: Any) -> Connection:
+        connection = Connection(**values)
         if connection.log_level not in LEVELS:
             raise typer.BadParameter(f"{connection.log_level!r} is not one of {', '.join(LEVELS)}")
         setup_logging(connection.log_level)
-        function(connection=connection, **given)
+        return connection
 
-    command.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=[*(one for one in own if one.name != "connection"), *options]
-    )
+    return with_options(function, "connection", [_NAME_SERVERS.replace(default=default), *_OPTIONS], connect)
+
+
+def with_options(
+    function: Callable[..., None], name: str, options: Sequence[Parameter], make: Callable[..., Any]
+) -> Callable[..., None]:
+    """A Typer command in which the parameter `name` is made of several options."""
+    signature = inspect.signature(function, eval_str=True)
+    own = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in signature.parameters.values() if one.name != name]
+
+    @functools.wraps(function)
+    def command(**given: Any) -> None:
+        made = make(**{one.name: given.pop(one.name) for one in options})
+        function(**{name: made}, **given)
+
+    command.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
     command.__annotations__ = {}
     return command
 

@@ -44,6 +44,11 @@ from twinlog.observe.message_text import message_data
 from twinlog.telemetry.log import setup_logging
 from twinlog.wire.codes import ResponseCode
 
+_EXAMPLES = """examples:
+  twinlog consume -t Orders
+  twinlog consume -t Orders -g order-readers --tags 'paid || sent' --json
+  twinlog consume -t Orders --from last --max 10
+"""
 IDLE_POLL_MS = 1_000
 
 
@@ -66,11 +71,11 @@ def run(arguments: Sequence[str]) -> int:
     return run_client("consume", consume(args, printer), connection_of(args))
 
 
-consume_app = argparse_app("consume", "Print messages as lines.", run)
+consume_app = argparse_app("consume", "Print messages as lines.", run, lambda: parser())
 
 
 def parser() -> argparse.ArgumentParser:
-    made = Parser(prog="twinlog consume", description="Print messages as lines, until Ctrl-C.")
+    made = Parser(prog="twinlog consume", description="Print messages as lines, until Ctrl-C.", epilog=_EXAMPLES)
     made.add_argument("-t", "--topic", required=True, help="topic")
     made.add_argument("-g", "--group", help="join this consumer group, and commit what was printed")
     made.add_argument("--from", dest="start", default="first", type=start_of, help="first (default), last, or a time")

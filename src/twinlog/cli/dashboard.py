@@ -112,4 +112,4 @@ def _first(problem: BaseException) -> BaseException:
     return problem
 
 
-dashboard_app = argparse_app("dashboard", _SUMMARY, main)
+dashboard_app = argparse_app("dashboard", _SUMMARY, main, lambda: _parser())

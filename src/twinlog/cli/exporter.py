@@ -37,7 +37,7 @@ def run(arguments: Sequence[str]) -> int:
     return run_client("exporter", export(args, limits))
 
 
-exporter_app = argparse_app("exporter", "Serve Prometheus metrics of any cluster.", run)
+exporter_app = argparse_app("exporter", "Serve Prometheus metrics of any cluster.", run, lambda: parser())
 
 
 def parser() -> argparse.ArgumentParser:

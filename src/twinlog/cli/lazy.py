@@ -9,6 +9,8 @@ from typing import Any, ClassVar, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from twinlog.cli.examples import epilog_of
+
 
 class Lazy(NamedTuple):
     """Where a command is (`module:name` of a function or of a Typer app), and its line in the overview."""
@@ -34,7 +36,10 @@ class LazyGroup(TyperGroup):
             return None
         if self._listing:
             return TyperCommand(cmd_name, help=lazy.summary)
-        return load_command(cmd_name, lazy, type(self).wrap)
+        command = load_command(cmd_name, lazy, type(self).wrap)
+        above = str(getattr(ctx, "command_path", "")).split()[1:]  # without the program's name
+        _add_examples(command, " ".join([*above, cmd_name]))
+        return command
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         self._listing = True
@@ -56,3 +61,9 @@ def load_command(
     command = typer.main.get_command(found)
     command.name = name
     return command
+
+
+def _add_examples(command: Any, path: str) -> None:
+    command.epilog = command.epilog or epilog_of(path)
+    for name, child in getattr(command, "commands", {}).items():
+        _add_examples(child, f"{path} {name}")

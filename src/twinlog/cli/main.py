@@ -33,6 +33,7 @@ COMMANDS: dict[str, Lazy] = {
     "dashboard": Lazy("twinlog.cli.dashboard:dashboard_app", "Show a cluster in the browser, and control it there."),
     "pipeline": Lazy("twinlog.cli.pipeline.app:app", "Run data jobs on Spark: sync, archive, audit, restore, lag."),
     "tls": Lazy("twinlog.cli.tls:tls", "Make the certificates of a cluster."),
+    "completion": Lazy("twinlog.cli.completion:completion", "Print the script that completes commands in a shell."),
     "store": Lazy("twinlog.cli.store.app:store", "Inspect store directories; send a tail that was set aside again."),
 }
 
@@ -41,7 +42,7 @@ class RootGroup(LazyGroup):
     table = COMMANDS
 
 
-app = typer.Typer(cls=RootGroup, add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+app = typer.Typer(cls=RootGroup, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
 def _print_version(wanted: bool) -> None:
@@ -66,7 +67,7 @@ def main() -> None:
     open_missing()
     try:
         try:
-            app()
+            app(prog_name="twinlog")
         finally:
             sys.stdout.flush()
     except OSError as problem:

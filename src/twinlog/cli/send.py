@@ -24,6 +24,11 @@ from twinlog.client import BadArgument, Outgoing, Producer
 from twinlog.observe.message_text import parse_message
 from twinlog.telemetry.log import setup_logging
 
+_EXAMPLES = """examples:
+  echo hello | twinlog send -t Orders
+  twinlog send -t Orders --key-from json:id --tags paid < orders.jsonl
+  twinlog consume -t Orders --idle 5 --json | twinlog send --json -t Copy
+"""
 CHUNK_BYTES = 1 << 16
 LINE_BYTES_MAX = 16 * 1024 * 1024  # more than any broker takes
 
@@ -44,7 +49,7 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-send_app = argparse_app("send", "Send lines of standard input as messages.", run)
+send_app = argparse_app("send", "Send lines of standard input as messages.", run, lambda: parser())
 
 
 @dataclass(slots=True)
@@ -63,7 +68,7 @@ class Counts:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = Parser(prog="twinlog send", description="Every line of standard input becomes a message.")
+    made = Parser(prog="twinlog send", description="Every line of standard input becomes a message.", epilog=_EXAMPLES)
     made.add_argument("-t", "--topic", help="topic; needed unless --json lines name theirs")
     made.add_argument("--json", action="store_true", help="lines are messages as `twinlog consume --json` prints them")
     made.add_argument("--tags", default="", help="tag of all messages")

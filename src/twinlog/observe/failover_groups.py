@@ -40,10 +40,28 @@ class Found:
     group: GroupKeys
 
 
-def place_of(config: Path | None, etcd: str | None, name: str | None) -> Place:
+@dataclass(frozen=True, slots=True)
+class EtcdAccess:
+    """Where etcd is, and how it lets us in; a broker's configuration file may say it instead."""
+
+    endpoints: str
+    ca: str | None = None  # switches TLS on
+    user: str | None = None
+    password: str | None = None
+
+    def settings(self) -> FailoverSettings:
+        if bool(self.user) != bool(self.password):
+            raise FailoverRefused("--etcd-user and --etcd-password go together: give both or none")
+        if self.ca is not None and not Path(self.ca).is_file():
+            raise FailoverRefused(f"--tls-ca {self.ca}: there is no such file")
+        return FailoverSettings(etcd=self.endpoints, etcd_ca=self.ca, etcd_user=self.user, etcd_password=self.password)
+
+
+def place_of(config: Path | None, etcd: EtcdAccess | None, name: str | None) -> Place:
     """From a broker's configuration file, or from an address of etcd; `name` is the group that is asked for."""
     if config is None:
-        return Place(FailoverSettings(etcd=etcd), None, name)
+        assert etcd is not None
+        return Place(etcd.settings(), None, name)
     conf = load_broker_conf(config)
     if conf.failover.etcd is None:
         raise FailoverRefused(f"{config} has no failoverEtcd: this broker has no automatic failover")

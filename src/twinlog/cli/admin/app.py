@@ -5,16 +5,19 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 
 from twinlog.cli.admin.command import COMMANDS, AdminCommand
+from twinlog.cli.admin.examples import examples_of
 from twinlog.cli.connecting import (
+    Candidate,
     Parser,
     add_connection_options,
     argparse_app,
     client_options,
     connection_of,
+    option_candidates,
     run_client,
 )
 from twinlog.cli.explain import did_you_mean
@@ -22,6 +25,7 @@ from twinlog.cli.report import redrawing, show
 from twinlog.client import Admin
 from twinlog.telemetry.log import setup_logging
 
+_NAME_LENGTH_MAX = 14  # of a value in a help page that fits 80 columns
 SUBJECTS = (
     "clusters",
     "topics",
@@ -61,7 +65,17 @@ def run(arguments: Sequence[str]) -> int:
     return run_client(f"admin {found.name}", _run(found, args), connection_of(args))
 
 
-admin_app = argparse_app("admin", "Administer a cluster, with mqadmin's commands and flags.", run)
+def complete(words: Sequence[str]) -> Iterator[Candidate]:
+    """The commands, or the options of the command that is typed already."""
+    load_commands()
+    found = find(words[0]) if words and words[0] != "help" else None
+    if found is not None:
+        yield from option_candidates(parser_of(found))
+    elif not words or words == ["help"]:
+        yield from (Candidate(one.name, one.summary) for one in COMMANDS.values())
+
+
+admin_app = argparse_app("admin", "Administer a cluster, with mqadmin's commands and flags.", run, complete=complete)
 
 
 def load_commands() -> None:
@@ -84,7 +98,8 @@ def overview() -> str:
 
 
 def parser_of(found: AdminCommand) -> argparse.ArgumentParser:
-    parser = Parser(prog=f"twinlog admin {found.name}", description=found.summary, allow_abbrev=False)
+    epilog = "example:\n" + "".join(f"  {line}\n" for line in examples_of(found))
+    parser = Parser(prog=f"twinlog admin {found.name}", description=found.summary, epilog=epilog, allow_abbrev=False)
     either = parser.add_mutually_exclusive_group(required=True) if any(o.only_one for o in found.options) else None
     for option in found.options:
         target = either if option.only_one and either is not None else parser
@@ -98,7 +113,7 @@ def parser_of(found: AdminCommand) -> argparse.ArgumentParser:
             help=option.help,
             default=option.default,
             type=option.kind,
-            metavar=option.long.upper(),
+            metavar=option.long.upper() if len(option.long) <= _NAME_LENGTH_MAX else "VALUE",
             required=option.required,
         )
     add_connection_options(parser)

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from twinlog.base.clock import wall_clock_ms
-from twinlog.cli.connecting import run_client
+from twinlog.cli.connecting import run_client, typer_option, with_options
 from twinlog.cli.failover.reinit import check_reinit, set_store_aside, stored_member
 from twinlog.cli.failover.report import group_data, history_report, list_report
 from twinlog.cli.failover.wishes import Wish, carry_out, plan_failover, plan_switchover
@@ -21,7 +21,15 @@ from twinlog.client import ClientError
 from twinlog.failover.etcd import EtcdError, EtcdUnavailable
 from twinlog.failover.records import PAUSE, Pause, RecordBroken, encode_record
 from twinlog.failover.transactions import Delete, Transaction
-from twinlog.observe.failover_groups import FailoverRefused, Found, Place, find_group, find_groups, place_of
+from twinlog.observe.failover_groups import (
+    EtcdAccess,
+    FailoverRefused,
+    Found,
+    Place,
+    find_group,
+    find_groups,
+    place_of,
+)
 from twinlog.settings.broker_conf import load_broker_conf
 from twinlog.settings.errors import SettingsError
 from twinlog.store.errors import StoreError
@@ -32,10 +40,6 @@ failover = typer.Typer(
 )
 
 Name = Annotated[str | None, typer.Argument(metavar="[BROKER_NAME]", help="The group; needed if there are several.")]
-Endpoints = Annotated[
-    str,
-    typer.Option("--etcd", "-e", metavar="HOST:PORT,...", envvar="FAILOVER_ETCD", help="Endpoints of etcd."),
-]
 Config = Annotated[
     Path | None,
     typer.Option("--config", "-c", metavar="FILE", help="A broker.conf of the group: names etcd, its user, its CA."),
@@ -46,12 +50,34 @@ To = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="The result as JSON.")]
 Work = Callable[[Place], Awaitable[Report]]
 DEFAULT_ETCD = "127.0.0.1:2379"
+_ETCD_OPTIONS = (
+    typer_option(
+        "--etcd",
+        "-e",
+        metavar="HOST:PORT,...",
+        envvar="FAILOVER_ETCD",
+        help="Endpoints of etcd.",
+        kind=str,
+        default=DEFAULT_ETCD,
+    ),
+    typer_option("--tls-ca", metavar="FILE", help="Connect with TLS; certificates that vouch for etcd, PEM."),
+    typer_option("--etcd-user", envvar="FAILOVER_ETCD_USER", help="User of etcd."),
+    typer_option("--etcd-password", envvar="FAILOVER_ETCD_PASSWORD", help="Its password."),
+)
+
+
+def with_etcd(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options for etcd; the function gets them as one argument, `etcd`."""
+
+    def access(etcd: str, tls_ca: str | None, etcd_user: str | None, etcd_password: str | None) -> EtcdAccess:
+        return EtcdAccess(etcd, tls_ca, etcd_user, etcd_password)
+
+    return with_options(function, "etcd", _ETCD_OPTIONS, access)
 
 
 @failover.command("list")
-def list_groups(
-    name: Name = None, etcd: Endpoints = DEFAULT_ETCD, config: Config = None, as_json: AsJson = False
-) -> None:
+@with_etcd
+def list_groups(etcd: EtcdAccess, name: Name = None, config: Config = None, as_json: AsJson = False) -> None:
     """Show the groups with automatic failover: master, epoch, members, who is in sync."""
 
     async def run(place: Place) -> Report:
@@ -61,7 +87,8 @@ def list_groups(
 
 
 @failover.command()
-def history(name: Name = None, etcd: Endpoints = DEFAULT_ETCD, config: Config = None, as_json: AsJson = False) -> None:
+@with_etcd
+def history(etcd: EtcdAccess, name: Name = None, config: Config = None, as_json: AsJson = False) -> None:
     """Show every master that a group has had: since when, why, and what was lost."""
 
     async def run(place: Place) -> Report:
@@ -71,10 +98,11 @@ def history(name: Name = None, etcd: Endpoints = DEFAULT_ETCD, config: Config = 
 
 
 @failover.command()
+@with_etcd
 def switchover(
+    etcd: EtcdAccess,
     name: Name = None,
     to: To = None,
-    etcd: Endpoints = DEFAULT_ETCD,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
@@ -88,11 +116,12 @@ def switchover(
 
 
 @failover.command("failover")
+@with_etcd
 def force_failover(
+    etcd: EtcdAccess,
     name: Name = None,
     to: To = None,
     force: Annotated[bool, typer.Option("--force", help="Also a member that lacks messages: they are lost.")] = False,
-    etcd: Endpoints = DEFAULT_ETCD,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
@@ -106,10 +135,11 @@ def force_failover(
 
 
 @failover.command()
+@with_etcd
 def pause(
+    etcd: EtcdAccess,
     name: Name = None,
     why: Annotated[str, typer.Option("--why", help="For those who wonder later.")] = "",
-    etcd: Endpoints = DEFAULT_ETCD,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
@@ -124,7 +154,8 @@ def pause(
 
 
 @failover.command()
-def resume(name: Name = None, etcd: Endpoints = DEFAULT_ETCD, config: Config = None, as_json: AsJson = False) -> None:
+@with_etcd
+def resume(etcd: EtcdAccess, name: Name = None, config: Config = None, as_json: AsJson = False) -> None:
     """End a pause."""
 
     async def run(place: Place) -> Report:
@@ -196,7 +227,7 @@ def _me() -> str:
         return socket.gethostname()
 
 
-def _run(name: str, config: Path | None, etcd: str | None, group: str | None, as_json: bool, work: Work) -> None:
+def _run(name: str, config: Path | None, etcd: EtcdAccess | None, group: str | None, as_json: bool, work: Work) -> None:
     setup_logging("error")
 
     async def run() -> None:

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from twinlog.cli.connecting import EXPECTED_FAILURES, find_credentials
+from twinlog.cli.connecting import EXPECTED_FAILURES, Connection, with_connection
 from twinlog.cli.stored_settings import stored_settings, topic_kinds
 from twinlog.client import Admin, ClientOptions
 from twinlog.metadata.errors import MetadataError
@@ -21,12 +21,13 @@ from twinlog.store.log.segment import segment_size_of
 from twinlog.store.message_store import MessageStore
 from twinlog.store.offline.store_files import StoreFiles
 from twinlog.store.repair import Fetch, RepairReport, log_source, repair_store
-from twinlog.telemetry.log import setup_logging
 
 _DAMAGED, _UNREADABLE = 1, 2
 
 
+@with_connection
 def repair(
+    connection: Connection,
     directory: Annotated[Path, typer.Argument(help="The storePathRootDir of a stopped broker.", metavar="DIR")],
     source: Annotated[
         str | None,
@@ -44,13 +45,12 @@ def repair(
     Without --from only queues are repaired. What was damaged is kept in quarantine/ of the store. Exit status 0 when
     nothing is damaged any more, 1 when the twin does not have all of it, 2 when a store is unreadable.
     """
-    setup_logging("error")
     try:
         settings = stored_settings(directory, config)
         if segment_size_of(map(Path, settings.commit_log_dirs)) is None:
             raise StoreError(f"{directory} has no commit log")
         with ExitStack() as stack:
-            fetch = None if source is None else _source(source, stack)
+            fetch = None if source is None else _source(source, stack, connection.options())
             kinds = topic_kinds(settings)
             report = repair_store(stack.enter_context(MessageStore.open(settings, topic_kind=kinds)), fetch)
     except (StoreError, SettingsError, MetadataError, *EXPECTED_FAILURES) as error:
@@ -61,16 +61,16 @@ def repair(
         raise typer.Exit(_DAMAGED)
 
 
-def _source(source: str, stack: ExitStack) -> Fetch:
+def _source(source: str, stack: ExitStack, options: ClientOptions) -> Fetch:
     if Path(source).is_dir():
         return log_source(stack.enter_context(StoreFiles(Path(source))).commit_log)
-    return lambda begin, end: asyncio.run(_ask(source, begin, end))
+    return lambda begin, end: asyncio.run(_ask(source, options, begin, end))
 
 
-async def _ask(address: str, begin: int, end: int) -> bytes | None:
+async def _ask(address: str, options: ClientOptions, begin: int, end: int) -> bytes | None:
     """The records of another broker from one offset to another; None when it does not have them all."""
     data = b""
-    async with Admin(address, options=ClientOptions(credentials=find_credentials())) as admin:
+    async with Admin(address, options=options) as admin:
         while begin + len(data) < end:
             record = await admin.log_record(address, begin + len(data))
             if not record:

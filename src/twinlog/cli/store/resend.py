@@ -9,11 +9,10 @@ from typing import Annotated
 
 import typer
 
-from twinlog.cli.connecting import DEFAULT_NAME_SERVER, find_credentials, run_client
-from twinlog.client import Admin, BrokerRefused, ClientOptions, NoRoute, Outgoing, Producer
+from twinlog.cli.connecting import Connection, run_client, with_connection
+from twinlog.client import Admin, BrokerRefused, NoRoute, Outgoing, Producer
 from twinlog.store.errors import StoreError
 from twinlog.store.offline.tail_file import Damage, read_tail, sent_again
-from twinlog.telemetry.log import setup_logging
 from twinlog.wire import properties as names
 from twinlog.wire.message import Message
 
@@ -21,12 +20,10 @@ _UNREADABLE = 2
 _GROUP = "TWINLOG_RESEND"
 
 
+@with_connection
 def resend(
+    connection: Connection,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file tail-<begin>-<end> in set-aside/ of a store.")],
-    name_servers: Annotated[
-        str,
-        typer.Option("--namesrvAddr", "-n", metavar="HOST:PORT;...", envvar="NAMESRV_ADDR", help="Name servers."),
-    ] = DEFAULT_NAME_SERVER,
     topic: Annotated[str | None, typer.Option(help="Only this topic.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be sent.")] = False,
 ) -> None:
@@ -34,7 +31,6 @@ def resend(
 
     A message is recognised by its unique key. Order and queues are new. Exit status 1 when some were not sent.
     """
-    setup_logging("error")
     try:
         found = list(read_tail(file))
     except (StoreError, OSError) as error:
@@ -43,9 +39,8 @@ def resend(
     counts: Counter[str] = Counter()
 
     async def run() -> None:
-        options = ClientOptions(credentials=find_credentials())
-        admin, producer = Admin(name_servers, options=options), Producer(name_servers, _GROUP, options=options)
-        async with admin, producer:
+        producer = Producer(connection.name_servers, _GROUP, options=connection.options())
+        async with connection.admin() as admin, producer:
             for one in found:
                 if isinstance(one, Damage):
                     counts["damaged"] += 1
@@ -53,7 +48,7 @@ def resend(
                 elif topic is None or topic in (one.topic, one.properties.get(names.REAL_TOPIC)):
                     counts[await _resend(one, admin, producer, dry_run=dry_run)] += 1
 
-    status = run_client("store resend", run())
+    status = run_client("store resend", run(), connection)
     would = "would be sent" if dry_run else "sent"
     print(f"{counts['sent']} {would}, {counts['there']} are there already, {counts['left']} left out")
     raise typer.Exit(status or (1 if counts["left"] or counts["damaged"] else 0))
