@@ -1,5 +1,6 @@
 """A real standalone cluster, a master and two workers of one core each, on this machine."""
 
+import contextlib
 import json
 import os
 import signal
@@ -12,8 +13,14 @@ import pyspark
 import pytest
 from tests.interop.processes import free_port
 from tests.spark.jobs.commands import run as run_command
+from tests.spark.jobs.sync.test_ticks import assert_same_log
 from tests.spark.test_with_spark import wait_for
 
+from twinlog.broker.embedded import EmbeddedBroker
+from twinlog.client import Outgoing
+from twinlog.client.sync import Producer
+from twinlog.spark.jobs.sync.replica_state import SyncFolder
+from twinlog.spark.jobs.sync_status import load_status
 from twinlog.spark.session import find_java
 
 pytestmark = [pytest.mark.timeout(400), pytest.mark.slow]
@@ -63,23 +70,41 @@ class Cluster:
 
     def __init__(self, home: Path) -> None:
         self.home, self._processes = home, []
+        self.workers: dict[str, subprocess.Popen[bytes]] = {}
         self.master = f"spark://127.0.0.1:{free_port()}"
         port = self.master.rpartition(":")[2]
         self._start("master.Master", "--host", "127.0.0.1", "--port", port, "--webui-port", "0")
         for name in ("one", "two"):
             words = ("--host", "127.0.0.1", "--webui-port", "0", "--memory", "1g", "--work-dir", str(home / name))
-            self._start("worker.Worker", *words, self.master)
+            self.workers[name] = self._start("worker.Worker", *words, self.master)
         wait_for(lambda: self.log("master.Master").count("Registering worker") == 2)
 
     def log(self, name: str) -> str:
         return (self.home / f"{name}-0.txt").read_text()
 
+    def kill_worker(self, name: str) -> None:
+        """End a worker and its executor, as a machine that is gone; Python processes of its tasks may outlive it."""
+        assert self.executors(name)
+        os.killpg(self.workers[name].pid, signal.SIGKILL)
+        self.workers[name].wait()
+        wait_for(lambda: not self.executors(name))
+
+    def executors(self, name: str) -> list[str]:
+        """The executors that a worker has started."""
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if (process / "cwd").readlink().is_relative_to(self.home / name):
+                    found += [process.name] if (process / "exe").readlink().name == "java" else []
+        return found
+
     def close(self) -> None:
         for process in self._processes:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
 
-    def _start(self, name: str, *words: str) -> None:
+    def _start(self, name: str, *words: str) -> subprocess.Popen[bytes]:
         command = [f"{environment()['SPARK_HOME']}/bin/spark-class", f"org.apache.spark.deploy.{name}", *words]
         count = sum(1 for file in self.home.glob(f"{name}-*.txt"))
         with open(self.home / f"{name}-{count}.txt", "w") as log:
@@ -87,6 +112,7 @@ class Cluster:
                 command, stdout=log, stderr=log, env=environment(), start_new_session=True, cwd=self.home
             )
         self._processes.append(process)
+        return process
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +146,45 @@ def test_a_cluster_reads_and_archives_a_topic_and_spark_submit_goes_on_with_it(c
     table = ds.dataset(target, format="parquet", partitioning="hive").to_table(["queueId", "queueOffset", "body"])
     rows = [(row["queueId"], row["queueOffset"], int(row["body"])) for row in table.to_pylist()]
     assert sorted(rows) == [(0, n, n) for n in range(300)] + [(1, n, 300 + n) for n in range(150)]
+
+
+@pytest.mark.interop
+def test_a_worker_that_is_killed_in_the_middle_of_a_synchronisation_costs_time_and_no_byte(cluster, tmp_path):
+    """The masters send two megabytes a second, so that the kill comes in the middle of their copies."""
+    slowly = {"haFlowControlEnable": "true", "maxHaTransferByteInSecond": "2000000", "haTransferBatchSize": "100000"}
+    to, homes = tmp_path / "to", {name: tmp_path / name for name in ("broker-a", "broker-b")}
+    with contextlib.ExitStack() as stack:
+        words = ["pipeline", "sync", "--to", str(to), "--every", "2s", "--master", cluster.master]
+        for name, home in homes.items():
+            settings = {**slowly, "brokerName": name, "mappedFileSizeCommitLog": str(4 << 20)}
+            broker = stack.enter_context(EmbeddedBroker(home, settings))
+            producer = stack.enter_context(Producer(broker.namesrv_address, "PG"))
+            for _ in range(9):
+                producer.send(Outgoing("Big", os.urandom(1_000_000)))
+            words += ["--address", broker.broker_address]
+        words += [word for key, value in CONF.items() for word in ("--conf", f"{key}={value}")]
+        with open(tmp_path / "output", "wb") as output:
+            job = subprocess.Popen([sys.executable, "-m", "twinlog.cli.main", *words], stdout=output, stderr=output)
+        stack.callback(job.wait)
+        stack.callback(job.kill)
+
+        def until(condition):
+            wait_for(lambda: job.poll() is not None or condition(), 200)
+            assert job.poll() is None, (tmp_path / "output").read_text()[-3000:]
+
+        until(lambda: all(SyncFolder(to / name).load().end > 0 for name in homes))
+        cluster.kill_worker("two")
+        ends = [SyncFolder(to / name).load().end for name in homes]
+        until(lambda: (found := load_status(to)) is not None and [one.lag_bytes for one in found.brokers] == [0, 0])
+        job.send_signal(signal.SIGTERM)
+        assert job.wait(60) == 0, (tmp_path / "output").read_text()[-3000:]
+        for (name, home), end in zip(homes.items(), ends, strict=True):
+            assert end < SyncFolder(to / name).load().end, "the kill came in the middle"
+            assert_same_log(home / "store", to / name)
+    ranges = ds.dataset(to / "_history" / "ranges").to_table(["broker", "fromOffset", "toOffset"]).to_pylist()
+    for name in homes:
+        found = sorted((row["fromOffset"], row["toOffset"]) for row in ranges if row["broker"] == name)
+        assert [one[0] for one in found] == [0, *(one[1] for one in found[:-1])], "each range once"
 
 
 def output_of(*command: object, **more) -> str:

@@ -4,10 +4,15 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from tests.spark.topics import numbers
+
+from twinlog.spark.jobs.sync_status import status_of
+from twinlog.store.offline.compare import compare_logs
+from twinlog.store.offline.store_files import StoreFiles
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.slow, pytest.mark.usefixtures("connect_port")]
 
@@ -32,12 +37,20 @@ rows = [progress.numInputRows for progress in query.recentProgress]
 
 late = table.where("queueId = 1").selectExpr("body", "'again' tags")
 late.write.format("rocketmq").options(nameServer=name_server, topic=copy).mode("append").save()
-print(json.dumps({"queues": by_queue, "rows": rows}))
+
+from twinlog.spark.cluster_options import ClusterOptions
+from twinlog.spark.jobs.sync.job import sync
+from twinlog.spark.jobs.sync.sync_plan import SyncJob
+job = SyncJob(to=f"{folder}/replicas", cluster=ClusterOptions(name_servers=(name_server,)), once=True)
+copied = [[one.broker, one.lag_bytes, one.error] for one in sync(spark, job).brokers]
+print(json.dumps({"queues": by_queue, "rows": rows, "copied": copied}))
 spark.stop()
 """
 
 
-def test_a_connect_client_reads_streams_and_writes_without_registering_anything(make_topic, tmp_path):
+def test_a_connect_client_reads_streams_writes_and_synchronises_without_registering_anything(
+    make_topic, broker, tmp_path
+):
     pytest.importorskip("grpc", reason="pip install 'twinlog[connect]'")
     topic, copy = make_topic(), make_topic()
     topic.send_numbers(40, queue=0)
@@ -55,3 +68,8 @@ def test_a_connect_client_reads_streams_and_writes_without_registering_anything(
     assert sorted((row["body"].decode() for file in files for row in file.to_pylist()), key=int) == numbers(60)
     assert sorted(copy.read(), key=int) == numbers(20, 40)
     assert len(copy.read(subExpression="again")) == 20
+    ((name, lag, error),) = told["copied"]
+    assert (lag, error) == (0, "")
+    assert status_of(tmp_path / "replicas").brokers[0].replica_end > 0
+    with StoreFiles(Path(broker._temporary.name, "store")) as ours, StoreFiles(tmp_path / "replicas" / name) as theirs:
+        assert compare_logs(ours.commit_log, theirs.commit_log).is_equal
