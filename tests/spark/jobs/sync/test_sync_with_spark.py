@@ -1,8 +1,10 @@
 """`twinlog pipeline sync` inside a real Spark: three masters, brokers on their replicas, and kill -9."""
 
 import contextlib
+import importlib.util
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -212,6 +214,20 @@ def test_kill_9_of_the_command_in_the_middle_of_a_copy_loses_and_repeats_nothing
         assert ranges[-1][1] == told.log_end and sum(one[2] for one in ranges) == 120
         changes = rows_once(spark, to, "changes", "kind", "key")
         assert {("topics", "Big"), ("topics", "Small")} <= set(changes)
+
+
+def test_the_example_follows_a_broker(spark, masters, tmp_path, monkeypatch, capsys):
+    path = Path(__file__).parents[4] / "examples" / "follow_a_broker.py"
+    spec = importlib.util.spec_from_file_location("follow_a_broker", path)
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    monkeypatch.setattr(example, "NAMES", masters["broker-a"][1].namesrv_address)
+    monkeypatch.setattr(example, "start", lambda *_, **__: spark)
+    monkeypatch.setattr(type(spark), "stop", lambda self: None)
+    example.follow(tmp_path)
+    told = capsys.readouterr().out
+    assert "broker-a: " in told and "0 behind, no error" in told
+    assert re.search(r'before: .*"readQueueNums":4\b.*\nafter: .*"readQueueNums":8\b', told)
 
 
 def state_of(replica: Path):
