@@ -1,4 +1,6 @@
-"""Hundreds of idle brokers on one machine, many to a process: each is a real one, with ports, store and services.
+"""Hundreds of brokers on one machine, many to a process: each is a real one, with ports, store and services.
+
+They are idle. A process that gets SIGUSR1 gives each of its brokers more messages, moves a group on, and says so.
 
 with fleet(folder, name_server, 500) as processes: ...
 python -m bench.fleet FOLDER NAME_SERVER FIRST COUNT       one process of them, until it is killed
@@ -10,12 +12,14 @@ import asyncio
 import contextlib
 import dataclasses
 import random
+import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from twinlog.base.clock import wall_clock_ms
 from twinlog.broker.broker import Broker
 from twinlog.settings.broker_conf import load_broker_conf
 from twinlog.store.log.append import Draft
@@ -35,6 +39,7 @@ SMALL = {
     "registerNameServerPeriod": "60000",
 }
 MESSAGES = 20
+BODY = bytes(1024)
 PORTS_EACH = 4  # a broker's own, two below it, and one above
 
 
@@ -59,6 +64,7 @@ def fleet(folder: Path, name_server: str, count: int) -> Iterator[list[subproces
 
 
 async def serve(folder: Path, name_server: str, first: int, count: int, port: int) -> None:
+    brokers: list[Broker] = []
     async with asyncio.TaskGroup() as tasks:
         for number in range(first, first + count):
             ready = asyncio.Event()
@@ -74,7 +80,19 @@ async def serve(folder: Path, name_server: str, first: int, count: int, port: in
             tasks.create_task(broker.run())
             await ready.wait()
             _fill(broker)
+            brokers.append(broker)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, _fill_all, brokers)
         print("ready", flush=True)
+
+
+def send_more(processes: list[subprocess.Popen[str]]) -> None:
+    """Every broker of the fleet has MESSAGES more when this returns."""
+    for process in processes:
+        process.send_signal(signal.SIGUSR1)
+    for process in processes:
+        assert process.stdout is not None
+        if process.stdout.readline().strip() != "filled":
+            raise RuntimeError(f"brokers took no messages: status {process.poll()}")
 
 
 def _free_ports(count: int) -> int:
@@ -89,12 +107,19 @@ def _free_ports(count: int) -> int:
 
 
 def _fill(broker: Broker) -> None:
-    """A few messages, so that there is a log to compare."""
+    """A few messages, so that there is a log to copy, and a group that has read them."""
     assert broker.context is not None
     store = broker.context.store
-    for number in range(MESSAGES):
-        store.append(Draft("TBW102", 0, b"message %d" % number, b""))
+    for _ in range(MESSAGES):
+        store.append(Draft("TBW102", 0, BODY, b""))
     store.dispatch_pending()
+    broker.context.offsets.commit("readers", "TBW102", 0, store.max_offset("TBW102", 0), wall_clock_ms())
+
+
+def _fill_all(brokers: list[Broker]) -> None:
+    for broker in brokers:
+        _fill(broker)
+    print("filled", flush=True)
 
 
 def main() -> None:
