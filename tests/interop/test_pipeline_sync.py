@@ -26,6 +26,10 @@ from tests.interop.toolchain import VERSIONS
 from tests.interop.twinlog_servers import Twinlog
 
 from twinlog.client import Outgoing
+from twinlog.spark.cluster_options import ClusterOptions
+from twinlog.spark.jobs.sync.sync_plan import BrokerTarget, Keep
+from twinlog.spark.jobs.sync.task import run_group
+from twinlog.spark.jobs.sync.tick_work import TickWork
 
 pytest.importorskip("pyspark")
 pytestmark = [pytest.mark.interop, pytest.mark.spark, pytest.mark.timeout(900)]
@@ -91,6 +95,48 @@ def test_a_java_master_is_copied_from_its_first_byte_and_both_kinds_of_broker_se
             until(lambda at=broker.address: len(pull_everything(at, "SyncTopic", 8)) >= len(sent), f"{kind} serves")
             found = {one.message_id for one in pull_everything(broker.address, "SyncTopic", 8)}
             assert set(sent) <= found, f"{len(set(sent) - found)} messages are missing at {kind}"
+
+
+def test_both_kinds_of_broker_start_on_a_copy_that_was_shortened_and_know_every_queue(tmp_path):
+    java, to = JavaRocketmq(VERSIONS[-1]), tmp_path / "to"
+    with (
+        Twinlog().name_server(tmp_path / "names") as names,
+        java.broker(tmp_path / "master", names.address, **CONF) as master,
+    ):
+        with WaitingProducer(names.address, "PG_SYNC") as producer:
+            for number in range(40):  # all of them in the first segment
+                producer.send(Outgoing("OldTopic", b"%d" % number))
+        send(names.address, 3000, "first")
+        work = TickWork(
+            to=str(to),
+            cluster=ClusterOptions(name_servers=()),
+            groups=[[BrokerTarget("broker-a", master.address)]],
+            keep=Keep(bytes=SEGMENT),
+        )
+        (report,) = run_group(work, 0)
+    assert report.error == "" and report.start == report.dropped >= SEGMENT
+    answers = {}
+    for kind, maker in (("java", java), ("twinlog", Twinlog())):
+        shutil.copytree(to / "broker-a", tmp_path / kind / "store")
+        with (
+            Twinlog().name_server(tmp_path / f"names-{kind}") as names,
+            maker.broker(tmp_path / kind, names.address, **CONF),
+        ):
+            answers[kind] = served(names.address)
+    assert answers["java"] == answers["twinlog"]
+    ends, count = answers["java"]
+    assert all(low == high for (topic, _), (low, high) in ends.items() if topic == "OldTopic")
+    assert sum(high for (topic, _), (_, high) in ends.items() if topic == "OldTopic") == 40
+    assert count == sum(high - low for low, high in ends.values()) > 500
+
+
+def served(names: str) -> tuple[dict[tuple[str, int], tuple[int, int]], int]:
+    """The first and last offset of every queue, and how many messages can be pulled from there on."""
+    with WaitingPullConsumer(names, "CG_SHORT") as consumer:
+        queues = [one for topic in ("OldTopic", "SyncTopic") for one in consumer.queues(topic)]
+        ends = {(one.topic, one.queue_id): (consumer.min_offset(one), consumer.max_offset(one)) for one in queues}
+        found = [len(list(consumer.messages(one, *ends[one.topic, one.queue_id]))) for one in queues]
+    return ends, sum(found)
 
 
 def same_logs_up_to_replica(master: Path, replica: Path) -> bool:
