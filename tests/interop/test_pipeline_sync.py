@@ -98,7 +98,7 @@ def test_a_java_master_is_copied_from_its_first_byte_and_both_kinds_of_broker_se
 
 
 def test_both_kinds_of_broker_start_on_a_copy_that_was_shortened_and_know_every_queue(tmp_path):
-    java, to = JavaRocketmq(VERSIONS[-1]), tmp_path / "to"
+    java, to = JavaRocketmq(max(VERSIONS)), tmp_path / "to"  # 4.9 does not correct a queue without messages
     with (
         Twinlog().name_server(tmp_path / "names") as names,
         java.broker(tmp_path / "master", names.address, **CONF) as master,

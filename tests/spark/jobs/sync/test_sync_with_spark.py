@@ -88,6 +88,10 @@ def test_three_masters_become_replicas_on_which_brokers_start_and_serve_everythi
     changes = rows_once(spark, to, "changes", "broker", "kind", "key", "newValue")
     assert sum(one[1:3] == ("topics", "Later") for one in changes) == 3
 
+    spark.read.parquet(f"{to}/_status/ticks").createOrReplaceTempView("ticks")
+    ticks = spark.sql("select broker, max(lagBytes), max(lagSeconds), count(error) from ticks group by broker")
+    assert sorted(map(tuple, ticks.collect())) == [(name, 0, 0.0, 0) for name in sorted(masters)]
+
     then = metadata_at(spark, to / "_history", before, kind="topics", broker="broker-b").collect()
     now = metadata_at(spark, to / "_history", datetime.now(UTC), kind="topics", broker="broker-b").collect()
     assert {row.key for row in now} - {row.key for row in then} == {"Later"}
