@@ -292,7 +292,10 @@ def adopt(root, topics, counter, *, held=None):
         before = image_of(tables)
         configs = {name: TopicConfig(topic_name=name, read_queue_nums=n) for name, n in topics.items()}
         tables.topics.adopt(configs, DataVersion(counter=counter))
-        return replica.adopt(before, tables, held or {}, counter)
+        changes = replica.adopt(before, tables, held or {}, counter)
+        if replica.is_state_unsaved:
+            replica.save_state()
+        return changes
     finally:
         replica.close()
 

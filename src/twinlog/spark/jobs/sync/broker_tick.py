@@ -77,12 +77,14 @@ class BrokerTick:
             conf = await self._conf()
             await self._sync_metadata()
             await self._sync_log(conf)
+            if replica.is_state_unsaved:
+                await asyncio.to_thread(replica.save_state)
             if self._work.keep is not None:
                 now_ms = wall_clock_ms()
                 self._report.dropped = await asyncio.to_thread(drop_old_segments, replica, self._work.keep, now_ms)
         except BrokerErrors:
-            if state.master is not None:  # its port or its name may have changed
-                state.master = None
+            if state.master is not None or replica.is_state_unsaved:
+                state.master = None  # its port or its name may have changed
                 with contextlib.suppress(OSError):  # the first error is the one to report
                     await asyncio.to_thread(replica.save_state)
             raise

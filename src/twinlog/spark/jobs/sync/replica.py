@@ -84,7 +84,10 @@ class Replica(ReplicaLog):
         return self.state.held if self.state.stamps == self._stamps() else {}
 
     def adopt(self, before: Image, tables: MetadataTables, held: dict[str, str], now_ms: int) -> list[Change]:
-        """Write the differences from `before` to the journal, then save the tables, then the state."""
+        """Write the differences from `before` to the journal, then save the tables; the state is saved later.
+
+        That is once for metadata and log, since an `fsync` is most of a tick. Killed before it, the journal is redone.
+        """
         changes = differences(before, image_of(tables), versions_of(tables))
         if changes:
             sequence = max([self.state.adopted, *self._folder.sequences()]) + 1
@@ -97,7 +100,7 @@ class Replica(ReplicaLog):
         versions = {kind: version for kind, version in versions_of(tables).items() if kind in KIND_BY_NAME}
         if changes or (held, stamps, versions) != (self.state.held, self.state.stamps, self.state.versions):
             self.state.held, self.state.stamps, self.state.versions = held, stamps, versions
-            self._folder.save(self.state)
+            self.is_state_unsaved = True
         return changes
 
     def entries(self, after: int) -> list[JournalEntry]:
@@ -111,6 +114,7 @@ class Replica(ReplicaLog):
 
     def save_state(self) -> None:
         self._folder.save(self.state)
+        self.is_state_unsaved = False
 
     def _redo(self) -> None:
         """Apply journal entries that an interrupted tick wrote and did not finish."""

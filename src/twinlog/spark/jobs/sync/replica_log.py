@@ -47,6 +47,7 @@ class ReplicaLog:
         self.log_end = 0
         self.last_record_offset: int | None = None
         self._unsaved = 0  # records after the state's end
+        self.is_state_unsaved = False
         self._state_is_valid = False  # the state's last record is where it should be
 
     @property
@@ -211,6 +212,7 @@ class ReplicaLog:
             range_sequence=number,
         )
         self._folder.save(saved)
+        self.is_state_unsaved = False
         # Only now: if saving failed, the next range gets this number again, perhaps with another end.
         state.end, state.last_record = saved.end, saved.last_record
         state.ranges, state.range_sequence = saved.ranges, saved.range_sequence
