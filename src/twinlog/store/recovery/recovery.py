@@ -18,6 +18,7 @@ older than anything written after the cut, and must not become part of the log a
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -35,6 +36,7 @@ from twinlog.store.log.segment import Segment
 from twinlog.store.queues.consume_queue import ConsumeQueue
 from twinlog.store.queues.queue_table import QueueTable
 from twinlog.store.recovery.checkpoint import Checkpoint
+from twinlog.store.recovery.progress import RecoveryProgress
 from twinlog.store.recovery.quarantine import Damage, redirect_units, replace_bytes, save_bytes
 from twinlog.store.recovery.scan_start import choose_start, timestamp_at
 from twinlog.store.recovery.unit_repair import repair_units
@@ -107,6 +109,7 @@ class Recovery:
         self._crc = {"check_crc": check_crc, "check_record_crc": check_record_crc}
         self._on_damage = on_damage
         self._stopped = stopped
+        self._progress: RecoveryProgress | None = None
         self._ops = ops
         self._report = RecoveryReport(clean)
 
@@ -128,6 +131,7 @@ class Recovery:
             bytes_min=SCAN_BYTES_MIN,
         )
         report.scanned_from = self._log.segments[start].base
+        self._progress = RecoveryProgress(report.scanned_from, self._log.segments[-1].end, began)
         self._queues.truncate_after(self._log.segments[-1].end)  # units that no scan could correct
         report.log_end = self._scan(start)
         self._log.truncate(report.log_end, durable=True)
@@ -186,6 +190,9 @@ class Recovery:
         if self._stopped():
             raise RecoveryStopped(self._root, self._log.log_end - int(batch.physical_offset[0]))
         report = self._report
+        line = self._progress.reached(int(batch.physical_offset[0]), time.perf_counter()) if self._progress else None
+        if line is not None:
+            log.info("recovering the commit log", root=self._root, **dataclasses.asdict(line))
         report.records += len(batch)
         report.last_record = int(batch.physical_offset[-1])
         report.last_timestamp = max(report.last_timestamp, int(batch.store_timestamp.max()))
