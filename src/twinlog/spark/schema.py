@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from twinlog.spark.ddl_types import arrow_type, quoted
 from twinlog.spark.errors import BadSchema, columns_of
 
 if TYPE_CHECKING:
@@ -126,23 +127,13 @@ def message_columns(base: Columns, *, include_properties: bool) -> Columns:
 
 def ddl(columns: Columns) -> str:
     """The schema as `DataSource.schema` returns it."""
-    return ", ".join(f"{name} {kind}" for name, kind in columns.items())
+    return ", ".join(f"{quoted(name)} {kind}" for name, kind in columns.items())
 
 
 def arrow_schema(columns: Columns) -> pa.Schema:
     import pyarrow as pa  # not at the top: Spark imports all sources to read their names
 
-    types = {
-        "string": pa.string(),
-        "binary": pa.binary(),
-        "int": pa.int32(),
-        "bigint": pa.int64(),
-        "boolean": pa.bool_(),
-        "timestamp": pa.timestamp("us", tz="UTC"),
-        "date": pa.date32(),
-        "map<string,string>": pa.map_(pa.string(), pa.string()),
-    }
-    return pa.schema([pa.field(name, types[kind]) for name, kind in columns.items()])
+    return pa.schema([pa.field(name, arrow_type(kind)) for name, kind in columns.items()])
 
 
 def chosen_columns(schema: StructType, known: Columns) -> Columns:
