@@ -1,4 +1,4 @@
-"""Archives of real Java brokers, made by runs that are killed, and restored into Java brokers; and those in Delta."""
+"""Archives of real Java brokers, made by runs that are killed, and restored into Java brokers; and those in tables."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ import pyarrow.dataset as ds
 import pytest
 from tests.interop.clusters import Cluster, Clusters
 from tests.interop.patient import WaitingAdmin, WaitingProducer, WaitingPullConsumer
-from tests.interop.toolchain import maven_packages
+from tests.interop.toolchain import maven_packages, pyspark_environment
 
 from twinlog.client import Outgoing
-from twinlog.spark.jobs.archive.delta import DELTA_BUILDS
 from twinlog.spark.jobs.archive.layout import load_commit
 from twinlog.wire.bodies import MessageQueue, SubscriptionGroupConfig
 
@@ -134,27 +133,66 @@ def test_a_topic_of_a_java_broker_is_archived_once_and_restored_once_by_runs_tha
         assert consumer.committed(MessageQueue(target, "broker-a", 1)) == len(got)
 
 
-# A tiny table; Delta reads its own log in 50 tasks otherwise, and Spark shuffles into 200.
-FEW_TASKS = ("--conf", "spark.databricks.delta.snapshotPartitions=1", "--conf", "spark.sql.shuffle.partitions=2")
-
-
-def test_an_archive_in_delta_is_compacted_by_delta_and_restored(clusters: Clusters, tmp_path: Path):
-    spark_version = ".".join(pyspark.__version__.split(".")[:2])
-    if spark_version not in DELTA_BUILDS:
-        pytest.skip(f"Delta has no build for Spark {spark_version}")
-    build = DELTA_BUILDS[spark_version]
-    maven_packages(build, build.replace(f"spark_{spark_version}_2.13", "storage"))
+def test_tables_of_a_java_broker_are_compacted_restored_and_read_by_other_sparks(clusters: Clusters, tmp_path: Path):
+    """Iceberg by Spark 4.1, which has a build of it; Delta by the Spark in use."""
     place = registered(clusters, "java-5.5.0")
     filled = fill(place)
-    names, root = place.names.address, tmp_path / "delta"
-    words = ("archive", root, "-n", names, "-t", filled, "--format", "delta", *FEW_TASKS)
-    assert finished(pipeline(*words))["topics"][filled]["rows"] == COUNT
-    assert finished(pipeline(*words))["rows"] == 0
-    done = finished(pipeline("compact", root, "--before", "2999-01-01", *FEW_TASKS))
+    names, lake, delta = place.names.address, tmp_path / "iceberg", tmp_path / "delta"
+    archive = ("-n", names, "-t", filled, "--parse", "json=n bigint", "--parse-into", "fields")
+    done = finished(pipeline("archive", lake, *archive, "--format", "iceberg", "--rows-per-batch", 700))
+    # The bodies are numbers, not objects: all of them are kept beside.
+    assert (done["rows"], done["unparsed"]) == (0, COUNT)
+    bad = f"{lake}_unparsed"
+    assert finished(pipeline("archive", delta, "-n", names, "-t", filled, "--format", "delta"))["rows"] == COUNT
+    done = finished(pipeline("compact", bad, "--before", "2999-01-01"))
     assert done["files_before"] > done["files_after"] == 1
-    restore = ("restore", "--archive", root, "-n", names, "-t", filled, "--rename", f"{filled}={filled}_delta")
-    done = finished(pipeline(*restore, "--to-offset", 10, "--map", tmp_path / "map", *FEW_TASKS))
+    target = f"{filled}_back"
+    restore = ("restore", "--archive", bad, "-n", names, "-t", filled, "--rename", f"{filled}={target}")
+    done = finished(pipeline(*restore, "--to-offset", 10, "--map", tmp_path / "map"))
     assert (done["sent"], done["copies"]) == (20, 0)
+    wanted = {"rows": COUNT, "queues": 2, "offsets": COUNT // 2}
+    assert read_by_spark("iceberg", bad, pyspark_environment("4.1.4"), ICEBERG_BUILD) == wanted
+    if f"spark_{'.'.join(pyspark.__version__.split('.')[:2])}_" in DELTA_BUILD:
+        storage = DELTA_BUILD.replace("spark_4.2_2.13", "storage")
+        assert read_by_spark("delta", str(delta), None, DELTA_BUILD, storage) == wanted
+
+
+ICEBERG_BUILD = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
+DELTA_BUILD = "io.delta:delta-spark_4.2_2.13:4.4.0"
+READ = """
+import json, sys
+from twinlog.spark.session import prepare_environment
+prepare_environment("local[2]")
+from pyspark.sql import SparkSession
+kind, place, jars = sys.argv[1:]
+conf = {"spark.jars": jars, "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "1",
+        "spark.driver.host": "127.0.0.1", "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
+if kind == "delta":
+    conf["spark.sql.extensions"] = "io.delta.sql.DeltaSparkSessionExtension"
+    conf["spark.sql.catalog.spark_catalog"] = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+spark = SparkSession.builder.master("local[2]").config(map=conf).getOrCreate()
+found = spark.read.format(kind).load(place).selectExpr(
+    "count(*) as rows", "count(distinct queueId) as queues", "count(distinct queueOffset) as offsets").first()
+print("\\n" + json.dumps(found.asDict()))
+"""
+
+
+def read_by_spark(kind: str, place: str, environment: Path | None, *builds: str) -> dict:
+    """What a session with the format's own build reads; `environment` is a folder with another Spark."""
+    jars = ",".join(map(str, maven_packages(*builds)))
+    more = {} if environment is None else {"SPARK_HOME": str(environment / "pyspark")}
+    paths = [str(environment)] if environment else []
+    path = os.pathsep.join((*paths, os.environ.get("PYTHONPATH", "")))
+    done = subprocess.run(
+        [sys.executable, "-c", READ, kind, place, jars],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, **more, "PYTHONPATH": path},
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.strip().splitlines()[-1])
 
 
 def stored(admin, topic: str) -> int:

@@ -4,6 +4,7 @@ Everything lands in one cache directory ($TWINLOG_CACHE, else ~/.cache/twinlog):
 
     rocketmq/<version>/lib/*.jar           the released jars with their dependencies
     rocketmq/<version>/classes-<digest>/   tests/interop/java compiled against those jars
+    pyspark/<version>/                     another Spark than the one in use
 
 A machine without Java or Maven skips the tests that need them; TWINLOG_REQUIRE_INTEROP=1
 turns that skip into a failure.
@@ -16,6 +17,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import NoReturn
@@ -66,11 +68,28 @@ def rocketmq_jars(version: str) -> Path:
     return library
 
 
-def maven_packages(*packages: str) -> None:
-    """Have Maven's own cache hold these jars (group:artifact:version), where Spark looks for packages first."""
+def maven_packages(*packages: str) -> list[Path]:
+    """These jars (group:artifact:version) in Maven's own cache, without what they depend on."""
     if not all(_cached_jar(package).exists() for package in packages):
         with tempfile.TemporaryDirectory() as work:
             _copy_jars(Path(work), "".join(_dependency(package, alone=True) for package in packages))
+    return [_cached_jar(package) for package in packages]
+
+
+@functools.cache
+def pyspark_environment(version: str) -> Path:
+    """A folder with another PySpark, for PYTHONPATH; pip fetches it the first time."""
+    folder = cache_directory() / "pyspark" / version
+    if folder.is_dir():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as work:
+        command = [sys.executable, "-m", "pip", "install", "-q", "--target", f"{work}/out", f"pyspark=={version}"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+        if done.returncode:
+            unavailable(f"pip does not fetch pyspark {version}: {done.stderr.strip()[-200:]}")
+        _publish(Path(work, "out"), folder)
+    return folder
 
 
 @functools.cache

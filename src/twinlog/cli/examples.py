@@ -35,6 +35,8 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "pipeline status": ("twinlog pipeline status /data/replicas --lag-max 60s",),
     "pipeline archive": ("twinlog pipeline archive /data/archive -n 127.0.0.1:9876 -t Orders,Payments",),
     "pipeline compact": ("twinlog pipeline compact /data/archive",),
+    "pipeline versions": ("twinlog pipeline versions /data/lake",),
+    "pipeline expire": ("twinlog pipeline expire /data/lake --older-than 7d",),
     "pipeline audit": ("twinlog pipeline audit 10.0.0.1:10911 10.0.0.2:10911 --to /data/audits",),
     "pipeline restore": ("twinlog pipeline restore --archive /data/archive -n 127.0.0.1:9876 -t Orders",),
     "pipeline lag": ("twinlog pipeline lag -n 127.0.0.1:9876 --to /data/lag --for 10m --plot lag.html",),

@@ -17,7 +17,7 @@ LINES = [
     "sync --address a:1 --to HERE --checkpoint s3a://bucket/x",
     "sync --address a:1 --to HERE --store b=s3a://bucket/x",
     "archive s3a:/bucket/x -n a:1 -t T",
-    "archive s3a://bucket/x -n a:1 -t T --format delta",
+    "archive hdfs://host/x -n a:1 -t T --format delta",
     "archive HERE/new --store s3a://bucket/x",
     "archive HERE/new -n a:1 -t T --option initialOffsetsLocation=hdfs://host/x",
     "compact s3a:/bucket/x",

@@ -13,8 +13,10 @@ from twinlog.cli.pipeline.session_options import with_session_options
 COMMANDS: dict[str, Lazy] = {
     "sync": Lazy("twinlog.cli.pipeline.sync:sync", "Keep replica directories equal to many masters."),
     "status": Lazy("twinlog.cli.pipeline.status:status", "Show how far the replicas of a synchronisation are."),
-    "archive": Lazy("twinlog.cli.pipeline.archive:archive", "Copy messages into Parquet or Delta, exactly once."),
+    "archive": Lazy("twinlog.cli.pipeline.archive:archive", "Copy messages into Parquet, Delta or Iceberg, once each."),
     "compact": Lazy("twinlog.cli.pipeline.archive:compact", "Rewrite the many small files of an archive as few."),
+    "versions": Lazy("twinlog.cli.pipeline.table_versions:versions", "Show the versions of a table archive."),
+    "expire": Lazy("twinlog.cli.pipeline.table_versions:expire", "Remove old versions of a table archive."),
     "audit": Lazy("twinlog.cli.pipeline.audit:audit", "Check that replicas equal their masters."),
     "restore": Lazy("twinlog.cli.pipeline.restore:restore", "Send the messages of an archive or store to a broker."),
     "lag": Lazy("twinlog.cli.pipeline.lag:lag", "Sample the lag of groups and replicas, as table and plot."),

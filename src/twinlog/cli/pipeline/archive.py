@@ -1,4 +1,4 @@
-"""`twinlog pipeline archive` and `twinlog pipeline compact`: messages as Parquet or Delta files."""
+"""`twinlog pipeline archive` and `twinlog pipeline compact`: messages as Parquet, Delta or Iceberg tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from twinlog.cli.pipeline import archive_options as option
-from twinlog.cli.pipeline.option_values import names, source_options
+from twinlog.cli.pipeline.option_values import catalog_options, names, source_options
 from twinlog.cli.pipeline.options import AsJson, Credential, SourceOption, SparkConf, SparkMaster
 from twinlog.cli.pipeline.running import report_failures, spark_job
 from twinlog.cli.running import fail
@@ -36,6 +36,11 @@ def archive(
     rows: option.RowsPerBatch = None,
     size: option.BytesPerBatch = None,
     compression: option.Compression = "snappy",
+    parse: option.Parse = None,
+    parse_into: option.ParseInto = None,
+    unparsed: option.Unparsed = None,
+    catalog: option.Catalog = None,
+    table: option.TableName = None,
     options: SourceOption = None,
     access_key: Credential = None,
     secret_key: Credential = None,
@@ -43,7 +48,7 @@ def archive(
     conf: SparkConf = None,
     as_json: AsJson = False,
 ) -> None:
-    """Copy messages of brokers or stores into a table of Parquet or Delta files, each message once.
+    """Copy messages of brokers or stores into a table (Parquet, Delta or Iceberg), each message once.
 
     A run may be killed at any moment; the next one continues where it ended.
     """
@@ -64,9 +69,14 @@ def archive(
             bytes_max=size,
             compression=compression,
             options=source_options(options, access_key, secret_key),
+            parse=parse,
+            parse_into=parse_into,
+            unparsed=unparsed,
+            catalog=catalog_options(catalog),
+            table=table,
         )
         jobs.check_before_start(job)
-    with spark_job("archive", master, conf, archive_format=format) as (spark, report):
+    with spark_job("archive", master, conf) as (spark, report):
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: over.set())
         summary = jobs.archive(spark, job, report, is_over=over.is_set)
@@ -79,6 +89,8 @@ def compact(
     size: option.FileMb = 256,
     topic: option.Topic = None,
     compression: option.Compression = "snappy",
+    catalog: option.Catalog = None,
+    table: option.TableName = None,
     master: SparkMaster = None,
     conf: SparkConf = None,
     as_json: AsJson = False,
@@ -97,10 +109,18 @@ def compact(
         from twinlog.spark.jobs.archive.compaction_plan import CompactJob
         from twinlog.spark.jobs.archive.layout import existing_header
 
-        job = CompactJob(target=target, before=day, file_bytes=size << 20, topics=names(topic), compression=compression)
-        # Only Parquet is archived to a lake, which needs a session to be opened.
-        archive_format = existing_header(job.root).format if job.place.is_local else "parquet"
-    with spark_job("compact", master, conf, archive_format=archive_format) as (spark, report):
+        job = CompactJob(
+            target=target,
+            before=day,
+            file_bytes=size << 20,
+            topics=names(topic),
+            compression=compression,
+            catalog=catalog_options(catalog),
+            table=table,
+        )
+        if job.place.is_local:  # a lake needs a session to be opened
+            existing_header(job.root)
+    with spark_job("compact", master, conf) as (spark, report):
         summary = jobs.compact(spark, job, report)
     _print_compacted(summary, as_json)
 
@@ -122,9 +142,16 @@ def _print_archived(summary: ArchiveSummary, as_json: bool) -> None:
     if as_json:
         topics = {topic: asdict(totals) for topic, totals in sorted(summary.topics.items())}
         document = {"archive": summary.target, "format": summary.format, "batches": summary.batches}
+        more = {"unparsed": summary.unparsed, "unparsed_archive": summary.unparsed_target}
+        document |= more if summary.unparsed_target else {}
+        document |= {"notes": summary.notes} if summary.notes else {}
         json.dump({**document, **asdict(summary.total), "topics": topics}, sys.stdout)
         print()
         return
+    for note in summary.notes:
+        print(note)
+    if summary.unparsed:
+        print(f"{summary.unparsed:,} messages do not parse: they are in {summary.unparsed_target}, with the reason")
     if not summary.topics:
         print(f"{summary.target}: nothing new")
         return

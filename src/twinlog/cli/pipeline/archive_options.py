@@ -20,7 +20,7 @@ Topic = Annotated[
     list[str] | None, typer.Option("-t", "--topic", help="Topics, with commas or repeated; all by default.")
 ]
 Pattern = Annotated[str | None, typer.Option("--pattern", help="A regular expression for whole topic names.")]
-Format = Annotated[str, typer.Option("--format", help="parquet or delta.")]
+Format = Annotated[str, typer.Option("--format", help="parquet, delta or iceberg.")]
 Every = Annotated[
     str | None,
     typer.Option("--every", metavar="TIME", help="Run until Ctrl-C, with a batch every 10s, 1m, ..."),
@@ -33,6 +33,35 @@ RowsPerBatch = Annotated[int | None, typer.Option("--rows-per-batch", min=1, hel
 BytesPerBatch = Annotated[
     str | None,
     typer.Option("--bytes-per-batch", metavar="SIZE", help="At most this much of a store's log, for example 512m."),
+]
+Parse = Annotated[
+    str | None,
+    typer.Option(
+        "--parse",
+        metavar="KIND=SCHEMA",
+        help="Columns from bodies, in a table format: json='id bigint, name string' (or a file of that), "
+        "avro=FILE, protobuf=FILE:MESSAGE.",
+    ),
+]
+ParseInto = Annotated[
+    str | None, typer.Option("--parse-into", metavar="COLUMN", help="One column for all that is parsed.")
+]
+Unparsed = Annotated[
+    str | None,
+    typer.Option(
+        "--unparsed", metavar="ARCHIVE", help="The table of rows that do not parse; default: ARCHIVE_unparsed."
+    ),
+]
+Catalog = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--catalog",
+        metavar="KEY=VALUE,...",
+        help="The catalog of an Iceberg table, as pyiceberg names it: type=rest,uri=http://... or name=prod.",
+    ),
+]
+TableName = Annotated[
+    str | None, typer.Option("--table", metavar="NAMESPACE.NAME", help="The table's name in the catalog.")
 ]
 Before = Annotated[
     str | None, typer.Option("--before", metavar="DAY", help="Only days before this one; default: today (UTC).")

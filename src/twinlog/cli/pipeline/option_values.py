@@ -56,6 +56,17 @@ def source_options(given: Iterable[str] | None, access_key: str | None, secret_k
     return {**keys, **found}
 
 
+def catalog_options(given: Iterable[str] | None) -> dict[str, str]:
+    """The options of a catalog: KEY=VALUE, with commas or repeated."""
+    found = {}
+    for text in (part.strip() for one in given or () for part in one.split(",")):
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            fail(f"--catalog {text!r} is not KEY=VALUE, for example type=rest,uri=http://127.0.0.1:8181")
+        found[key.strip()] = value.strip()
+    return found
+
+
 def _credentials(access_key: str | None, secret_key: str | None) -> Credentials | None:
     from twinlog.cli.connecting import find_credentials
     from twinlog.client import ClientError

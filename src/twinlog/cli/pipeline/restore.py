@@ -82,8 +82,9 @@ def _run(job: RestoreJob, master: str | None, conf: list[str] | None, as_json: b
 
         check_restore(job)
         place = job.archive_place
-        archive_format = existing_header(place.local).format if place is not None and place.is_local else "parquet"
-    with spark_job("restore", master, conf, archive_format=archive_format) as (spark, report):
+        if place is not None and place.is_local:
+            existing_header(place.local)
+    with spark_job("restore", master, conf) as (spark, report):
         summary = restore(spark, job, report)
     if as_json:
         json.dump(_document(summary), sys.stdout, default=_queue_document)

@@ -34,13 +34,12 @@ _TASK_FAILED = re.compile(r"most recent failure: .*?\(TID \d+\) \(.*?\): (.+)")
 
 
 @contextlib.contextmanager
-def spark_job(
-    name: str, master: str | None, conf: list[str] | None, *, archive_format: str = "parquet"
-) -> Iterator[tuple[SparkSession, ReportProgress]]:
+def spark_job(name: str, master: str | None, conf: list[str] | None) -> Iterator[tuple[SparkSession, ReportProgress]]:
     """A Spark session and a progress bar for one job; an error of the job ends the command with one line."""
     chosen = session_choices()
+    given = dict(setting(text) for text in conf or ())
     # An error is one line of ours; Spark's own log comes with --verbose, or with this setting given.
-    settings = {"spark.log.level": "WARN" if chosen.verbose else "FATAL", **_settings(conf, archive_format)}
+    settings = {"spark.log.level": "WARN" if chosen.verbose else "FATAL", **given}
     if chosen.ui:
         settings = {"spark.ui.enabled": "true", **settings}
     with open(os.dup(2), "w") as terminal, _bar(terminal) as bar, report_failures():
@@ -126,20 +125,8 @@ def _bar(terminal: IO[str], *, disable: bool = False) -> Bar:
     return Bar(*columns, console=Console(file=terminal), transient=True, disable=disable)
 
 
-def _settings(conf: list[str] | None, archive_format: str) -> dict[str, str]:
-    """The session's settings as given, and those that the archive's format needs."""
-    given = dict(_setting(text) for text in conf or ())
-    if archive_format != "delta":
-        return given
-    with report_failures():
-        import pyspark
-
-        from twinlog.spark.jobs.archive.delta import delta_conf
-
-        return delta_conf(pyspark.__version__, given)
-
-
-def _setting(text: str) -> tuple[str, str]:
+def setting(text: str) -> tuple[str, str]:
+    """A setting of Spark's, from the command line."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         fail(f"--conf {text!r} is not KEY=VALUE, for example spark.executor.memory=2g")

@@ -278,7 +278,7 @@ def test_a_description_that_makes_no_sense_is_refused_before_spark_starts():
         (ArchiveJob(target="/a", stores=("/s",), rows_max=5), "limit the bytes"),
         (ArchiveJob(target="/a", name_server="n:1", bytes_max="5m"), "limit the rows"),
         (ArchiveJob(target="s3:///a", name_server="n:1"), "names no bucket"),
-        (ArchiveJob(target="s3://bucket/a", name_server="n:1", format="delta"), "in local directories only"),
+        (ArchiveJob(target="hdfs://host/a", name_server="n:1", format="delta"), "in local directories only"),
         (ArchiveJob(target="/a", name_server="n:1", columns=("bodi",)), "did you mean 'body'"),
     ):
         with pytest.raises((BadOption, BadArchive), match=told):

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from twinlog.spark.errors import BadOption, nearest
-from twinlog.spark.jobs.archive.layout import CHECKPOINT, FORMATS, ArchiveHeader, chosen
+from twinlog.spark.jobs.archive.layout import CHECKPOINT, FORMATS, TABLE_FORMATS, ArchiveHeader, chosen
+from twinlog.spark.jobs.archive.parse.parser import parse_plan
 from twinlog.spark.lake.address import Address, parse_address
 
 COMPRESSIONS = ("snappy", "zstd", "lz4", "gzip", "none")
@@ -30,6 +31,11 @@ class ArchiveJob:
     rows_max: int | None = None  # per batch, from brokers
     bytes_max: str | None = None  # per batch, from stores
     options: Mapping[str, str] = field(default_factory=dict)  # more options of the source: credentials, readFrom, …
+    parse: str | None = None  # how bodies become columns: json=..., avro=..., protobuf=...
+    parse_into: str | None = None  # one column for all that is parsed
+    unparsed: str | Path | None = None  # the second table, of rows that do not parse; <target>_unparsed if None
+    catalog: Mapping[str, str] = field(default_factory=dict)  # of Iceberg; the table's own directory if empty
+    table: str | None = None  # the table's name in the catalog
 
     @property
     def place(self) -> Address:
@@ -39,6 +45,17 @@ class ArchiveJob:
     def root(self) -> Path:
         """The directory of a local archive."""
         return self.place.local
+
+    @property
+    def unparsed_place(self) -> Address:
+        if self.unparsed is not None:
+            return parse_address(self.unparsed, "--unparsed")
+        return self.place.parent / f"{self.place.name}_unparsed"
+
+    @property
+    def has_checkpoint(self) -> bool:
+        """Whether Spark's checkpoint has the position, and not the archive itself."""
+        return self.place.is_local and self.format not in TABLE_FORMATS
 
     def header(self) -> ArchiveHeader:
         return ArchiveHeader(self.format, "brokers" if self.name_server else "stores", chosen(self.columns))
@@ -57,7 +74,7 @@ class ArchiveJob:
             **wanted,
             "startingOffsets": "earliest",
             # Spark asks a Python source again where its first batch began, so that is saved.
-            **({"initialOffsetsLocation": str(self.root / CHECKPOINT / "initial")} if self.place.is_local else {}),
+            **({"initialOffsetsLocation": str(self.root / CHECKPOINT / "initial")} if self.has_checkpoint else {}),
             **limit,
             **self.options,
         }
@@ -77,7 +94,29 @@ def check_job(job: ArchiveJob) -> None:
         raise BadOption("rows per batch are counted for brokers only: limit the bytes per batch of stores")
     if job.bytes_max is not None and job.name_server:
         raise BadOption("bytes per batch are counted for stores only: limit the rows per batch of brokers")
-    if not job.place.is_local and job.format != "parquet":
-        hint = "give --format parquet, or a directory that the driver and all workers see"
-        raise BadOption(f"{job.place}: a {job.format} archive is made in local directories only; {hint}")
     job.header()
+    if job.place.scheme not in ("", "s3a") and job.format in TABLE_FORMATS:
+        hint = "give --format parquet, s3a://..., or a directory that the driver and all workers see"
+        raise BadOption(f"{job.place}: a {job.format} table is made on S3 and in local directories only; {hint}")
+    _check_catalog(job)
+    _check_parser(job)
+
+
+def _check_catalog(job: ArchiveJob) -> None:
+    if job.format != "iceberg" and (job.catalog or job.table):
+        raise BadOption(f"--catalog and --table are for --format iceberg: a {job.format} archive has no catalog")
+    if job.table and not job.catalog:
+        raise BadOption("--table names a table in a catalog: give --catalog too, or leave both out")
+
+
+def _check_parser(job: ArchiveJob) -> None:
+    if job.parse is None:
+        if job.parse_into or job.unparsed:
+            raise BadOption("--parse-into and --unparsed need --parse, which says how bodies are parsed")
+        return
+    if job.format not in TABLE_FORMATS:
+        hint = "give --format iceberg or --format delta"
+        raise BadOption(f"--parse fills two tables whose commits belong together, which {job.format} has not: {hint}")
+    if job.unparsed_place == job.place:
+        raise BadOption(f"--unparsed {job.unparsed}: rows that do not parse need a directory of their own")
+    parse_plan(job.parse, job.parse_into)

@@ -23,7 +23,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.archive.compaction_plan import ORDER, Compaction, CompactJob, CompactSummary, plan_compaction
 from twinlog.spark.jobs.archive.files import (
     COMPACT_LOCK,
@@ -38,7 +37,9 @@ from twinlog.spark.jobs.archive.files import (
 )
 from twinlog.spark.jobs.archive.lakes import compact as lakes
 from twinlog.spark.jobs.archive.lakes.job import existing_header as lake_header
-from twinlog.spark.jobs.archive.layout import COMPACTING, ArchiveHeader, BadArchive, existing_header
+from twinlog.spark.jobs.archive.layout import COMPACTING, TABLE_FORMATS, ArchiveHeader, BadArchive, existing_header
+from twinlog.spark.jobs.archive.tables.compact_tables import compact_table
+from twinlog.spark.jobs.archive.tables.table import TablePlace
 from twinlog.spark.jobs.archive.write import WriteSorted
 from twinlog.spark.jobs.progress import JobProgress, ReportProgress, quiet
 from twinlog.spark.lake.address import parse_address
@@ -60,11 +61,14 @@ def compact(spark: SparkSession, job: CompactJob, report: ReportProgress = quiet
     if not job.place.is_local:
         lake = open_lake(spark, job.place)
         found = lake_header(lake)
+        if found.format in TABLE_FORMATS:
+            return compact_table(spark, TablePlace(found.format, lake, job.catalog, job.table or ""), job, report)
         return lakes.compact_lake(lake, job, lakes.rewriter(spark, lake, found, job.compression), report)
     root = job.root
     header = existing_header(root)
-    if header.format == "delta":
-        return _optimize(spark, job, root, report)
+    if header.format in TABLE_FORMATS:
+        place = TablePlace(header.format, open_lake(spark, job.place), job.catalog, job.table or "")
+        return compact_table(spark, place, job, report)
     return compact_files(root, job, _rewriter(spark, header, job.compression), report)
 
 
@@ -147,23 +151,3 @@ def _rewriter(spark: SparkSession, header: ArchiveHeader, compression: str) -> R
         return sorted(row["path"].rpartition("/")[2] for row in done)
 
     return rewrite
-
-
-def _optimize(spark: SparkSession, job: CompactJob, root: Path, report: ReportProgress) -> CompactSummary:
-    if job.topics:
-        raise BadOption("a Delta archive is compacted day by day for all topics: leave the topics out")
-    report(JobProgress(f"Delta compacts {root.name}"))
-    spark.conf.set("spark.databricks.delta.optimize.maxFileSize", str(job.file_bytes))
-    done = spark.sql(f"OPTIMIZE delta.`{root}` WHERE day < date'{job.before}'").first()
-    metrics = done["metrics"] if done is not None else None
-    if metrics is None:
-        return CompactSummary(str(root))
-    removed, added = metrics["filesRemoved"], metrics["filesAdded"]
-    return CompactSummary(
-        str(root),
-        partitions=metrics["partitionsOptimized"],
-        files_before=metrics["numFilesRemoved"],
-        files_after=metrics["numFilesAdded"],
-        bytes_before=removed["totalSize"] if removed else 0,
-        bytes_after=added["totalSize"] if added else 0,
-    )

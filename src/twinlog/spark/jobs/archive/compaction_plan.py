@@ -23,6 +23,8 @@ class CompactJob:
     files_min: int = 2  # a partition with fewer files is not rewritten
     topics: tuple[str, ...] = ()  # all if empty
     compression: str = "snappy"
+    catalog: Mapping[str, str] = field(default_factory=dict)  # of Iceberg, as for the archive
+    table: str | None = None
 
     @property
     def place(self) -> Address:

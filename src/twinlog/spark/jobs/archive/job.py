@@ -1,11 +1,12 @@
-"""Messages of brokers or stores as a Parquet or Delta table, each of them once, up to now or until stopped.
+"""Messages of brokers or stores as a Parquet, Delta or Iceberg table, each of them once, up to now or until stopped.
 
     archive(spark, ArchiveJob(target="/data/archive", name_server="127.0.0.1:9876", topics=("Orders",)))
     read_archive(spark, "/data/archive").where("topic = 'Orders' and day = date'2026-11-15'")
 
 One stream fills one archive, and its checkpoint is inside. The tasks of a Parquet batch write staged files (see
 `source`), which become part of the archive by one commit (see `layout`): a run may be killed at any time and started
-again, and every reader of Parquet sees each message once. Delta has a log of its own for that.
+again, and every reader of Parquet sees each message once. Delta and Iceberg have a log of their own for that (see
+`tables`).
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from typing import TYPE_CHECKING
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.errors import BadOption, SparkSourceError
 from twinlog.spark.jobs.archive.archive_plan import ArchiveJob, check_job
-from twinlog.spark.jobs.archive.delta import delta_added, delta_version
 from twinlog.spark.jobs.archive.files import finish_last_batch, held
 from twinlog.spark.jobs.archive.lakes import job as lakes
 from twinlog.spark.jobs.archive.lakes.job import fill
 from twinlog.spark.jobs.archive.lakes.tables import BatchWriter, read_live
 from twinlog.spark.jobs.archive.layout import (
+    TABLE_FORMATS,
+    ArchiveHeader,
     BadArchive,
     TopicTotals,
     check_fits,
@@ -35,6 +37,9 @@ from twinlog.spark.jobs.archive.layout import (
 )
 from twinlog.spark.jobs.archive.query import ArchiveFailed, archive_spec, cause_of, follow, stream_writer
 from twinlog.spark.jobs.archive.source import ArchivingReader
+from twinlog.spark.jobs.archive.tables import job as tables
+from twinlog.spark.jobs.archive.tables.read_tables import read_table
+from twinlog.spark.jobs.archive.tables.table import TablePlace
 from twinlog.spark.jobs.progress import JobProgress, ReportProgress, quiet
 from twinlog.spark.lake.address import parse_address
 from twinlog.spark.lake.opening import open_lake
@@ -55,6 +60,9 @@ class ArchiveSummary:
     format: str
     batches: int
     topics: Mapping[str, TopicTotals]
+    unparsed: int = 0  # rows that do not parse, which the second table has
+    unparsed_target: str = ""
+    notes: tuple[str, ...] = ()  # what happened to the table's columns
 
     @property
     def total(self) -> TopicTotals:
@@ -67,6 +75,8 @@ def archive(
     """Add what is new to the archive. A run with `every` continues until `is_over()`."""
     report(JobProgress("checking the source"))
     check_before_start(job)
+    if job.format in TABLE_FORMATS:
+        return _archive_to_tables(spark, job, report, is_over)
     if not job.place.is_local:
         return _archive_to_lake(spark, job, report, is_over)
     root = job.root
@@ -74,19 +84,31 @@ def archive(
     with held(root / "_run.lock", f"another run fills {root}: wait for its end, or archive to another directory"):
         finish_last_batch(root)
         run = uuid.uuid4().hex
-        before = delta_version(root)
         writer = stream_writer(spark, job, root, run)
         query = writer.trigger(**({"processingTime": job.every} if job.every else {"availableNow": True})).start()
         try:
-            batches = follow(query, job, run, report, is_over)
+            follow(query, job, run, report, is_over)
         finally:
             if query.isActive:
                 query.stop()
-        if job.format == "delta":
-            return ArchiveSummary(str(root), job.format, batches, delta_added(root, before))
         commit = load_commit(root)
         ours = commit.run == run
         return ArchiveSummary(str(root), job.format, commit.batches if ours else 0, commit.topics if ours else {})
+
+
+def _archive_to_tables(
+    spark: SparkSession, job: ArchiveJob, report: ReportProgress, is_over: Callable[[], bool]
+) -> ArchiveSummary:
+    try:
+        done = tables.fill_tables(spark, job, report, is_over)
+    except SparkSourceError:
+        raise
+    except Exception as problem:  # of Spark: the cause is somewhere in a long report
+        raise ArchiveFailed(cause_of(problem)) from problem
+    filled, second = done.filled, str(job.unparsed_place) if job.parse else ""
+    return ArchiveSummary(
+        str(job.place), job.format, filled.batches, filled.topics, filled.unparsed, second, done.notes
+    )
 
 
 def _archive_to_lake(
@@ -103,24 +125,40 @@ def _archive_to_lake(
     return ArchiveSummary(str(job.place), job.format, added.batches, added.topics)
 
 
-def read_archive(spark: SparkSession, target: str | Path) -> DataFrame:
-    """The archive as a table: the columns of messages in their order, and `day`.
+def read_archive(
+    spark: SparkSession,
+    target: str | Path,
+    *,
+    version: int | None = None,
+    catalog: Mapping[str, str] | None = None,
+    table: str | None = None,
+) -> DataFrame:
+    """The archive as a table: the columns of messages in their order, what was parsed, and `day`.
 
-    On a lake these are the files that count now: load it again to see what was added since.
+    On a lake, and of a table format, these are the files that count now: load it again to see what was added since.
+    `version` is one of Delta or a snapshot of Iceberg; `catalog` and `table` are those of the archive.
     """
     place = parse_address(target, "archive")
     if not place.is_local:
         lake = open_lake(spark, place)
         found = lakes.existing_header(lake)
+        if found.format in TABLE_FORMATS:
+            return read_table(spark, TablePlace(found.format, lake, catalog or {}, table or ""), version)
+        _no_version(found, version)
         return read_live(spark, lake, found).select(*found.schema())
     root = place.local
     header = existing_header(root)
-    if header.format == "delta":
-        frame = spark.read.format("delta").load(str(root))
-    else:
-        # The schema is given, or a topic called 2026 would come back as a number.
-        frame = spark.read.schema(ddl(header.schema())).parquet(str(root))
-    return frame.select(*header.schema())
+    if header.format in TABLE_FORMATS:
+        lake = open_lake(spark, place)
+        return read_table(spark, TablePlace(header.format, lake, catalog or {}, table or ""), version)
+    _no_version(header, version)
+    # The schema is given, or a topic called 2026 would come back as a number.
+    return spark.read.schema(ddl(header.schema())).parquet(str(root)).select(*header.schema())
+
+
+def _no_version(header: ArchiveHeader, version: int | None) -> None:
+    if version is not None:
+        raise BadOption(f"version {version}: a {header.format} archive keeps no versions, only Iceberg and Delta do")
 
 
 def check_before_start(job: ArchiveJob) -> None:

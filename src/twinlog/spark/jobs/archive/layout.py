@@ -29,7 +29,8 @@ from twinlog.base.atomic_file import replace_file, sibling
 from twinlog.spark.errors import SparkSourceError, columns_of
 from twinlog.spark.schema import MESSAGE_COLUMNS, Columns
 
-FORMATS = ("parquet", "delta")
+FORMATS = ("parquet", "delta", "iceberg")
+TABLE_FORMATS = ("delta", "iceberg")  # with a log of their own, and columns that may change
 PARTITION_COLUMNS = ("topic", "day")
 KEY_COLUMNS = ("topic", "brokerName", "queueId", "queueOffset", "storeTimestamp")
 HEADER_FILE, COMMIT_FILE = "_archive.json", "_commit.json"
@@ -132,7 +133,7 @@ def check_fits(root: object, found: ArchiveHeader, wanted: ArchiveHeader) -> Non
         raise BadArchive(f"{root} is a {found.format} archive: give --format {found.format} or another directory")
     if found.source != wanted.source:
         raise BadArchive(f"{root} is filled from {found.source}, not from {wanted.source}: give another directory")
-    if found.columns != wanted.columns:
+    if found.columns != wanted.columns and found.format not in TABLE_FORMATS:
         missing = [name for name in found.columns if name not in wanted.columns]
         extra = [name for name in wanted.columns if name not in found.columns]
         difference = "; ".join(

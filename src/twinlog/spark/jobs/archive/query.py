@@ -21,16 +21,13 @@ from twinlog.spark.jobs.archive.archive_plan import ArchiveJob
 from twinlog.spark.jobs.archive.files import commit_batch
 from twinlog.spark.jobs.archive.layout import (
     CHECKPOINT,
-    PARTITION_COLUMNS,
     STAGING,
     StagedFile,
     TopicTotals,
     load_commit,
 )
 from twinlog.spark.jobs.archive.source import ArchiveSource, ArchiveSpec
-from twinlog.spark.jobs.conditions import IN_A_QUEUE, sql_text
 from twinlog.spark.jobs.progress import JobProgress, ReportProgress, described
-from twinlog.spark.schema import MESSAGE_COLUMNS, ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,11 +46,8 @@ class ArchiveFailed(SparkSourceError):
 
 def stream_writer(spark: SparkSession, job: ArchiveJob, root: Path, run: str) -> Any:
     """The writer of the stream, before its trigger is set."""
-    frame = messages(spark, job) if job.format == "delta" else _files(spark, job, root, run)
-    writer = frame.writeStream.option("checkpointLocation", str(root / CHECKPOINT))
+    writer = _files(spark, job, root, run).writeStream.option("checkpointLocation", str(root / CHECKPOINT))
     writer = writer.queryName(f"archive {_label(job)} in {root}")  # names of running queries differ, and so do roots
-    if job.format == "delta":
-        return writer.format("delta").partitionBy(*PARTITION_COLUMNS).option("path", str(root))
     return writer.foreachBatch(CommitBatch(str(root), run, _label(job)))
 
 
@@ -83,25 +77,6 @@ def archive_spec(job: ArchiveJob, root: str, staging: str) -> ArchiveSpec:
     )
 
 
-def messages(spark: SparkSession, job: ArchiveJob) -> DataFrame:
-    """The stream of messages, for a sink of Spark's own."""
-    names = job.header().columns
-    source = "rocketmq" if job.name_server else "rocketmq_store"
-    columns = {name: MESSAGE_COLUMNS[name] for name in dict.fromkeys((*names, "sysFlag"))}
-    frame = spark.readStream.schema(ddl(columns)).format(source).options(**job.source_options()).load()
-    if not job.name_server:
-        frame = frame.where(f"{_topic_condition(job)} and {IN_A_QUEUE}")
-    return frame.selectExpr(*names, DAY)
-
-
-def _topic_condition(job: ArchiveJob) -> str:
-    if job.topics:
-        return "topic in (" + ", ".join(sql_text(topic) for topic in job.topics) + ")"
-    pattern = job.pattern or ".*"
-    not_system = "true" if pattern.startswith("%") else f"not topic rlike {sql_text(f'^{SYSTEM_TOPICS}$')}"
-    return f"{not_system} and topic rlike {sql_text(f'^(?:{pattern})$')}"
-
-
 @dataclass(frozen=True, slots=True)
 class CommitBatch:
     """Adds a batch to the archive; a value, since under Spark Connect it travels to the server."""
@@ -125,9 +100,8 @@ class CommitBatch:
 
 def follow(
     query: StreamingQuery, job: ArchiveJob, run: str, report: ReportProgress, is_over: Callable[[], bool]
-) -> int:
-    """Report progress until the query ends or `is_over()`; returns the number of batches with rows."""
-    rows: dict[int, int] = {}
+) -> None:
+    """Report progress until the query ends or `is_over()`."""
     while True:
         try:
             ended = query.awaitTermination(_POLL_SECONDS)  # pyright: ignore[reportArgumentType]
@@ -135,13 +109,12 @@ def follow(
             raise ArchiveFailed(cause_of(problem)) from problem
         progress = query.lastProgress
         if progress:
-            rows[progress["batchId"]] = progress.numInputRows  # the key is empty under Spark Connect
-            done = sum(rows.values()) if job.format == "delta" else _run_total(job, run).rows
+            done = _run_total(job, run).rows
             left = rows_left(progress["sources"][0]) if job.name_server else None
             what = f"archiving to {job.root.name}"
             report(JobProgress(what, done, None if left is None else done + left, "messages"))
         if ended or is_over():
-            return sum(1 for count in rows.values() if count)
+            return
 
 
 def _run_total(job: ArchiveJob, run: str) -> TopicTotals:

@@ -41,8 +41,8 @@ class CannotWriteArchive(SparkSourceError):
 class StagedFileWriter:
     """A file that is being written, under a name that readers ignore; holds the rows of its next row group."""
 
-    def __init__(self, lake: Lake, folder: str, schema: pa.Schema, compression: str) -> None:
-        self.name = f"{folder}/{uuid.uuid4().hex}{STAGED}"
+    def __init__(self, lake: Lake, folder: str, schema: pa.Schema, compression: str, suffix: str = STAGED) -> None:
+        self.name = f"{folder}/{uuid.uuid4().hex}{suffix}"
         self.rows = self.waiting_bytes = 0
         self._schema = schema
         self._waiting: list[pa.RecordBatch] = []
