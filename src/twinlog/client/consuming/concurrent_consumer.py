@@ -110,7 +110,12 @@ class ConcurrentConsumer:
         if origin.paused:
             origin.hold(messages, generation)
             return
-        await self._after(origin, messages, generation, await self._listener.call(messages))
+        result = await self._listener.call(messages)
+        if result.ok:
+            for message in messages:
+                origin.finished(message, generation)
+        else:
+            await self._after_failure(origin, messages, generation, result)
 
     # -- a plain function ----------------------------------------------------------------------
 
@@ -144,7 +149,11 @@ class ConcurrentConsumer:
     ) -> None:
         try:
             result = result or await self._listener.settle_later(messages, back)
-            await self._after(origin, messages, generation, result)
+            if not result.ok:
+                await self._after_failure(origin, messages, generation, result)
+                return
+            for message in messages:
+                origin.finished(message, generation)
         except Exception:
             self._again_later(origin, messages, generation)
             raise
@@ -162,13 +171,12 @@ class ConcurrentConsumer:
         if not self._busy:
             self._idle.set()
 
-    async def _after(
+    async def _after_failure(
         self, origin: MessageOrigin, messages: list[Message], generation: int, result: ListenerResult
     ) -> None:
-        consumed = len(messages) if result.ok else result.consumed
-        for message in messages[:consumed]:
+        for message in messages[: result.consumed]:
             origin.finished(message, generation)
-        for message in messages[consumed:]:
+        for message in messages[result.consumed :]:
             if await self._is_handed_over(origin.queue, message, result.delay_level):
                 origin.finished(message, generation)
             else:

@@ -95,21 +95,23 @@ class Listener:
         called = listen if inspect.isroutine(listen) else getattr(listen, "__call__", listen)  # noqa: B004
         self.is_threaded = not inspect.iscoroutinefunction(called)
         self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="consume") if self.is_threaded else None
-        self._listen = _with_list(listen) if many else _with_one(listen)
+        self._many = many
+        self._listen: Callable[[Any], Any] = listen
         if hooks:
             hooked = _hooked_in_thread if self.is_threaded else _hooked
-            self._listen = hooked(self._listen, group, hooks)
+            self._listen = hooked(listen, group, hooks)
         self.meters: dict[str, Meter] = {}
 
     async def call(self, messages: list[Message]) -> ListenerResult:
         """Call the function with `messages`, and wait for its end."""
         started = time.monotonic()
         returned, error = None, None
+        given = list(messages) if self._many else messages[0]  # a list of its own: the listener may change it
         try:
             if self._threads is None:
-                returned = await self._listen(messages)
+                returned = await self._listen(given)
             else:
-                returned = await asyncio.get_running_loop().run_in_executor(self._threads, self._listen, messages)
+                returned = await asyncio.get_running_loop().run_in_executor(self._threads, self._listen, given)
                 if inspect.isawaitable(returned):
                     returned = await returned
         except asyncio.CancelledError:
@@ -126,7 +128,7 @@ class Listener:
         started = time.monotonic()
         returned, error = None, None
         try:
-            returned = self._listen(messages)
+            returned = self._listen(list(messages) if self._many else messages[0])
         except BaseException as raised:  # sys.exit() too: the thread must go on, and the message come again
             error = raised
         return ListenerReturn(returned, error, int((time.monotonic() - started) * 1000))
@@ -175,22 +177,12 @@ class Listener:
         return ListenerResult(ok, 0, error, spent_ms)
 
 
-def _with_one(listen: Callable[..., Any]) -> Callable[[list[Message]], Any]:
-    return lambda messages: listen(messages[0])
-
-
-def _with_list(listen: Callable[..., Any]) -> Callable[[list[Message]], Any]:
-    return lambda messages: listen(list(messages))  # a list of its own: the listener may change it
-
-
-def _hooked(
-    listen: Callable[[list[Message]], Any], group: str, hooks: Sequence[Hook[Consuming]]
-) -> Callable[[list[Message]], Any]:
-    async def call(messages: list[Message]) -> Any:
-        consuming = Consuming(group, messages)
+def _hooked(listen: Callable[[Any], Any], group: str, hooks: Sequence[Hook[Consuming]]) -> Callable[[Any], Any]:
+    async def call(given: Message | list[Message]) -> Any:
+        consuming = Consuming(group, [given] if isinstance(given, Message) else tuple(given))
         with entered(hooks, consuming):
             try:
-                returned = await listen(messages)
+                returned = await listen(given)
             except BaseException as error:
                 consuming.error = error
                 raise
@@ -201,13 +193,13 @@ def _hooked(
 
 
 def _hooked_in_thread(
-    listen: Callable[[list[Message]], Any], group: str, hooks: Sequence[Hook[Consuming]]
-) -> Callable[[list[Message]], Any]:
-    def call(messages: list[Message]) -> Any:
-        consuming = Consuming(group, messages)
+    listen: Callable[[Any], Any], group: str, hooks: Sequence[Hook[Consuming]]
+) -> Callable[[Any], Any]:
+    def call(given: Message | list[Message]) -> Any:
+        consuming = Consuming(group, [given] if isinstance(given, Message) else tuple(given))
         with entered(hooks, consuming):
             try:
-                returned = listen(messages)
+                returned = listen(given)
             except BaseException as error:
                 consuming.error = error
                 raise
