@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from argparse import Namespace
 
 from twinlog.cli.admin.command import command, need, opt
+from twinlog.cli.progress_bar import ProgressBar
 from twinlog.cli.report import Report, text_report
 from twinlog.client import Admin
-from twinlog.observe.log_compare import MIB, compare_logs, plan_comparison
+from twinlog.observe.log_compare import compare_logs, plan_comparison
 
 
 @command(
@@ -21,33 +20,7 @@ from twinlog.observe.log_compare import MIB, compare_logs, plan_comparison
 )
 async def verify_replica(admin: Admin, args: Namespace) -> Report:
     plan = await plan_comparison(admin, args.brokerAddr, args.replicaAddr, args.begin or 0)
-    with _Progress(plan.begin, plan.end) as progress:
+    with ProgressBar(plan.begin, plan.end) as progress:
         equal = await compare_logs(admin, plan, progress.reached)
     data = {"equal": True, "begin": plan.begin, "end": plan.end, "behind": plan.behind_bytes}
     return text_report(*equal.lines, data=data)
-
-
-class _Progress:
-    """A bar on standard error, where that is a terminal."""
-
-    def __init__(self, begin: int, end: int) -> None:
-        self._begin, self._end = begin, end
-        self._began = time.monotonic()
-        self._shows = sys.stderr.isatty()
-
-    def __enter__(self) -> _Progress:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        if self._shows:
-            sys.stderr.write("\r\x1b[K")
-
-    def reached(self, at: int) -> None:
-        if not self._shows:
-            return
-        done, total = at - self._begin, self._end - self._begin
-        rate = done / max(0.001, time.monotonic() - self._began)
-        left = (total - done) / max(1.0, rate)
-        bar = ("#" * (30 * done // total)).ljust(30, ".")
-        sys.stderr.write(f"\r\x1b[K[{bar}] {100 * done // total} %  {rate / MIB:.1f} MiB/s  {left:.0f} s left")
-        sys.stderr.flush()

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from twinlog.cli.progress_bar import ProgressBar
 from twinlog.cli.store.repair import repair
 from twinlog.cli.store.resend import resend
 from twinlog.settings.broker_conf import load_broker_conf
@@ -102,7 +103,9 @@ def verify(directory: Directory, config: Config = None, as_json: AsJson = False)
     Exit status 0 when the store is sound, 1 when it has problems, 2 when it is unreadable.
     """
     with _open(directory, config) as opened:
-        report = verify_store(opened)
+        log = opened.commit_log
+        with ProgressBar(log.log_start, log.log_end) as progress:
+            report = verify_store(opened, progress=progress.reached)
     if as_json:
         fields = {name: getattr(report, name) for name in report.__slots__}
         print(json.dumps({"ok": report.ok} | fields, ensure_ascii=False))
@@ -135,7 +138,17 @@ def compare(
     Exit status 0 when all common bytes are equal, 1 when they differ or there are none, 2 when a store is unreadable.
     """
     with _open(one, config_one) as first, _open(other, config_other) as second:
-        found = compare_logs(first.commit_log, second.commit_log)
+        logs = first.commit_log, second.commit_log
+        begin, end = max(log.log_start for log in logs), min(log.log_end for log in logs)
+        with ProgressBar(begin, end) as progress:
+            at = begin
+
+            def advance(size: int) -> None:
+                nonlocal at
+                at += size
+                progress.reached(at)
+
+            found = compare_logs(*logs, advance)
     if as_json:
         fields = {name: getattr(found, name) for name in ("starts", "ends", "begin", "end", "differs_at")}
         print(json.dumps({"equal": found.is_equal} | fields | {"places": [str(place) for place in found.places]}))

@@ -68,7 +68,7 @@ class VerifyReport:
 
 
 def verify_store(store: StoreFiles, *, progress: Callable[[int], None] | None = None) -> VerifyReport:
-    """Check the whole store; `progress` is called with the number of records checked so far."""
+    """Check the whole store; `progress` is called with the byte of the log that is reached."""
     report, began = VerifyReport(log_start=store.commit_log.log_start), time.perf_counter()
     expected = _verify_log(store, report, progress)
     unfinished = store.was_aborted or store.is_live
@@ -115,7 +115,7 @@ def _verify_log(
             newest = max(newest, int(found.store_timestamp.max()))
             fillers += _count_expected(found, expected)
             if progress is not None:
-                progress(report.records)
+                progress(int(found.physical_offset[-1] + found.size[-1]))
     report.lost_messages = bool(fillers or holes)
     if fillers:
         report.notes.append(f"{fillers} filler records where damage was replaced; see the quarantine directory")
