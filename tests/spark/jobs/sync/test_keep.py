@@ -1,16 +1,19 @@
 """`--keep`: old segments of a replica go, and a broker that starts there is as a master that deleted them."""
 
+import contextlib
 import os
 import shutil
 
 import pytest
 from tests.spark.jobs.sync.test_ticks import SEGMENT, SETTINGS, Master
 
+from twinlog.base.clock import wall_clock_ms
 from twinlog.broker.embedded import EmbeddedBroker
 from twinlog.client import Outgoing
 from twinlog.client.sync import Admin, Producer, PullConsumer
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.sync import replica_trim
+from twinlog.spark.jobs.sync.replica import Replica
 from twinlog.spark.jobs.sync.replica_trim import expired_count
 from twinlog.spark.jobs.sync.sync_plan import Keep, parse_keep, parse_kinds
 from twinlog.wire.bodies import MessageQueue
@@ -182,6 +185,19 @@ def test_killed_between_two_steps_the_next_tick_ends_with_the_same_store(master,
         assert high == 400
         found = pulled(copy, "Both")
         assert [one.queue_offset for one in found] == list(range(low, high))
+
+
+def test_days_count_by_the_times_of_the_messages(master):
+    master.send(400)
+    master.tick()
+    before, now = bases(master.replica), wall_clock_ms()
+    with contextlib.closing(Replica.open(master.replica)) as replica:
+        assert replica_trim.drop_old_segments(replica, Keep(ms=HOUR), now) == 0
+        assert replica_trim.drop_old_segments(replica, Keep(ms=HOUR), now + 2 * HOUR) == before[-1]
+    assert bases(master.replica) == before[-1:], "the last segment stays"
+    master.send(5)
+    report = master.tick()
+    assert (report.error, report.lag, report.start) == ("", 0, before[-1])
 
 
 def test_a_tick_that_fails_deletes_nothing(master):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.spark.jobs.sync.test_history import few_files, report, rows
 
 from twinlog.spark.errors import BadOption
+from twinlog.spark.jobs.metadata_diff import history_rows
 from twinlog.spark.jobs.sync import history
 from twinlog.spark.jobs.sync.history import HistoryRules, HistoryTables, check_kept
 from twinlog.spark.jobs.sync.replica_state import Change, JournalEntry, RangeDigest
@@ -159,3 +160,17 @@ def test_a_history_that_was_shortened_says_so_for_a_moment_before(tmp_path, monk
     with pytest.raises(BadOption, match=r"2023-11-14 .* is before .*: the history before it was dropped"):
         check_kept(files, datetime.fromtimestamp(NOW / 1000 + 3600, UTC))
     assert HistoryTables(tmp_path, HistoryRules(keep_ms=10 * DAY)).drained == tables.drained
+
+
+def test_a_question_while_files_are_joined_is_asked_again(tmp_path, monkeypatch):
+    tables = HistoryTables(tmp_path)
+    for entry in entries(1, 5, NOW):
+        tables.add([report(entry)])
+    stale = history_rows._files(str(tmp_path))
+    few_files(monkeypatch, 2)
+    HistoryTables(tmp_path)
+    listed, files = iter([stale]), history_rows._files
+    monkeypatch.setattr(history_rows, "_files", lambda path: next(listed, None) or files(path))
+    when = datetime.fromtimestamp(NOW / 1000 + 60, UTC)
+    assert [row["key"] for row in history_rows.rows_at(str(tmp_path), when, "a")] == ["T@g", "T5"]
+    assert not stale[0].exists()

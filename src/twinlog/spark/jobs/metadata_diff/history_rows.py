@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -19,17 +20,29 @@ from twinlog.spark.paths import is_local, local_path
 
 _COLUMNS = ["broker", "kind", "key", "seenAt", "sequence", "newValue"]
 _KEY = ["broker", "kind", "key"]
+_TRIES = 3
 
 
 def history_bytes(history: str) -> int | None:
     """The size of the table of changes; None if it is not on a local path."""
     if not is_local(history):
         return None
-    return sum(file.stat().st_size for file in _files(history))
+    total = 0
+    for file in _files(history):
+        with contextlib.suppress(FileNotFoundError):  # a running synchronisation has just joined it with others
+            total += file.stat().st_size
+    return total
 
 
 def rows_at(history: str, when: datetime, broker: str | None) -> list[dict[str, Any]]:
     """The last value of each key at a moment: broker, kind, key and value (JSON)."""
+    for _ in range(_TRIES):
+        with contextlib.suppress(FileNotFoundError):  # files were joined between listing and reading them
+            return _rows_at(history, when, broker)
+    return _rows_at(history, when, broker)
+
+
+def _rows_at(history: str, when: datetime, broker: str | None) -> list[dict[str, Any]]:
     files = _files(history)
     if not files:
         raise not_a_history(history)
@@ -39,6 +52,8 @@ def rows_at(history: str, when: datetime, broker: str | None) -> list[dict[str, 
         wanted &= ds.field("broker") == broker
     try:
         seen = ds.dataset([str(file) for file in files]).to_table(_COLUMNS, filter=wanted)
+    except FileNotFoundError:
+        raise
     except (ArrowException, OSError) as error:
         raise not_a_history(history) from error
     ordered = seen.sort_by([("seenAt", "ascending"), ("sequence", "ascending")])
