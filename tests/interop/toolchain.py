@@ -58,12 +58,17 @@ def find_tool(name: str) -> str:
 @functools.cache
 def rocketmq_jars(version: str) -> Path:
     """The folder of RocketMQ's jars, downloaded by Maven the first time."""
-    library = cache_directory() / "rocketmq" / version / "lib"
+    return library_of("rocketmq", version, *(f"org.apache.rocketmq:{name}:{version}" for name in ARTIFACTS))
+
+
+def library_of(name: str, version: str, *packages: str) -> Path:
+    """The folder of these jars (group:artifact:version) and all they need, downloaded by Maven the first time."""
+    library = cache_directory() / name / version / "lib"
     if library.is_dir():
         return library
     library.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=library.parent) as work:
-        _copy_jars(Path(work), "".join(_dependency(f"org.apache.rocketmq:{name}:{version}") for name in ARTIFACTS))
+        _copy_jars(Path(work), "".join(map(_dependency, packages)))
         _publish(Path(work, "lib"), library)
     return library
 

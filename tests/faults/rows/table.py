@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.faults.group import JAVA, TWINLOG
 from tests.faults.rows import (
+    archives,
     clocks,
     damage,
     disks,
@@ -61,4 +62,5 @@ ROWS = [
     Row("bit flips", damage.bit_flips, {"flips": 1000}),
     Row("one failed fsync", system_calls.failed_fsync, {"rounds": 5}, (TWINLOG,)),
     Row("kill at each system call of a save", system_calls.kill_in_save, {}, (TWINLOG,)),
+    Row("kill -9 of an archive in a bucket", archives.kill_archive, {"rounds": 20}, (TWINLOG,)),
 ]

@@ -1,6 +1,7 @@
 """An archive on a lake without Spark: each message once, whatever dies, refuses or lies."""
 
 import itertools
+import random
 from dataclasses import replace
 
 import pytest
@@ -318,3 +319,10 @@ def test_times_between_batches_are_those_of_spark():
     ]
     with pytest.raises(BadArchive, match="write for example 10 seconds"):
         every_seconds("soon")
+
+
+def test_each_message_is_in_the_bucket_once_after_kills_at_random_moments(s3):
+    from tests.faults.rows.archives import kill_filling
+
+    seed = random.randrange(1 << 30)
+    kill_filling(s3, seed, rounds=3, each_s=0.5)
