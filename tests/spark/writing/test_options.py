@@ -1,5 +1,14 @@
 import pytest
-from pyspark.sql.types import BinaryType, IntegerType, LongType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    BinaryType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from twinlog.spark.errors import BadOption, BadSchema
 from twinlog.spark.source import RocketmqSource
@@ -51,6 +60,7 @@ TYPES = {
     "binary": BinaryType(),
     "int": IntegerType(),
     "bigint": LongType(),
+    "timestamp": TimestampType(),
     "map<string,string>": MapType(StringType(), StringType()),
     "map<string,int>": MapType(StringType(), IntegerType()),
     "struct<a:int>": StructType([StructField("a", IntegerType())]),
@@ -70,7 +80,7 @@ def check(ddl: str, *, topic_given: bool = True) -> None:
 def test_every_column_may_be_there():
     check(
         "body binary, topic string, tags string, keys string, properties map<string,string>, flag int, delayLevel int, "
-        "queueId int, shardingKey string, brokerName string",
+        "deliverAt timestamp, queueId int, shardingKey string, brokerName string",
         topic_given=False,
     )
     check("body string")

@@ -13,6 +13,7 @@ from twinlog.spark.writing.totals import SendTotals
 
 MAPS = pa.map_(pa.string(), pa.string())
 _TYPES = {"body": pa.binary(), "flag": pa.int32(), "delayLevel": pa.int32(), "queueId": pa.int32(), "properties": MAPS}
+_TYPES["deliverAt"] = pa.timestamp("us", tz="UTC")
 
 
 class Place(Protocol):

@@ -18,6 +18,7 @@ WRITE_COLUMNS: dict[str, tuple[str, ...]] = {
     "properties": ("map<string,string>",),
     "flag": ("int",),
     "delayLevel": ("int",),
+    "deliverAt": ("timestamp", "bigint"),
     "queueId": ("int",),
     "shardingKey": ("string",),
     "brokerName": ("string",),
@@ -67,5 +68,9 @@ def plain_column(batch: pa.RecordBatch, name: str) -> pa.Array | None:
         return None
     if name == "properties":
         return column
+    if name == "deliverAt":  # milliseconds; a fraction of one is cut off
+        return (column.cast(pa.timestamp("ms"), safe=False) if pa.types.is_timestamp(column.type) else column).cast(
+            pa.int64()
+        )
     wanted = types.get(name, pa.string())
     return column if column.type == wanted else column.cast(wanted)

@@ -17,6 +17,7 @@ BATCH_BYTES = 256 * 1024
 _BOTH = (
     *CLUSTER_OPTIONS,
     "topic",
+    "deliverAt",
     "producerGroup",
     "sendTimeoutMs",
     "numRetries",
@@ -43,6 +44,7 @@ class WriteOptions:
 
     cluster: ClusterOptions
     topic: str | None = None
+    deliver_at_ms: int | None = None  # for rows without a time of their own
     group: str = "spark-rocketmq-sink"
     send_timeout_ms: int = 3_000
     retries: int = 6  # of one request
@@ -88,6 +90,7 @@ def write_options(given: Mapping[str, str], *, streaming: bool) -> WriteOptions:
     return WriteOptions(
         cluster=cluster_options(values),
         topic=topic,
+        deliver_at_ms=values.moment_ms("deliverAt"),
         group=values.text("producerGroup") or "spark-rocketmq-sink",
         send_timeout_ms=values.integer("sendTimeoutMs", 3_000, low=1),
         retries=values.integer("numRetries", 6),

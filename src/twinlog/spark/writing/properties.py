@@ -23,9 +23,10 @@ _COLUMNS = {
     "keys": names.KEYS,
     "shardingKey": names.SHARDING_KEY,
     "delayLevel": names.DELAY,
+    "deliverAt": names.TIMER_DELIVER_MS,
 }
 _HINTS = {names.TAGS: "column tags", names.KEYS: "column keys", names.SHARDING_KEY: "column shardingKey"}
-_HINTS |= {names.DELAY: "column delayLevel"}
+_HINTS |= {names.DELAY: "column delayLevel", names.TIMER_DELIVER_MS: "column deliverAt"}
 _EMPTY = pa.scalar(b"", pa.binary())
 
 
@@ -63,6 +64,8 @@ def column_pairs(columns: dict[str, pa.Array], rows: RowNames) -> list[pa.Array]
                 row = pc.index(bad, True).as_py()
                 raise BadRow(f"{rows[row]}: delayLevel is {values[row]}; give 1 to 18, or 0 for no delay")
             values = pc.if_else(pc.greater(values, 0), values, None).cast(pa.string())
+        elif column == "deliverAt":
+            values = values.cast(pa.string())
         else:
             _check_separators(values, lambda row, column=column: f"{rows[row]}: column {column}")
         parts.append(pair(name, values))

@@ -56,12 +56,23 @@ def pieces_of(batch: pa.RecordBatch, options: WriteOptions, first_row: int, part
     rows = RowNames(partition_id, first_row + np.arange(len(batch)))
     if not len(batch):
         return
+    if options.deliver_at_ms is not None:
+        columns["deliverAt"] = _delivery_times(columns, options.deliver_at_ms, len(batch))
     sizes = _body_sizes(columns.get("body"), options, rows)
     piece_of_row = np.cumsum(sizes) // PIECE_BYTES
     cuts = [0, *(np.flatnonzero(np.diff(piece_of_row)) + 1).tolist(), len(batch)]
     for begin, end in pairwise(cuts):
         part = {name: column.slice(begin, end - begin) for name, column in columns.items()}
         yield from _by_topic(part, options.topic, RowNames(partition_id, rows.numbers[begin:end]))
+
+
+def _delivery_times(columns: dict[str, pa.Array], time_ms: int, count: int) -> pa.Array:
+    """The times of a batch with the option deliverAt; a row with a time or a delay of its own keeps that."""
+    own = columns.get("deliverAt")
+    times = pa.array([time_ms] * count, pa.int64()) if own is None else own.fill_null(time_ms)
+    delays = pa.array(_integers(columns.get("delayLevel"), count) > 0)
+    kept = pa.nulls(count, pa.int64()) if own is None else own
+    return pc.if_else(delays, kept, times)
 
 
 def _body_sizes(bodies: pa.Array | None, options: WriteOptions, rows: RowNames) -> np.ndarray:
@@ -121,8 +132,14 @@ class EncodedRows:
             raise BadRow(f"{piece.rows[row]}: {size}; tags, keys and the properties that Spark adds count too")
         self.flags = _integers(columns.get("flag"), count)
         self.delays = _integers(columns.get("delayLevel"), count) > 0
+        times = columns.get("deliverAt")
+        self.timers = np.zeros(count, bool) if times is None else times.is_valid().to_numpy(zero_copy_only=False)
+        if (self.delays & self.timers).any():
+            row = int(np.argmax(self.delays & self.timers))
+            raise BadRow(f"{piece.rows[row]}: it has a delayLevel and a deliverAt; give one of them")
         self._join_elements(pc.binary_length(self.bodies).to_numpy(), lengths)
-        self.alone = self.delays | (np.diff(self.offsets) > options.batch_bytes) | piece.topic.startswith(RETRY_PREFIX)
+        large = np.diff(self.offsets) > options.batch_bytes
+        self.alone = self.delays | self.timers | large | piece.topic.startswith(RETRY_PREFIX)
         self._batch_bytes = options.batch_bytes
 
     def _join_elements(self, body_lengths: np.ndarray, lengths: np.ndarray) -> None:

@@ -188,7 +188,8 @@ class Sender:
         totals.rows += count
         totals.bytes += request.size
         totals.requests += 1
-        if not request.rows.delays[request.begin]:  # a delayed message has an offset of SCHEDULE_TOPIC
+        is_parked = request.rows.delays[request.begin] or request.rows.timers[request.begin]
+        if not is_parked:  # its offset is one of the topic where it waits
             last = read_number(answer.fields, "queueOffset", -1) + count - 1
             totals.last_offsets[send_queue.queue] = max(last, totals.last_offsets.get(send_queue.queue, -1))
         if self._stored_rows is not None:

@@ -18,7 +18,7 @@ import contextlib
 import itertools
 import time
 
-from twinlog.base.system_names import SCHEDULE_TOPIC
+from twinlog.base.system_names import SCHEDULE_TOPIC, TIMER_TOPIC
 from twinlog.client.errors import BrokerRefused, ClientError
 from twinlog.client.routing.routes import TopicRoute
 from twinlog.net.errors import NetError, RequestTimeout
@@ -58,7 +58,7 @@ class StampedWrite:
         count = max(_BLOCKS_CHECKED_MIN, len(route.writable))
         keys = [self._stamps.key(topic, block * BLOCK_ROWS) for block in range(count)]
         for broker_name in sorted({queue.broker_name for queue in route.writable}):
-            for stored_in in (topic, SCHEDULE_TOPIC):
+            for stored_in in (topic, SCHEDULE_TOPIC, TIMER_TOPIC):
                 for message in self._find(topic, broker_name, stored_in, keys):
                     if message is not None:
                         return self._adopted(topic, route, message)
@@ -110,10 +110,10 @@ class StampedWrite:
         topic, broker_name = send_queue.queue.topic, send_queue.queue.broker_name
         keys = [self._stamps.key(topic, int(rows.sequences[row])) for row in wanted]
         found: list[Message | None] = [None] * len(wanted)
-        for delayed in {bool(rows.delays[row]) for row in wanted}:
-            some = [n for n, row in enumerate(wanted) if bool(rows.delays[row]) == delayed]
-            stored_in = SCHEDULE_TOPIC if delayed else topic
-            answers = self._find(topic, broker_name, stored_in, [keys[n] for n in some], tries)
+        places = [_places(topic, rows, row) for row in wanted]
+        for stored_in in dict.fromkeys(place for each in places for place in each):
+            some = [n for n, each in enumerate(places) if stored_in in each and found[n] is None]
+            answers = self._find(topic, broker_name, stored_in, [keys[n] for n in some], tries) if some else []
             for n, message in zip(some, answers, strict=True):
                 found[n] = message
         for row, message in zip(wanted, found, strict=True):
@@ -154,3 +154,10 @@ class StampedWrite:
         if address is None:
             raise ClientError(f"{where(queue)}: no master is registered, so what it holds is unknown; start it again")
         return address
+
+
+def _places(topic: str, rows: EncodedRows, row: int) -> tuple[str, ...]:
+    """The topics that may hold a row; a time that had passed when a broker received the row is no delay."""
+    if rows.timers[row]:
+        return TIMER_TOPIC, topic
+    return (SCHEDULE_TOPIC,) if rows.delays[row] else (topic,)
