@@ -25,7 +25,7 @@ def first_row(reader) -> dict:
     return next(row for batch in reader.read(part) for row in batch.to_pylist())
 
 
-def test_group_id_prefix_is_the_group_that_pulls_and_a_consumer_group_counts_before_it(make_topic, monkeypatch):
+def test_group_id_prefix_begins_the_group_of_a_query_and_a_consumer_group_counts_before_it(make_topic, monkeypatch):
     groups = []
     real = pull_requests.pull_header
 
@@ -36,9 +36,14 @@ def test_group_id_prefix_is_the_group_that_pulls_and_a_consumer_group_counts_bef
     monkeypatch.setattr(pull_requests, "pull_header", header)
     topic = make_topic(queues=1)
     topic.send("1")
+    other = make_topic(queues=1)
+    other.send("1")
     for given in ({}, {"groupIdPrefix": "mine"}, {"groupIdPrefix": "mine", "consumerGroup": "theirs"}):
         assert topic.read(**given) == ["1"]
-    assert list(dict.fromkeys(groups)) == ["spark-rocketmq-source", "mine", "theirs"]
+    assert topic.read(groupIdPrefix="mine") == other.read(groupIdPrefix="mine") == ["1"]
+    plain, mine, theirs, others = dict.fromkeys(groups)  # the same query has the same group again
+    assert (plain, theirs) == ("spark-rocketmq-source", "theirs")
+    assert mine.startswith("mine-") and others.startswith("mine-")
 
 
 def test_pull_batch_size_and_depth_limit_what_is_on_its_way(make_topic, monkeypatch):

@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.errors import errors_without_traceback
+from twinlog.spark.reading.brokers.filter_check import check_filter
 from twinlog.spark.reading.brokers.options import ReadOptions
 from twinlog.spark.reading.brokers.positions import ending_offsets, find_queues, starting_offsets
 from twinlog.spark.reading.brokers.queue_ranges import plan_queue_ranges, split_ranges
@@ -37,6 +38,7 @@ class QueueBatchReader(DataSourceReader):
         queues = find_queues(options, cluster)
         if not queues:
             return []
+        check_filter(options, cluster, queues)
         start, end = starting_offsets(options, cluster, queues), ending_offsets(options, cluster, queues)
         ranges = plan_queue_ranges(start, end, lambda place, what: report_loss(options.fail_on_data_loss, place, what))
         parts = split_ranges(ranges, partitions_min=options.partitions_min, rows_max=options.partition_rows_max)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 _OWN = ("kind", "readFrom", "failOnDataLoss", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs")
 _NO_TOPIC = (ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SYSTEM_ERROR)
-CHOOSING = ("topic", "subscribe", "subscribePattern", "assign")
+CHOOSING = ("topic", "subscribe", "subscribePattern", "assign", "retriesOf", "deadLettersOf")
 _ENDS = ("minOffset", "maxOffset")
 
 

@@ -5,11 +5,14 @@ They are read once, in the driver, and travel to the workers as frozen values.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from twinlog.base.system_names import dlq_topic, retry_topic
+from twinlog.client.consuming.pulling import SQL92, TAG
 from twinlog.spark.cluster_options import CLUSTER_OPTIONS, ClusterOptions, cluster_options
 from twinlog.spark.errors import BadOption
 from twinlog.spark.lake.address import parse_address
@@ -34,6 +37,9 @@ _BOTH = (
     "minPartitions",
     "maxRecordsPerPartition",
     "subExpression",
+    "subExpressionType",
+    "retriesOf",
+    "deadLettersOf",
     "pullBatchSize",
     "pullTimeoutMs",
     "pullDepth",
@@ -52,7 +58,8 @@ _STREAM = (
     "commitOffsetsToGroup",
     "initialOffsetsLocation",
 )
-_SUBSCRIPTIONS = ("topic", "subscribe", "subscribePattern", "assign")
+_SUBSCRIPTIONS = ("topic", "subscribe", "subscribePattern", "assign", "retriesOf", "deadLettersOf")
+_OF_GROUPS = {"retriesOf": retry_topic, "deadLettersOf": dlq_topic}
 
 
 class PositionKind(Enum):
@@ -92,6 +99,7 @@ class ReadOptions:
     partitions_min: int | None = None
     partition_rows_max: int | None = None
     expression: str = "*"
+    expression_type: str = TAG
     pull_count: int = 32
     pull_timeout_ms: int = 3_000
     pull_depth: int = 8
@@ -121,6 +129,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     commits = streaming and values.flag("commitOffsetsToGroup", False)
     if commits and group is None:
         raise BadOption("commitOffsetsToGroup needs consumerGroup: name the group whose offsets are to be published")
+    expression, expression_type = _expression(values)
     rows_max = values.optional_integer("maxOffsetsPerTrigger", low=1) if streaming else None
     rows_min = values.optional_integer("minOffsetsPerTrigger", low=1) if streaming else None
     if rows_max is not None and rows_min is not None and rows_min > rows_max:
@@ -137,11 +146,12 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         no_match_is_latest=values.choice("startingOffsetsByTimestampStrategy", "error", ("error", "latest"))
         == "latest",
         consumer_group=group,
-        pull_group=group or values.text("groupIdPrefix") or "spark-rocketmq-source",
+        pull_group=group or _pull_group(values, (topics, pattern, assigned)),
         fail_on_data_loss=values.flag("failOnDataLoss", True),
         partitions_min=values.optional_integer("minPartitions", low=1),
         partition_rows_max=values.optional_integer("maxRecordsPerPartition", low=1),
-        expression=values.text("subExpression") or "*",
+        expression=expression,
+        expression_type=expression_type,
         pull_count=values.integer("pullBatchSize", 32, low=1),
         pull_timeout_ms=values.integer("pullTimeoutMs", 3_000, low=1),
         pull_depth=values.integer("pullDepth", 8, low=1),
@@ -155,6 +165,28 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         commits_to_group=commits,
         initial_offsets_location=_place(values, "initialOffsetsLocation") if streaming else None,
     )
+
+
+def _expression(values: OptionValues) -> tuple[str, str]:
+    """The filter that brokers apply, and its language."""
+    kind = values.choice("subExpressionType", TAG, (TAG, SQL92))
+    text = values.text("subExpression")
+    if kind == SQL92 and text is None:
+        raise BadOption("subExpressionType=SQL92 needs subExpression: a condition, for example amount > 10")
+    return text or "*", kind
+
+
+def _pull_group(values: OptionValues, subscription: object) -> str:
+    """The group of pull requests: one for all reads, or with groupIdPrefix one for each query.
+
+    A broker keeps every group that it has seen, so the name must not change with each run: it is made of what the query
+    reads, and of the place of its own that a stream has.
+    """
+    prefix = values.text("groupIdPrefix")
+    if prefix is None:
+        return "spark-rocketmq-source"
+    place = values.text("initialOffsetsLocation")
+    return f"{prefix}-{hashlib.sha256(repr((subscription, place)).encode()).hexdigest()[:12]}"
 
 
 def _place(values: OptionValues, name: str) -> str | None:
@@ -183,7 +215,8 @@ def _subscription(values: OptionValues) -> tuple[tuple[str, ...], str | None, tu
         except re.error as error:
             raise BadOption(f"subscribePattern {text!r} is not a regular expression: {error}") from error
         return (), text, ()
-    return values.names(name), None, ()
+    found = values.names(name)
+    return tuple(map(_OF_GROUPS[name], found)) if name in _OF_GROUPS else found, None, ()
 
 
 def _starting(values: OptionValues, streaming: bool, group: str | None) -> Position:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from twinlog.client.consuming.pulling import TAG
 from twinlog.spark.errors import BadRecord
 from twinlog.spark.offsets import where
 from twinlog.spark.reading.brokers.fetch import QueueFetch
@@ -23,7 +24,7 @@ from twinlog.wire.filter_expression import parse_tags
 
 def read_queue(options: ReadOptions, columns: Columns, wanted: QueueRange) -> Iterator[pa.RecordBatch]:
     """The rows of `wanted`."""
-    tags = parse_tags(options.expression)
+    tags = parse_tags(options.expression) if options.expression_type == TAG else None  # SQL92 is the broker's alone
     decoder = Decoder(columns, broker_name=wanted.queue.broker_name, inflates=options.inflates, tags=tags)
     order = _OffsetCheck(wanted, dense=not options.is_filtered, fails=options.fail_on_data_loss)
     for chunk in QueueFetch(options, wanted).chunks():

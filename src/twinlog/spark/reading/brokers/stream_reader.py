@@ -24,6 +24,8 @@ from twinlog.net.errors import NetError
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.errors import BadOption, SparkSourceError, errors_without_traceback
 from twinlog.spark.offsets import Offsets, decode_offsets, encode_offsets, where
+from twinlog.spark.reading.brokers.filter_check import check_filter
+from twinlog.spark.reading.brokers.group_topic import show_group
 from twinlog.spark.reading.brokers.initial_offsets import initial_offsets_file
 from twinlog.spark.reading.brokers.options import PositionKind, ReadOptions
 from twinlog.spark.reading.brokers.positions import find_queues, find_queues_present, starting_offsets
@@ -59,6 +61,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None
         self._trigger_ms: float | None = None  # when the last batch with rows was planned
         self._published: Offsets = {}
+        self._filter_checked = False
 
     # -- planning, in the driver -------------------------------------------------------------------
 
@@ -78,6 +81,9 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict, limit: ReadLimit) -> dict:
         """Where the next batch ends; equal to `start` when there is nothing to do."""
         position = decode_offsets(start)
+        if not self._filter_checked:
+            check_filter(self._options, self._waiting, position)
+            self._filter_checked = True
         self._publish(position)
         latest = self._latest(position)
         if not isinstance(limit, ReadAllAvailable) and self._target is None and self._should_wait(position, latest):
@@ -191,6 +197,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise BadOption(f"commitOffsetsToGroup: {error}") from error
             log.warning("a group's offsets were not published", group=group, error=str(error))
         else:
+            if not self._published:
+                show_group(self._options.cluster, group, changed)
             self._published.update(changed)
 
     def _on_loss(self, place: str, what: str) -> None:
