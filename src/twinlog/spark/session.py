@@ -28,6 +28,7 @@ from twinlog.spark.lake.opening import picked_settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.datasource import DataSource
+    from pyspark.sql.streaming.query import StreamingQuery
 
 JAVA_VERSION_MIN = 17
 DEFAULT_MASTER = "local[*]"
@@ -37,6 +38,7 @@ _CONF = {
 }
 _LOCAL_CONF = {"spark.ui.enabled": "false", "spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 _REGISTRY = "org.apache.spark.sql.execution.datasources.DataSourceManager"
+_LISTENER = "_twinlog_listener"
 _VERSION = re.compile(r'version "(\d+)')
 
 
@@ -56,7 +58,10 @@ def start(name: str = "twinlog", *, master: str | None = None, conf: Mapping[str
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """Register both sources, with the default place of checkpoints and the settings of buckets as they are now."""
+    """Register both sources, with the default place of checkpoints and the settings of buckets as they are now.
+
+    A listener logs the progress of the session's streams.
+    """
     from twinlog.spark.source import RocketmqSource
     from twinlog.spark.store_source import RocketmqStoreSource
 
@@ -68,7 +73,30 @@ def register(spark: SparkSession) -> SparkSession:
             # A class for this session only: it travels to the workers by value, with the session's checkpoint location.
             members = {"__module__": "__main__", "default_checkpoints": checkpoints, "s3a": settings}
             spark.dataSource.register(cast("type[DataSource]", type(source.__name__, (source,), members)))
+    _listen(spark)
     return spark
+
+
+def offsets_behind(query: StreamingQuery) -> dict[str, str]:
+    """How far a stream over topics is behind: min, max and avgOffsetsBehindLatest, as Kafka's source names them.
+
+    Empty before the first batch. With `register` the same numbers are logged with each batch.
+    """
+    from twinlog.spark import progress_metrics
+
+    sources = (query.lastProgress or {}).get("sources", [])
+    return next((found for source in sources if (found := progress_metrics.offsets_behind(source))), {})
+
+
+def _listen(spark: SparkSession) -> None:
+    """Install the listener for progress once; a Connect session would run it on the server, where nobody reads it."""
+    from twinlog.spark.progress_metrics import LagListener
+
+    if _context(spark) is None or getattr(spark, _LISTENER, None) is not None:
+        return
+    listener = LagListener()
+    spark.streams.addListener(listener)
+    setattr(spark, _LISTENER, listener)
 
 
 def register_views(
