@@ -116,7 +116,7 @@ def test_retries_and_dead_letters_are_named_by_their_group(make_topic):
 def test_rows_are_delivered_at_their_time_and_known_again(make_topic):
     topic = make_topic(queues=1)
     soon, past = datetime.now(UTC) + timedelta(seconds=2), datetime(2020, 1, 1, tzinfo=UTC)
-    rows = [{"body": b"now"}, {"body": b"then", "deliverAt": soon}, {"body": b"past", "deliverAt": past}]
+    rows = [{"body": b"now"}, {"body": b"past", "deliverAt": past}, {"body": b"then", "deliverAt": soon}]
     result = write(topic, frame(rows), write_id="timed")
     assert (result.rows, result.requests) == (3, 3)
     assert write(topic, frame(rows), write_id="timed").skipped == 3
