@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from tests.dashboard.browser import Dashboard, running_browser, start_dashboard
+from tests.dashboard.jobs import make_archive, make_sync
 from tests.interop.java_rocketmq import Broker, NameServer
 from tests.interop.twinlog_servers import Twinlog
 
@@ -55,5 +56,8 @@ def shown(tmp_path_factory: pytest.TempPathFactory, browser: Any) -> Iterator[Sh
         names = stack.enter_context(Twinlog().name_server(home / "namesrv"))
         master = stack.enter_context(Twinlog().broker(home / "master", names.address, **MASTER))
         replica = stack.enter_context(Twinlog().broker(home / "replica", names.address, **REPLICA))
-        dashboard = stack.enter_context(start_dashboard(home / "dashboard", names.address))
+        make_archive(home / "archive")
+        make_sync(home / "copies")
+        jobs = ["--pipeline", str(home / "archive"), "--pipeline", str(home / "copies")]
+        dashboard = stack.enter_context(start_dashboard(home / "dashboard", names.address, *jobs))
         yield Shown(home, names, master, replica, dashboard, stack)

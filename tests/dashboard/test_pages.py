@@ -75,15 +75,28 @@ def test_a_killed_replica_turns_red_and_green_again_without_a_reload(shown, brow
         assert page.evaluate("window.notReloaded")
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_axe_finds_no_serious_fault_on_any_page(shown, browser, dark):
-    with new_page(browser, dark=dark) as page:
-        for path in PATHS:
-            page.goto(shown.url(path))
-            page.locator(".tl-panel").first.wait_for()
-            page.wait_for_function("!document.body.innerText.includes('Asking')")
-            assert page.evaluate("document.body.classList.contains('body--dark')") == dark
-            assert serious_faults(page) == [], path
+def test_the_pipeline_page_shows_what_jobs_left(shown, browser):
+    with new_page(browser) as page:
+        page.goto(shown.url("/pipeline"))
+        page.get_by_text("batch 13 is begun").wait_for()
+        text = text_of(page, "#content")
+        for part in ("1,500 rows", "4.0 KiB", "tick 7", "250 B", "75 %", "Orders", str(shown.home / "copies")):
+            assert part in text, part
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_axe_finds_no_serious_fault_in_light_and_dark_and_a_narrow_screen_shows_all(shown, browser, path):
+    with new_page(browser) as page:
+        page.goto(shown.url(path))
+        page.locator(".tl-panel").first.wait_for()
+        page.wait_for_function("!document.body.innerText.includes('Asking')")
+        assert serious_faults(page) == []
+        page.keyboard.press("d")
+        page.wait_for_function("document.body.classList.contains('body--dark')")
+        assert serious_faults(page) == []
+        page.set_viewport_size({"width": 390, "height": 844})
+        page.wait_for_function("document.documentElement.scrollWidth <= 390")
+        assert page.get_by_role("link", name="Cluster").is_visible()
 
 
 def test_keys_reach_pages_and_the_list_of_shortcuts(shown, browser):
@@ -102,16 +115,6 @@ def test_keys_reach_pages_and_the_list_of_shortcuts(shown, browser):
         assert page.evaluate("document.activeElement.textContent") == "Skip to content"
         page.keyboard.press("r")
         page.wait_for_url("**/replication")
-
-
-def test_a_narrow_screen_needs_no_sideways_scrolling(shown, browser):
-    with new_page(browser, width=390, height=844) as page:
-        for path in PATHS:
-            page.goto(shown.url(path))
-            page.locator(".tl-panel").first.wait_for()
-            page.wait_for_function("!document.body.innerText.includes('Asking')")
-            assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
-            assert page.get_by_role("link", name="Cluster").is_visible()
 
 
 def test_read_only_offers_no_action(shown, browser):

@@ -30,6 +30,7 @@ FAILOVERS_AGE_MS_MAX = 5_000
 METADATA_CHANGES_MAX = 200
 _CHANGES_SEEN_IN = (TOPICS, GROUPS)  # offsets change all the time
 _TABLES_KEPT_MAX = 64
+_TABLES_REST = 20  # so many times the time that it took
 _ERROR_PAUSE_S = 10.0
 
 
@@ -103,9 +104,12 @@ class Observer:
         self._wanted.set()
 
     async def tables(self, address: str) -> BrokerTables:
-        """The metadata of a broker, at most TABLES_AGE_MS_MAX old; asked once however many pages want it."""
+        """The metadata of a broker, a few seconds old at most, and asked once however many pages want it.
+
+        Large tables are asked for less often, so that this is a small part of what the broker does.
+        """
         known = self._tables.get(address)
-        if known is not None and wall_clock_ms() - known.at_ms < TABLES_AGE_MS_MAX:
+        if known is not None and wall_clock_ms() - known.at_ms < max(TABLES_AGE_MS_MAX, _TABLES_REST * known.took_ms):
             return known
         task = self._asking.get(address)
         if task is None:

@@ -22,6 +22,7 @@ _COLUMNS = ("Broker", "Role", "Software", "In", "Out", "Disk", "Uptime", "Health
 _NUMBERS = ("In", "Out", "Disk", "Uptime")
 _CHART_MS = 15 * 60 * 1000
 _EVENTS_SHOWN = 20
+_BROKERS_SHOWN = 200
 
 
 async def build(context: PageContext) -> None:
@@ -52,7 +53,7 @@ async def build(context: PageContext) -> None:
         for chart, name in ((puts, "puts"), (gets, "gets")):
             chart.show({"all brokers": _sum(context, view, name)})
         gone = [one.address for one in view.brokers if not one.is_registered]
-        if gone != offered:
+        if gone != offered and not context.read_only:
             offered[:] = gone
             _offer_to_forget(context, forget, gone)
 
@@ -97,9 +98,13 @@ def brokers_markup(view: ClusterView) -> Markup:
     parts: list[Markup] = []
     for cluster in sorted({one.cluster for one in view.groups}):
         found = [one for one in view.brokers if one.cluster == cluster]
+        note = f"{len(found)} brokers"
+        if len(found) > _BROKERS_SHOWN:
+            found = sorted(found, key=lambda one: -one.health.level)[:_BROKERS_SHOWN]
+            note += f"; {_BROKERS_SHOWN} are shown, those that are not healthy first"
         rows = [_row(one) for one in found]
         ids = [f"broker-{one.address}" for one in found]
-        parts.append(panel_title(cluster, f"{len(found)} brokers"))
+        parts.append(panel_title(cluster, note))
         parts.append(table(_COLUMNS, rows, caption=f"Brokers of {cluster}", numbers=_NUMBERS, row_ids=ids))
     return join(parts) if parts else tag("p", "No broker is registered with these name servers.", cls="tl-empty")
 

@@ -55,7 +55,7 @@ def summary_markup(view: PipelinesView, *, is_configured: bool) -> Markup:
     last = max((one.audited_ms for audit in view.audits for one in audit.rows), default=None)
     jobs = len(view.syncs) + len(view.archives)
     parts = tiles(
-        tile("Jobs", f"{running} of {jobs} run", f"{len(view.syncs)} copies, {len(view.archives)} archives"),
+        tile("Jobs", f"{running} of {jobs} run", f"copies: {len(view.syncs)}, archives: {len(view.archives)}"),
         tile("Behind", bytes_text(behind), "all copied brokers"),
         tile("Archived", f"{count_text(sum(one.rows for one in view.archives))} rows", "in their last runs"),
         tile("Last audit", ago_text(last, view.at_ms) if last else "none", time_text(last) if last else None),

@@ -119,7 +119,7 @@ class _ReplicationPage:
         except (*REQUEST_FAILURES, MetadataError) as error:
             self._show_no_metadata(f"Not known: {error}")
             return
-        found = differences(ours, theirs)
+        found = await asyncio.to_thread(differences, ours, theirs)
         self._versions.show(parts.versions_markup(found, replica, wall_clock_ms()))
         self._differences.show(parts.differences_markup(found))
 
