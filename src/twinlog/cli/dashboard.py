@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import ssl
 import sys
 import webbrowser
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from twinlog.cli.connecting import EXPECTED_FAILURES, Parser, add_connection_options, argparse_app, client_options
 from twinlog.cli.running import allow_many_files, print_ready, run_until_signal
+from twinlog.client import BadArgument
 from twinlog.observe.failover_groups import place_of
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.failover import FailoverSettings
@@ -45,8 +47,7 @@ def main(arguments: Sequence[str]) -> int:
                 webbrowser.open(url)
 
     try:
-        if bool(args.https_cert) != bool(args.https_key):
-            raise OSError("--https-cert and --https-key go together: give both or none")
+        _check_certificate(args.https_cert, args.https_key)
         settings = DashboardSettings(
             name_servers=args.namesrvAddr,
             options=client_options(args),
@@ -93,6 +94,19 @@ def _failover(args: argparse.Namespace) -> FailoverSettings | None:
     if args.failover_conf is not None:
         return place_of(args.failover_conf, None, None).settings
     return FailoverSettings(etcd=args.etcd) if args.etcd else None
+
+
+def _check_certificate(certificate: Path | None, key: Path | None) -> None:
+    if bool(certificate) != bool(key):
+        raise BadArgument("--https-cert and --https-key go together: give both or none")
+    if certificate is None:
+        return
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise BadArgument(
+            f"--https-cert {certificate} and --https-key {key} cannot be used: {error}; give files in PEM"
+        ) from error
 
 
 def _port(text: str) -> int:

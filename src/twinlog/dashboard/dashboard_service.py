@@ -105,7 +105,7 @@ async def _serve(server: _Server, listening: socket.socket) -> None:
     try:
         await asyncio.shield(serving)
     finally:
-        server.should_exit = server.force_exit = True
+        server.should_exit = True  # open pages are closed after a second
         with contextlib.suppress(asyncio.CancelledError):
             await serving
 
