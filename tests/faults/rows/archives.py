@@ -10,21 +10,28 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tests.spark.lake.archives import live, plain, run
-from tests.spark.lake.s3_server import S3Server, s3_server
+import pytest
 
 from twinlog.broker.embedded import EmbeddedBroker
 from twinlog.client import Outgoing
 from twinlog.client.sync import Admin, Producer
-from twinlog.spark.jobs.archive.lakes.chain import load_state
-from twinlog.spark.lake.s3_lake import S3Lake
+
+if TYPE_CHECKING:  # the table of rows is read without Spark, too
+    from tests.spark.lake.s3_server import S3Server
+
+    from twinlog.spark.lake.s3_lake import S3Lake
 
 _LIMIT_S = 300
 
 
 def kill_archive(home: Path, seed: int, side: str, rounds: int = 20) -> str:
     """`twinlog pipeline archive s3a://...`, killed with all its processes; the last run ends by itself."""
+    for needed in ("pyspark", "moto"):
+        pytest.importorskip(needed)
+    from tests.spark.lake.s3_server import s3_server
+
     chance = random.Random(seed)
     with s3_server() as server, EmbeddedBroker(home / "broker") as broker:
         lake, sent = server.lake("archive"), 0
@@ -48,19 +55,19 @@ def kill_archive(home: Path, seed: int, side: str, rounds: int = 20) -> str:
 
 def kill_filling(server: S3Server, seed: int, rounds: int, each_s: float = 1.0) -> str:
     """The same without Spark, and with compaction in every third round."""
+    from tests.spark.lake.archives import live, plain, run
+
+    from twinlog.spark.jobs.archive.lakes.chain import load_state
+
     chance, lake = random.Random(seed), server.lake("archive")
     run(lake, 7, per_batch=7)
     for number in range(rounds):
-        what = "compact" if number % 3 == 2 else "fill"
+        what, before = "compact" if number % 3 == 2 else "fill", _records(lake)
         command = [sys.executable, "-m", "tests.spark.lake.filling", what, str(lake.root)]
         process = subprocess.Popen(
-            [*command, json.dumps(server.settings), "1000000"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
+            [*command, json.dumps(server.settings), "1000000"], stderr=subprocess.DEVNULL, start_new_session=True
         )
-        assert process.stdout is not None
-        process.stdout.readline()
+        _wait(lambda before=before: _records(lake) > before, process)  # it has begun
         time.sleep(chance.random() * each_s)
         _kill_session(process)
     (position,) = (load_state(lake).position or {}).values()
@@ -94,10 +101,12 @@ def _files(lake: S3Lake) -> list[list[int]]:
 
 
 def _records(lake: S3Lake) -> int:
+    from twinlog.spark.jobs.archive.lakes.chain import load_state
+
     return load_state(lake).number
 
 
-def _wait(condition, process: subprocess.Popen[str]) -> None:
+def _wait(condition, process: subprocess.Popen) -> None:
     limit = time.monotonic() + _LIMIT_S
     while not condition() and process.poll() is None:
         assert time.monotonic() < limit, "no batch came"

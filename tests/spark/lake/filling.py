@@ -15,7 +15,6 @@ from twinlog.spark.lake.opening import open_anywhere
 def main() -> None:
     what, address, settings, end = sys.argv[1:]
     lake = open_anywhere(parse_address(address, "archive"), json.loads(settings).get)
-    print("begun", flush=True)
     if what == "fill":
         run(lake, int(end), per_batch=7)
     else:
