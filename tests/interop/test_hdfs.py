@@ -1,6 +1,8 @@
 """The same promises and the same archive on a real HDFS, through the file systems of Spark's own Hadoop."""
 
 import threading
+from dataclasses import astuple
+from datetime import UTC, datetime
 
 import pytest
 from tests.interop.hdfs import mini_hdfs
@@ -13,10 +15,17 @@ from twinlog.spark.jobs.archive.compact import compact
 from twinlog.spark.jobs.archive.compaction_plan import CompactJob
 from twinlog.spark.jobs.archive.job import ArchiveJob, archive, read_archive
 from twinlog.spark.jobs.archive.lakes.live_files import live_files
+from twinlog.spark.jobs.lag.charts import write_plot
+from twinlog.spark.jobs.lag.job import save_sample
+from twinlog.spark.jobs.lag.sample import LagRow
+from twinlog.spark.jobs.restore.map_table import read_map, replace_map
+from twinlog.spark.jobs.sync.history import HistoryTables, metadata_at
+from twinlog.spark.jobs.sync.lake_table import own_history
 from twinlog.spark.lake.address import parse_address
 from twinlog.spark.lake.errors import NotThere
 from twinlog.spark.lake.lake import Entry
 from twinlog.spark.lake.opening import open_lake
+from twinlog.spark.lake.spark_tables import append_table
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
@@ -88,6 +97,32 @@ def test_an_archive_on_hdfs_is_filled_compacted_and_read(spark, hdfs, tmp_path):
     assert sorted(int(row.body) for row in spark.read.parquet(target).collect()) == list(range(120))
     _, found = live_files(open_lake(spark, parse_address(target, "archive")))
     assert [len(files) for files in found.values()] == [1]
+
+
+def test_tables_of_other_jobs_are_kept_on_hdfs(spark, hdfs, tmp_path):
+    frame = spark.createDataFrame([(1,), (2,)], "n int").coalesce(1)
+    for number in range(2):
+        append_table(frame, f"{hdfs}/audits", "--to", f"audit-{number}")
+    assert spark.read.parquet(f"{hdfs}/audits").count() == 4
+    for count in (2, 1):
+        replace_map(spark, frame.limit(count), parse_address(f"{hdfs}/map", "--map"))
+    assert read_map(spark, f"{hdfs}/map").count() == 1
+
+    lake = open_lake(spark, parse_address(f"{hdfs}/history", "--history"))
+    own_history(lake, tmp_path)
+    change = {"broker": "b", "kind": "topics", "key": "T", "newValue": "{}", "replica": "r", "sequence": 7, "seenAt": 0}
+    HistoryTables(lake)._changes.append([change])
+    assert HistoryTables(lake).drained[("b", "r")].entries == 7
+    (row,) = metadata_at(spark, f"{hdfs}/history", datetime.now(UTC)).collect()
+    assert (row.key, row.value) == ("T", "{}")
+
+    noon = datetime(2026, 11, 15, 12, tzinfo=UTC)
+    sample = LagRow(kind="group", cluster="c", broker_name="b", group="g", messages=3)
+    samples = open_lake(spark, parse_address(f"{hdfs}/lag", "--to"))
+    for _ in range(2):
+        save_sample(samples, ("n:1",), [astuple(sample)], noon)
+    assert write_plot(spark, f"{hdfs}/lag", str(tmp_path / "lag.html")) == 1
+    assert len(samples.list()) == 1
 
 
 def test_a_file_system_that_spark_does_not_have_is_named_with_the_next_step(spark):
