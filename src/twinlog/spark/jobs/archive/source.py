@@ -78,6 +78,7 @@ class ArchivingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reader: QueueStreamReader | StoreStreamReader
         if spec.source == "brokers":
             self._reader = QueueStreamReader(read_options(spec.options, streaming=True), self._columns)
+            self._reader.position_is_kept = "initialOffsetsLocation" not in spec.options  # see ArchiveJob
         else:
             columns = message_schema(dict.fromkeys((*spec.columns, "sysFlag")))
             self._reader = StoreStreamReader(store_options(spec.options, streaming=True), columns)

@@ -58,6 +58,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._ends = QueueEnds(options, self._cluster)
         self._initial_file = initial_offsets_file(options, default_checkpoints, s3a)
         self._initial: dict[str, int] | None = None
+        self.position_is_kept = False  # by the caller: a first batch that fails is planned anew, and loses nothing
         self._target: Offsets | None = None
         self._trigger_ms: float | None = None  # when the last batch with rows was planned
         self._published: Offsets = {}
@@ -131,7 +132,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         initial = encode_offsets(starting_offsets(self._options, self._waiting, queues))
         if self._initial_file is not None:
             self._initial_file.save(initial)
-        elif self._options.starting.kind is not PositionKind.OFFSETS:
+        elif self._options.starting.kind is not PositionKind.OFFSETS and not self.position_is_kept:
             log.warning(
                 "the starting offsets of this stream are not saved: if its first batch fails and is replayed, "
                 "messages that arrived in between may be lost; set initialOffsetsLocation",

@@ -25,7 +25,8 @@ _TASKS_MAX = 64
 def existing_table(place: TablePlace) -> ArchiveTable:
     found = open_table(place)
     if found is None:
-        raise BadArchive(f"there is no {place.format} table at {place.lake.root}: `pipeline archive` makes it")
+        hint = "`pipeline archive` makes it" if place.format == "delta" or place.catalog else "is it in a catalog?"
+        raise BadArchive(f"there is no {place.format} table at {place.lake.root}: {hint}")
     return found
 
 
