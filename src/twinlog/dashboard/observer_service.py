@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 from collections import deque
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from twinlog.client.admin.calls import named_brokers
 from twinlog.client.errors import REQUEST_FAILURES
 from twinlog.dashboard.settings import DashboardSettings
 from twinlog.net.local_admin import ADMIN_CODES
+from twinlog.observe.backlogs import Backlogs
 from twinlog.observe.cluster import ClusterView
 from twinlog.observe.failover_groups import Found, Place, find_groups
 from twinlog.observe.history import History
@@ -71,6 +73,7 @@ class Observer:
         self.name_servers = settings.name_servers
         self.admin = make_admin(settings, credentials)
         self.survey, self.history = Survey(self.admin), History()
+        self.backlogs = Backlogs()
         self.view: ClusterView | None = None
         self.rounds = 0
         self.on_round: Callable[[Observer], None] = lambda _: None
@@ -79,10 +82,10 @@ class Observer:
         self._failovers: tuple[int, list[Found]] = (0, [])
         self._tables: dict[str, BrokerTables] = {}
         self._asking: dict[str, asyncio.Task[BrokerTables]] = {}
-        self._wanted = asyncio.Event()
+        self._wanted, self._asked = asyncio.Event(), asyncio.Event()
 
     async def run(self) -> None:
-        async with self.admin:
+        async with self.admin, self.backlogs.followed(self.admin, self.masters):
             while True:
                 try:
                     self.view = await self.survey.round(wall_clock_ms())
@@ -91,6 +94,7 @@ class Observer:
                     log.exception("a round of questions failed", error=repr(error))
                     await asyncio.sleep(_ERROR_PAUSE_S)
                 self.rounds += 1
+                self._asked.set()
                 self.on_round(self)
                 self._wanted.clear()
                 try:
@@ -98,6 +102,17 @@ class Observer:
                         await self._wanted.wait()
                 except TimeoutError:
                     pass
+
+    async def first_view(self, seconds_max: float = 5.0) -> None:
+        """Return when the cluster was asked once; a page that is opened at the start has something to show then."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds_max):
+                await self._asked.wait()
+
+    def masters(self) -> dict[str, str]:
+        """Broker name -> address of the masters that answer."""
+        brokers = self.view.brokers if self.view is not None else ()
+        return {one.name: one.address for one in brokers if one.is_master and one.kind != "silent"}
 
     def look_now(self) -> None:
         """Begin the next round at once, since something was changed."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from twinlog.client import Admin, BrokerRefused
+from twinlog.client.errors import REQUEST_FAILURES
 from twinlog.wire.bodies import ConsumerConnection, ConsumeStats, convert_body
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.errors import BodyError
@@ -151,3 +153,22 @@ def members_of(answer: ConsumerConnection) -> Members:
         answer.message_model,
         {topic: row.sub_string for topic, row in sorted(answer.subscription_table.items())},
     )
+
+
+async def all_members(admin: Admin, addresses: Iterable[str], group: str) -> Members:
+    """The group's clients at these brokers, each once; a broker that does not answer adds none."""
+    found = Members()
+    for address in addresses:
+        try:
+            here = await members_on_broker(admin, address, group)
+        except REQUEST_FAILURES:
+            continue
+        known = {client.client_id for client in found.clients}
+        clients = (*found.clients, *(one for one in here.clients if one.client_id not in known))
+        found = Members(
+            tuple(sorted(clients, key=lambda client: client.client_id)),
+            here.consume_type or found.consume_type,
+            here.message_model or found.message_model,
+            {**found.subscriptions, **here.subscriptions},
+        )
+    return found

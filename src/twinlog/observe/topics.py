@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from twinlog.base.system_names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from twinlog.client import Admin
-from twinlog.wire.bodies import TopicConfig, TopicStats
+from twinlog.client.errors import REQUEST_FAILURES
+from twinlog.wire.bodies import TopicConfig, TopicRouteData, TopicStats
+from twinlog.wire.codes import MASTER_ID
 
 MESSAGE_TYPE = "message.type"  # the attribute of a topic that says what it may hold
 
@@ -87,3 +89,53 @@ async def topic_on_broker(admin: Admin, address: str, config: TopicConfig) -> To
     """One request."""
     stats = await admin.broker_topic_stats(address, config.topic_name)
     return TopicOnBroker(config.topic_name, config, queue_bounds(stats), stats.topic_put_tps)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """A topic in the whole cluster: its route, and what each master holds of it."""
+
+    name: str
+    route: TopicRouteData
+    brokers: dict[str, TopicOnBroker]  # by broker name; those that answer
+    silent: dict[str, str]  # broker name -> why it is missing
+
+    @property
+    def held(self) -> int:
+        return sum(one.held for one in self.brokers.values())
+
+    @property
+    def stored(self) -> int:
+        return sum(one.stored for one in self.brokers.values())
+
+    @property
+    def per_second(self) -> float:
+        return sum(one.puts_per_second for one in self.brokers.values())
+
+    @property
+    def last_ms(self) -> int:
+        return max((one.last_ms for one in self.brokers.values()), default=0)
+
+
+async def topic_view(admin: Admin, topic: str) -> TopicView:
+    """NoRoute when the name servers do not have it."""
+    route = await admin.route_data(topic)
+    found: dict[str, TopicOnBroker] = {}
+    silent: dict[str, str] = {}
+    for data in route.broker_datas:
+        address = data.broker_addrs.get(MASTER_ID) or next(iter(data.broker_addrs.values()), None)
+        if address is None:
+            silent[data.broker_name] = "it has no address"
+            continue
+        try:
+            config = await admin.topic_config(address, topic)
+            found[data.broker_name] = await topic_on_broker(admin, address, config)
+        except REQUEST_FAILURES as error:
+            silent[data.broker_name] = str(error)
+    return TopicView(topic, route, found, silent)
+
+
+def permission_text(perm: int) -> str:
+    """`read, write` for 6."""
+    words = [word for bit, word in ((4, "read"), (2, "write"), (1, "inherit")) if perm & bit]
+    return ", ".join(words) or "none"

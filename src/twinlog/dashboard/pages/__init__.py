@@ -4,6 +4,6 @@ In: a `PageContext`. Out: elements that follow the observer's rounds. Must not i
 """
 
 from twinlog.dashboard.frame import Page
-from twinlog.dashboard.pages import cluster, pipeline, replication
+from twinlog.dashboard.pages import cluster, groups, messages, pipeline, replication, topics
 
-PAGES: tuple[Page, ...] = (cluster.PAGE, replication.PAGE, pipeline.PAGE)
+PAGES: tuple[Page, ...] = (cluster.PAGE, replication.PAGE, topics.PAGE, groups.PAGE, messages.PAGE, pipeline.PAGE)
