@@ -13,7 +13,7 @@ from tests.exporter import promql
 from tests.exporter.promql import metric_names
 from tests.exporter.test_collect import exporting, until
 from tests.replication.cluster import running_cluster, twins
-from tools import make_grafana
+from tools import make_grafana, make_metrics
 
 from twinlog.client import Admin, ConsumerOptions, Outgoing, Producer, PushConsumer, RetryLater, StartFrom
 
@@ -89,3 +89,8 @@ async def test_every_metric_of_dashboards_and_rules_is_served(tmp_path):
             except AssertionError:
                 pytest.fail(f"no endpoint serves {sorted(missing())}")
     assert len(wanted) > 25
+
+
+def test_the_page_of_metrics_is_that_of_the_program_that_writes_it():
+    assert make_metrics.PATH.read_text() == make_metrics.document(), "run `python -m tools.make_metrics`"
+    assert "rocketmq_ha_replica_lag_bytes" in make_metrics.document()
