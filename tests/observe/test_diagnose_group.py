@@ -124,8 +124,8 @@ async def test_offsets_beyond_the_end_are_shown_by_queue(broker):
     reader = broker.pull_consumer("beyond-group")
     (queue,) = await asyncio.to_thread(reader.queues, "BeyondTopic")
     await asyncio.to_thread(reader.commit, queue, 100)
-    async with member(broker, "beyond-group", "BeyondTopic"):
-        texts = await findings(broker, "beyond-group", "beyond the end of 1 queues")
+    # Without a push member, which would mend its offset with its first pull.
+    texts = await findings(broker, "beyond-group", "beyond the end of 1 queues")
     assert any("committed 100, the queue ends at 0" in text for text in texts)
 
 
