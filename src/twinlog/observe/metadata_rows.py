@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from twinlog.client import Admin, BrokerRefused
@@ -42,10 +43,14 @@ class Differences:
     master: BrokerTables
     replica: BrokerTables
     rows: tuple[DiffRow, ...]
-    count: int
+    counts: Mapping[str, int]  # by kind, of all rows
+
+    @property
+    def count(self) -> int:
+        return sum(self.counts.values())
 
     def count_of(self, kind: str) -> int:
-        return sum(one.kind == kind for one in self.rows)
+        return self.counts.get(kind, 0)
 
 
 async def ask_tables(admin: Admin, address: str, now_ms: int) -> BrokerTables:
@@ -72,7 +77,7 @@ def differences(master: BrokerTables, replica: BrokerTables, shown_max: int = DI
     """Row by row; versions are compared apart, and kinds that either side does not give are left out."""
     skipped = {*master.missing, *replica.missing}
     rows = [one for one in diff(master.snapshot, replica.snapshot, versions=False) if one.kind not in skipped]
-    return Differences(master, replica, tuple(rows[:shown_max]), len(rows))
+    return Differences(master, replica, tuple(rows[:shown_max]), Counter(one.kind for one in rows))
 
 
 def changes(before: BrokerTables, after: BrokerTables, kinds: Collection[Kind] = COMPARED) -> list[DiffRow]:

@@ -62,7 +62,7 @@ def versions_markup(found: Differences, replica: ReplicaView, now_ms: int) -> Ma
         if name in (*found.master.missing, *found.replica.missing):
             state = pill(Level.UNKNOWN, "not given")
         elif differing:
-            state = pill(Level.WARNING, f"{differing} differ")
+            state = pill(Level.WARNING, f"{count_text(differing)} differ")
         if status is not None and status.error:
             state = join([pill(Level.CRITICAL, "fails"), tag("div", status.error, cls="tl-reason")])
         changed = (
