@@ -24,7 +24,9 @@ def action_button(context: PageContext, label: str, icon: str, work: Callable[[]
 
 async def confirm(title: str, sentences: Sequence[str], label: str, *, is_dangerous: bool = False) -> bool:
     """Ask in a dialog that names what will happen; the focus is on Cancel."""
-    with ui.dialog().props(f'persistent aria-label="{title}"') as dialog, ui.card().classes("tl-dialog"):
+    with ui.dialog().props("persistent") as dialog, ui.card().classes("tl-dialog"):
+        # Not as text of properties: a quote in a broker's name would end it, and what follows may be code.
+        dialog.props["aria-label"] = title
         body = [tag("li", one) for one in sentences]
         ui.html(tag("h2", title) + tag("ul", *body), sanitize=False)
         with ui.row().classes("tl-dialog-buttons"):

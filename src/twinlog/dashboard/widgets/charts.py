@@ -36,7 +36,8 @@ class LineChart:
             self._caption = LiveHtml(tag="figcaption")
             options = _options(_FORMATS[unit], is_whole=unit in ("bytes", "msg"))
             self._chart = ui.echart(options, renderer="svg").classes("tl-chart-canvas")
-            self._chart.props(f'role="img" aria-label="{title}"')
+            self._chart.props('role="img"')
+            self._chart.props["aria-label"] = title
 
     def show(self, lines: Mapping[str, Points]) -> None:
         """Draw these lines; the name of each is shown when there are several."""

@@ -27,13 +27,13 @@ class DataTable:
         self, columns: Sequence[Column], *, label: str, rows_per_page: int = 20, empty: str = "nothing to show"
     ) -> None:
         with ui.element("div").classes("tl-data"):
-            self.search = ui.input(placeholder="Search").props(
-                f'dense outlined clearable type="search" aria-label="Search in {label}"'
-            )
+            self.search = ui.input(placeholder="Search").props('dense outlined clearable type="search"')
+            self.search.props["aria-label"] = f"Search in {label}"
             self.table = ui.table(
                 columns=[_quasar(one) for one in columns], rows=[], row_key="id", pagination=rows_per_page
             ).classes("tl-data-table")
-        self.table.props(f'flat no-data-label="{empty}" aria-label="{label}" rows-per-page-label="Rows on a page"')
+        self.table.props('flat rows-per-page-label="Rows on a page"')
+        self.table.props["no-data-label"], self.table.props["aria-label"] = empty, label
         self.table.bind_filter_from(self.search, "value")
         for one in columns:
             if one.link_field is not None:
