@@ -81,6 +81,15 @@ async def plan_comparison(admin: Admin, master_address: str, replica_address: st
     return Comparison(master, replica, begin, replica.end)
 
 
+def newest_begin(plan: Comparison, bytes_max: int) -> int:
+    """Where the newest `bytes_max` of the range begin; with Java's records, where the segment begins that has it."""
+    begin = max(plan.begin, plan.end - bytes_max)
+    if plan.master.is_twinlog and plan.replica.is_twinlog:
+        return begin
+    segment_bytes = plan.master.segment_bytes or plan.replica.segment_bytes
+    return plan.begin if segment_bytes is None else max(plan.begin, begin - begin % segment_bytes)
+
+
 async def compare_logs(admin: Admin, plan: Comparison, reached: Reached) -> EqualLogs:
     """Compare all of the range, and call `reached` on the way; ReplicaDiffers names the first byte that differs."""
     master, replica, begin = plan.master, plan.replica, plan.begin

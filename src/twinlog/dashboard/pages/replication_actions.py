@@ -10,7 +10,7 @@ from twinlog.dashboard.frame import PageContext
 from twinlog.dashboard.markup import Markup, tag
 from twinlog.dashboard.widgets.actions import act, confirm, show_error
 from twinlog.dashboard.widgets.live import LiveHtml
-from twinlog.observe.log_compare import compare_logs, plan_comparison
+from twinlog.observe.log_compare import compare_logs, newest_begin, plan_comparison
 from twinlog.observe.planned_switch import Switch, SwitchRefused, carry_out, plan_switch
 from twinlog.observe.replicas import gather_groups
 from twinlog.observe.units import byte_rate_text, bytes_text
@@ -27,7 +27,7 @@ async def compare_with(context: PageContext, result: LiveHtml, master: str, repl
         async with context.observer.new_admin() as admin:
             plan = await plan_comparison(admin, master, replica)
             if plan.end - plan.begin > COMPARED_BYTES_MAX:
-                plan = await plan_comparison(admin, master, replica, plan.end - COMPARED_BYTES_MAX)
+                plan = await plan_comparison(admin, master, replica, newest_begin(plan, COMPARED_BYTES_MAX))
             began, drawn = time.monotonic(), 0.0
 
             def reached(at: int) -> None:
@@ -67,6 +67,8 @@ async def switch_to(context: PageContext, result: LiveHtml, cluster: str, name: 
     async def work() -> str:
         async with context.observer.new_admin() as admin:
             fresh = plan_switch(await gather_groups(admin, cluster), name, replica)
+            if switch_sentences(fresh) != switch_sentences(plan):
+                raise SwitchRefused(f"the brokers of {name} have changed since you were asked; look again, then switch")
             done = await carry_out(admin, fresh, context.observer.name_servers, tell)
         _show(result, "ok", " ".join(done.lines))
         return done.lines[0]
