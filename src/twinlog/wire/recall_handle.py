@@ -4,6 +4,7 @@ import base64
 from dataclasses import dataclass
 
 from twinlog.wire.numbers import LONG_MAX
+from twinlog.wire.properties import PAIR_END
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ def parse_recall_handle(text: str) -> RecallHandle | None:
         words = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode().split(" ")
     except (ValueError, UnicodeDecodeError):
         return None
-    if len(words) != 5 or words[0] != "v1":
+    if len(words) != 5 or words[0] != "v1" or PAIR_END in words[4]:  # the key becomes a property
         return None
     try:
         time_ms = int(words[3])

@@ -146,6 +146,24 @@ async def test_a_recalled_message_is_not_delivered(tmp_path: Path):
         assert (answer.code, answer.remark) == (604, "recall failed, handle is invalid")
 
 
+async def test_a_recalled_message_stays_recalled_when_old_messages_are_parked_anew(tmp_path: Path):
+    clock = Clock(NOW)
+    with stored_context(tmp_path, clock, recallMessageEnable=True) as ctx:
+        services = DeferredServices(ctx)
+        timers = services.timers
+        timers._table = await timers.load()
+        put(ctx, b"regretted", TIMER_DELAY_SEC=str(30 * 3600), UNIQ_KEY="K")
+        at(clock, timers, NOW + 10 * HOUR_MS)
+        wire = Wire()
+        wire.peer = ("127.0.0.1", 5)
+        handle = RecallHandle("T", "broker-a", NOW + 30 * HOUR_MS - 999, "K").encode()
+        assert ask(services.handlers(), 370, {"topic": "T", "recallHandle": handle}, wire=wire).code == 0
+        at(clock, timers, NOW + 25 * HOUR_MS)  # the message is a day old, its recall is not
+        assert not timers.roll(clock())
+        at(clock, timers, NOW + 31 * HOUR_MS)
+        assert bodies(ctx) == [] and timers.pending == 0
+
+
 async def test_recall_is_forbidden_unless_the_operator_allows_it(tmp_path: Path):
     with stored_context(tmp_path) as ctx:
         answer = ask(DeferredServices(ctx).handlers(), 370, {"topic": "T"})

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.broker.deferred.timer_table import TimerTable
-from twinlog.broker.sends.timer_rules import TimerRules, message_keys, out_time, place_timer
+from twinlog.broker.sends.timer_rules import TimerRules, cancelled_key, message_key, out_time, place_timer
 
 NOW = 1_800_000_000_500
 RULES = TimerRules()
@@ -76,13 +76,15 @@ def test_old_messages_are_taken_out_to_be_parked_again():
     assert table.low_offset == 2 and table.wake_ms == 51_000 and len(table) == 2
 
 
-def test_a_later_message_replaces_an_earlier_one_by_either_form_of_its_key():
+def test_a_later_message_replaces_an_earlier_one_of_its_own_topic_by_either_form_of_its_key():
     table = TimerTable(1_000)
-    key, bare = message_keys({"UNIQ_KEY": "K", "REAL_TOPIC": "T1"})
-    table.replace("T1+K", 9)
-    assert table.is_replaced(key, bare, 3)
-    assert not table.is_replaced(key, bare, 9)
-    assert not table.is_replaced("T2+K", "K", 3)
-    table.forget_replacement("T1+K", 9)
-    table.replace("K", 9)
-    assert table.is_replaced("T2+K", "K", 3)
+    key = message_key({"UNIQ_KEY": "K", "REAL_TOPIC": "T1"})
+    for named in ("T1+K", "K"):
+        table.replace(cancelled_key({"TIMER_DEL_UNIQKEY": named, "REAL_TOPIC": "T1"}) or "", 9)
+        assert table.is_replaced(key, 3)
+        assert not table.is_replaced(key, 9)
+        assert not table.is_replaced("T2+K", 3) and not table.is_replaced(None, 3)
+        table.forget_replacement("T1+K", 9)
+        assert not table.is_replaced(key, 3)
+        table.replace(cancelled_key({"TIMER_DEL_UNIQKEY": named, "REAL_TOPIC": "T2"}) or "", 9)
+        assert not table.is_replaced(key, 3)

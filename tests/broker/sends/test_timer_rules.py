@@ -68,4 +68,6 @@ def test_a_recall_handle_is_read_back():
     handle = recall_handle("broker-a", pairs) or ""
     assert parse_recall_handle(handle) == RecallHandle("T1", "broker-a", 1_800_000_005_001, "ABC")
     assert parse_recall_handle("?") is None and parse_recall_handle("djEgYSBi") is None
+    forged = RecallHandle("T1", "broker-a", 1_800_000_005_001, "ABC\x02TIMER_DEL_UNIQKEY\x01T2+XYZ")
+    assert parse_recall_handle(forged.encode()) is None
     assert recall_handle("broker-a", {"TIMER_OUT_MS": "x", "REAL_TOPIC": "T", "UNIQ_KEY": "K"}) is None

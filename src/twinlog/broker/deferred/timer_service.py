@@ -18,7 +18,7 @@ from twinlog.broker.deferred.durable import until_flushed
 from twinlog.broker.deferred.timer_file import TimerFile
 from twinlog.broker.deferred.timer_table import TimerTable
 from twinlog.broker.sends.parking import real_place, redelivery
-from twinlog.broker.sends.timer_rules import message_keys, out_time
+from twinlog.broker.sends.timer_rules import cancelled_key, message_key, out_time
 from twinlog.metadata.timer_check import JavaCheckpoint, TimerProgress
 from twinlog.telemetry.log import get_logger
 from twinlog.wire import properties as names
@@ -123,11 +123,11 @@ class TimerService:
         return table.queue_offset < end
 
     def _note_replacement(self, table: TimerTable, message: Message, queue_offset: int) -> None:
-        cancelled = message.properties.get(names.TIMER_DEL_UNIQKEY)
+        cancelled = cancelled_key(message.properties)
         if cancelled is not None:
             table.replace(cancelled, queue_offset)
         elif names.TIMER_ROLL_TIMES in message.properties:
-            key, _ = message_keys(message.properties)
+            key = message_key(message.properties)
             if key is not None:
                 table.replace(key, queue_offset)
 
@@ -160,11 +160,11 @@ class TimerService:
             log.error("retention deleted a timer message before its time", queue_offset=queue_offset)
             return True
         pairs = message.properties
-        key, bare_key = message_keys(pairs)
-        if names.TIMER_DEL_UNIQKEY in pairs:  # it took effect when it was read
-            table.forget_replacement(pairs[names.TIMER_DEL_UNIQKEY], queue_offset)
+        key, cancelled = message_key(pairs), cancelled_key(pairs)
+        if cancelled is not None:  # it took effect when it was read
+            table.forget_replacement(cancelled, queue_offset)
             return True
-        if table.is_replaced(key, bare_key, queue_offset):
+        if table.is_replaced(key, queue_offset):
             return True
         place = real_place(message)
         if place is None:
@@ -208,7 +208,8 @@ class TimerService:
         old = table.before(min(young, table.queue_offset))
         for queue_offset in old[:SLICE_MESSAGES]:
             message = self._message(queue_offset)
-            if message is not None:
+            # A copy behind the message that cancelled it would come alive again.
+            if message is not None and not table.is_replaced(message_key(message.properties), queue_offset):
                 times = message.properties.get(names.TIMER_ROLL_TIMES, "0")
                 pairs = {**message.properties, names.TIMER_ROLL_TIMES: str(int(times) + 1 if times.isdecimal() else 1)}
                 if not store.append(redelivery(message, TIMER_TOPIC, 0, pairs)).ok:

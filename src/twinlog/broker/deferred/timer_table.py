@@ -47,9 +47,9 @@ class TimerTable:
         """Messages with this key before `queue_offset` must not be delivered any more."""
         self._replaced[key] = queue_offset
 
-    def is_replaced(self, key: str | None, bare_key: str | None, queue_offset: int) -> bool:
-        """Whether a later message took the place of this one; `bare_key` is the form without its topic."""
-        return any(self._replaced.get(one, -1) > queue_offset for one in (key, bare_key) if one)
+    def is_replaced(self, key: str | None, queue_offset: int) -> bool:
+        """Whether a later message took the place of this one."""
+        return key is not None and self._replaced.get(key, -1) > queue_offset
 
     def forget_replacement(self, key: str, queue_offset: int) -> None:
         if self._replaced.get(key) == queue_offset:

@@ -93,10 +93,22 @@ def delete_key(topic: str, unique_key: str) -> str:
     return f"{topic}{DELETE_KEY_SEPARATOR}{unique_key}"
 
 
-def message_keys(pairs: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """The two forms by which a cancelling message may name a message: with its topic, and bare."""
+def message_key(pairs: Mapping[str, str]) -> str | None:
+    """The form in which a cancelling message names this parked message; None if it has no key."""
     key, topic = pairs.get(names.UNIQ_KEY), pairs.get(names.REAL_TOPIC)
-    return (delete_key(topic, key) if key and topic else None), key
+    return delete_key(topic, key) if key and topic else None
+
+
+def cancelled_key(pairs: Mapping[str, str]) -> str | None:
+    """The key of the message that this one cancels; None for any other message.
+
+    Old clients leave out the topic. It is that of the cancelling message in any case: who may send to one topic must
+    not cancel what others have sent to another.
+    """
+    cancelled, topic = pairs.get(names.TIMER_DEL_UNIQKEY), pairs.get(names.REAL_TOPIC, "")
+    if cancelled is None:
+        return None
+    return cancelled if cancelled.startswith(delete_key(topic, "")) else delete_key(topic, cancelled)
 
 
 def out_time(pairs: Mapping[str, str]) -> int | None:
