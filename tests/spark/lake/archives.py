@@ -153,3 +153,26 @@ class DyingLake:
 
     def __getattr__(self, name):
         return getattr(self.inner, name)
+
+
+class PausedLake:
+    """A real lake for a process that sleeps once, just before this step: meanwhile others do `meanwhile`."""
+
+    in_tasks = True
+
+    def __init__(self, lake, step: str, prefix: str, meanwhile) -> None:
+        self.inner = lake
+        self.root = lake.root
+        self._pause = (step, prefix, meanwhile)
+
+    def __getattr__(self, step):
+        found = getattr(self.inner, step)
+
+        def paused(name="", *rest):
+            wanted, prefix, meanwhile = self._pause
+            if (step, name[: len(prefix)]) == (wanted, prefix):
+                self._pause = ("", "", None)
+                meanwhile()
+            return found(name, *rest)
+
+        return paused if step == self._pause[0] else found

@@ -5,7 +5,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from tests.spark.lake.archives import OLD, DyingLake, Killed, Numbers, compact, live, plain, run, writer
+from tests.spark.lake.archives import OLD, DyingLake, Killed, Numbers, PausedLake, compact, live, plain, run, writer
 
 from twinlog.spark.jobs.archive.archive_plan import ArchiveJob
 from twinlog.spark.jobs.archive.lakes import chain as chains
@@ -160,6 +160,35 @@ def test_a_run_that_was_thought_dead_adds_nothing_once_another_has_begun(new_lak
     run(lake, 40)
     assert live(lake) == plain(lake) == list(range(40))
     assert left_overs(lake) == []
+
+
+def test_a_first_run_that_sleeps_before_it_begins_does_not_start_again(new_lake):
+    lake = new_lake()
+    with pytest.raises(Busy, match="at the same moment"):
+        run(PausedLake(lake, "put_if_absent", "_commits/", lambda: run(lake, 30)), 30)
+    run(lake, 40)
+    assert live(lake) == plain(lake) == list(range(40))
+
+
+def test_a_run_keeps_what_one_that_began_after_it_has_staged(new_lake):
+    for first, second in ((run, compact), (compact, run)):
+        lake = new_lake()
+        run(lake, 30)
+        works = {run: lambda lake: run(lake, 60), compact: compact}
+        late = DyingLake(lake, 1)  # it begins, and is stopped when it wants to record the files that it has staged
+
+        def begins(late=late, work=works[second]):
+            with pytest.raises(Killed):
+                work(late)
+
+        def staged(lake=lake):
+            return [entry.name for entry in lake.list("_staging/")]
+
+        works[first](PausedLake(lake, "list", "_staging/", begins))
+        assert staged(), "a run that is alive still needs them"
+        works[second](lake)
+        assert live(lake) == plain(lake) == list(range(60))
+        assert staged() == []
 
 
 def test_a_second_run_beside_a_living_one_is_refused(new_lake, monkeypatch):

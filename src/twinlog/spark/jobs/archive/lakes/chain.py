@@ -73,9 +73,16 @@ class Chain:
                 raise TakenOver(self._lake.root, record)
 
     def begin(self, owner: str | None, position: Mapping[str, int] | None = None) -> None:
-        """Announce this run; from now on `owner`, the run before, adds nothing. Busy if another one was faster."""
+        """Announce this run; from now on `owner`, the run before, adds nothing. Busy if another one was faster.
+
+        `position` is for an archive without one: a run that began and ended meanwhile has brought it further.
+        """
         assert not self._began
-        if not self._add(BEGIN, lambda state: state.owner(self._role) == owner, position=position):
+
+        def unchanged(state: ArchiveState) -> bool:
+            return state.owner(self._role) == owner and (position is None or state.position is None)
+
+        if not self._add(BEGIN, unchanged, position=position):
             raise Busy(self._lake.root, self._role, "another run began at the same moment")
         self._began = True
 

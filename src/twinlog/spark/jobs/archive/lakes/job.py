@@ -126,14 +126,17 @@ def _fill(
 def tidy(lake: Lake, chain: Chain, role: str, run: str) -> None:
     """Finish what runs have recorded, and remove what earlier ones staged and did not record; after this one has begun.
 
-    A run of the other kind may be at work. Finishing its last record beside it does no harm, but what it has staged and
-    not recorded is kept.
+    A run of the other kind may be at work, or begin meanwhile. Finishing its last record beside it does no harm, but
+    what it has staged and not recorded is kept: whoever has a file in the listing began before it, so the records that
+    are read after the listing show all of them.
     """
     for record in chain.state.unfinished:
         chain.finish(record)
+    staged = [entry.name for entry in lake.list(f"{STAGING}/")]
+    chain.refresh()
     others = [one for one in chain.state.runs if one != role and chain.state.owner(one)]
     kept = tuple(f"{STAGING}/{one}-" for one in (*others, f"{role}-{run}"))
-    lake.delete(entry.name for entry in lake.list(f"{STAGING}/") if not entry.name.startswith(kept))
+    lake.delete(name for name in staged if not name.startswith(kept))
     remove_beats(lake, role, run)
 
 
