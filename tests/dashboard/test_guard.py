@@ -1,17 +1,22 @@
 """Who gets an answer at all: hosts, origins, sessions, and what read-only means on the server."""
 
+import asyncio
+
 import pytest
+from fastapi import FastAPI
 from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from twinlog.client import BadArgument, ClientOptions, Credentials
+from twinlog.client import BadArgument, BrokerRefused, ClientOptions, Credentials
 from twinlog.dashboard.access import Access, SignInFailed
+from twinlog.dashboard.dashboard_service import _config
 from twinlog.dashboard.guard import VISITOR, Guard, cookie_name
 from twinlog.dashboard.login_page import login_html, safe_target
 from twinlog.dashboard.markup import Markup, tag
 from twinlog.dashboard.observer_service import ReadOnlyAdmin
 from twinlog.dashboard.settings import DashboardRefused, DashboardSettings, check_exposure
+from twinlog.observe.replicas import Group, Member
 
 PORT = 8088
 HOME = f"http://127.0.0.1:{PORT}"
@@ -25,10 +30,15 @@ class Clock:
         return self.now_ms
 
 
+async def _nothing():
+    return None
+
+
 class LooseAccess(Access):
     """Takes the account `ops` with the secret `good`, without asking a cluster."""
 
     async def _try_account(self, credentials):
+        await asyncio.wait({asyncio.create_task(_nothing())})
         if credentials != Credentials("ops", "good"):
             raise SignInFailed("wrong")
 
@@ -135,6 +145,55 @@ async def test_guessing_is_slow_and_ends(monkeypatch):
     assert await access.sign_in("ops", "good", "10.0.0.2"), "others are not shut out"
     clock.now_ms += 61_000
     assert await access.sign_in("ops", "good", "10.0.0.1")
+    together = [access.sign_in("ops", "bad", "10.0.0.3") for _ in range(30)]
+    found = [str(one) for one in await asyncio.gather(*together, return_exceptions=True)]
+    assert found.count("wrong") == 10, "attempts at the same time count as well"
+
+
+async def test_without_accounts_nobody_signs_in():
+    """Each account has the cluster asked every two seconds, and brokers without accounts would take any."""
+    _, access = guarded(login=False)
+    with pytest.raises(SignInFailed, match="no accounts"):
+        await access.sign_in("ops", "good", "10.0.0.1")
+
+
+@pytest.mark.parametrize(("checked", "problem"), [(["a:1"], None), ([], "whatever the secret is"), (["b:1"], None)])
+async def test_only_a_broker_that_refuses_a_wrong_secret_vouches_for_an_account(monkeypatch, checked, problem):
+    """A broker without accounts, or one that trusts this machine, answers everybody."""
+
+    class Asked:
+        def __init__(self, settings, credentials):
+            self._credentials = credentials
+
+        async def __aenter__(self):
+            return self
+
+        async def __aexit__(self, *_):
+            return None
+
+        async def runtime_info(self, address):
+            if address in checked and self._credentials.secret_key != "good":
+                raise BrokerRefused(28, 16, "signature", address)
+            return {}
+
+    async def groups(admin):
+        return [Group("C", "x", [Member(0, "a:1"), Member(1, "b:1")])]
+
+    monkeypatch.setattr("twinlog.dashboard.access.make_admin", Asked)
+    monkeypatch.setattr("twinlog.dashboard.access.registered_groups", groups)
+    access = Access(DashboardSettings(name_servers="127.0.0.1:1"), lambda observer: lambda: None, Clock())
+    access.login_required = True
+    if problem is None:
+        assert await access.sign_in("ops", "good", "10.0.0.1")
+        return
+    monkeypatch.setattr("twinlog.dashboard.access.asyncio.sleep", groups)
+    with pytest.raises(SignInFailed, match=problem):
+        await access.sign_in("ops", "good", "10.0.0.1")
+
+
+def test_the_address_of_a_visitor_is_that_of_the_connection():
+    settings = DashboardSettings(name_servers="n:1")
+    assert not _config(FastAPI(), settings).proxy_headers
 
 
 @pytest.mark.parametrize(

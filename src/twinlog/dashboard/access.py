@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -64,7 +63,7 @@ class Access:
         self._settings, self._start, self._clock_ms = settings, start, clock_ms
         self._sessions: dict[str, _Session] = {}
         self._observers: dict[Credentials, tuple[Observer, Callable[[], None]]] = {}
-        self._failures: dict[str, deque[int]] = {}
+        self._attempts: dict[str, list[int]] = {}  # when those began that failed, or have not ended
         self.login_required = False
         self.under_way: set[str] = set()  # groups of brokers in which something is being changed
         self._anyone = Visitor(Observer(settings, settings.options.credentials), settings.read_only)
@@ -103,18 +102,20 @@ class Access:
 
     async def sign_in(self, access_key: str, secret_key: str, peer: str) -> str:
         """A token for this account; SignInFailed if no broker accepts it."""
-        self._check_attempts(peer)
+        if not self.login_required:  # every account would be taken, and each has the whole cluster asked
+            raise SignInFailed("the brokers use no accounts: nobody needs to sign in")
         if not access_key or not secret_key:
             raise SignInFailed("enter an access key and its secret key")
+        attempt_ms = self._begin_attempt(peer)
         credentials = Credentials(access_key, secret_key)
         try:
             await self._try_account(credentials)
         except SignInFailed:
-            self._failures.setdefault(peer, deque(maxlen=ATTEMPTS_MAX)).append(self._clock_ms())
-            while len(self._failures) > _ADDRESSES_MAX:
-                self._failures.pop(next(iter(self._failures)))
+            log.warning("a sign-in failed", peer=peer)
             await asyncio.sleep(1.0)  # guessing is slow
             raise
+        if attempt_ms in (attempts := self._attempts.get(peer, [])):
+            attempts.remove(attempt_ms)
         observer = self._observer(credentials)
         token, now_ms = secrets.token_urlsafe(32), self._clock_ms()
         self._sessions[token] = _Session(Visitor(observer, self._settings.read_only, token), now_ms, now_ms)
@@ -144,21 +145,34 @@ class Access:
             known = self._observers[credentials] = (observer, self._start(observer))
         return known[0]
 
-    def _check_attempts(self, peer: str) -> None:
-        recent = [at for at in self._failures.get(peer, ()) if self._clock_ms() - at < _ATTEMPTS_MS]
+    def _begin_attempt(self, peer: str) -> int:
+        """Count it before its end is known: many may be under way at the same time."""
+        now_ms = self._clock_ms()
+        recent = [at for at in self._attempts.pop(peer, ()) if now_ms - at < _ATTEMPTS_MS]
+        self._attempts[peer] = recent
+        while len(self._attempts) > _ADDRESSES_MAX:
+            self._attempts.pop(next(iter(self._attempts)))
         if len(recent) >= ATTEMPTS_MAX:
             raise SignInFailed("too many attempts from your address; wait a minute")
+        recent.append(now_ms)
+        return now_ms
 
     async def _try_account(self, credentials: Credentials) -> None:
-        """Some broker must answer a signed request: name servers often check no signatures."""
+        """Some broker must answer a signed request, and refuse it with another secret.
+
+        Name servers often check no signatures, nor does a broker without accounts, or one that trusts this machine.
+        """
         reason = "no broker answers; look at the cluster first"
+        wrong = Credentials(credentials.access_key, secrets.token_hex(16))
         async with make_admin(self._settings, credentials) as admin:
             try:
                 groups = await registered_groups(admin)
                 for address in (member.address for group in groups for member in group.members):
                     try:
                         await admin.runtime_info(address)
-                        return
+                        if await self._is_refused(address, wrong):
+                            return
+                        reason = f"{address} answers whatever the secret is, so it cannot tell who you are"
                     except BrokerRefused as refused:
                         if is_refusal(refused):
                             raise
@@ -170,6 +184,14 @@ class Access:
             except REQUEST_FAILURES as error:
                 raise SignInFailed(str(error)) from error
         raise SignInFailed(reason)
+
+    async def _is_refused(self, address: str, credentials: Credentials) -> bool:
+        async with make_admin(self._settings, credentials) as admin:
+            try:
+                await admin.runtime_info(address)
+            except BrokerRefused as refused:
+                return is_refusal(refused)
+        return False
 
     def _watch_refusals(self, observer: Observer) -> None:
         """Accounts may be switched on while the dashboard runs: then everybody has to sign in."""

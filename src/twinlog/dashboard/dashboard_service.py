@@ -134,6 +134,7 @@ def _config(app: FastAPI, settings: DashboardSettings) -> uvicorn.Config:
         log_config=None,
         access_log=False,  # addresses of pages may hold keys of messages
         server_header=False,
+        proxy_headers=False,  # else whoever is on this machine chooses the address that attempts are counted for
         timeout_graceful_shutdown=1,
         ssl_certfile=settings.certificate,
         ssl_keyfile=settings.certificate_key,
