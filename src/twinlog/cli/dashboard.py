@@ -11,6 +11,7 @@ import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 
+from twinlog.base.system_calls import new_event_loop
 from twinlog.cli.connecting import EXPECTED_FAILURES, Parser, add_connection_options, argparse_app, client_options
 from twinlog.cli.running import allow_many_files, print_ready, run_until_signal
 from twinlog.client import BadArgument
@@ -38,8 +39,6 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     import asyncio
 
-    import uvloop
-
     def ready(url: str) -> None:
         print_ready(f"Twinlog dashboard of {args.namesrvAddr}: {url}{'  (read-only)' if args.read_only else ''}")
         if args.open and _has_display():
@@ -60,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
             certificate_key=args.https_key,
         )
         allow_many_files()
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
             runner.run(run_until_signal(DashboardService(settings, ready)))
     except (*EXPECTED_FAILURES, SettingsError, BaseExceptionGroup) as problem:
         first = _first(problem)
