@@ -1,9 +1,11 @@
 """A member of a group that polls."""
 
+import asyncio
+
 import pytest
 from tests.client.fake_cluster import FakeCluster, until
 
-from twinlog.client import BadArgument, ClientClosed, ConsumerOptions, PollConsumer, StartFrom
+from twinlog.client import BadArgument, ClientClosed, ClientError, ConsumerOptions, PollConsumer, StartFrom
 
 
 def consumer(cluster: FakeCluster, **named) -> PollConsumer:
@@ -127,6 +129,65 @@ async def test_members_share_the_queues_and_hear_of_moves_before_and_after(clust
             assert sorted(first.assignment() + second.assignment()) == taken[0]
             assert released == [second.assignment()]
             assert cluster.broker.offsets["group", second.assignment()[0]] == 1
+
+
+async def test_messages_that_were_polled_and_not_processed_come_again_after_an_error(cluster):
+    fill(cluster, 3)
+    with pytest.raises(ZeroDivisionError):
+        async with consumer(cluster) as member:
+            await member.poll(20_000, count_max=1)
+            await member.poll(20_000, count_max=1)
+            raise ZeroDivisionError  # while it processes the second
+    assert cluster.broker.offsets["group", cluster.queue("T")] == 1
+
+
+async def test_without_auto_commit_a_seek_is_progress_after_a_commit_only(cluster):
+    fill(cluster, 5)
+    queue = cluster.queue("T")
+    async with consumer(cluster, auto_commit=False) as member:
+        await polled(member, 5)
+        await member.commit()
+        member.seek(queue, 2)
+        await member._assigned.commit()  # as every `commit_ms`, and before queues move
+        assert cluster.broker.offsets["group", queue] == 5
+        await member.commit()
+        assert cluster.broker.offsets["group", queue] == 2
+        await member.seek_to_end(queue)
+    assert cluster.broker.offsets["group", queue] == 2
+
+
+async def test_nothing_of_a_new_queue_is_read_before_its_listener_may_seek(cluster):
+    cluster.create("T")
+    new = cluster.queue("New")
+    for number in range(4):
+        cluster.broker.put(new, b"%d" % number)
+
+    async def seek(queues):
+        await asyncio.sleep(0.05)  # time enough for a pull
+        if new in queues:
+            member.seek(new, 3)
+
+    member = consumer(cluster, on_take=seek)
+    async with member:
+        member.subscribe("New")
+        assert await polled(member, 1) == [b"3"]
+
+
+async def test_a_broker_that_fails_does_not_keep_the_other_new_queues_from_being_read(cluster, monkeypatch):
+    fill(cluster, 1, queue_id=0)
+    taken: list = []
+    member = consumer(cluster, on_take=taken.append)
+    first_offset = member._assigned._first_offset
+
+    async def fails_once(queue):
+        if queue.queue_id == 1 and not taken:
+            raise ClientError("the broker restarts")
+        return await first_offset(queue)
+
+    monkeypatch.setattr(member._assigned, "_first_offset", fails_once)
+    async with member:
+        assert await polled(member, 1) == [b"0"]
+        await until(lambda: taken == [[cluster.queue("T", 0)], [cluster.queue("T", 1)]])
 
 
 @pytest.mark.parametrize("option", [{"orderly": True}, {"batch_count_max": 3}, {"enable_trace": True}])

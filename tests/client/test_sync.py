@@ -89,6 +89,26 @@ def test_admin_offers_the_asynchronous_methods_and_no_others(address):
             admin.nonsense()
 
 
+def test_functions_for_moved_queues_may_call_the_consumer(address):
+    def take(queues):
+        for queue in queues:
+            consumer.seek(queue, 1)
+
+    options = ConsumerOptions(start_from=StartFrom.FIRST, commit_ms=600_000)
+    consumer = PollConsumer(address, "g", consumer_options=options, on_take=take)
+    consumer.subscribe("T")
+    with Producer(address, "p") as producer:
+        queue = producer.queues("T")[0]
+        for body in ("0", "1", "2"):
+            producer.send(Outgoing("T", body), queue=queue)
+        with pytest.raises(ZeroDivisionError), consumer:
+            assert [m.body for m in consumer.poll(20_000, count_max=1)] == [b"1"]
+            assert [m.body for m in consumer.poll(20_000, count_max=1)] == [b"2"]
+            raise ZeroDivisionError  # while it processes the second
+    with PullConsumer(address, "g") as reader:
+        assert reader.committed(queue) == 2
+
+
 def test_a_consumer_that_polls_can_be_paused_and_moved(address):
     consumer = PollConsumer(address, "g", consumer_options=ConsumerOptions(start_from=StartFrom.FIRST))
     consumer.subscribe("T")

@@ -29,7 +29,10 @@ class PollConsumer(GroupConsumer):
 
     With `auto_commit`, messages count as consumed when the next `poll` is called, and progress is saved every
     `ConsumerOptions.commit_ms`. Without it, `commit` saves what was polled. `on_release` is called before queues go to
-    other members, which is the time for a commit; `on_take` when there are new ones. Both may be coroutine functions.
+    other members, which is the time for a commit; `on_take` before new ones are read, which is the time for a `seek`.
+    Both may be coroutine functions.
+
+    An error that ends the `async with` block leaves the messages of the last `poll` unconsumed: they come again.
     """
 
     consume_type = "CONSUME_ACTIVELY"
@@ -55,6 +58,11 @@ class PollConsumer(GroupConsumer):
         self._auto_commit = auto_commit
         self._calls = QueueCalls(self.session)
         self._read_into(self._polled, Moves(on_release, on_take))
+
+    async def __aexit__(self, *exception: object) -> None:
+        if exception and exception[0] is not None:
+            self._polled.forget()
+        await super().__aexit__(*exception)
 
     async def close(self) -> None:
         """Leave the group; with `auto_commit` everything that was polled is consumed."""
@@ -88,6 +96,8 @@ class PollConsumer(GroupConsumer):
     async def commit(self) -> None:
         """Save that everything polled so far is consumed."""
         self._polled.settle()
+        for worker in self.workers.values():
+            worker.accept_jump()
         await self._assigned.commit()
 
     async def committed(self, queue: MessageQueue) -> int | None:
@@ -99,8 +109,11 @@ class PollConsumer(GroupConsumer):
         return self._polled.position(self._worker(queue))
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Let the next poll of an assigned queue start at `offset`; what was pulled before is dropped."""
-        self._worker(queue).jump(offset)
+        """Let the next poll of an assigned queue start at `offset`; what was pulled before is dropped.
+
+        With `auto_commit` this is the group's progress from now on; without it, after the next `commit`.
+        """
+        self._worker(queue).jump(offset, is_progress=self._auto_commit)
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
         """Let the next poll of an assigned queue start with its oldest message."""

@@ -121,6 +121,7 @@ P = ParamSpec("P")
 class _Client(Protocol):
     async def start(self) -> None: ...
     async def close(self) -> None: ...
+    async def __aexit__(self, *exception: object) -> None: ...
 
 
 C = TypeVar("C", bound=_Client)
@@ -139,30 +140,34 @@ class _InThread(Generic[C]):
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self.close()
+        self._end(lambda made: made.__aexit__(*exception))
 
     def start(self) -> None:
         """Start the thread and connect; `with` does it too."""
         self._loop = LoopThread(type(self).__name__)
 
         async def start() -> C:
-            made = self._make()
+            made = self._client = self._make()  # now: functions of the user that `start` calls may use it
             await made.start()
             return made
 
         try:
             self._client = self._wait(start())
         except BaseException:
+            self._client = None
             self._stop_loop()
             raise
 
     def close(self) -> None:
         """Close the client and end its thread; safe to call twice."""
+        self._end(lambda made: made.close())
+
+    def _end(self, close: Callable[[C], Coroutine[Any, Any, None]]) -> None:
         if self._loop is None:
             return
         try:
             if self._client is not None and self._loop.is_running:
-                self._wait(self._client.close())
+                self._wait(close(self._client))
         finally:
             self._client = None
             self._stop_loop()
@@ -347,7 +352,7 @@ class PushConsumer(_GroupMember[client.PushConsumer]):
 
 
 class PollConsumer(_GroupMember[client.PollConsumer]):
-    """Like `client.PollConsumer`; `on_take` and `on_release` are called in the consumer's thread and must not wait."""
+    """Like `client.PollConsumer`; `on_take` and `on_release` are plain functions, called in a thread."""
 
     def __init__(
         self,
@@ -368,8 +373,8 @@ class PollConsumer(_GroupMember[client.PollConsumer]):
                 options=options,
                 consumer_options=consumer_options,
                 auto_commit=auto_commit,
-                on_take=on_take,
-                on_release=on_release,
+                on_take=_in_thread(on_take),
+                on_release=_in_thread(on_release),
             ),
         )
 
@@ -383,6 +388,19 @@ class PollConsumer(_GroupMember[client.PollConsumer]):
     offset_at = _waits(client.PollConsumer.offset_at)
     queues = _waits(client.PollConsumer.queues)
     resume = _on_loop(client.PollConsumer.resume)
+
+
+def _in_thread(listener: MovesListener | None) -> MovesListener | None:
+    """The listener, called beside the event loop, so that it may call the consumer and wait."""
+    if listener is None:
+        return None
+
+    async def call(queues: list[MessageQueue]) -> None:
+        result = await asyncio.to_thread(listener, queues)
+        if inspect.isawaitable(result):
+            await result
+
+    return call
 
 
 class Admin(_InThread[client.Admin]):

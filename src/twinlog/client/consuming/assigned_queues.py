@@ -39,7 +39,7 @@ MovesListener = Callable[[list[MessageQueue]], Awaitable[None] | None]
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """Functions of the user: `released` before queues go to other members, `taken` when there are new ones."""
+    """Functions of the user: `released` before queues go to other members, `taken` before new ones are read."""
 
     released: MovesListener | None = None
     taken: MovesListener | None = None
@@ -173,15 +173,28 @@ class AssignedQueues:
             wanted = len(take)
             take = sorted(await self._locks.acquire(take))
             self.is_incomplete |= len(take) < wanted
-        for queue in take:
-            offset, committed = await self._first_offset(queue)
-            self._start_worker(queue, offset, committed)
-        if take:
-            await _tell(self._moves.taken, take)
-        if release or take:
-            log.info("queues changed", group=self._group, topic=topic, released=len(release), taken=len(take))
+        taken, failure = await self._take(take)
+        if taken:
+            await _tell(self._moves.taken, [worker.queue for worker in taken])
+        for worker in taken:  # not before: the listener may seek, and nothing is to be read at another place
+            worker.start()
+        if release or taken:
+            log.info("queues changed", group=self._group, topic=topic, released=len(release), taken=len(taken))
+        if failure is not None:
+            raise failure
 
-    def _start_worker(self, queue: MessageQueue, offset: int, committed: int | None) -> None:
+    async def _take(self, queues: Iterable[MessageQueue]) -> tuple[list[QueueWorker], Exception | None]:
+        """Workers of new queues that are not started yet, and the error of a broker that ended this early."""
+        taken: list[QueueWorker] = []
+        for queue in queues:
+            try:
+                offset, committed = await self._first_offset(queue)
+            except REQUEST_FAILURES as error:
+                return taken, error
+            taken.append(self._add_worker(queue, offset, committed))
+        return taken, None
+
+    def _add_worker(self, queue: MessageQueue, offset: int, committed: int | None) -> QueueWorker:
         worker = QueueWorker(
             queue,
             offset,
@@ -198,7 +211,7 @@ class AssignedQueues:
         worker.lock_until(self._locks.until(queue))
         worker.paused = self._paused
         self.workers[queue] = worker
-        worker.start()
+        return worker
 
     async def _release(self, queues: Iterable[MessageQueue]) -> None:
         leaving = [self.workers.pop(queue) for queue in queues]

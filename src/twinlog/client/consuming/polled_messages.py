@@ -66,6 +66,10 @@ class PolledMessages:
         for origin, message, generation in out:
             origin.finished(message, generation)
 
+    def forget(self) -> None:
+        """What `take` has returned since the last `settle` is not consumed, and comes again to the queues' readers."""
+        self._out.clear()
+
     def position(self, origin: QueueWorker) -> int:
         """The offset of the next message that `take` may return of this queue."""
         generation = origin.process.generation

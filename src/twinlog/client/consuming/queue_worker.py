@@ -77,6 +77,7 @@ class QueueWorker:
         self._batch_max = max(1, options.batch_count_max)
         self._held: list[list[Message]] = []  # while paused: what was pulled before, and no listener has begun
         self._committed = committed
+        self._commits_wait = False  # after a jump that is not progress, until `accept_jump`
         self._changed = asyncio.Event()  # room in the cache, messages to consume, or a lock
         self._arrived: list[Message] = []  # orderly: what waits for its turn
         self._pulling: asyncio.Task[PullResult] | None = None
@@ -98,20 +99,29 @@ class QueueWorker:
 
     async def commit(self) -> None:
         """Save the progress if it has changed."""
-        offset = self.process.commit_offset
-        if offset != self._committed:
+        offset, generation = self.process.commit_offset, self.process.generation
+        if offset != self._committed and not self._commits_wait:
             await self._store.save(self.queue, offset)
-            self._committed = offset
+            if generation == self.process.generation:
+                self._committed = offset
 
-    def jump(self, offset: int) -> None:
-        """Continue at `offset`; messages that were pulled before are dropped."""
+    def jump(self, offset: int, *, is_progress: bool = True) -> None:
+        """Continue at `offset`; messages that were pulled before are dropped.
+
+        A jump that is not progress is saved by no `commit` before `accept_jump`.
+        """
         self.process.jump(offset)
         self._arrived.clear()
         self._held.clear()
         if self._pulling is not None:
             self._pulling.cancel()
         self._committed = None
+        self._commits_wait = not is_progress
         self._changed.set()
+
+    def accept_jump(self) -> None:
+        """Let `commit` save where the last jump went."""
+        self._commits_wait = False
 
     def pause(self) -> None:
         """Pull nothing, and begin no listener call, until `resume`; calls that have begun go on."""
@@ -192,7 +202,7 @@ class QueueWorker:
                 offset=self.process.next_offset,
                 to=result.next_offset,
             )
-            self.jump(result.next_offset)
+            self.jump(result.next_offset, is_progress=not self._commits_wait)
             return
         # A broker returns an inner batch whole, with messages before the one that was asked for.
         new = [message for message in result.messages if message.queue_offset >= self.process.next_offset]
