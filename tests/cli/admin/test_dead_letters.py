@@ -9,6 +9,7 @@ import pytest
 from twinlog.base.system_names import dlq_topic, retry_topic
 from twinlog.cli.admin.app import run
 from twinlog.client import Admin, Outgoing
+from twinlog.client.admin.messages import TOOLS_GROUP
 from twinlog.client.consuming.pulling import subscription_of
 
 TOPIC = "Letters"
@@ -69,6 +70,17 @@ def test_one_letter_may_be_sent_to_its_topic_again(twinlog_broker_session, group
     (sent,) = broker.messages(TOPIC)[before:]
     assert (sent.body.decode(), list(sent.keys), sent.properties["color"]) == (f"{group} 2", ["k2"], "red")
     assert len(resend(broker, capsys, "-g", group, "-d")) == 3, "a single one does not move the mark"
+
+
+def test_a_mark_beyond_the_last_letter_hides_none(twinlog_broker_session, group, capsys):
+    async def mark(names):
+        async with Admin(names) as admin:
+            (queue,) = (await admin.session.route(dlq_topic(group))).readable
+            await admin.queue_calls.commit(TOOLS_GROUP, queue, 10)
+
+    asyncio.run(mark(twinlog_broker_session.namesrv))
+    assert len(resend(twinlog_broker_session, capsys, "-g", group)) == 3
+    assert resend(twinlog_broker_session, capsys, "-g", group) == []
 
 
 def test_a_group_without_dead_letters_is_an_error(twinlog_broker_session, capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import AsyncIterator
 
 from twinlog.base.system_names import dlq_topic
 from twinlog.cli.admin.command import command, flag, need, opt
@@ -46,15 +47,15 @@ async def resend(admin: Admin, args: Namespace) -> Report:
     async with Producer(args.namesrvAddr, "TOOLS_RESEND_DLQ", options=client_options(args)) as producer:
         for queue in queues:
             start = await _start(admin, queue, everything=args.all or bool(args.msgId))
-            for message in await _letters(admin, queue, start, args, args.maxNum - len(rows) if args.maxNum else None):
+            async for message in _letters(admin, queue, start, args):
+                if args.maxNum and len(rows) >= args.maxNum:
+                    break
                 if not args.dryRun:
                     await _deliver(admin, producer, queue, message, args)
                 origin = message.properties.get(names.RETRY_TOPIC, "")
                 rows.append(
                     (message.message_id, origin, queue.broker_name, message.queue_offset, when(message.store_timestamp))
                 )
-            if args.maxNum and len(rows) >= args.maxNum:
-                break
     done = "would be delivered" if args.dryRun else "sent again" if args.toTopic else "delivered again"
     to = "to their topic" if args.toTopic else f"to group {args.consumerGroup}"
     line = f"{len(rows)} dead letters {done} {to}" + ("" if rows or args.all else "; -a shows those of earlier runs")
@@ -64,21 +65,21 @@ async def resend(admin: Admin, args: Namespace) -> Report:
 async def _start(admin: Admin, queue: MessageQueue, *, everything: bool) -> int:
     first = await admin.queue_calls.min_offset(queue)
     done = None if everything else await admin.queue_calls.committed(TOOLS_GROUP, queue)
-    return max(first, done or 0)
+    # A mark beyond the end is of a topic that was deleted and is new, or of a log that lost its end.
+    return first if done is None or done > await admin.queue_calls.max_offset(queue) else max(first, done)
 
 
-async def _letters(
-    admin: Admin, queue: MessageQueue, start: int, args: Namespace, count_max: int | None
-) -> list[Message]:
-    """The dead letters of one queue that are asked for, oldest first."""
-    found, end = list[Message](), await admin.queue_calls.max_offset(queue)
-    while start < end and (count_max is None or len(found) < count_max):
+async def _letters(admin: Admin, queue: MessageQueue, start: int, args: Namespace) -> AsyncIterator[Message]:
+    """The dead letters of one queue that are asked for and stored by now, oldest first."""
+    end = await admin.queue_calls.max_offset(queue)
+    while start < end:
         result = await admin.queue_calls.pull(TOOLS_GROUP, queue, start, subscription_of(queue.topic, "*"))
         if result.status is PullStatus.NO_NEW or result.next_offset <= start:
             break
-        found += [one for one in result.messages if one.queue_offset < end and _is_wanted(one, args)]
+        for one in result.messages:
+            if one.queue_offset < end and _is_wanted(one, args):
+                yield one
         start = result.next_offset
-    return found if count_max is None else found[:count_max]
 
 
 def _is_wanted(message: Message, args: Namespace) -> bool:
@@ -89,7 +90,10 @@ def _is_wanted(message: Message, args: Namespace) -> bool:
 async def _deliver(admin: Admin, producer: Producer, queue: MessageQueue, message: Message, args: Namespace) -> None:
     """Deliver it, then remember that: a run that is stopped in between delivers the last one twice, and loses none."""
     if args.toTopic:
-        await producer.send(resendable(message, message.properties.get(names.RETRY_TOPIC, message.topic)))
+        origin = message.properties.get(names.RETRY_TOPIC) or message.properties.get(names.DLQ_ORIGIN_TOPIC)
+        if not origin:
+            raise BadArgument(f"dead letter {message.message_id} does not say which topic it is of; leave out --toTopic")
+        await producer.send(resendable(message, origin))
     else:
         await admin.queue_calls.send_back(args.consumerGroup, queue, message, _SOON, _RETRIES_MAX)
     is_next = not (args.all or args.msgId or args.beginTimestamp or args.endTimestamp)
