@@ -69,15 +69,16 @@ def test_messages_carry_tags_keys_and_properties(piped, printed):
 
 
 BODIES = ["text with \n a line, \u00e4 and \u4e16", b"\x00\xff\xfe binary", "", '{"json": "\\"quoted\\""}']
+BODIES += [b"\x00" * 3_000_000]  # 18 MB of JSON
 
 
 def test_what_consume_prints_as_json_send_sends_again(broker, piped, printed):
     producer = broker.producer()
     for number, body in enumerate(BODIES):
-        properties = {"color": "red", "empty": ""} if number else {}
+        properties = {"color": "red", "empty": "", " ": "a space", "odd \u2028": " \r\n'\""} if number else {}
         sharded = "customer 7" if number == 1 else ""
         again = Outgoing("Original", body or b" ", tags="tag", keys=[f"k{number}", "all"], properties=properties)
-        again.sharding_key = sharded
+        again.sharding_key, again.flag = sharded, -number
         producer.send(again)
     lines = printed("-t", "Original", "--max", str(len(BODIES)), "--json")
     piped("\n".join(line.decode() for line in lines), "--json", "-t", "Copy")
@@ -85,8 +86,8 @@ def test_what_consume_prints_as_json_send_sends_again(broker, piped, printed):
 
     def told(line: bytes):
         data = json.loads(line)
-        own = {name: data["properties"].get(name) for name in ("color", "empty", "__SHARDINGKEY")}
-        return [data.get("body"), data.get("bodyBase64"), data["tags"], data["keys"], own]
+        own = {name: data["properties"].get(name) for name in ("color", "empty", " ", "odd \u2028", "__SHARDINGKEY")}
+        return [data.get("body"), data.get("bodyBase64"), data["tags"], data["keys"], data["flag"], own]
 
     assert sorted(map(told, copies), key=str) == sorted(map(told, lines), key=str)
     ids = [json.loads(line)["messageId"] for line in (*lines, *copies)]
@@ -104,6 +105,10 @@ def test_what_consume_prints_as_json_send_sends_again(broker, piped, printed):
         ('{"bodyBase64": "?"}', "is not base64"),
         ('{"body": "b", "keys": {"a": 1}}', "is not a list of texts"),
         ('{"body": "b", "properties": {"a": 1}}', "is not an object of texts"),
+        ('{"body": "b", "flag": "1"}', "flag '1' is not a number of 32 bits"),
+        ('{"body": "\\ud800"}', "half of a character in body"),
+        ('{"body": "b", "tags": "\\ud800"}', "has half of a character"),
+        ("[" * 100_000, "is not JSON"),
     ],
 )
 def test_a_line_that_is_not_such_a_message_is_named(piped, line, problem):

@@ -15,7 +15,7 @@ from twinlog.wire.message import Message
 # Properties that clients and brokers set themselves: a message that is sent again gets new ones.
 _OWN_PROPERTIES = names.RESERVED.union(
     value for name, value in vars(names).items() if name.isupper() and isinstance(value, str)
-)
+) - {names.NAME_END, names.PAIR_END, names.KEY_SEPARATOR}
 
 
 def body_text(body: bytes, charset: str = "UTF-8") -> str:
@@ -44,6 +44,7 @@ def message_data(message: Message, *, with_body: bool = True) -> dict[str, Any]:
         "storeHost": address_text(*message.store_host),
         "reconsumeTimes": message.reconsume_times,
         "sysFlag": message.sys_flag,
+        "flag": message.flag,
         "properties": message.properties,
     }
     if with_body:
@@ -74,7 +75,7 @@ def parse_message(line: bytes, topic: str | None = None) -> Outgoing:
     """
     try:
         data = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadArgument(f"line {_start(line)} is not JSON: {error}; without --json a line is a body") from None
     if not isinstance(data, dict):
         raise BadArgument(f"line {_start(line)} is not a JSON object, as `twinlog consume --json` prints them")
@@ -87,14 +88,24 @@ def parse_message(line: bytes, topic: str | None = None) -> Outgoing:
         raise BadArgument(f"line {_start(line)}: keys {keys!r} is not a list of texts")
     if not isinstance(properties, dict) or not all(isinstance(value, str) for value in properties.values()):
         raise BadArgument(f"line {_start(line)}: properties {properties!r} is not an object of texts")
-    return Outgoing(
+    flag = data.get("flag") or 0
+    if not isinstance(flag, int) or not -(2**31) <= flag < 2**31:
+        raise BadArgument(f"line {_start(line)}: flag {flag!r} is not a number of 32 bits")
+    message = Outgoing(
         target,
         _body(data, line),
         tags=_text(data, "tags", line),
         keys=words,
         properties=_user_properties(properties),
         sharding_key=properties.get(names.SHARDING_KEY, ""),
+        flag=flag,
     )
+    texts = (message.tags, message.sharding_key, *words, *message.properties, *message.properties.values())
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError as error:
+        raise BadArgument(f"line {_start(line)} has half of a character, which no message can hold: {error}") from None
+    return message
 
 
 def _body(data: dict[str, Any], line: bytes) -> bytes:
@@ -105,7 +116,10 @@ def _body(data: dict[str, Any], line: bytes) -> bytes:
             raise BadArgument(f"line {_start(line)}: bodyBase64 is not base64") from None
     if not isinstance(data.get("body"), str):
         raise BadArgument(f"line {_start(line)} has neither body, a text, nor bodyBase64")
-    return data["body"].encode()
+    try:
+        return data["body"].encode()
+    except UnicodeEncodeError as error:
+        raise BadArgument(f"line {_start(line)}: half of a character in body: {error}; use bodyBase64") from None
 
 
 def _text(data: dict[str, Any], name: str, line: bytes) -> str:
