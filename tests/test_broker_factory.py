@@ -112,6 +112,28 @@ def test_a_full_disk_refuses_sends_and_serves_reads_until_it_ends(twinlog_broker
     twinlog_broker.seed("T", [b"z"])
 
 
+def test_faults_of_one_kind_may_overlap_and_outlast_a_restart(twinlog_broker):
+    producer = twinlog_broker.producer(producer_options=ProducerOptions(send_timeout_ms=300))
+    master = twinlog_broker.master
+    producer.send(Outgoing("T", b"before"))
+    full, full_too = master.full_disk(), master.full_disk()
+    full.end()
+    with pytest.raises(SendFailed, match="SERVICE_NOT_AVAILABLE"):
+        producer.send(Outgoing("T", b"refused"))
+    with master.down():
+        full_too.end()
+        refusal = master.answer(16, "no permission")
+    with pytest.raises((SendFailed, BrokerRefused), match="no permission"):
+        twinlog_broker.seed("T", [b"refused"])
+    with master.down():
+        pass
+    with pytest.raises((SendFailed, BrokerRefused), match="no permission"):
+        twinlog_broker.seed("T", [b"refused"])
+    refusal.end()
+    twinlog_broker.seed("T", [b"after"])
+    assert sorted(m.body for m in twinlog_broker.messages("T")) == [b"after", b"before"]
+
+
 def test_names_of_faults_that_nobody_knows_are_refused():
     with pytest.raises(ValueError, match="requests='sned' is unknown"):
         codes_of("sned")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from twinlog.wire.codes import RequestCode
@@ -83,37 +83,28 @@ class FaultyHandlers(Mapping[int, "Handler"]):
 
 
 class Interference:
-    """Changes how one server answers, in the thread of its event loop; changes may end in any order."""
+    """Changes how one server answers, in the thread of its event loop."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._handlers, self._fast = server._options.handlers, server._options.fast
-        self._changes: list[tuple[frozenset[int] | None, Callable[[Handler], Handler]]] = []
-
-    def add(self, codes: frozenset[int] | None, change: Callable[[Handler], Handler]) -> Callable[[], None]:
-        """Apply `change` to the handlers of these codes; returns what takes it back."""
-        entry = (codes, change)
-        self._changes.append(entry)
-        self._apply()
-
-        def remove() -> None:
-            self._changes.remove(entry)
-            self._apply()
-
-        return remove
 
     @property
     def after_batch(self) -> Callable[[], object] | None:
         return self._server._options.after_batch
 
-    def _apply(self) -> None:
+    def apply(self, faults: Sequence[RequestFault]) -> None:
+        """Let the server have these faults, and no others."""
         handlers = self._handlers
-        for codes, change in self._changes:
-            handlers = FaultyHandlers(handlers, codes, change)
+        for codes, change in faults:
+            handlers = FaultyHandlers(handlers, codes, change(self))
         # A connection has a copy of the options; the server's own are for those that come.
         for options in (self._server._options, *(each._options for each in self._server.connections)):
             options.handlers = handlers
-            options.fast = None if self._changes else self._fast  # it would answer sends itself
+            options.fast = None if faults else self._fast  # it would answer sends itself
+
+
+RequestFault = tuple[frozenset[int] | None, "Callable[[Interference], Callable[[Handler], Handler]]"]
 
 
 def slowed(seconds: float, after_batch: Callable[[], object] | None) -> Callable[[Handler], Handler]:

@@ -26,7 +26,7 @@ from twinlog.nameserver.nameserver_service import NameServerService
 from twinlog.settings.broker_conf import load_broker_conf
 from twinlog.settings.nameserver_conf import load_nameserver_conf
 from twinlog.telemetry.log import get_logger
-from twinlog.testing.faults import Fault, Interference, Requests, codes_of, refusing, slowed
+from twinlog.testing.faults import Fault, Interference, RequestFault, Requests, codes_of, refusing, slowed
 
 if TYPE_CHECKING:
     from twinlog.net.connection import Handler
@@ -46,6 +46,8 @@ class RunningBroker:
         self._cluster, self._settings = cluster, dict(settings)
         self._task: asyncio.Task[None] | None = None
         self._interference: list[Interference] = []
+        self._request_faults: list[RequestFault] = []
+        self._full_disks = 0  # faults of this kind
 
     @property
     def address(self) -> str:
@@ -108,37 +110,43 @@ class RunningBroker:
     def full_disk(self) -> Fault:
         """Let it find its disk full: sends are refused as a broker does then, reads go on."""
 
-        async def fill() -> Callable[[], None]:
-            assert self.broker is not None and self.broker.context is not None, f"{self.name} is down"
-            store = self.broker.context.store
-            retention = store._retention
-            retention._set_disk_flag(True)
-            retention._set_disk_flag = lambda full: None  # the regular look at the disk finds space
+        def change(count: int) -> None:
+            self._full_disks += count
+            self._apply_faults()
 
-            def free() -> None:
-                del retention._set_disk_flag
-                retention._set_disk_flag(False)
-
-            return free
-
-        free = self._cluster.call(fill)
-        return Fault(lambda: self._cluster.call_soon(free))
+        self._cluster.call_soon(lambda: change(1))
+        return Fault(lambda: self._cluster.call_soon(lambda: change(-1)))
 
     def _interfere(self, requests: Requests, change: Callable[[Interference], Callable[[Handler], Handler]]) -> Fault:
-        codes = codes_of(requests)
+        fault = (codes_of(requests), change)
 
-        async def begin() -> list[Callable[[], None]]:
-            return [where.add(codes, change(where)) for where in self._interference]
-
-        removers = self._cluster.call(begin)
+        def begin() -> None:
+            self._request_faults.append(fault)
+            self._apply_faults()
 
         def end() -> None:
-            for remove in removers:
-                self._cluster.call_soon(remove)
+            self._request_faults.remove(fault)
+            self._apply_faults()
 
-        return Fault(end)
+        self._cluster.call_soon(begin)
+        return Fault(lambda: self._cluster.call_soon(end))
 
     # -- in the cluster's thread ---------------------------------------------------------------
+
+    def _apply_faults(self) -> None:
+        """Let the broker have the faults that have begun and not ended; one that is down gets them when it starts."""
+        for where in self._interference:
+            where.apply(self._request_faults)
+        if not self.is_up or self.broker is None or self.broker.context is None:
+            return
+        retention = self.broker.context.store._retention
+        is_full = "_set_disk_flag" in vars(retention)
+        if self._full_disks and not is_full:
+            retention._set_disk_flag(True)
+            retention._set_disk_flag = lambda full: None  # the regular look at the disk finds space
+        elif is_full and not self._full_disks:
+            del retention._set_disk_flag
+            retention._set_disk_flag(False)
 
     async def start(self) -> None:
         """Returns once it is registered and serves; raises the error that stopped its start."""
@@ -159,6 +167,7 @@ class RunningBroker:
         self._task = asyncio.create_task(_run(broker), name=self.name)
         await _until_ready(ready, self._task, self.name)
         self._interference = [Interference(server) for server in broker.servers]
+        self._apply_faults()
 
     async def stop(self) -> None:
         task, self._task, self._interference = self._task, None, []

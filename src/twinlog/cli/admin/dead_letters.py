@@ -92,7 +92,9 @@ async def _deliver(admin: Admin, producer: Producer, queue: MessageQueue, messag
     if args.toTopic:
         origin = message.properties.get(names.RETRY_TOPIC) or message.properties.get(names.DLQ_ORIGIN_TOPIC)
         if not origin:
-            raise BadArgument(f"dead letter {message.message_id} does not say which topic it is of; leave out --toTopic")
+            raise BadArgument(
+                f"dead letter {message.message_id} does not say which topic it is of; leave out --toTopic"
+            )
         await producer.send(resendable(message, origin))
     else:
         await admin.queue_calls.send_back(args.consumerGroup, queue, message, _SOON, _RETRIES_MAX)
