@@ -22,6 +22,18 @@ def file(tmp_path: Path):
     os.close(descriptor)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="others have replacements")
+def test_linux_has_its_own_calls():
+    calls = ("allocate_blocks", "sync_data", "read_into", "write_from", "send_file", "yield_core")
+    own = (os.posix_fallocate, os.fdatasync, os.preadv, os.pwritev, os.sendfile, os.sched_yield)
+    assert tuple(getattr(system_calls, name) for name in calls) == own
+    assert system_calls.sync_filesystem is system_calls._syncfs
+    assert system_calls.forget_cached is system_calls._forget
+    assert system_calls.lock_file is system_calls._lock_record
+    assert system_calls.is_file_locked is system_calls._is_record_locked
+    assert system_calls.RWF_NOWAIT and system_calls.MSG_MORE and system_calls._FINDS_HOLES
+
+
 @pytest.mark.parametrize("finds_holes", [True, False])
 @pytest.mark.parametrize("written", [0, 5_000, 3 << 20])
 def test_a_file_gets_blocks_up_to_its_end_and_keeps_its_bytes(file, written, finds_holes, monkeypatch):

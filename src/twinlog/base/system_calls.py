@@ -28,6 +28,7 @@ import fcntl
 import os
 import socket
 import struct
+import sys
 import time
 from collections.abc import Sequence
 
@@ -145,7 +146,7 @@ def _is_whole_locked(descriptor: int) -> bool:
     return False
 
 
-_LOCKS_RECORDS = hasattr(fcntl, "F_OFD_SETLK")
+_LOCKS_RECORDS = sys.platform == "linux" and hasattr(fcntl, "F_OFD_SETLK")  # macOS has a struct flock of its own
 lock_file = _lock_record if _LOCKS_RECORDS else _lock_whole  # of the open file; OSError while another has it
 is_file_locked = _is_record_locked if _LOCKS_RECORDS else _is_whole_locked  # for a descriptor of its own
 
