@@ -10,7 +10,7 @@ from tests.broker.stored import NOW, put, stored_context
 
 from twinlog.broker.deferred.services import DeferredServices
 from twinlog.broker.sends.send import count_puts
-from twinlog.broker.stats.group_lags import GroupLag, GroupLags
+from twinlog.broker.stats.group_lags import GroupLag, GroupLags, pause_s
 from twinlog.broker.stats.rocketmq_metrics import watch_messages
 from twinlog.broker.topics.ensure import ensure_topic
 from twinlog.telemetry.metrics import Metrics
@@ -61,6 +61,10 @@ async def test_what_a_group_has_not_pulled_and_not_consumed_is_counted_with_its_
         assert lags.rows["T", "Done"] == GroupLag(behind=0, behind_ms=0, in_flight=0, ready=0, ready_ms=0)
 
 
+def test_lags_of_very_many_groups_are_computed_less_often():
+    assert (pause_s(0.01), pause_s(2.0)) == (5.0, 38.0)
+
+
 async def test_sizes_of_messages_become_javas_histogram(tmp_path: Path):
     with stored_context(tmp_path) as ctx:
         metrics, deferred = Metrics(), DeferredServices(ctx)
@@ -69,9 +73,10 @@ async def test_sizes_of_messages_become_javas_histogram(tmp_path: Path):
         count_puts(ctx, "T", 1, 1024)
         count_puts(ctx, "T", 1, 1025)
         count_puts(ctx, "T", 2, 2 * 5000)
+        count_puts(ctx, "Batches", 3, 3 * 1024 + 1)
         count_puts(ctx, "T", 1, 5 * 1024**2)
         text = metrics.exposition().decode()
-        steps = re.findall(r'rocketmq_message_size_bucket{.*le="(.*?)".*} (\S+)', text)
+        steps = re.findall(r'rocketmq_message_size_bucket{.*le="(.*?)".*topic="T".*} (\S+)', text)
         assert steps == [
             ("1024.0", "4.0"),
             ("4096.0", "5.0"),
@@ -81,4 +86,5 @@ async def test_sizes_of_messages_become_javas_histogram(tmp_path: Path):
             ("4194304.0", "7.0"),
             ("+Inf", "8.0"),
         ]
+        assert ctx.stats.puts("Batches").size_counts() == [0, 3, 0, 0, 0, 0, 0]  # a little above 1024 on average
         assert re.search(r'rocketmq_message_size_sum{.*topic="T"} 5.255529e\+06', text)

@@ -278,7 +278,7 @@ def count_puts(ctx: BrokerContext, topic: str, count: int, size: int) -> None:
     counter.count += count
     counter.bytes += size
     if size > count * LARGE_BYTES:
-        counter.add_large(size // count, count)
+        counter.add_large(-(-size // count), count)
 
 
 def _positive(text: str | None) -> bool:

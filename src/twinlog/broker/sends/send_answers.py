@@ -72,7 +72,7 @@ def batch_answers(sends: Sequence[Unanswered], places: Sequence[BatchPlace], sta
         target.counter.count += number
         target.counter.bytes += size
         if size > number * LARGE_BYTES:
-            target.counter.add_large(size // number, number)
+            target.counter.add_large(-(-size // number), number)
         if opaque is None:
             continue
         ids = offsets.hex(",", 8).upper().replace(",", f",{target.host}")
