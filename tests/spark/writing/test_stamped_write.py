@@ -160,3 +160,15 @@ def test_a_broker_without_an_index_is_refused(tmp_path, monkeypatch):
             admin.create_topic("T", queues=1)
         with pytest.raises(CannotWrite, match=r"topic T broker broker-dev queue 0.*messageIndexEnable=true"):
             write(NamedTopic(broker.namesrv_address, "T"), numbered(10), write_id="blind")
+
+
+def test_only_rows_with_a_time_are_looked_for_among_the_timers(make_topic, monkeypatch):
+    asked, find = set(), StampLookup.find
+    monkeypatch.setattr(
+        StampLookup, "find", lambda self, at, stored_in, keys: asked.add(stored_in) or find(self, at, stored_in, keys)
+    )
+    topic = make_topic(queues=1)
+    write(topic, numbered(3), write_id="w")
+    assert asked == {topic.name, "SCHEDULE_TOPIC_XXXX"}
+    write(topic, numbered(3, deliverAt=None), write_id="other")
+    assert "rmq_sys_wheel_timer" in asked

@@ -53,12 +53,16 @@ class StampedWrite:
     def close(self) -> None:
         self._lookup.close()
 
-    def queues_of(self, topic: str, route: TopicRoute) -> tuple[MessageQueue, ...]:
-        """The list of queues that this write uses: that of an earlier attempt, if there was one."""
+    def queues_of(self, topic: str, route: TopicRoute, *, has_times: bool) -> tuple[MessageQueue, ...]:
+        """The list of queues that this write uses: that of an earlier attempt, if there was one.
+
+        Only a write with times of delivery looks for its rows in the timers' topic: an account may not read that.
+        """
+        places = (topic, SCHEDULE_TOPIC, TIMER_TOPIC) if has_times else (topic, SCHEDULE_TOPIC)
         count = max(_BLOCKS_CHECKED_MIN, len(route.writable))
         keys = [self._stamps.key(topic, block * BLOCK_ROWS) for block in range(count)]
         for broker_name in sorted({queue.broker_name for queue in route.writable}):
-            for stored_in in (topic, SCHEDULE_TOPIC, TIMER_TOPIC):
+            for stored_in in places:
                 for message in self._find(topic, broker_name, stored_in, keys):
                     if message is not None:
                         return self._adopted(topic, route, message)

@@ -57,6 +57,7 @@ class TaskWrite:
         self._cluster = Cluster(options.cluster, waits=True)
         self._topics: dict[str, _Topic] = {}
         self._next_row = 0
+        self._has_times = options.deliver_at_ms is not None
         self._stamped: StampedWrite | None = None
         if options.idempotent:
             self._stamps = Stamps(place.write_id, place.batch_id, place.partition_id)
@@ -71,6 +72,7 @@ class TaskWrite:
         """Write all rows and wait for every acknowledgement."""
         try:
             for batch in batches:
+                self._has_times |= "deliverAt" in batch.schema.names
                 for piece in pieces_of(batch, self._options, self._next_row, self._place.partition_id):
                     self._put(piece)
                     self._sender.drain(_WAITING_BYTES_MAX)
@@ -115,7 +117,9 @@ class TaskWrite:
         route = self._cluster.existing(name, fresh=False)
         if not route.writable:
             raise NoRoute(name, ";".join(self._options.cluster.name_servers), "queue to write to")
-        queues = route.writable if self._stamped is None else self._stamped.queues_of(name, route)
+        queues = route.writable
+        if self._stamped is not None:
+            queues = self._stamped.queues_of(name, route, has_times=self._has_times)
         topic = self._topics[name] = _Topic(name, queues, layout_text(queues))
         return topic
 
