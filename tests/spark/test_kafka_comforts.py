@@ -102,6 +102,10 @@ def test_a_wrong_filter_is_refused_with_what_to_write(make_topic):
     stream = topic.stream(startingOffsets="earliest", **wrong)
     with pytest.raises(BadOption, match="SUBSCRIPTION_PARSE_FAILED"):
         stream.latestOffset({topic.key(): 0}, ReadAllAvailable())
+    stream = topic.stream(startingOffsets="earliest", **wrong)  # a topic that appears later; a batch that is replayed
+    stream._check_filter([])
+    with pytest.raises(BadOption, match="SUBSCRIPTION_PARSE_FAILED"):
+        stream.partitions({topic.key(): 0}, {topic.key(): 1})
 
 
 def test_retries_and_dead_letters_are_named_by_their_group(make_topic):

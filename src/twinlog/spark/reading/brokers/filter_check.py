@@ -1,4 +1,7 @@
-"""Asks brokers whether they accept an SQL92 filter: a broker answers a pull with a wrong one as if nothing matched."""
+"""Asks brokers whether they accept an SQL92 filter.
+
+A broker answers a pull with a wrong one as if there were none: with all messages.
+"""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ Spark pickles the reader for its workers, so it holds no socket. Spark calls `co
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -35,6 +35,7 @@ from twinlog.spark.reading.brokers.queue_rows import read_queue
 from twinlog.spark.reading.data_loss import report_loss
 from twinlog.spark.schema import Columns
 from twinlog.telemetry.log import get_logger
+from twinlog.wire.bodies import MessageQueue
 from twinlog.wire.codes import ResponseCode
 
 log = get_logger(__name__)
@@ -62,7 +63,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None
         self._trigger_ms: float | None = None  # when the last batch with rows was planned
         self._published: Offsets = {}
-        self._filter_checked = False
+        self._filtered: set[MessageQueue] = set()  # queues whose broker has accepted the filter
 
     # -- planning, in the driver -------------------------------------------------------------------
 
@@ -82,9 +83,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict, limit: ReadLimit) -> dict:
         """Where the next batch ends; equal to `start` when there is nothing to do."""
         position = decode_offsets(start)
-        if not self._filter_checked:
-            check_filter(self._options, self._waiting, position)
-            self._filter_checked = True
+        self._check_filter(position)
         self._publish(position)
         latest = self._latest(position)
         if not isinstance(limit, ReadAllAvailable) and self._target is None and self._should_wait(position, latest):
@@ -107,7 +106,9 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._waiting.max_offsets(find_queues_present(self._options, self._waiting))
 
     def partitions(self, start: dict, end: dict) -> Sequence[InputPartition]:
-        ranges = plan_queue_ranges(decode_offsets(start), decode_offsets(end), self._on_loss)
+        ends = decode_offsets(end)
+        self._check_filter(ends)  # a replay is planned without latestOffset
+        ranges = plan_queue_ranges(decode_offsets(start), ends, self._on_loss)
         parts = split_ranges(
             ranges, partitions_min=self._options.partitions_min, rows_max=self._options.partition_rows_max
         )
@@ -139,6 +140,13 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 starting=self._options.starting.kind.value,
             )
         return initial
+
+    def _check_filter(self, queues: Iterable[MessageQueue]) -> None:
+        """Before a queue's first batch: a broker that does not understand the filter gives all rows."""
+        new = set(queues) - self._filtered
+        if new:
+            check_filter(self._options, self._waiting, new)
+            self._filtered |= new
 
     def _latest(self, position: Offsets) -> Offsets:
         """The newest offsets; a new queue is added at its oldest message, and read by the next batch."""
