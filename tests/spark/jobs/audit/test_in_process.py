@@ -93,6 +93,10 @@ def test_small_is_what_both_logs_hold_and_few_pairs_with_a_local_table(pairs):
     twin = AuditJob(pairs=pairs[:1])
     size = audit_in_process(twin).compared_bytes
     assert [fits_in_process(twin, limit) for limit in (size, size - 1)] == [True, False]
+    behind, ahead = pairs[1:2], pairs[2:3]
+    assert fits_in_process(AuditJob(pairs=behind), size - 1)
+    assert not fits_in_process(AuditJob(pairs=behind, strict=True), size - 1), "the rest is listed"
+    assert not fits_in_process(AuditJob(pairs=ahead), size), "the rest is listed"
     assert not fits_in_process(AuditJob(pairs=pairs[:1], to="s3a://bucket/audits"), size)
     assert not fits_in_process(AuditJob(pairs=pairs[:1] * 17), 1 << 40)
     assert fits_in_process(AuditJob(pairs=pairs[3:4]), 0), "a store that cannot be read is reported by the audit"

@@ -41,7 +41,7 @@ _RECORD_COST = 16  # a record that is asked for by its offset takes longer than 
 
 
 def fits_in_process(job: AuditJob, bytes_max: int) -> bool:
-    """Whether the logs to compare hold at most `bytes_max` bytes; True also if they cannot be read."""
+    """Whether what is read of the logs has at most `bytes_max` bytes; True also if they cannot be read."""
     if len(job.pairs) > PAIRS_MAX or (job.to is not None and not is_local(job.to)):
         return False
     total = 0
@@ -50,7 +50,8 @@ def fits_in_process(job: AuditJob, bytes_max: int) -> bool:
             master, replica = map(inspect_log, pair)
         except EXPECTED:
             continue  # the audit reports it
-        size = max(0, min(master.end, replica.end) - max(master.start, replica.start))
+        # What only the replica has is listed, and with `strict` what only the master has.
+        size = max(0, max(replica.end, master.end if job.strict else 0) - max(master.start, replica.start))
         total += size * (1 if _as_bytes(master) and _as_bytes(replica) else _RECORD_COST)
     return total <= bytes_max
 
