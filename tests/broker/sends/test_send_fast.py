@@ -98,6 +98,14 @@ def test_long_spellings_are_not_cached(name, value):
     assert play([frame], 100_000, fast=True) == play([frame], 100_000, fast=False)
 
 
+def test_both_paths_count_the_sizes_of_messages_alike():
+    bodies = [b"x" * size for size in (1, 1_000, 3_500, 5_000, 600_000)]
+    frames = [encode_command(Command(310, 5, fields={**SEND_FIELDS, "i": UNIQ}, body=body)) for body in bodies]
+    found = play(frames, 1_000_000, fast=True)
+    assert found == play(frames, 1_000_000, fast=False)
+    assert found[1][1][0][2] == [1, 2, 1, 1, 0, 0, 0], "up to 1 KiB, 4 KiB, 512 KiB, 1 MiB"
+
+
 def ordinary(number: int) -> bytes:
     """The frame of a send as a Java producer writes it."""
     fields = {**SEND_FIELDS, "i": f"UNIQ_KEY\x01{number:032X}\x02"}
@@ -140,5 +148,6 @@ async def _play(frames: list[bytes], step: int, fast: bool, conf: dict[str, str]
         units = [ctx.store.unit(*queue, offset) for queue in queues for offset in range(ctx.store.max_offset(*queue))]
         by_key = ctx.store.query("T", "k1", 32, 0, 2**62).buffers
         found = [decode_message(record).queue_offset for record in by_key]
-        counts = [(counter.count, counter.bytes) for counter in (ctx.stats.puts("T"), ctx.stats.puts("T2"))]
+        counters = (ctx.stats.puts("T"), ctx.stats.puts("T2"))
+        counts = [(counter.count, counter.bytes, counter.size_counts()) for counter in counters]
         return answers, [records, counts, units, found, at_once, transport.closed, set(woken), ctx.stats.failed_puts]

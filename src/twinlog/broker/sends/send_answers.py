@@ -11,7 +11,7 @@ from msgspec.json import encode
 
 from twinlog.broker.sends.pending_sends import CODES
 from twinlog.store.log.append import PutStatus
-from twinlog.telemetry.histograms import LARGE_BYTES
+from twinlog.telemetry.histograms import LARGE_BYTES, MEDIUM_BYTES
 from twinlog.wire.codes import VERSION
 from twinlog.wire.frame import encode_prefix
 
@@ -44,14 +44,18 @@ _OK, _OK_START = PutStatus.PUT_OK, _STARTS[PutStatus.PUT_OK]  # to look up an en
 
 def answers(sends: Sequence[Unanswered], places: Sequence[RecordPlace], status: PutStatus) -> bytes:
     """Count the sends whose message was stored, and answer those that are not oneway."""
-    start, prefixes, large = _OK_START if status is _OK else _STARTS[status], _PREFIXES, LARGE_BYTES
+    start, prefixes = _OK_START if status is _OK else _STARTS[status], _PREFIXES
+    large, medium = LARGE_BYTES, MEDIUM_BYTES
     texts: list[str] = []
     for (target, opaque, uniq_key, _), (physical_offset, queue_offset, size) in zip(sends, places, strict=False):
         counter = target.counter
         counter.count += 1
         counter.bytes += size
         if size > large:
-            counter.add_large(size)
+            if size <= medium:
+                counter.medium += 1
+            else:
+                counter.add_large(size)
         if opaque is None:
             continue
         answer = (

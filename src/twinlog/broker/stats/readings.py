@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from twinlog.telemetry.histograms import MESSAGE_BYTES
+from twinlog.telemetry.histograms import MEDIUM_BYTES, MESSAGE_BYTES
 
 MINUTE_STEP_MS, MINUTE_READINGS = 10_000, 7
 HOUR_STEP_MS, HOUR_READINGS = 600_000, 7
@@ -28,25 +28,29 @@ BLOCK_COUNTERS = 1024  # reading one block takes a tenth of a millisecond
 class MessageCounter:
     """Running totals of one statistic."""
 
-    __slots__ = ("block", "bytes", "count", "large", "slot")
+    __slots__ = ("block", "bytes", "count", "large", "medium", "slot")
 
     def __init__(self) -> None:
         self.count = 0
         self.bytes = 0
-        self.large: list[int] | None = None  # messages above LARGE_BYTES by size; the others are not counted apart
+        self.medium = 0  # messages above LARGE_BYTES, up to MEDIUM_BYTES; the smaller ones are not counted apart
+        self.large: list[int] | None = None  # messages above MEDIUM_BYTES by size
         self.block: Block | None = None  # where its readings are
         self.slot = 0
 
     def add_large(self, size: int, count: int = 1) -> None:
         """Note the size of messages, each larger than LARGE_BYTES."""
+        if size <= MEDIUM_BYTES:
+            self.medium += count
+            return
         if self.large is None:
-            self.large = [0] * len(MESSAGE_BYTES)
-        self.large[bisect_left(MESSAGE_BYTES, size) - 1] += count
+            self.large = [0] * (len(MESSAGE_BYTES) - 1)
+        self.large[bisect_left(MESSAGE_BYTES, size) - 2] += count
 
     def size_counts(self) -> list[int]:
         """Messages by size, one number per bound and one above all bounds."""
-        large = self.large or [0] * len(MESSAGE_BYTES)
-        return [self.count - sum(large), *large]
+        large = self.large or [0] * (len(MESSAGE_BYTES) - 1)
+        return [self.count - self.medium - sum(large), self.medium, *large]
 
 
 class Block:
