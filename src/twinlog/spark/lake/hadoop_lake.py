@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _EXCLUSIVE_CREATE = ("gs", "s3a")
 _ASIDE = "_aside"
 _COPY_BYTES = 1 << 20
+_TRIES = 3
 
 
 class HadoopLake:
@@ -115,16 +116,28 @@ class HadoopLake:
                 self._remove_empty(path.getParent())
 
     def move(self, old: str, new: str) -> None:
+        """Never removes the target before the source is known to be there: another run may have just moved it."""
         with self._errors(old):
             source, target = self._path(old), self._path(new)
-            if not self._files.exists(source):
-                if not self._files.exists(target):
+            problem = ""
+            for _ in range(_TRIES):  # the folder may be removed as an empty one, by another run
+                self._files.mkdirs(target.getParent())
+                problem = self._rename(source, target)
+                if problem is None:
+                    break
+                has_source, has_target = self._files.exists(source), self._files.exists(target)
+                if not has_source and not has_target:
+                    self._remove_empty(target.getParent())
                     raise NotThere(self.root / old)
-                return
-            self._files.mkdirs(target.getParent())
-            self._files.delete(target, False)  # of a move that copied and did not end
-            if not self._files.rename(source, target) and not self._files.exists(target):
-                raise LakeError(self.root / old, f"cannot be renamed to {target}", "check the permissions")
+                if not has_source:
+                    break
+                if has_target:  # of a move that copied, and was killed before it removed the source
+                    if self._size(source) == self._size(target):
+                        self._files.delete(source, False)
+                        break
+                    self._files.delete(target, False)
+            else:
+                raise LakeError(self.root / old, f"cannot be renamed to {new}{problem}", "check the permissions")
             self._remove_empty(source.getParent())
 
     def check_exclusive(self, name: str) -> None:
@@ -149,6 +162,18 @@ class HadoopLake:
                     stream.write(bytearray(data[at : at + _COPY_BYTES]))
             finally:
                 stream.close()
+
+    def _rename(self, source: Any, target: Any) -> str | None:
+        """None if it was done, otherwise why not: a name that is taken is refused, by false or by an error."""
+        from py4j.protocol import Py4JJavaError
+
+        try:
+            return None if self._files.rename(source, target) else ""
+        except Py4JJavaError as error:
+            return f" ({java_reason(error)})"
+
+    def _size(self, path: Any) -> int:
+        return self._files.getFileStatus(path).getLen()
 
     def _folders(self, folder: str, prefix: str) -> Iterator[Any]:
         """The folders, and files, directly below `folder` that may hold names with this prefix."""
