@@ -117,6 +117,9 @@ def _check_parser(job: ArchiveJob) -> None:
     if job.format not in TABLE_FORMATS:
         hint = "give --format iceberg or --format delta"
         raise BadOption(f"--parse fills two tables whose commits belong together, which {job.format} has not: {hint}")
-    if job.unparsed_place == job.place:
-        raise BadOption(f"--unparsed {job.unparsed}: rows that do not parse need a directory of their own")
+    one, other = f"{job.unparsed_place}/", f"{job.place}/"
+    if one.startswith(other) or other.startswith(one):  # expiring the outer table would remove the files of the inner
+        raise BadOption(
+            f"--unparsed {job.unparsed}: rows that do not parse need a directory of their own, beside the other"
+        )
     parse_plan(job.parse, job.parse_into)

@@ -1,7 +1,9 @@
 """Batches and their commits, in both formats: each message once, whatever happens to the runs."""
 
 import json
+import os
 import threading
+import time
 from dataclasses import dataclass
 
 import pytest
@@ -13,9 +15,12 @@ pytest.importorskip("deltalake")
 from tests.spark.jobs.archive.tables.filling import COLUMNS, RETRY, Archive, Numbers, delta_log, local_lake
 
 from twinlog.spark.errors import BadOption
+from twinlog.spark.jobs.archive.compaction_plan import CompactJob
 from twinlog.spark.jobs.archive.layout import BadArchive
 from twinlog.spark.jobs.archive.parse.parser import parse_plan
+from twinlog.spark.jobs.archive.tables import expire
 from twinlog.spark.jobs.archive.tables.commits import NextBatch, TableCommit, check_unchanged, decode_commit, plan_next
+from twinlog.spark.jobs.archive.tables.compact_tables import _compact_delta
 from twinlog.spark.jobs.archive.tables.evolution import plan_evolution
 from twinlog.spark.jobs.archive.tables.expire import expire_table
 from twinlog.spark.jobs.archive.tables.table import ArchiveTable, open_table
@@ -199,6 +204,33 @@ def test_expiry_removes_what_was_replaced_long_ago_and_what_nobody_names(table, 
     assert main.last().batch == 2
     with pytest.raises(BadOption, match="give 1h or more"):
         expire_table(table.place, 600, now)
+
+
+def test_a_clock_that_is_ahead_of_the_store_does_not_make_files_old(table, tmp_path, monkeypatch):
+    table.fill(10)
+    lost = tmp_path / "table" / "data" / "of-a-batch-that-is-being-written.parquet"
+    lost.parent.mkdir(exist_ok=True)
+    lost.write_text("rows")
+    now = int(time.time() * 1000) + 2 * 3_600_000
+    monkeypatch.setattr(expire, "wall_clock_ms", lambda: now)
+    assert expire_table(table.place, 3600, now).files == 0
+    assert lost.exists()
+    assert table.numbers() == list(range(10))
+
+
+def test_delta_keeps_the_offsets_of_the_last_batch_when_it_removes_old_log_entries(tmp_path):
+    table = Archive("delta", local_lake(tmp_path / "t"))
+    table.fill(20)
+    main, _ = table.tables()
+    for step in (lambda: _compact_delta(main, CompactJob(target="", before="2999-01-01")), lambda: None):
+        step()
+        for path in (tmp_path / "t" / "_delta_log").iterdir():
+            os.utime(path, (1, 1))  # nothing arrived for more than the 30 days that Delta keeps its log
+        expire_table(table.place, 3600, 0)
+    assert not (tmp_path / "t" / "_delta_log" / f"{2:020d}.json").exists()
+    assert open_table(table.place).last().batch == 1
+    table.fill(30)
+    assert table.numbers() == list(range(30))
 
 
 def test_a_snapshot_that_was_current_until_just_now_is_kept_however_old_it_is(tmp_path):

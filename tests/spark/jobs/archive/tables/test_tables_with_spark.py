@@ -126,6 +126,8 @@ def test_what_cannot_be_done_is_refused_and_writes_nothing(spark, make_topic, tm
         ({"format": "iceberg", "table": "a.b"}, "give --catalog too"),
         ({"format": "delta", "parse_into": "x"}, "need --parse"),
         ({"format": "delta", "parse": "json=id bigint", "unparsed": tmp_path / "lake"}, "a directory of their own"),
+        ({"format": "delta", "parse": "json=id bigint", "unparsed": tmp_path / "lake" / "bad"}, "beside the other"),
+        ({"format": "delta", "parse": "json=id bigint", "unparsed": tmp_path}, "beside the other"),
         ({"format": "delta", "target": "hdfs://h/lake"}, "on S3 and in local directories only"),
     ):
         with pytest.raises(BadOption, match=told):

@@ -50,11 +50,15 @@ def compact_table(
 def _compact_delta(table: DeltaArchive, job: CompactJob) -> CompactSummary:
     from deltalake.exceptions import DeltaError
 
+    from twinlog.spark.jobs.archive.tables.delta import KEEP_LOG
+
     filters: list[Any] = [("day", "<", job.before)]
     if job.topics:
         filters.append(("topic", "in", list(job.topics)))
     try:
-        done = table.table.optimize.compact(partition_filters=filters, target_size=job.file_bytes)
+        done = table.table.optimize.compact(
+            partition_filters=filters, target_size=job.file_bytes, post_commithook_properties=KEEP_LOG
+        )
     except DeltaError as error:
         what = str(error).splitlines()[0]
         raise BadArchive(f"{table.place.lake.root} was not compacted ({what}): it stays as it was") from error

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, Field
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction, CommitProperties, Transaction
+from deltalake.transaction import AddAction, CommitProperties, PostCommitHookProperties, Transaction
 
 from twinlog.spark.ddl_types import type_text
 from twinlog.spark.jobs.archive.layout import CHECKPOINT, BadArchive, StagedFile, day_of, topic_of
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 APPLICATION = "twinlog.archive"  # of the txn actions
 _HISTORY_STEPS = (1, 20, 400, None)  # how far back a commit is looked for, in turn
+# For commits without a batch: old entries of the log go only after `repeat_last`, or the offsets would go with them.
+KEEP_LOG = PostCommitHookProperties(cleanup_expired_logs=False)
 _FOOTERS_AT_ONCE = 8
+_TRIES_MAX = 20
 _BOUNDED = ("queueId", "queueOffset", "storeTimestamp", "brokerName")  # columns whose bounds help a query
 
 
@@ -74,7 +77,7 @@ class DeltaArchive:
     def add_columns(self, added: Columns) -> None:
         fields = [Field.from_arrow(field) for field in arrow_schema(added)]
         try:
-            self._fresh().alter.add_columns(fields)
+            self._fresh().alter.add_columns(fields, post_commithook_properties=KEEP_LOG)
         except DeltaError as error:
             raise _cannot(self.place, error) from error
 
@@ -119,6 +122,18 @@ class DeltaArchive:
             raise Conflict(str(error)) from error
         except (DeltaError, OSError) as error:
             raise _cannot(self.place, error) from error
+
+    def repeat_last(self) -> None:
+        """Make the newest version name the last batch: Delta removes the entries of older ones when they are old."""
+        for _ in range(_TRIES_MAX):
+            last = self.last()
+            (newest,) = self.table.history(1)
+            if last is None or self.table.transaction_version(APPLICATION) is None or decode_commit(newest) == last:
+                return
+            try:
+                return self.append([], last)
+            except Conflict:
+                continue
 
     def versions(self) -> list[Version]:
         return [_version(entry) for entry in reversed(self._fresh().history())]

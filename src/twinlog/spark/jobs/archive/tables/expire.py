@@ -2,16 +2,19 @@
 
 A reader may work with a version for as long as the retention after another one replaced it: the age of a version is
 counted from that moment, not from when it was made. Files that no commit names are removed when they are older than the
-retention, so it must be longer than a batch takes.
+retention, so it must be longer than a batch takes. Their times are those of the store's clock, so what this machine's
+clock is ahead of it is added to the retention.
 """
 
 from __future__ import annotations
 
 import math
+import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from twinlog.base.clock import wall_clock_ms
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.archive.layout import BadArchive
 from twinlog.spark.jobs.archive.tables.read_tables import below, existing_table
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from twinlog.spark.lake.lake import Lake
 
 RETENTION_S_MIN = 3600
+_AHEAD_MS_MIN = 60_000  # clocks that differ by less are taken for equal: stores round their times
 _MINE = ("data/", "metadata/")  # folders of an Iceberg table that this may remove files from
 
 
@@ -43,19 +47,32 @@ def expire_table(place: TablePlace, retention_s: int, now_ms: int) -> ExpireSumm
         hint = "readers and a running batch need the files of the last hour; give 1h or more"
         raise BadOption(f"a retention of {retention_s} s is too short: {hint}")
     table: Any = existing_table(place)
+    retention_s += ahead_ms(place.lake) // 1000
     before_ms = now_ms - retention_s * 1000
     return _expire_delta(table, retention_s) if place.format == "delta" else _expire_iceberg(table, before_ms)
 
 
+def ahead_ms(lake: Lake) -> int:
+    """How far this machine's clock is ahead of that of the store; 0 if it is not."""
+    name = f"_clock-{uuid.uuid4().hex}"
+    lake.write(name, b"")
+    now_ms, made_ms = wall_clock_ms(), _made_ms(lake, name)
+    lake.delete([name])
+    return 0 if made_ms is None or now_ms - made_ms < _AHEAD_MS_MIN else now_ms - made_ms
+
+
 def _expire_delta(table: DeltaArchive, retention_s: int) -> ExpireSummary:
     from deltalake.exceptions import DeltaError
+
+    from twinlog.spark.jobs.archive.tables.delta import KEEP_LOG
 
     lake = table.place.lake
     sizes = {entry.name: entry.size for entry in lake.list("topic=")}
     known = len(table.versions())
     try:
         options: Any = {"dry_run": False, "enforce_retention_duration": False, "full": True}
-        names = table.table.vacuum(math.ceil(retention_s / 3600), **options)
+        names = table.table.vacuum(math.ceil(retention_s / 3600), **options, post_commithook_properties=KEEP_LOG)
+        table.repeat_last()
         table.table.create_checkpoint()
         table.table.cleanup_metadata()
     except DeltaError as error:
@@ -95,7 +112,7 @@ def _needed(table: IcebergTable) -> set[str]:
     fresh = table.table.refresh()
     lake, io = table.place.lake, fresh.io
     found = {fresh.metadata_location, *(entry.metadata_file for entry in fresh.metadata.metadata_log)}
-    found |= {one.statistics_path for one in fresh.metadata.statistics}
+    found |= {one.statistics_path for one in (*fresh.metadata.statistics, *fresh.metadata.partition_statistics)}
     manifests = {}
     for snapshot in fresh.metadata.snapshots:
         found.add(snapshot.manifest_list)
@@ -119,8 +136,14 @@ def _old_files(lake: Lake, needed: set[str], before_ms: int) -> list[tuple[str, 
     for folder in _MINE:
         for entry in lake.list(folder):
             if entry.name not in needed:
-                files, path = lake.table_file(entry.name)
-                made = files.get_file_info(path)
-                if made.mtime_ns is not None and made.mtime_ns // 1_000_000 < before_ms:
+                made_ms = _made_ms(lake, entry.name)
+                if made_ms is not None and made_ms < before_ms:
                     found.append((entry.name, entry.size))
     return found
+
+
+def _made_ms(lake: Lake, name: str) -> int | None:
+    """When the file was written, by the store's clock."""
+    files, path = lake.table_file(name)
+    found = files.get_file_info(path).mtime_ns
+    return None if found is None else found // 1_000_000
