@@ -4,7 +4,8 @@ import json
 import os
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,6 +16,7 @@ pytest.importorskip("deltalake")
 from tests.spark.jobs.archive.tables.filling import COLUMNS, RETRY, Archive, Numbers, delta_log, local_lake
 
 from twinlog.spark.errors import BadOption
+from twinlog.spark.jobs.archive.archive_plan import ArchiveJob
 from twinlog.spark.jobs.archive.compaction_plan import CompactJob
 from twinlog.spark.jobs.archive.layout import BadArchive
 from twinlog.spark.jobs.archive.parse.parser import parse_plan
@@ -23,6 +25,7 @@ from twinlog.spark.jobs.archive.tables.commits import NextBatch, TableCommit, ch
 from twinlog.spark.jobs.archive.tables.compact_tables import _compact_delta
 from twinlog.spark.jobs.archive.tables.evolution import plan_evolution
 from twinlog.spark.jobs.archive.tables.expire import expire_table
+from twinlog.spark.jobs.archive.tables.job import _check_other_second
 from twinlog.spark.jobs.archive.tables.table import ArchiveTable, open_table
 
 FORMATS = ("iceberg", "delta")
@@ -111,6 +114,25 @@ def test_a_batch_that_is_in_one_table_only_is_completed_with_its_own_range_and_p
     assert parsed.numbers() == [n for n in range(20) if n % 5]
     other.fill(23)  # a parser that changed between batches: its columns are there, the others stay
     assert [row["name"] for row in other.rows() if row["queueOffset"] in (21, 22)] == [None, None]
+
+
+def test_a_run_without_the_second_table_does_not_repeat_a_batch_that_was_begun_there(parsed, tmp_path):
+    """It would put rows into the main table that the second one has."""
+    main, second = parsed.tables()
+    session = SimpleNamespace(conf=SimpleNamespace(getAll={}))  # has no settings
+    job = ArchiveJob(target=tmp_path / "table", name_server="none:1", format=parsed.format)
+    others = [job, replace(job, parse=PARSE, unparsed=tmp_path / "elsewhere")]
+    parsed.fill(10)
+    for one in others:
+        _check_other_second(session, one, main)
+    left = [2]  # after the commit to the second table
+    with pytest.raises(Killed):
+        parsed.run(Numbers(20), main=KilledAt(main, left), second=KilledAt(second, left)).fill()
+    for one in others:
+        with pytest.raises(BadArchive, match=r"rows of batch 1 are in .*table_unparsed, and not in the main table"):
+            _check_other_second(session, one, main)
+    _check_other_second(session, replace(job, parse=PARSE), main)
+    _check_other_second(session, replace(job, target=tmp_path / "another"), main)
 
 
 def test_a_second_run_is_refused_at_its_commit_and_nothing_is_doubled(table):

@@ -87,6 +87,15 @@ def plan_next(main: TableCommit | None, second: TableCommit | None, parse: str) 
     return NextBatch(second.batch, second.start, second.end)
 
 
+def check_not_begun(main: TableCommit | None, second: TableCommit | None, where: object) -> None:
+    """BadArchive if a run that was killed has begun the next batch in a second table that this run does not fill."""
+    if second is None or not second.parse:
+        return
+    if second.batch == (0 if main is None else main.batch + 1) and (main is None or second.start == main.end):
+        hint = "run once with the --parse and --unparsed of before, which completes it; then change them"
+        raise BadArchive(f"rows of batch {second.batch} are in {where}, and not in the main table: {hint}")
+
+
 def check_unchanged(seen: TableCommit | None, now: TableCommit | None) -> None:
     """BadArchive if a batch arrived, or was taken away, since this run looked last."""
     if seen == now:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from twinlog.spark.errors import BadOption
+from twinlog.spark.errors import BadOption, SparkSourceError
 from twinlog.spark.jobs.archive.archive_plan import ArchiveJob
 from twinlog.spark.jobs.archive.files import held
 from twinlog.spark.jobs.archive.lakes.job import open_header
@@ -16,6 +16,7 @@ from twinlog.spark.jobs.archive.layout import chosen
 from twinlog.spark.jobs.archive.parse.parser import ERROR_COLUMN, ParsePlan, parse_plan, parsed_columns
 from twinlog.spark.jobs.archive.query import archive_spec
 from twinlog.spark.jobs.archive.source import ArchivingReader
+from twinlog.spark.jobs.archive.tables.commits import check_not_begun
 from twinlog.spark.jobs.archive.tables.evolution import plan_evolution
 from twinlog.spark.jobs.archive.tables.fill import Filled, Run
 from twinlog.spark.jobs.archive.tables.table import ArchiveTable, TablePlace, create_table, open_table
@@ -48,7 +49,8 @@ def fill_tables(
         columns = main_columns(job, plan)
         main, notes = ready_table(TablePlace(job.format, lake, job.catalog, job.table or ""), columns)
         main_target = Target(lake, main.file_shape(columns), job.compression)
-        second, second_target = _second(spark, job, plan, main) if plan else (None, None)
+        second, second_target = _second(spark, job, plan) if plan else (None, None)
+        _check_other_second(spark, job, main)
         spec = replace(archive_spec(job, str(job.place), ""), columns=read_columns(job, plan))
         run = Run(
             uuid.uuid4().hex,
@@ -62,13 +64,30 @@ def fill_tables(
         return TablesFilled(run.fill(job.every, report, is_over), notes)
 
 
-def _second(spark: SparkSession, job: ArchiveJob, plan: ParsePlan, main: ArchiveTable) -> tuple[ArchiveTable, Target]:
-    lake = open_lake(spark, job.unparsed_place)
-    open_header(lake, replace(job.header(), columns=read_columns(job, plan)))
+def _second(spark: SparkSession, job: ArchiveJob, plan: ParsePlan) -> tuple[ArchiveTable, Target]:
+    place = _second_place(spark, job)
+    open_header(place.lake, replace(job.header(), columns=read_columns(job, plan)))
     columns = second_columns(job, plan)
+    table, _ = ready_table(place, columns)
+    return table, Target(place.lake, table.file_shape(columns), job.compression)
+
+
+def _second_place(spark: SparkSession, job: ArchiveJob) -> TablePlace:
     name = f"{job.table}_unparsed" if job.table else ""
-    table, _ = ready_table(TablePlace(job.format, lake, job.catalog, name), columns)
-    return table, Target(lake, table.file_shape(columns), job.compression)
+    return TablePlace(job.format, open_lake(spark, job.unparsed_place), job.catalog, name)
+
+
+def _check_other_second(spark: SparkSession, job: ArchiveJob, main: ArchiveTable) -> None:
+    """A run that was killed may have filled the usual second table, which this one does not fill."""
+    usual = replace(job, unparsed=None)
+    if job.parse and job.unparsed_place == usual.unparsed_place:
+        return
+    try:
+        found = open_table(_second_place(spark, usual))
+        second = found.last() if found else None
+    except SparkSourceError:  # a table of somebody else, or no access: nothing of ours is there
+        return
+    check_not_begun(main.last(), second, usual.unparsed_place)
 
 
 def read_columns(job: ArchiveJob, plan: ParsePlan | None) -> tuple[str, ...]:
