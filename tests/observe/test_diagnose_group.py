@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -141,6 +142,42 @@ async def test_a_lock_that_another_client_holds_is_found(broker):
     assert "a client that has gone may hold their locks" in text
 
 
+async def test_paused_queues_are_named_and_no_listener_is_blamed(broker):
+    await asyncio.to_thread(broker.admin.create_topic, "PausedTopic", queues=2)
+    async with member(broker, "paused-group", "PausedTopic") as consumer:
+        consumer.pause()
+        (text,) = await findings(broker, "paused-group", "has paused", Weight.NOTE)
+        assert "has paused 3 queues" in text and "PausedTopic" in text  # one is of the retry topic
+
+
+async def test_looking_at_a_group_that_does_not_exist_does_not_create_it(broker):
+    await asyncio.to_thread(broker.admin.create_topic, "LookedAtTopic", queues=2)
+    async with Admin(broker.namesrv) as admin:
+        for _ in range(2):
+            found = await gather_group_facts(admin, "never-made", NOW, expected=["LookedAtTopic"])
+            assert found.configs == {} and "never-made" not in found.known_groups
+
+
+async def test_only_a_refused_account_is_called_one(broker):
+    await asyncio.to_thread(broker.admin.create_topic, "RefusedTopic", queues=1)
+    await asyncio.to_thread(
+        broker.admin.save_group, broker.address, SubscriptionGroupConfig(group_name="refused-group")
+    )
+    async with Admin(broker.namesrv) as admin:
+        with broker.master.answer(1, "the filter is not supported", requests="pull"):
+            found = await gather_group_facts(admin, "refused-group", NOW, expected=["RefusedTopic"])
+        assert "the filter is not supported" in found.topics["RefusedTopic"].failure
+        whats = [one.what for one in diagnose_group(found)]
+        assert "a broker does not let the group read topic 'RefusedTopic' now" in whats
+        assert not any("account" in what for what in whats)
+        disabled = SubscriptionGroupConfig(group_name="refused-group", consume_enable=False)
+        await asyncio.to_thread(broker.admin.save_group, broker.address, disabled)
+        found = await gather_group_facts(admin, "refused-group", NOW, expected=["RefusedTopic"])
+        whats = [one.what for one in diagnose_group(found)]
+        assert any("the group may not consume on" in what for what in whats)
+        assert not any("account" in what for what in whats)
+
+
 def test_an_account_that_may_not_consume_is_found_and_the_exit_status_says_so():
     settings = {
         "authenticationEnabled": "true",
@@ -193,6 +230,14 @@ def test_what_takes_long_to_make_is_judged_from_facts():
     stuck = MemberFacts("m", "a:1", "JAVA", subscriptions=one.subscriptions, queues=waiting)
     (found,) = diagnose_group(facts(members=(stuck,)))
     assert "does not come to an end" in found.what and "consumerStatus -g G -i m -s" in found.todo
+    polls = replace(stuck, polls=True)
+    assert texts(facts(members=(polls,))) == ["m does not poll: messages wait for it"]
+    new = replace(stuck, queues={queue: replace(waiting[queue], oldest_stored_ms=NOW - 1_000)})
+    assert "nothing is wrong" in texts(facts(members=(new,)))[0], "a message after a quiet hour"
+    paused = replace(stuck, queues={queue: replace(waiting[queue], paused=True)})
+    assert texts(facts(members=(paused,))) == ["m has paused 1 queues: it gets nothing of them"]
+    alike = [replace(one, subscriptions=(Subscription("T", text),)) for text in ("a||b", "b || a")]
+    assert "nothing is wrong" in texts(facts(members=tuple(alike)))[0]
     idle = MemberFacts("n", "a:2", "JAVA", subscriptions=one.subscriptions)
     assert "1 members have no queue of 'T'" in texts(facts(members=(one, idle)))[0]
     assert "queues of 'T' are read by no member" in texts(facts(members=(idle,)))[0]

@@ -7,9 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from twinlog.client import MessageQueue
 from twinlog.observe.findings import Finding, fine, note, problem, shortened, sorted_findings
-from twinlog.observe.group_facts import GroupFacts, MemberFacts, Subscription, TopicFacts
-
-_STUCK_MS_MIN = 60_000  # a listener that has finished nothing for this long
+from twinlog.observe.group_facts import STUCK_MS_MIN, GroupFacts, MemberFacts, Subscription, TopicFacts
 
 
 def diagnose_group(facts: GroupFacts) -> list[Finding]:
@@ -81,7 +79,7 @@ def _no_members(facts: GroupFacts) -> Iterator[Finding]:
 def _subscriptions(facts: GroupFacts) -> Iterator[Finding]:
     """Members of a group must subscribe alike: brokers keep one subscription, that of the last heartbeat."""
     told = [one for one in facts.members if one.subscriptions]
-    kinds = {one.subscriptions for one in told}
+    kinds = {frozenset(each.meaning for each in one.subscriptions) for one in told}
     if len(kinds) > 1:
         yield problem(
             "members subscribe to different things: each gets a share of the queues, and what only the others want "
@@ -129,7 +127,13 @@ def _topics(facts: GroupFacts) -> Iterator[Finding]:
                     f"twinlog admin updateTopicPerm -t {topic.name} -c CLUSTER -p 6",
                     f"its permission is {perm}; 4 allows to read",
                 )
-        if topic.refusal:
+        if topic.failure:
+            yield problem(
+                f"a broker does not let the group read topic {topic.name!r} now",
+                "do what the reason says; see that the topic's brokers run",
+                topic.failure,
+            )
+        if topic.refusal and all(config.consume_enable for config in facts.configs.values()):
             yield problem(
                 f"{_account(facts)} may not read topic {topic.name!r} as this group",
                 "if the members use this account: give it Sub on the topic and on the group "
@@ -236,15 +240,26 @@ def _listeners(facts: GroupFacts) -> Iterator[Finding]:
         stuck = [
             (queue, one)
             for queue, one in member.queues.items()
-            if one.cached and facts.now_ms - max(one.last_consume_ms, 1) > _STUCK_MS_MIN
+            if one.cached
+            and not one.paused
+            and facts.now_ms - max(one.last_consume_ms, one.oldest_stored_ms, 1) > STUCK_MS_MIN
         ]
         if stuck:
             queue, one = stuck[0]
             seconds = (facts.now_ms - one.last_consume_ms) // 1000
             yield problem(
-                f"the listener of {member.client_id} does not come to an end: messages wait, none is finished",
+                f"{member.client_id} does not poll: messages wait for it"
+                if member.polls
+                else f"the listener of {member.client_id} does not come to an end: messages wait, none is finished",
                 _stack_hint(facts, member),
                 f"{_place(queue)}: {one.cached} messages wait, the last was finished {seconds} s ago",
+            )
+        paused = [queue for queue, one in member.queues.items() if one.paused]
+        if paused:
+            yield note(
+                f"{member.client_id} has paused {len(paused)} queues: it gets nothing of them",
+                "nothing to do if that is wanted; its program ends it with resume()",
+                f"paused: {shortened([_place(queue) for queue in paused])}",
             )
         if member.failed_per_second > 0:
             yield note(

@@ -20,6 +20,7 @@ from twinlog.wire.bodies import ConsumerConnection, SubscriptionData, Subscripti
 from twinlog.wire.codes import RequestCode, ResponseCode
 
 LOOKED_AT_MAX = 100  # newest messages of a queue that a filter is tried on
+STUCK_MS_MIN = 60_000  # a listener that has finished nothing for this long
 _QUEUES_TRIED_MAX = 16
 
 
@@ -36,6 +37,13 @@ class Subscription:
     def takes_all(self) -> bool:
         return self.kind == "TAG" and self.expression in ("", "*")
 
+    @property
+    def meaning(self) -> tuple[str, str, object]:
+        """Equal for expressions that mean the same, such as `a||b` and `b || a`."""
+        if self.kind != "TAG":
+            return self.topic, self.kind, self.expression
+        return self.topic, self.kind, frozenset(filter(None, map(str.strip, self.expression.split("||")))) or {"*"}
+
 
 @dataclass(frozen=True, slots=True)
 class AssignedQueue:
@@ -45,6 +53,9 @@ class AssignedQueue:
     cached: int  # messages that wait for the listener
     last_pull_ms: int
     last_consume_ms: int
+    paused: bool = False
+    oldest: int = 0  # offset of the message that waits for longest
+    oldest_stored_ms: int = 0  # 0: not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +69,7 @@ class MemberFacts:
     subscriptions: tuple[Subscription, ...] = ()
     queues: Mapping[MessageQueue, AssignedQueue] = field(default_factory=dict[MessageQueue, AssignedQueue])
     orderly: bool = False
+    polls: bool = False  # it asks for messages, and has no listener
     failed_per_second: float = 0.0
     error: str = ""  # why it could not be asked
 
@@ -81,7 +93,8 @@ class TopicFacts:
     exists: bool = True
     permissions: Mapping[str, int] = field(default_factory=dict[str, int])  # broker name -> permission
     queues: Mapping[MessageQueue, QueueFacts] = field(default_factory=dict[MessageQueue, QueueFacts])
-    refusal: str = ""  # what a pull as this group, with the given account, was refused with
+    refusal: str = ""  # how a pull as this group was refused because the given account may not
+    failure: str = ""  # why a broker does not answer a pull as this group
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +136,16 @@ async def gather_group_facts(
         refusal = refusal or await _refusal(member or admin, address, group)
     first = next(iter(connections.values()), None)
     subscriptions = _subscriptions(connections)
-    members = await _members(admin, group, connections)
+    members = await _members(admin, group, connections, now_ms)
     wanted = {one.topic for one in subscriptions} | {one.topic for each in members for one in each.subscriptions}
     if not wanted and configs:
         with contextlib.suppress(*REQUEST_FAILURES):
             wanted = set(await admin.topics_of_group(group))
     filters = {name: Subscription(name, "*") for name in expected} | {one.topic: one for one in subscriptions}
     names = sorted(name for name in {*wanted, *expected} if not is_retry_or_dlq(name))
-    topics = {name: await _topic(admin, member or admin, group, name, filters.get(name)) for name in names}
+    at = {name: info.broker_addr_table[name].broker_addrs.get(0) for _, name in named_brokers(info)}
+    knowing = {name for name, address in at.items() if address in configs}
+    topics = {name: await _topic(admin, member or admin, group, name, filters.get(name), knowing) for name in names}
     credentials = (member or admin).session.options.credentials
     return GroupFacts(
         group,
@@ -181,7 +196,9 @@ def _subscriptions(connections: Mapping[str, ConsumerConnection]) -> tuple[Subsc
     return tuple(found[topic] for topic in sorted(found))
 
 
-async def _members(admin: Admin, group: str, connections: Mapping[str, ConsumerConnection]) -> tuple[MemberFacts, ...]:
+async def _members(
+    admin: Admin, group: str, connections: Mapping[str, ConsumerConnection], now_ms: int
+) -> tuple[MemberFacts, ...]:
     found = dict[str, MemberFacts]()
     for broker, connection in connections.items():
         for one in connection.connection_set:
@@ -193,8 +210,24 @@ async def _members(admin: Admin, group: str, connections: Mapping[str, ConsumerC
         except REQUEST_FAILURES as error:
             found[client_id] = replace(known, error=str(error))
             continue
-        found[client_id] = replace(known, **_running(info))
+        told = replace(known, **_running(info))
+        found[client_id] = replace(told, queues=await _with_store_times(admin, told.queues, now_ms))
     return tuple(found[client_id] for client_id in sorted(found))
+
+
+async def _with_store_times(
+    admin: Admin, queues: Mapping[MessageQueue, AssignedQueue], now_ms: int
+) -> dict[MessageQueue, AssignedQueue]:
+    """When messages were stored that wait in a queue of which nothing was finished for long: they may be new."""
+    found = dict(queues)
+    idle = [q for q, one in queues.items() if one.cached and now_ms - one.last_consume_ms > STUCK_MS_MIN]
+    for queue in idle[:_QUEUES_TRIED_MAX]:
+        with contextlib.suppress(*REQUEST_FAILURES):
+            wanted, oldest = subscription_of(queue.topic, "*"), queues[queue].oldest
+            result = await admin.queue_calls.pull(TOOLS_GROUP, queue, oldest, wanted, count_max=1)
+            stored = next((one.store_timestamp for one in result.messages if one.queue_offset == oldest), 0)
+            found[queue] = replace(found[queue], oldest_stored_ms=stored)
+    return found
 
 
 def _running(info: dict[str, Any]) -> dict[str, Any]:
@@ -203,7 +236,14 @@ def _running(info: dict[str, Any]) -> dict[str, Any]:
         queue = dict(key)
         place = MessageQueue(queue["topic"], queue["brokerName"], queue["queueId"])
         pulled, consumed = row.get("lastPullTimestamp", 0), row.get("lastConsumeTimestamp", 0)
-        queues[place] = AssignedQueue(bool(row.get("locked")), row.get("cachedMsgCount", 0), pulled, consumed)
+        queues[place] = AssignedQueue(
+            bool(row.get("locked")),
+            row.get("cachedMsgCount", 0),
+            pulled,
+            consumed,
+            bool(row.get("paused")),
+            row.get("cachedMsgMinOffset", 0),
+        )
     subscriptions = (
         Subscription(one["topic"], one.get("subString") or "*", one.get("expressionType") or "TAG")
         for one in info.get("subscriptionSet", [])
@@ -214,11 +254,15 @@ def _running(info: dict[str, Any]) -> dict[str, Any]:
         "queues": queues,
         "subscriptions": tuple(sorted(subscriptions, key=str)),
         "orderly": info.get("properties", {}).get("PROP_CONSUMEORDERLY") == "true",
+        "polls": info.get("properties", {}).get("PROP_CONSUME_TYPE") == "CONSUME_ACTIVELY",
         "failed_per_second": failed,
     }
 
 
-async def _topic(admin: Admin, member: Admin, group: str, name: str, wanted: Subscription | None) -> TopicFacts:
+async def _topic(
+    admin: Admin, member: Admin, group: str, name: str, wanted: Subscription | None, knowing: set[str]
+) -> TopicFacts:
+    """`knowing` are the names of the brokers that have the group: others would create it for a pull."""
     try:
         route = await admin.route_data(name)
     except NoRoute:
@@ -227,25 +271,34 @@ async def _topic(admin: Admin, member: Admin, group: str, name: str, wanted: Sub
     try:
         stats = await admin.topic_stats(name)
     except REQUEST_FAILURES as error:
-        return TopicFacts(name, permissions=permissions, refusal=str(error))
+        refusal, failure = _reasons(error)
+        return TopicFacts(name, permissions=permissions, refusal=refusal, failure=failure)
     committed = dict[MessageQueue, int]()
     with contextlib.suppress(*REQUEST_FAILURES):
         rows, _ = await admin.consume_stats(group, name)
         committed = {queue: row.consumer_offset for queue, row in rows.items() if row.consumer_offset >= 0}
     queues = dict[MessageQueue, QueueFacts]()
     readable = {queue for queue in stats if permissions.get(queue.broker_name, 0) & 4}
-    refusal = ""
+    refusal = failure = ""
     for number, (queue, bounds) in enumerate(stats.items()):
         facts = QueueFacts(max(bounds.min_offset, 0), max(bounds.max_offset, 0), committed.get(queue))
-        if wanted is not None and not refusal and queue in readable and number < _QUEUES_TRIED_MAX:
+        if wanted is not None and not (refusal or failure) and queue in readable and number < _QUEUES_TRIED_MAX:
             try:
                 subscription = subscription_of(wanted.topic, wanted.expression, wanted.kind)
-                await member.queue_calls.pull(group, queue, facts.high, subscription)
+                if queue.broker_name in knowing:
+                    await member.queue_calls.pull(group, queue, facts.high, subscription)
                 facts = facts if wanted.takes_all else await _tried(admin, queue, facts, subscription)
-            except BrokerRefused as refused:
-                refusal = str(refused)
+            except REQUEST_FAILURES as error:
+                refusal, failure = _reasons(error)
         queues[queue] = facts
-    return TopicFacts(name, True, permissions, queues, refusal)
+    return TopicFacts(name, True, permissions, queues, refusal, failure)
+
+
+def _reasons(error: Exception) -> tuple[str, str]:
+    """(a refusal of the account, any other reason)."""
+    if isinstance(error, BrokerRefused) and error.code == ResponseCode.NO_PERMISSION:
+        return str(error), ""
+    return "", str(error)
 
 
 async def _tried(admin: Admin, queue: MessageQueue, facts: QueueFacts, wanted: SubscriptionData) -> QueueFacts:
