@@ -26,8 +26,8 @@ def status(
 ) -> None:
     """Show how far the replicas of a synchronisation are.
 
-    Age counts since a replica held all that its master had. The exit status is 0 if all is well, 1 if a broker
-    failed, the synchronisation does not run any more or a replica is older than --lag-max, 2 if there is no status.
+    Age counts since a replica held all that its master had. The exit status is 0 if all is well, 1 if a broker or the
+    synchronisation failed, it was killed or hangs, or a replica is older than --lag-max, 2 if there is no status.
     """
     from twinlog.spark.errors import BadOption
     from twinlog.spark.jobs.sync_status import status_of
@@ -67,7 +67,7 @@ def problems_of(status: SyncStatus, now_ms: int, lag_max_s: float | None = None)
             since = duration((now_ms - one.failing_since_ms) / 1000) if one.failing_since_ms else _UNKNOWN
             ticks = "1 tick" if one.failed_ticks == 1 else f"{one.failed_ticks} ticks"
             found.append(f"{one.broker}: failed for {since}, {ticks}: {one.error}")
-        age = age_seconds(one, now_ms)
+        age = age_seconds(one, now_ms, ticking=status.is_running(now_ms))
         if lag_max_s is not None and age is not None and age > lag_max_s:
             found.append(f"{one.broker}: {duration(age)} old, more than {duration(lag_max_s)}")
         elif lag_max_s is not None and age is None:
@@ -82,10 +82,11 @@ def document(status: SyncStatus, now_ms: int, problems: list[str]) -> dict:
     from twinlog.spark.jobs.sync_status import age_seconds
 
     found = msgspec.to_builtins(status)
+    running = status.is_running(now_ms)
     for row, one in zip(found["brokers"], status.brokers, strict=True):
         del row["observed"]
-        row["lagSeconds"], row["state"] = age_seconds(one, now_ms), state_text(one)
-    return {**found, "running": status.is_running(now_ms), "problems": problems}
+        row["lagSeconds"], row["state"] = age_seconds(one, now_ms, ticking=running), state_text(one)
+    return {**found, "running": running, "problems": problems}
 
 
 def print_status(directory: str, status: SyncStatus, now_ms: int, problems: list[str]) -> None:
@@ -102,7 +103,7 @@ def print_status(directory: str, status: SyncStatus, now_ms: int, problems: list
         right = name in ("log end", "behind", "age", "tick")
         table.add_column(name, justify="right" if right else "left", overflow="fold", no_wrap=name != "broker")
     for one in status.brokers:
-        age = age_seconds(one, now_ms)
+        age = age_seconds(one, now_ms, ticking=status.is_running(now_ms))
         table.add_row(
             Text(one.broker),
             f"{one.replica_end:,}",

@@ -95,9 +95,12 @@ def observed(
     return in_step_ms, None if in_step_ms is None else max(0, now_ms - in_step_ms) / 1000, waiting
 
 
-def age_seconds(one: BrokerState, now_ms: int) -> float | None:
-    """The lag in seconds as it is now: between two ticks, a replica that is behind gets older."""
-    if one.lag_bytes == 0:
+def age_seconds(one: BrokerState, now_ms: int, *, ticking: bool = True) -> float | None:
+    """The lag in seconds as it is now: between two ticks, a replica that is behind gets older.
+
+    Without ticks every replica does: nobody knows what its master has received since.
+    """
+    if one.lag_bytes == 0 and ticking:
         return 0.0
     return None if one.in_step_ms is None else max(0, now_ms - one.in_step_ms) / 1000
 

@@ -170,6 +170,11 @@ def test_a_run_that_was_killed_or_has_another_clock_is_named(tmp_path):
     log.add(NOW, [report(100, 100)], {})
     log.add(NOW, [report(100, 200)], {})
     assert problems_of(log.status, NOW + 29_000, lag_max_s=20) == ["a: 29 s old, more than 20 s"]
+    log.add(NOW, [report(200, 200)], {})
+    assert problems_of(log.status, NOW + 29_000, lag_max_s=20) == [], "it is in step while ticks come"
+    log.end()
+    assert problems_of(log.status, NOW + DAY) == []
+    assert problems_of(log.status, NOW + DAY, lag_max_s=20) == ["a: 24 h old, more than 20 s"], "no ticks come any more"
     log.end("the disk is full")
     assert problems_of(log.status, NOW) == ["the synchronisation ended: the disk is full"]
 
