@@ -45,6 +45,12 @@ def test_a_broker_that_does_not_answer_has_no_numbers_and_a_reason():
     assert sick.health.reason == "replica 1 at b1:1: it does not answer: connection refused"
 
 
+def test_numbers_that_cannot_be_are_unknown():
+    odd = {"putTps": "nan 1 1", "getTransferredTps": "-3.0 0 0", "commitLogDiskRatio": "nan", "bootTimestamp": "soon"}
+    broker = view_of(member(0, runtime={**RUNTIME, **odd})).brokers[0]
+    assert broker.puts_per_second is broker.gets_per_second is broker.disk_share is broker.uptime_ms is None
+
+
 def test_a_gone_broker_and_a_missing_master_are_critical():
     assert "not registered" in view_of(member(0), member(1), gone={"b1:1"}).unhealthy[0].health.reason
     assert "no master" in view_of(member(1)).unhealthy[0].health.reason

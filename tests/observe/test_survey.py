@@ -1,9 +1,11 @@
 """Rounds of questions remember who was there."""
 
-from tests.observe.test_replicas import NOW, FakeAdmin, twinlog
+import pytest
+from tests.observe.test_replicas import NOW, SIZE, FakeAdmin, twinlog
 
 from twinlog.client import NetError
 from twinlog.observe.health import Level
+from twinlog.observe.replicas import gather_groups
 from twinlog.observe.survey import FORMER_MASTER, Survey
 from twinlog.wire.bodies import BrokerData, ClusterInfo
 
@@ -60,6 +62,42 @@ async def test_without_a_name_server_the_brokers_of_before_are_asked_and_not_cal
     view = await rounds.round(NOW)
     assert view.error == "no name server answers"
     assert [(one.kind, one.is_registered) for one in view.brokers] == [("twinlog", True)] * 2
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"following": []},
+        {"failedTasks": {"flush": 1}},
+        {"metadata": {"topics": {}}},
+        {"replicas": [{}]},
+        {"logEnd": -1},
+        {"logEnd": 2**70},
+        {"logEnd": "100"},
+    ],
+)
+async def test_an_odd_answer_costs_the_row_of_its_broker_only(odd):
+    """Seen to fail: an exception ended the round, and no broker was shown any more."""
+    admin, rounds = survey()
+    admin._documents["replica:1"] = {**DOCUMENTS["replica:1"], **odd}
+    master, replica = (await rounds.round(NOW)).brokers
+    assert (master.kind, master.health.is_ok) == ("twinlog", True)
+    assert replica.kind == "silent" and "is not understood" in replica.health.reason
+
+
+async def test_a_slow_master_does_not_hold_up_the_round(monkeypatch):
+    """Each of the missing records is a request of its own."""
+    asked, now_s = [], [0.0]
+
+    class Slow(FakeAdmin):
+        async def log_record(self, address: str, physical_offset: int) -> bytes | None:
+            asked.append(physical_offset)
+            now_s[0] += 0.9
+            return await super().log_record(address, physical_offset)
+
+    monkeypatch.setattr("twinlog.observe.replicas.time.monotonic", lambda: now_s[0])
+    (group,) = await gather_groups(Slow({}, {"master:1": 50 * SIZE, "replica:1": 0}))  # type: ignore[arg-type]
+    assert len(asked) == 3 and (group.lags[1].messages, group.lags[1].messages_exact) == (50, False)
 
 
 async def test_only_a_broker_that_may_be_twinlog_is_asked_what_java_does_not_know():

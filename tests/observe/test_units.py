@@ -30,3 +30,4 @@ def test_numbers_read_well():
 def test_unknown_is_a_word():
     texts = (bytes_text, byte_rate_text, rate_text, count_text, duration_text, percent_text, time_text)
     assert {text(None) for text in texts} == {"unknown"} and ago_text(None, 1) == "unknown"
+    assert {time_text(ms) for ms in (2**62, -(2**62))} == {"unknown"}, "a broker may say anything"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -151,9 +152,10 @@ def first_number(text: str | None) -> float | None:
     """The first of Java's rates, which are for the last 10 s, minute and ten minutes."""
     words = (text or "").split()
     try:
-        return float(words[0])
+        value = float(words[0])
     except (IndexError, ValueError):
         return None
+    return value if 0 <= value < math.inf else None
 
 
 def _since_morning(info: dict[str, str], direction: str) -> int | None:

@@ -107,4 +107,4 @@ def disk_share(member: Member) -> float | None:
         share = float(member.runtime["commitLogDiskRatio"])
     except (KeyError, ValueError):
         return None
-    return share if share >= 0 else None
+    return share if 0 <= share <= 1 else None

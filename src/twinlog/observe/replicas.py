@@ -6,7 +6,8 @@ All brokers are asked at the same time, at most AT_ONCE_MAX of them, so one that
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+import time
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,9 +16,11 @@ from twinlog.client import Admin, BrokerRefused, ClientError, NetError
 from twinlog.client.admin.calls import named_brokers
 from twinlog.client.admin.lag_estimate import LagEstimate
 from twinlog.client.errors import REQUEST_FAILURES
+from twinlog.observe.status_shape import checked_status
 from twinlog.wire.bodies import HaConnectionInfo, HaRuntimeInfo
 
 AT_ONCE_MAX = 32
+_RECORDS_S_MAX = 2.0  # the others wait for the slowest master
 
 
 @dataclass(slots=True)
@@ -137,17 +140,26 @@ async def _ask_member(admin: Admin, member: Member, *, with_runtime: bool = Fals
         if document is None or with_runtime:
             member.runtime = await admin.runtime_info(address)
         if document is not None:
-            member.kind, member.document = "twinlog", document
+            member.kind, member.document = "twinlog", checked_status(document)
             member.log_start, member.log_end = document["logStart"], document["logEnd"]
             return
         member.kind, info = "java", member.runtime
-        member.log_start, member.log_end = int(info["commitLogMinOffset"]), int(info["commitLogMaxOffset"])
+        member.log_start, member.log_end = _offset(info, "commitLogMinOffset"), _offset(info, "commitLogMaxOffset")
         try:
             member.document = {"ha": await admin.ha_status(address)}
         except BrokerRefused:  # 4.9 has no such request
             member.document = {}
-    except (*REQUEST_FAILURES, KeyError, ValueError) as error:
+    except KeyError as error:
+        member.kind, member.error = "silent", f"its answer has no {error}"
+    except (*REQUEST_FAILURES, ValueError) as error:
         member.kind, member.error = "silent", str(error)
+
+
+def _offset(info: Mapping[str, str], key: str) -> int:
+    value = int(info[key])
+    if not -1 <= value < 2**63:
+        raise ValueError(f"its {key} is not an offset: {info[key][:40]}")
+    return max(0, value)
 
 
 async def _measure(admin: Admin, group: Group) -> None:
@@ -185,7 +197,7 @@ def _view_of(master: Member, replica: Member, group: Group) -> dict[str, Any] | 
         instance = replica.document.get("instance")
         return next((view for view in views if view["identity"] == instance), None)
     if replica.kind == "silent":  # a stopped process keeps its connection
-        return next((view for view in views if view["brokerId"] == replica.broker_id), None)
+        return next((view for view in views if view.get("brokerId") == replica.broker_id), None)
     unnamed = [view for view in views if view["identity"] is None]
     java = [one for one in group.replicas if one.kind == "java"]
     return unnamed[0] if len(unnamed) == len(java) == 1 else None
@@ -222,7 +234,8 @@ async def _ask_java(admin: Admin, master: Member, replica: Member, link: HaConne
         return LagFacts(0, 0, True, 0, linked, rate, acked=acked)
     estimate = LagEstimate(replica.log_end, master.log_end)
     try:
-        while (at := estimate.wanted) is not None:
+        until_s = time.monotonic() + _RECORDS_S_MAX
+        while (at := estimate.wanted) is not None and time.monotonic() < until_s:
             estimate.take(await admin.log_record(master.address, at))
     except REQUEST_FAILURES:  # the master stopped meanwhile
         return LagFacts(behind, in_sync=linked, bytes_per_second=rate, acked=acked)

@@ -59,5 +59,8 @@ def ago_text(at_ms: int | None, now_ms: int) -> str:
 
 
 def time_text(at_ms: int | None) -> str:
-    """Local time, to the second."""
-    return UNKNOWN if not at_ms else datetime.fromtimestamp(at_ms / 1000).strftime("%Y-%m-%d %H:%M:%S")
+    """Local time, to the second. Brokers may name times that no calendar has."""
+    try:
+        return UNKNOWN if not at_ms else datetime.fromtimestamp(at_ms / 1000).strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, ValueError, OSError):
+        return UNKNOWN
