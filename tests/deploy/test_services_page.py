@@ -26,7 +26,7 @@ def blocks() -> list[str]:
 
 @pytest.mark.timeout(240)
 def test_a_pair_is_installed_upgraded_backed_up_and_restored(tmp_path: Path):
-    install, wheel, replica, master, backup, restore = blocks()
+    install, wheel, replica, master, back, backup, restore = blocks()
     assert INSTALLING.match(wheel)
     script = "\n".join(
         [
@@ -34,11 +34,13 @@ def test_a_pair_is_installed_upgraded_backed_up_and_restored(tmp_path: Path):
             SEND % "before",
             replica,
             master,
+            back,
             SEND % "upgraded",
             backup,
             SEND % "after the backup",
             restore,
-            CONSUME % 2 + " > served.txt",
+            SEND % "restored",  # it is a master
+            CONSUME % 3 + " > served.txt",
         ]
     )
     script = "\n".join(line for line in script.splitlines() if not INSTALLING.match(line))
@@ -73,7 +75,7 @@ def test_a_pair_is_installed_upgraded_backed_up_and_restored(tmp_path: Path):
         for path in (tmp_path / "run").glob("*.pid"):
             os.kill(int(path.read_text()), signal.SIGKILL)
     served = (tmp_path / "served.txt").read_text()
-    assert "tea before" in served and "tea upgraded" in served
+    assert sorted(served.splitlines()) == ["tea before", "tea restored", "tea upgraded"]
 
 
 def make_tools(folder: Path) -> Path:
