@@ -220,6 +220,11 @@ def texts(found: GroupFacts) -> list[str]:
     return [one.what for one in diagnose_group(found)]
 
 
+def test_without_a_master_the_group_is_not_called_unknown():
+    lost = facts(brokers=(), masterless=("b",), configs={}, members=())
+    assert [text.partition(":")[0] for text in texts(lost)] == ["b has no master"]
+
+
 def test_what_takes_long_to_make_is_judged_from_facts():
     queue = MessageQueue("T", "b", 0)
     assert texts(facts()) == ["nothing is wrong: 1 members read, 3 messages are not consumed yet"]

@@ -1,6 +1,7 @@
 """`diagnose replica`: each situation is made for real, with a master and a replica, and its finding is seen."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from tests.replication.cluster import running_cluster, send_all, twins, until
@@ -110,6 +111,14 @@ def broker(number: int, runtime: dict[str, str] | None = None, **document) -> Br
 
 def texts(found: ReplicaFacts) -> list[str]:
     return [one.what for one in diagnose_replica(found)]
+
+
+def test_a_lost_master_is_one_finding_and_not_what_follows_from_it():
+    failed = {kind: {"error": "cannot connect to a:0", "syncedMs": 999_000} for kind in ("topics", "groups")}
+    replica = broker(1, metadata=failed, following={"state": "connecting", "reason": "cannot connect to a:0"})
+    lost = replace(facts(replica, broker(0)), masters=(), master=None, ha_error="cannot connect")
+    assert texts(lost) == ["the name servers have no master 'b'"]
+    assert "topics, groups are not synchronised" in texts(facts(replica, broker(0)))
 
 
 def test_what_takes_a_machine_to_make_is_judged_from_facts():

@@ -13,6 +13,7 @@ from twinlog.observe.group_facts import STUCK_MS_MIN, GroupFacts, MemberFacts, S
 def diagnose_group(facts: GroupFacts) -> list[Finding]:
     """The most urgent finding first; never empty."""
     rules = (
+        _masters,
         _unknown,
         _disabled,
         _no_members,
@@ -33,8 +34,19 @@ def diagnose_group(facts: GroupFacts) -> list[Finding]:
     return sorted_findings(found)
 
 
+def _masters(facts: GroupFacts) -> Iterator[Finding]:
+    holders = {name for topic in facts.topics.values() for name in topic.permissions}
+    lost = [name for name in facts.masterless if not holders or name in holders]
+    if lost or not facts.brokers:
+        yield problem(
+            f"{shortened(lost) or 'the cluster'} has no master: nothing new is stored there, and what the "
+            "group consumes there is not committed",
+            "start it, or make a replica master: `twinlog diagnose replica` has the command",
+        )
+
+
 def _unknown(facts: GroupFacts) -> Iterator[Finding]:
-    if facts.configs or facts.members:
+    if facts.configs or facts.members or not facts.brokers:
         return
     nearest = difflib.get_close_matches(facts.name, facts.known_groups, n=1, cutoff=0.7)
     yield problem(

@@ -17,8 +17,11 @@ def diagnose_replica(facts: ReplicaFacts) -> list[Finding]:
     """The most urgent finding first; never empty."""
     if facts.replica.member.kind == "silent":
         return [_silent(facts)]
-    rules = (_registration, _master, _refusal, _ha_address, _tls, _link, _disk, _clock, _versions, _metadata, _lag)
-    found = [finding for rule in rules for finding in rule(facts)]
+    rules = (_registration, _refusal, _ha_address, _tls, _link, _disk, _clock, _versions, _metadata, _lag)
+    found = list(_master(facts))
+    if found:  # what else cannot be reached follows from it
+        rules = (_registration, _refusal, _disk, _clock, _versions)
+    found += [finding for rule in rules for finding in rule(facts)]
     if not any(one.todo for one in found):
         lag = facts.lag
         behind = "" if lag is None or lag.bytes is None else f", {lag.bytes} bytes behind"
@@ -50,14 +53,15 @@ def _master(facts: ReplicaFacts) -> Iterator[Finding]:
         others = ", ".join(facts.masters) or "none"
         yield problem(
             f"the name servers have no master {facts.name!r}" + (f"; is it {nearest[0]!r}?" if nearest else ""),
-            "start the master, or give the replica the brokerName of its master; a replica becomes master with "
+            "start the master, or give the replica the brokerName of its master; if the master is lost, the replica "
+            "with the longest log (LogEnd in `twinlog replication status`) becomes master with "
             f"`twinlog replication change-role -b {facts.replica.member.address} --role ASYNC_MASTER`",
             f"names with a master: {others}",
         )
     elif facts.master is not None and facts.master.member.kind == "silent":
         yield problem(
             f"its master {facts.master.member.address} does not answer",
-            "start the master, or make this replica master with `twinlog replication change-role`",
+            "start the master, or make the replica with the longest log master with `twinlog replication change-role`",
             facts.master.member.error,
         )
 
@@ -172,15 +176,21 @@ def _versions(facts: ReplicaFacts) -> Iterator[Finding]:
 
 def _metadata(facts: ReplicaFacts) -> Iterator[Finding]:
     document = facts.replica.member.document
+    failing: dict[str, list[str]] = {}
+    for kind, status in document.get("metadata", {}).items():
+        if status["error"]:
+            failing.setdefault(status["error"], []).append(kind)
+    for error, kinds in failing.items():
+        yield problem(
+            f"{', '.join(kinds)} are not synchronised",
+            "see the replica's log; with accounts it needs innerClientAuthenticationCredentials",
+            error,
+        )
     for kind, status in document.get("metadata", {}).items():
         age_ms = document["nowMs"] - status["syncedMs"] if status["syncedMs"] else None
         if status["error"]:
-            yield problem(
-                f"{kind} are not synchronised",
-                "see the replica's log; with accounts it needs innerClientAuthenticationCredentials",
-                status["error"],
-            )
-        elif age_ms is not None and age_ms > _SILENT_TWICE_MS and _is_following(facts):
+            continue
+        if age_ms is not None and age_ms > _SILENT_TWICE_MS and _is_following(facts):
             yield note(f"{kind} were last synchronised {age_ms // 1000} s ago", "see the replica's log")
 
 

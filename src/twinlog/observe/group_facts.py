@@ -102,6 +102,7 @@ class GroupFacts:
     name: str
     now_ms: int
     brokers: tuple[str, ...] = ()  # addresses of all masters
+    masterless: tuple[str, ...] = ()  # names of brokers that have no master now
     known_groups: tuple[str, ...] = ()
     known_topics: tuple[str, ...] = ()
     configs: Mapping[str, SubscriptionGroupConfig] = field(default_factory=dict[str, SubscriptionGroupConfig])
@@ -151,6 +152,7 @@ async def gather_group_facts(
         group,
         now_ms,
         masters,
+        tuple(sorted(name for name, address in at.items() if address is None)),
         tuple(sorted(known)),
         tuple(await admin.topics()),
         configs,
