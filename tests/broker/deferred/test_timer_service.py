@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 from tests.broker.offline import Clock, Wire, ask
@@ -162,6 +163,26 @@ async def test_a_recalled_message_stays_recalled_when_old_messages_are_parked_an
         assert not timers.roll(clock())
         at(clock, timers, NOW + 31 * HOUR_MS)
         assert bodies(ctx) == [] and timers.pending == 0
+
+
+async def test_a_handle_of_another_topic_broker_or_time_recalls_nothing(tmp_path: Path):
+    with stored_context(tmp_path, Clock(NOW), recallMessageEnable=True) as ctx:
+        handlers, wire, soon = DeferredServices(ctx).handlers(), Wire(), NOW + 9_001
+        wire.peer = ("127.0.0.1", 5)
+
+        def refused(topic: str, *named: object) -> tuple[int, str | None]:
+            fields = {"topic": topic, "recallHandle": RecallHandle(*named).encode()}  # type: ignore[arg-type]
+            answer = ask(handlers, 370, fields, wire=wire)
+            return answer.code, answer.remark
+
+        assert refused("T", "Other", "broker-a", soon, "K") == (604, "recall failed, handle is invalid")
+        assert refused("T", "T", "broker-b", soon, "K") == (604, "recall failed, broker service not available")
+        for time_ms in (NOW, NOW - HOUR_MS, NOW + 73 * HOUR_MS):
+            assert refused("T", "T", "broker-a", time_ms, "K") == (604, "recall failed, timestamp invalid")
+        assert refused("Nowhere", "Nowhere", "broker-a", soon, "K")[0] == 17
+        assert ctx.store.max_offset("rmq_sys_wheel_timer", 0) == 0
+        ctx.conf = dataclasses.replace(ctx.conf, broker=dataclasses.replace(ctx.conf.broker, broker_role="SLAVE"))
+        assert refused("T", "T", "broker-a", soon, "K")[0] == 11
 
 
 async def test_recall_is_forbidden_unless_the_operator_allows_it(tmp_path: Path):
