@@ -11,9 +11,11 @@ from twinlog.broker.embedded import EmbeddedBroker
 from twinlog.client import Outgoing
 from twinlog.client.sync import Admin, Producer, PullConsumer
 from twinlog.spark.errors import BadOption, CannotRead
-from twinlog.spark.reading.brokers.metadata_reader import MetadataReader, metadata_options
+from twinlog.spark.live_broker import LiveBroker
+from twinlog.spark.reading.brokers.metadata_reader import MetadataReader, metadata_options, read_metadata
 from twinlog.spark.reading.stores.batch_reader import TableReader
 from twinlog.spark.reading.stores.options import store_options
+from twinlog.spark.remoting import Response
 from twinlog.spark.schema import LIVE_COLUMNS, METADATA_KINDS, TABLE_COLUMNS
 from twinlog.spark.session import register_views
 from twinlog.spark.source import RocketmqSource
@@ -127,6 +129,13 @@ def test_a_broker_that_does_not_answer_is_an_error_or_left_out(pair):
         list(reader.read(gone))
     given = {"nameServer": pair.name_server, "kind": "timer", "failOnDataLoss": "false", "fetchOffset.numRetries": "0"}
     assert list(MetadataReader(metadata_options(given), LIVE_COLUMNS["timer"]).read(gone)) == []
+
+
+def test_a_broker_without_timers_has_no_row_of_them(monkeypatch):
+    answer = Response(1, 3, "request type 366 not supported", {}, memoryview(b""))  # as Java 4 answers
+    monkeypatch.setattr(LiveBroker, "_retry_on_failure", lambda self, commands: [answer])
+    broker = LiveBroker("127.0.0.1:1", metadata_options({"nameServer": "127.0.0.1:1", "kind": "timer"}).cluster)
+    assert read_metadata(broker, "timer", LIVE_COLUMNS["timer"]) == {}
 
 
 @pytest.mark.parametrize(

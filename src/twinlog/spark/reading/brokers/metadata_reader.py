@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 _OWN = ("kind", "readFrom", "failOnDataLoss", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs")
+_NO_TIMER = (ResponseCode.SYSTEM_ERROR, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)  # switched off; Java 4 has none
 _NO_TOPIC = (ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SYSTEM_ERROR)
 CHOOSING = ("topic", "subscribe", "subscribePattern", "assign", "retriesOf", "deadLettersOf")
 _ENDS = ("minOffset", "maxOffset")
@@ -107,8 +108,8 @@ class MetadataReader(DataSourceReader):
 def read_metadata(broker: LiveBroker, kind: str, columns: Columns) -> dict[str, Any]:
     """The columns of one broker's table; empty if it has no rows."""
     if kind == TIMER:
-        answer = broker.ask(RequestCode.GET_TIMER_CHECK_POINT, accepts=(ResponseCode.SYSTEM_ERROR,))
-        has_timer = answer.code == ResponseCode.SUCCESS and answer.body  # else its timer is switched off
+        answer = broker.ask(RequestCode.GET_TIMER_CHECK_POINT, accepts=_NO_TIMER)
+        has_timer = answer.code == ResponseCode.SUCCESS and answer.body
         return dict(metadata_columns(kind, progress_of_master(bytes(answer.body)) if has_timer else None))
     values = dict(metadata_columns(kind, broker.table(TABLE_OF_KIND[kind])))
     if kind == "consumer_offsets" and values and any(name in columns for name in _ENDS):
