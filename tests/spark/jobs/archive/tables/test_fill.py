@@ -14,6 +14,7 @@ pytest.importorskip("pyiceberg")
 pytest.importorskip("deltalake")
 
 from tests.spark.jobs.archive.tables.filling import COLUMNS, RETRY, Archive, Numbers, delta_log, local_lake
+from tests.spark.lake.archives import PausedLake
 
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.archive.archive_plan import ArchiveJob
@@ -278,6 +279,21 @@ def test_an_iceberg_table_is_found_though_the_hint_is_old_or_lost(tmp_path):
     assert (table.numbers(), hint.read_text()) == (list(range(30)), "4")
 
 
+def test_an_iceberg_commit_that_slept_until_its_version_had_expired_takes_nothing_back(tmp_path):
+    table = Archive("iceberg", local_lake(tmp_path / "t"))
+    table.fill(10)
+
+    def meanwhile():
+        Archive("iceberg", table.lake).fill(50)
+        for version in (3, 4):  # as `expire` does after a while
+            (tmp_path / "t" / "metadata" / f"v{version}.metadata.json").unlink()
+
+    late = Archive("iceberg", PausedLake(table.lake, "put_if_absent", "metadata/v3", meanwhile))
+    with pytest.raises(BadArchive, match="another run"):
+        late.fill(30)
+    assert table.numbers() == list(range(50))
+
+
 def test_iceberg_in_a_sql_catalog_with_a_table_of_somebody_else_beside_it(tmp_path):
     from pyiceberg.catalog import load_catalog
 
@@ -299,6 +315,10 @@ def test_a_catalog_that_does_not_answer_is_named(tmp_path):
     table = Archive("iceberg", local_lake(tmp_path / "t"), catalog={"type": "rest", "uri": "http://127.0.0.1:1"})
     with pytest.raises(BadOption, match=r"the catalog type=rest, uri=http://127\.0\.0\.1:1 cannot be used"):
         table.fill(10)
+    table.catalog = {"type": "rest", "uri": "http://127.0.0.1:1/?password=hunter2"}
+    with pytest.raises(BadOption, match="the catalog type=rest cannot be used") as told:
+        table.fill(10)
+    assert "hunter2" not in str(told.value)
     table.catalog = {"type": "sqll", "uri": "sqlite:///x"}
     with pytest.raises(BadOption, match="'sqll' is not a valid CatalogType"):
         open_table(table.place)

@@ -11,6 +11,7 @@ version, so it needs a file system that creates a file only if it is absent.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -51,8 +52,9 @@ def catalog_for(lake: Lake, given: Mapping[str, str]) -> Catalog:
 
 def no_answer(given: Mapping[str, str], error: Exception) -> BadOption:
     """The error for a catalog that cannot be used."""
-    what = " ".join(str(error).split())[:300] or type(error).__name__
-    shown = [key for key in ("name", "type", "uri") if "@" not in given.get(key, "@")]  # that may hold a password
+    what = re.sub(r"\?[^\s'\")]+", "?...", " ".join(str(error).split()))[:300] or type(error).__name__
+    # What is before an @ or after a ? may be a password.
+    shown = [key for key in ("name", "type", "uri") if not {*"@?"} & {*given.get(key, "@")}]
     place = ", ".join(f"{key}={given[key]}" for key in shown)
     return BadOption(f"the catalog {place or 'of --catalog'} cannot be used ({what}): check its address and options")
 
@@ -127,15 +129,16 @@ class DirectoryCatalog(NoopCatalog):
         changed = update_table_metadata(current, updates, metadata_location=before)
         if not self._lake.put_if_absent(_version_file(version + 1), _encode(changed)):
             raise CommitFailedException(f"{self._lake.root} was changed by another process")
-        self._lake.write(HINT, b"%d" % (version + 1))
+        # A process that slept before its commit, while old versions were expired, may have created one of those again.
+        if self._hint() <= version:
+            self._lake.write(HINT, b"%d" % (version + 1))
         return CommitTableResponse(
             metadata=changed, **{"metadata-location": f"{changed.location}/{_version_file(version + 1)}"}
         )
 
     def _newest(self) -> tuple[int, TableMetadata]:
         """The hint may be old, if a process was killed before it wrote the next one: look after it."""
-        hint = self._lake.read(HINT)
-        version = int(hint) if hint and hint.strip().isdigit() else self._last_listed()
+        version = self._hint() or self._last_listed()
         data = self._lake.read(_version_file(version)) if version else None
         if data is None:
             version = self._last_listed()
@@ -149,6 +152,11 @@ class DirectoryCatalog(NoopCatalog):
         except ValueError as error:
             place = self._lake.root / _version_file(version)
             raise BadArchive(f"{place} cannot be read ({str(error).splitlines()[0]}): restore it") from error
+
+    def _hint(self) -> int:
+        """The version that the hint names; 0 if there is none."""
+        hint = self._lake.read(HINT)
+        return int(hint) if hint and hint.strip().isdigit() else 0
 
     def _last_listed(self) -> int:
         names = [entry.name.rpartition("/")[2] for entry in self._lake.list("metadata/v")]
