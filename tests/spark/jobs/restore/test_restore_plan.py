@@ -8,7 +8,7 @@ from tests.spark.own_time import own_time
 
 from twinlog.net.errors import ConnectionLost
 from twinlog.spark.errors import BadOption, CannotRead
-from twinlog.spark.jobs.restore import send
+from twinlog.spark.jobs.restore import map_table, send
 from twinlog.spark.jobs.restore.restore_plan import (
     ORIGIN,
     CannotRestore,
@@ -22,6 +22,8 @@ from twinlog.spark.jobs.restore.restore_plan import (
     stamp_prefix,
 )
 from twinlog.spark.jobs.restore.send import QueueSender, send_command, stamped
+from twinlog.spark.lake.address import parse_address
+from twinlog.spark.lake.local_lake import LocalLake
 from twinlog.wire.batch import decode_batch
 from twinlog.wire.bodies import MessageQueue
 from twinlog.wire.codes import RequestCode
@@ -202,3 +204,23 @@ def test_retry_topics_are_sent_one_by_one():
         sender.add(offset, b"x", 0, {})
     sender.finish()
     assert target.requests == [1, 1, 1]
+
+
+def test_a_map_that_is_replaced_on_a_lake_removes_what_restores_wrote_and_nothing_else(tmp_path, monkeypatch):
+    lake = LocalLake(parse_address(tmp_path, "--map"))
+    lake.write("_staging/archiving-1/of-an-archive.staged", b"of a batch that is being written")
+    lake.write("notes.parquet", b"of a person")
+
+    def stage(_, lake):
+        lake.write("_staging/one/failed", b"of an attempt")
+        lake.write("_staging/one/1", b"rows")
+        return ["_staging/one/1"]
+
+    monkeypatch.setattr(map_table, "open_lake", lambda spark, place: lake)
+    monkeypatch.setattr(map_table, "stage_table", stage)
+    monkeypatch.setattr(map_table, "read_map", lambda spark, place: None)
+    for _ in range(2):
+        map_table.replace_map(None, None, parse_address("s3a://bucket/map", "--map"))
+    (new,) = map_table._names(lake)
+    names = [entry.name for entry in lake.list()]
+    assert names == sorted(["_map.json", "_staging/archiving-1/of-an-archive.staged", new, "notes.parquet"])

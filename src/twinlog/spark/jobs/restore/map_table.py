@@ -16,7 +16,7 @@ from twinlog.spark.errors import BadOption
 from twinlog.spark.lake.address import Address, parse_address
 from twinlog.spark.lake.lake import Lake, in_parallel
 from twinlog.spark.lake.opening import open_lake
-from twinlog.spark.lake.spark_tables import STAGING, read_table, stage_table
+from twinlog.spark.lake.spark_tables import read_table, stage_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,13 +45,13 @@ def replace_map(spark: SparkSession, table: DataFrame, place: Address) -> DataFr
         replace_directory(path, aside)
         return read_map(spark, place)
     lake = open_lake(spark, place)
-    old, run = _names(lake), uuid.uuid4().hex
-    moves = [
-        (staged, f"map-{run}-{number:05d}.parquet") for number, staged in enumerate(sorted(stage_table(table, lake)))
-    ]
+    old, run, staged = _names(lake), uuid.uuid4().hex, sorted(stage_table(table, lake))
+    moves = [(one, f"map-{run}-{number:05d}.parquet") for number, one in enumerate(staged)]
     in_parallel(lambda move: lake.move(*move), moves)
     lake.write(_FILES, json.dumps([new for _, new in moves]).encode())
-    lake.delete([*old, *(entry.name for entry in lake.list(f"{STAGING}/"))])
+    # Only what this run staged: others may stage files there too, an archive whose directory was given, for example.
+    folders = {one.rpartition("/")[0] for one in staged}
+    lake.delete([*old, *(entry.name for folder in folders for entry in lake.list(f"{folder}/"))])
     return read_map(spark, place) if moves else table.limit(0)
 
 
