@@ -59,6 +59,7 @@ def count(bases, keep, *, end=1000, now=100 * HOUR, stored=None, bytes_max=10**9
 def test_at_least_so_much_stays_and_always_the_last_segment():
     bases = [0, 100, 200, 900]
     assert [count(bases, Keep(bytes=size)) for size in (0, 100, 101, 800, 901, 5000)] == [3, 3, 2, 2, 0, 0]
+    assert count(bases, Keep(bytes=0), end=900) == 2, "the file after it is empty"
     assert count(bases, Keep(bytes=0), bytes_max=100) == 1, "a tick deletes only so much"
     stored = {100: 2 * HOUR, 200: 50 * HOUR, 900: 99 * HOUR}
     assert count(bases, Keep(ms=60 * HOUR), stored=stored) == 1

@@ -324,6 +324,14 @@ def test_a_difference_is_journalled_once_and_an_unchanged_table_writes_nothing(t
     assert topics_of(tmp_path) == ({"B": 3}, 3)
 
 
+def test_differences_keep_their_order_though_the_clocks_of_workers_differ(tmp_path):
+    day_ms = 86_400_000
+    for topics, moment in (({"A": 1}, day_ms + 60_000), ({"A": 2}, day_ms), ({"A": 3}, 1)):
+        adopt(tmp_path, topics, moment)
+    far_ahead_before = [day_ms + 60_000, day_ms + 60_000, 1]
+    assert [one.seen_ms for one in entries_of(tmp_path)] == far_ahead_before
+
+
 @pytest.mark.parametrize("saved", [False, True])
 def test_a_kill_between_journal_and_tables_is_made_good(tmp_path, saved):
     """The entry is there, the tables or the state are not: adopting again gives the tables and no second entry."""

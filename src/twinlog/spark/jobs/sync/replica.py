@@ -12,7 +12,7 @@ from twinlog.metadata.tables import MetadataTables, open_tables
 from twinlog.replication.metadata.kinds import KIND_BY_NAME, KINDS
 from twinlog.spark.jobs.sync.metadata_changes import Image, adopt_again, differences, image_of, versions_of
 from twinlog.spark.jobs.sync.replica_log import ReplicaLog
-from twinlog.spark.jobs.sync.replica_state import Change, JournalEntry
+from twinlog.spark.jobs.sync.replica_state import Change, JournalEntry, seen_after
 from twinlog.store.errors import StoreError, StoreLocked
 from twinlog.store.file_ops import FileOps
 from twinlog.store.lock import StoreLock
@@ -91,7 +91,8 @@ class Replica(ReplicaLog):
         changes = differences(before, image_of(tables), versions_of(tables))
         if changes:
             sequence = max([self.state.adopted, *self._folder.sequences()]) + 1
-            self._folder.write(JournalEntry(sequence, now_ms, changes))
+            self.state.seen_ms = seen_after(self.state.seen_ms, now_ms)
+            self._folder.write(JournalEntry(sequence, self.state.seen_ms, changes))
             tables.save()
             self.state.adopted = sequence
         else:
@@ -123,7 +124,9 @@ class Replica(ReplicaLog):
             return
         tables = self.tables(0)
         for sequence in waiting:
-            adopt_again(tables, self._folder.entry(sequence).changes)
+            entry = self._folder.entry(sequence)
+            adopt_again(tables, entry.changes)
+            self.state.seen_ms = entry.seen_ms
         tables.save()
         self.state.adopted, self.state.held = waiting[-1], {}
         self._folder.save(self.state)

@@ -84,7 +84,7 @@ class ReplicaLog:
         names = self._segment_names()
         if not names:
             if self.state.end:  # its files were removed: this is a new replica
-                self.state = ReplicaState(new_identity(), adopted=self.state.adopted)
+                self.state = ReplicaState(new_identity(), adopted=self.state.adopted, seen_ms=self.state.seen_ms)
             return
         sizes = {(self.root / "commitlog" / name).stat().st_size for name in names} - {0}
         self._segment_bytes = max(sizes, default=0)

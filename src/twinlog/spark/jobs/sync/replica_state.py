@@ -25,6 +25,7 @@ from twinlog.wire.bodies import DataVersion
 
 DIRECTORY = "twinlog-sync"
 _STATE_FILE = "state.json"
+_CLOCKS_DIFFER_MS_MAX = 3_600_000
 
 
 class RangeDigest(msgspec.Struct, frozen=True):
@@ -81,6 +82,7 @@ class ReplicaState(msgspec.Struct):
     ranges: list[RangeDigest] = []
     range_sequence: int = 0
     adopted: int = 0  # the last entry of the journal that is in the tables
+    seen_ms: int = 0  # when that entry was made
     held: dict[str, str] = {}  # kind -> revision of the master's table
     stamps: dict[str, tuple[int, int]] = {}  # times and sizes of the config files when `held` was valid
     versions: dict[str, DataVersion] = {}  # of the tables, by kind
@@ -128,6 +130,12 @@ class SyncFolder:
 
     def _entry_path(self, sequence: int) -> Path:
         return self.path / f"{sequence:020d}.json"
+
+
+def seen_after(before_ms: int, now_ms: int) -> int:
+    """When a difference is seen, after another one: questions to the history order them by time, so that workers whose
+    clocks differ a little must not exchange two of them. A clock that was far ahead is not believed any longer."""
+    return before_ms if now_ms < before_ms <= now_ms + _CLOCKS_DIFFER_MS_MAX else now_ms
 
 
 def new_identity() -> str:

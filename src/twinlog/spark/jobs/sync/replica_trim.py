@@ -65,9 +65,11 @@ def expired_count(
     now_ms: int,
     bytes_max: int,
 ) -> int:
-    """How many of the oldest segments may go; at most `bytes_max` bytes of them, and never the last."""
+    """How many of the oldest segments may go; at most `bytes_max` bytes of them, and never the last with records."""
     count = 0
     for following in bases[1:]:
+        if following >= log_end:
+            break
         if count and following - bases[0] > bytes_max:
             break
         if keep.bytes is not None and log_end - following < keep.bytes:
