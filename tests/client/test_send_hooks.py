@@ -147,6 +147,18 @@ async def test_traces_of_sends_and_listener_calls_are_stored_with_ids_and_keys(c
     assert {good.message_id, bad.message_id, "k1", "k2", "t"} <= keys
 
 
+async def test_odd_ids_and_keys_of_one_message_do_not_lose_the_traces_of_others(cluster, caplog):
+    cluster.create(TRACE)
+    async with producer(cluster, enable_trace=True) as sender:
+        await sender.send(Outgoing("T", b"x", system_properties={"UNIQ_KEY": "an  id"}))
+        await sender.send(Outgoing("T", b"x", keys="k" * 32_000))
+        good = await sender.send(Outgoing("T", b"x"))
+    records = stored(cluster, TRACE)
+    assert len(records) == 3  # the large one has a message of its own
+    assert {"an", "id", good.message_id} <= {key for record in records for key in record.keys}
+    assert "failed" not in caplog.text
+
+
 async def test_a_producer_works_when_its_traces_cannot_be_stored(cluster, caplog):
     cluster.topics.pop("TBW102")  # no topic is created by use
     cluster.create("T")

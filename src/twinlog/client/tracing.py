@@ -226,8 +226,8 @@ class Tracer:
 
     async def _is_stored(self, message: Outgoing) -> bool:
         now_ms = wall_clock_ms()
-        draft = draft_message(message, self._new_id(), self._context, now_ms)
         try:
+            draft = draft_message(message, self._new_id(), self._context, now_ms)
             await self._sender.store(draft, None, self._sender.deadline_ms())
         except REQUEST_FAILURES as error:
             log.warning("traces were not stored", topic=self._topic, error=str(error))

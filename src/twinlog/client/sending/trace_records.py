@@ -141,10 +141,13 @@ def gather(records: Sequence[TraceRecord], bytes_max: int) -> list[tuple[str, li
     parts: list[tuple[str, list[str]]] = []
     lines, keys, size = "", dict[str, None](), 0
     for record in records:
-        own = 4 * len(record.line) + sum(4 * len(key) + 1 for key in record.keys)
+        words = [word for key in record.keys for word in key.split()]  # senders in other languages may have odd ids
+        if sum(len(word.encode()) + 1 for word in words) > bytes_max:
+            words = []  # more than properties can hold: the record is stored, and found by time
+        own = 4 * len(record.line) + sum(4 * len(word) + 1 for word in words)
         if lines and size + own > bytes_max:
             parts.append((lines, list(keys)))
             lines, keys, size = "", dict[str, None](), 0
         lines, size = lines + record.line, size + own
-        keys |= dict.fromkeys(record.keys)
+        keys |= dict.fromkeys(words)
     return [*parts, (lines, list(keys))] if lines else parts
