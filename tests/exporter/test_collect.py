@@ -12,9 +12,12 @@ from tests.replication import cluster as clusters
 from tests.replication.cluster import running_cluster, send_all, twins
 
 from twinlog.client import Admin, BrokerRefused, ConsumerOptions, NetError, Outgoing, Producer, PushConsumer, StartFrom
-from twinlog.exporter.broker_round import RoundLimits
+from twinlog.exporter.broker_round import BrokerRounds, RoundLimits
 from twinlog.exporter.collect_service import CollectService
+from twinlog.exporter.facts import BrokerPlace
 from twinlog.exporter.patterns import TopicPatterns
+from twinlog.observe.groups import GroupMember, Members
+from twinlog.wire.errors import BodyError
 
 FIRST = ConsumerOptions(start_from=StartFrom.FIRST, commit_ms=100)
 
@@ -176,3 +179,57 @@ async def test_a_send_is_counted_by_all_names_alike(cluster):
         await until(lambda: (one(service, "rocketmq_brokeruntime_putmessage_times_total") or 0) >= 2)
         stored = sum(rows(service, "rocketmq_producer_offset").values())
         assert stored == sum(rows(service, "rocketmq_messages_in_total").values()) >= 2
+
+
+async def test_what_nobody_foresaw_ends_the_series_of_its_broker_and_no_text_outlives_its_numbers(cluster, monkeypatch):
+    """Seen to fail: the last numbers were shown on."""
+    first = await cluster.start("first")
+    await cluster.start("second", brokerName="broker-b")
+    runtime = "rocketmq_brokeruntime_commitlog_maxoffset"
+
+    async def odd() -> None:
+        raise TypeError("an answer with a list where a number should be")
+
+    def broken(found: object) -> None:
+        raise ValueError("a label that cannot be written")
+
+    async with exporting(cluster.names) as service:
+        await until(lambda: len(rows(service, runtime)) == 2)
+        watched = next(one for one in service._watched.values() if one.place.address == first.address)
+        watched.rounds.facts = odd  # type: ignore[method-assign]
+        await until(lambda: len(rows(service, runtime)) == 1)
+        assert one(service, "twinlog_exporter_broker_up", address=first.address) == 0
+        monkeypatch.setattr("twinlog.exporter.collect_service._render", broken)
+        await until(lambda: not rows(service, runtime))
+
+
+async def test_silent_clients_cost_little_time_are_forgotten_with_their_connection_and_garbled_rows_are_left_out(
+    monkeypatch,
+):
+    now_s, asked = [0.0], []
+
+    class Slow:
+        async def running_info_at(self, address, group, client_id, *, timeout_ms):
+            asked.append(client_id)
+            now_s[0] += 3
+            raise NetError("no answer")
+
+    monkeypatch.setattr("twinlog.exporter.broker_round.time.monotonic", lambda: now_s[0])
+    rounds = BrokerRounds(Slow(), BrokerPlace("C", "b", 0, "b:1"), RoundLimits())  # type: ignore[arg-type]
+
+    def members(*names: str) -> dict[str, Members]:
+        return {"G": Members(tuple(GroupMember(name, "1.2.3.4:5", "JAVA", 479) for name in names))}
+
+    everybody = [f"c{number}" for number in range(50)]
+    assert await rounds._client_numbers(members(*everybody)) == () and len(asked) == 4, "not 50 times three seconds"
+    await rounds._client_numbers(members(*everybody))
+    assert asked == everybody[:8], "those that are known to be silent are left out"
+    await rounds._client_numbers(members("other"))
+    assert set(rounds._silent_clients) == {"other"}, "clients come and go for years"
+
+    async def garbled(key: str) -> str:
+        if key == "bad":
+            raise BodyError("not a table")
+        return key
+
+    assert await rounds._each(["good", "bad", "fine"], garbled) == {"good": "good", "fine": "fine"}

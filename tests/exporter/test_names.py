@@ -46,7 +46,9 @@ def test_a_runtime_table_becomes_numbers_in_bytes_and_what_is_no_number_is_left_
     }
 
 
-@pytest.mark.parametrize(("text", "value"), [("1e3", 1000), ("3 B", 3), ("", None), (None, None), ("1.5 MiB", 1572864)])
+@pytest.mark.parametrize(
+    ("text", "value"), [("1e3", 1000), ("3 B", 3), ("", None), (None, None), ("1.5 MiB", 1572864), ("nan", None)]
+)
 def test_numbers_of_the_table(text, value):
     assert number(text) == value
 

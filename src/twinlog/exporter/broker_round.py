@@ -7,6 +7,7 @@ rates and ages are asked only for what moved or waits. The first request that fa
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -24,6 +25,7 @@ from twinlog.wire.errors import BodyError
 
 ACTIVE_MS = 90_000  # rates are those of the last minute; after this they are 0
 CLIENT_TIMEOUT_MS = 3_000
+CLIENTS_S_MAX = 10.0  # of a round; many silent ones are found in several rounds
 SILENT_CLIENT_MS = 600_000  # a client that did not answer is asked again after this
 
 T = TypeVar("T")
@@ -156,10 +158,17 @@ class BrokerRounds:
         """The numbers of consumers themselves, asked for through the broker. One that is silent costs its own rows."""
         now_ms = wall_clock_ms()
         known = [(group, client) for group, found in members.items() for client in found.clients]
-        asked = [one for one in known if self._silent_clients.get(one[1].client_id, 0) <= now_ms]
+        names = {client.client_id for _, client in known}
+        self._silent_clients = {
+            name: until_ms for name, until_ms in self._silent_clients.items() if name in names and until_ms > now_ms
+        }
+        asked = [one for one in known if one[1].client_id not in self._silent_clients]
+        until_s = time.monotonic() + CLIENTS_S_MAX
 
         async def status(one: Any) -> list[ClientStatus]:
             group, client = one
+            if time.monotonic() > until_s:
+                return []
             try:
                 info = await self._admin.running_info_at(
                     self._place.address, group, client.client_id, timeout_ms=CLIENT_TIMEOUT_MS
@@ -210,7 +219,7 @@ class BrokerRounds:
         return await question
 
     async def _each(self, keys: Iterable[K], ask: Callable[[K], Awaitable[T]]) -> dict[Any, T]:
-        """The answer for each key, without those that the broker refused: they were deleted meanwhile.
+        """The answer for each key, without those that the broker refused, as they were deleted meanwhile, or garbled.
 
         A failure of the network is the broker's and ends all of them.
         """
@@ -223,10 +232,10 @@ class BrokerRounds:
                     return
                 try:
                     found[_hashable(key)] = await self._ask(ask(key))
-                except BrokerRefused:
-                    continue
                 except NetError as error:
                     failures.append(error)
+                except REQUEST_FAILURES:
+                    continue
 
         async with asyncio.TaskGroup() as tasks:
             for _ in range(self._limits.concurrency):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,7 +58,7 @@ class _Text:
     body: bytes = b""
     series: int = 0
     seconds: float = 0.0
-    made_of: tuple[int, ...] = field(default_factory=tuple)
+    made_of: tuple[BrokerFacts | None, ...] = field(default_factory=tuple)
 
 
 class CollectService:
@@ -133,16 +133,23 @@ class CollectService:
             try:
                 facts, pair = await asyncio.gather(watched.rounds.facts(), self._pair_of(watched.place))
             except REQUEST_FAILURES as error:
-                watched.facts = watched.pair = None
-                watched.failures += 1
+                self._failed(watched)
                 if str(error) != watched.error:
                     watched.error = str(error)
                     log.warning("a broker does not answer", broker=watched.place.address, error=watched.error)
+            except Exception:  # an answer that nobody foresaw: the fence logs it
+                self._failed(watched)
+                raise
             else:
                 watched.facts, watched.pair, watched.taken_s = facts, pair, self._ticks_s()
                 watched.round_s, watched.error = watched.taken_s - began, ""
             self._changed.set()
             await asyncio.sleep(max(self._interval_s - (self._ticks_s() - began), self._interval_s / 10))
+
+    def _failed(self, watched: Watched) -> None:
+        watched.facts = watched.pair = None
+        watched.failures += 1
+        self._changed.set()
 
     async def _pair_of(self, place: BrokerPlace) -> Group | None:
         """A master and its replicas."""
@@ -162,11 +169,14 @@ class CollectService:
                 pass
             self._changed.clear()
             shown = self._shown()
-            made_of = tuple(id(watched.facts) for watched in shown)
-            if made_of != self._text.made_of:
+            made_of = tuple(watched.facts for watched in shown)
+            if not _are_same(made_of, self._text.made_of):
                 began = self._ticks_s()
-                # In a thread: tens of thousands of series take a second.
-                body, series = await asyncio.to_thread(_render, [(one.facts, one.pair) for one in shown])
+                try:  # in a thread: tens of thousands of series take a second
+                    body, series = await asyncio.to_thread(_render, [(one.facts, one.pair) for one in shown])
+                except Exception:
+                    self._text = _Text()  # rather nothing than old numbers
+                    raise
                 self._text = _Text(body, series, self._ticks_s() - began, made_of)
             await asyncio.sleep(min(1.0, self._interval_s))
 
@@ -189,6 +199,11 @@ class CollectService:
         yield NAMES_UP, (), float(self._names_up)
         yield SERIES, (), self._text.series
         yield RENDER, (), self._text.seconds
+
+
+def _are_same(ours: Sequence[object], theirs: Sequence[object]) -> bool:
+    """The same objects, kept alive by both sides: a new object may have the id of one that is gone."""
+    return len(ours) == len(theirs) and all(one is other for one, other in zip(ours, theirs, strict=True))
 
 
 def _render(found: list[tuple[BrokerFacts | None, Group | None]]) -> tuple[bytes, int]:

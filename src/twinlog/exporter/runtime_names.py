@@ -5,6 +5,7 @@ A key that a version does not have gives no series, where rocketmq-exporter give
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 
@@ -136,6 +137,7 @@ def number(text: str | None) -> float | None:
     if found := _SIZE.fullmatch(text.strip()):
         return float(found[1]) * _UNITS[found[2]]
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
         return None
+    return value if math.isfinite(value) else None

@@ -61,13 +61,15 @@ class MetricsServer:
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # A scraper that disconnects, or never ends its request, does no harm to others.
-        with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        with (
+            contextlib.closing(writer),
+            contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError),
+        ):
             async with asyncio.timeout(_REQUEST_SECONDS_MAX):
                 head = await reader.readuntil(b"\r\n\r\n")
             async with asyncio.timeout(_ANSWER_SECONDS_MAX):
                 writer.write(self._response(head))
                 await writer.drain()
-        writer.close()
 
     def _response(self, head: bytes) -> bytes:
         method, _, rest = head.partition(b" ")
