@@ -38,9 +38,9 @@ def session_choices() -> SessionChoices:
 
 
 def with_session_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """`command` with these options, if it starts Spark: those commands take settings (`conf`)."""
+    """`command` with these options, if it starts Spark: those commands name where it runs (`master`)."""
     signature = inspect.signature(command)
-    if "conf" not in signature.parameters:
+    if "master" not in signature.parameters:
         return command
 
     @functools.wraps(command)

@@ -55,7 +55,9 @@ OffsetsEvery = Annotated[
 StatusKeep = Annotated[str, typer.Option("--status-keep", metavar="TIME", help="Drop older rows of the status table.")]
 MetricsPort = Annotated[
     int | None,
-    typer.Option("--metrics-port", metavar="PORT", help="Serve metrics for Prometheus here, in the driver.", min=0),
+    typer.Option(
+        "--metrics-port", metavar="PORT", help="Serve metrics for Prometheus here, in the driver.", min=0, max=65535
+    ),
 ]
 MetricsHost = Annotated[
     str, typer.Option("--metrics-host", metavar="HOST", help="Where that port listens; 0.0.0.0 for other machines.")
