@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from tests.broker.offline import Clock, Wire, ask
+from tests.broker.offline import Clock, Wire, ask, asked
 from tests.broker.stored import NOW, bodies, messages, put, stored_context
 
 from twinlog.broker.context import BrokerContext
@@ -163,6 +163,19 @@ async def test_a_recalled_message_stays_recalled_when_old_messages_are_parked_an
         assert not timers.roll(clock())
         at(clock, timers, NOW + 31 * HOUR_MS)
         assert bodies(ctx) == [] and timers.pending == 0
+
+
+async def test_a_recall_is_acknowledged_as_safely_as_a_send(tmp_path: Path):
+    with stored_context(tmp_path, recallMessageEnable=True, flushDiskType="SYNC_FLUSH") as ctx:
+        wire, sent = Wire(), []
+        wire.peer, wire.send = ("127.0.0.1", 5), sent.append  # type: ignore[attr-defined]
+        handle = RecallHandle("T", "broker-a", NOW + 9_001, "K").encode()
+        fields = {"topic": "T", "recallHandle": handle}
+        assert DeferredServices(ctx).handlers()[370](asked(370, fields, wire=wire)) is None
+        assert sent == []
+        ctx.store.flush()
+        ctx.pending_sends.flushed(ctx.store.log_end)
+        assert [(answer.code, answer.fields) for answer in sent] == [(0, {"msgId": "K"})]
 
 
 async def test_a_handle_of_another_topic_broker_or_time_recalls_nothing(tmp_path: Path):

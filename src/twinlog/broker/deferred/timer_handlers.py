@@ -31,7 +31,7 @@ class RecallHandler:
     def __init__(self, ctx: BrokerContext) -> None:
         self._ctx = ctx
 
-    def handle(self, request: Request) -> Command:
+    def handle(self, request: Request) -> Command | None:
         ctx, now_ms = self._ctx, self._ctx.clock_ms()
         if not ctx.settings.recalls_allowed:
             raise RequestRefused(ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden", {})
@@ -55,5 +55,8 @@ class RecallHandler:
             names.UNIQ_KEY: handle.unique_key,
         }
         draft = Draft(topic, 0, CANCEL_BODY, encode_properties(pairs), request.connection.peer, now_ms)
-        check_put(ctx, ctx.put(draft))
-        return request.reply(fields={"msgId": handle.unique_key})
+        appended = ctx.put(draft)
+        check_put(ctx, appended)
+        response = request.reply(fields={"msgId": handle.unique_key})
+        # As for a send: who is told that a message will not come must not get it after a crash or a failover.
+        return ctx.pending_sends.answer(request, response, appended.end, wait=True, on_answer=lambda: None)
