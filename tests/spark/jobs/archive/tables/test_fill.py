@@ -4,6 +4,7 @@ import json
 import os
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
@@ -115,6 +116,38 @@ def test_a_batch_that_is_in_one_table_only_is_completed_with_its_own_range_and_p
     assert parsed.numbers() == [n for n in range(20) if n % 5]
     other.fill(23)  # a parser that changed between batches: its columns are there, the others stay
     assert [row["name"] for row in other.rows() if row["queueOffset"] in (21, 22)] == [None, None]
+
+
+@dataclass
+class Overtaken:
+    """A table whose run sleeps just after the n-th look at it, while another run does its work."""
+
+    inner: ArchiveTable
+    looks: int
+    other: Callable[[], object]
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+    def last(self):
+        found = self.inner.last()
+        self.looks -= 1
+        if self.looks == 0:
+            self.other()
+        return found
+
+
+@pytest.mark.parametrize(("name", "looks"), [("main", 1), ("main", 2), ("second", 2), ("second", 3)])
+def test_a_run_that_is_overtaken_adds_to_neither_table(parsed, name, looks):
+    """The batch of the other run has no row that does not parse."""
+    parsed.fill(6)
+    late, quick = parsed.run(Numbers(20), "late"), parsed.run(Numbers(9, step=3), "quick")
+    late = replace(late, **{name: Overtaken(getattr(late, name), looks, quick.fill)})
+    with pytest.raises(BadArchive, match="another run"):
+        late.fill()
+    parsed.fill(20)
+    assert sorted(row["queueOffset"] for row in parsed.second_rows()) == [0, 5, 10, 15]
+    assert parsed.numbers() == [n for n in range(20) if n % 5]
 
 
 def test_a_run_without_the_second_table_does_not_repeat_a_batch_that_was_begun_there(parsed, tmp_path):

@@ -9,8 +9,9 @@
 The table is the only place that says how far an archive is; there is no checkpoint beside it that could be lost, or be
 ahead of it. A table that is rolled back to an earlier version continues from the offsets of that version.
 
-With a parser there are two tables. The second one, of rows that do not parse, is committed first, and only if a batch
-has such rows. If a run is killed in between, the next one repeats exactly that batch, and only the main table lacks it:
+With a parser there are two tables. The second one, of rows that do not parse, is committed first, also if a batch has
+no such rows: of two runs, one gets the number there, and the other adds to neither table. If a run is killed in
+between, the next one repeats exactly that batch, and only the main table lacks it:
 
     second table commits batch 7        the main table ends with batch 6: batch 7 is repeated, from and to where the
     main table commits batch 7          second table has it

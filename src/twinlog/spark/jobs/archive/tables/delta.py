@@ -127,8 +127,9 @@ class DeltaArchive:
         """Make the newest version name the last batch: Delta removes the entries of older ones when they are old."""
         for _ in range(_TRIES_MAX):
             last = self.last()
-            (newest,) = self.table.history(1)
-            if last is None or self.table.transaction_version(APPLICATION) is None or decode_commit(newest) == last:
+            if last is None or self.table.transaction_version(APPLICATION) is None:
+                return
+            if decode_commit(self.table.history(1)[0]) == last:
                 return
             try:
                 return self.append([], last)

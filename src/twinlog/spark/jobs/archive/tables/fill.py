@@ -87,12 +87,14 @@ class Run:
         written = self.write(parts) if parts else Written([], [])
         commit = TableCommit(batch=coming.batch, run=self.id, start=start, end=end, parse=self.parse)
         second: Sequence[StagedFile] = ()
-        if self.second is not None and written.second and coming.end is None:
+        if self.second is not None and coming.end is None:
             second = written.second
+            check_unchanged(seen, self.main.last())
             before = self.second.last()
             if before is not None and before.batch >= commit.batch:
                 hint = "only one run can fill a table; each batch is there once"
                 raise BadArchive(f"another run committed batch {before.batch} to the second table meanwhile: {hint}")
+            # Also without rows: otherwise a run could add its own to it after another one has done without.
             _commit(self.second, second, commit, before)
         _commit(self.main, written.main, commit, seen)
         return filled.plus(written.main, second), commit
