@@ -59,5 +59,17 @@ def test_a_file_is_damaged_if_its_time_is_that_of_its_save_and_changed_otherwise
     assert not is_changed(b'{"perm":7}', SAVED_NS + 1)
 
 
+def test_every_flipped_bit_is_damage_and_no_change():
+    """Seen to fail while a flip in the time inside was taken for a change by hand at another time."""
+    written = b"".join(with_checksum([b'{"offsetTable":{"T@G":{"0":5,"1":77}}', b"}"], SAVED_NS))
+    for bit in range(8 * len(written)):
+        flipped = bytearray(written)
+        flipped[bit // 8] ^= 1 << bit % 8
+        for step in (1, 1_000, 1_000_000_000):
+            with pytest.raises(ValueError):
+                is_changed(bytes(flipped), SAVED_NS // step * step)
+                json.loads(flipped)
+
+
 def test_a_checksum_without_the_time_is_compared_as_well():
     assert check_json(b'{"a":1,"twinlogCrc32":"%08x"}' % zlib.crc32(b'{"a":1'))

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -30,9 +31,12 @@ def start(unit: str) -> None:
     """Start it, and wait until it says that it is ready."""
     command, folder = command_of(unit)
     os.makedirs(folder, exist_ok=True)
-    address = RUN / f"{unit}.socket"
-    address.unlink(missing_ok=True)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener, (RUN / f"{unit}.log").open("ab") as lines:
+    with (
+        tempfile.TemporaryDirectory() as place,  # a short path: that of a socket has at most 107 bytes
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener,
+        (RUN / f"{unit}.log").open("ab") as lines,
+    ):
+        address = Path(place) / "notify"
         listener.bind(str(address))
         listener.settimeout(WAIT_S)
         process = subprocess.Popen(

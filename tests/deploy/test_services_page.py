@@ -1,5 +1,6 @@
 """The commands of docs/services.md run as they stand, below a directory and with free ports; see service_stub.py."""
 
+import contextlib
 import os
 import re
 import signal
@@ -73,7 +74,8 @@ def test_a_pair_is_installed_upgraded_backed_up_and_restored(tmp_path: Path):
         assert done.returncode == 0, done.stdout + done.stderr + logs(tmp_path)
     finally:
         for path in (tmp_path / "run").glob("*.pid"):
-            os.kill(int(path.read_text()), signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(path.read_text()), signal.SIGKILL)
     served = (tmp_path / "served.txt").read_text()
     assert sorted(served.splitlines()) == ["tea before", "tea restored", "tea upgraded"]
 

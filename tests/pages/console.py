@@ -7,6 +7,7 @@ the page's, not the output's.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -93,7 +94,12 @@ class Reader:
         return self
 
     def __exit__(self, *_: object) -> None:
-        os.killpg(self._shell.pid, signal.SIGKILL)
+        """End all processes of its network: some have left the shell's group."""
+        network = os.readlink(f"/proc/{self._shell.pid}/ns/net")
+        for path in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if os.readlink(path / "ns/net") == network:
+                    os.kill(int(path.name), signal.SIGKILL)
         self._shell.wait()
 
     def type(self, command: str) -> tuple[int, str]:
@@ -101,7 +107,7 @@ class Reader:
         assert self._shell.stdin is not None and self._shell.stdout is not None
         self._count += 1
         mark = f"--- end of {self._count}"
-        self._shell.stdin.write(f"{{ {command}\n}} </dev/null\necho; echo '{mark}' $?\n")
+        self._shell.stdin.write(f"{{ {command}\n}} </dev/null\nstatus=$?; echo; echo '{mark}' $status\n")
         self._shell.stdin.flush()
         lines: list[str] = []
         for line in self._shell.stdout:

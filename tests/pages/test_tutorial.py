@@ -32,6 +32,7 @@ def test_every_block_of_the_first_hour_runs(tmp_path: Path):
                 assert "one tea" in reader.run_python(text, f"block_{number}")
                 continue
             for step in steps_of(text):
-                if step.command == KILL:  # the page says so, too
-                    step.command = KILL.replace("a-1", f"a-{reader.type(LEADER)[1].strip()[-2]}")
+                if step.command == KILL:  # the page says so, too; and no broker of another test
+                    leader = f"broker-a-{reader.type(LEADER)[1].strip()[-2]}"
+                    step.command = f"pkill -9 -f {tmp_path}.*{leader}.properties"
                 reader.follow(step)

@@ -26,6 +26,17 @@ def natural(text: str) -> int:
     return int(text)
 
 
+def positive_seconds(text: str) -> float:
+    """A time of more than 0 seconds, and less than a day."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < 86_400:
+        raise ArgumentTypeError(f"{text!r} is not a time in seconds: write a number above 0, such as 30 or 0.5")
+    return found
+
+
 def permission(text: str) -> int:
     """The permission of a topic: 4 read, 2 write, 1 inherited by new topics (as TBW102 has it), or a sum of these."""
     if not (text.isdecimal() and int(text) <= 7):

@@ -20,6 +20,7 @@ from twinlog.cli.connecting import (
     connection_of,
     explained,
 )
+from twinlog.cli.option_values import positive_seconds
 from twinlog.client import BadArgument, Outgoing, Producer
 from twinlog.observe.message_text import parse_message
 from twinlog.telemetry.log import setup_logging
@@ -82,6 +83,13 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--delay-level", type=int, default=0, help="1 to 18")
     made.add_argument("-g", "--group", default="TWINLOG_SEND", help="producer group (default %(default)s)")
     made.add_argument("--in-flight", type=int, default=64, help="sends at the same time; 1 keeps the order of lines")
+    made.add_argument(
+        "--timeout",
+        type=positive_seconds,
+        default=10,
+        metavar="SECONDS",
+        help="give up a message after this time, in which another broker may become master (default %(default)s)",
+    )
     add_connection_options(made)
     return made
 
@@ -109,7 +117,7 @@ async def send_lines(args: argparse.Namespace, counts: Counts) -> None:
 
         async def send(line: bytes) -> None:
             try:
-                await producer.send(message_of(line, args, properties), queue=queue)
+                await producer.send(message_of(line, args, properties), queue=queue, timeout_ms=int(args.timeout * 1000))
                 counts.sent += 1
             finally:
                 room.release()
