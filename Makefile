@@ -17,7 +17,8 @@ help:
 	@echo "make screenshots  the pictures of the documents, with Chromium"
 	@echo "make test     lint, unit, wheel and site: what every change must pass"
 	@echo "make lint     ruff, pyright, and the directions of imports"
-	@echo "make unit     tests without Java, on $(WORKERS) workers (WORKERS=n), and the coverage"
+	@echo "make unit     tests without Java, on $(WORKERS) workers (WORKERS=n)"
+	@echo "make coverage the same, slower, and which lines no test runs"
 	@echo "make wheel    the package, installed and started in an empty environment"
 	@echo "make site     the documents as a site, build/site/index.html"
 	@echo "make interop  the same wire and the same files with real RocketMQ software (downloads it)"
@@ -45,8 +46,13 @@ lint: $(STAMP)
 	$(BIN)/pyright --pythonpath $(BIN)/python src
 	$(BIN)/lint-imports
 
+UNIT := -n $(WORKERS) --dist loadfile -m "not interop or interop_quick"
+
 unit: $(STAMP)
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile --cov --cov-report= -m "not interop or interop_quick"
+	$(BIN)/pytest $(UNIT)
+
+coverage: $(STAMP)
+	$(BIN)/pytest $(UNIT) --cov --cov-report=
 	@echo "--- coverage: the modules with most lines that no test runs, and the total"
 	@$(BIN)/coverage report --sort=miss | tail -n 13
 
