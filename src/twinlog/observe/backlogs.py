@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -17,6 +18,8 @@ from twinlog.telemetry.log import get_logger
 log = get_logger(__name__)
 INTERVAL_S = 5.0
 SERIES_MAX = 4_000
+SAMPLES_MAX = 240  # of one series: twenty minutes; all series together are a hundred megabytes at most
+_REST = 10  # so many times the time that a round took: large answers cost their brokers much
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +67,13 @@ class Backlogs:
 
     async def _follow(self, admin: Admin, masters: Callable[[], Mapping[str, str]]) -> None:
         while True:
-            known = masters()
+            known, began_s = masters(), time.monotonic()
             try:
                 if known:
                     await self.round(admin, known, wall_clock_ms())
             except Exception as error:  # the next round may succeed
                 log.exception("asking for the offsets of groups failed", error=repr(error))
-            await asyncio.sleep(INTERVAL_S if known else 0.2)
+            await asyncio.sleep(max(INTERVAL_S, _REST * (time.monotonic() - began_s)) if known else 0.2)
 
     async def round(self, admin: Admin, masters: Mapping[str, str], now_ms: int) -> None:
         """Ask all masters (name -> address) at the same time."""
@@ -86,7 +89,7 @@ class Backlogs:
     def take(self, backlog: Backlog) -> None:
         self.latest = backlog
         for key, found in backlog.rows.items():
-            series = self._series.pop(key, None) or Series()
+            series = self._series.pop(key, None) or Series(SAMPLES_MAX)
             series.add(backlog.at_ms, sum(progress.behind for progress in found.values()))
             self._series[key] = series
         while len(self._series) > SERIES_MAX:

@@ -30,8 +30,8 @@ class Series:
 
     __slots__ = ("_points",)
 
-    def __init__(self) -> None:
-        self._points: deque[tuple[int, float | None]] = deque(maxlen=SAMPLES_MAX)
+    def __init__(self, samples_max: int = SAMPLES_MAX) -> None:
+        self._points: deque[tuple[int, float | None]] = deque(maxlen=samples_max)
 
     def add(self, at_ms: int, value: float | None) -> None:
         self._points.append((at_ms, value))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
+from itertools import accumulate
 
 from twinlog.base.system_names import dlq_topic, retry_topic
 from twinlog.client import Admin, MessageQueue, NoRoute, PullStatus
@@ -12,7 +14,8 @@ from twinlog.wire.message import Message
 
 COUNT_MAX = 500
 _PULL_COUNT = 32
-_PULLS_MAX = 64  # of one queue: a filter may find nothing for long
+_PULLS_MAX = COUNT_MAX + 32  # of one queue: of large messages a pull brings one
+BYTES_MAX = 64 * 1024 * 1024  # of all bodies together
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +50,26 @@ async def messages_between(admin: Admin, topic: str, begin_ms: int, end_ms: int,
         is_cut |= start > first
         read = await _read(admin, queue, start, end)
         found += [(queue, one) for one in read if begin_ms <= one.store_timestamp <= end_ms]
-    found.sort(key=lambda row: (row[1].store_timestamp, row[1].queue_offset), reverse=True)
-    return Found(tuple(found[:count_max]), is_cut or len(found) > count_max)
+        found, is_less = _newest(found, count_max)
+        is_cut |= is_less
+    return Found(tuple(found), is_cut)
+
+
+def _newest(
+    rows: list[tuple[MessageQueue, Message]], count_max: int
+) -> tuple[list[tuple[MessageQueue, Message]], bool]:
+    """The newest of them first, and whether some had to be left out: they are too many, or too large together."""
+    rows = sorted(rows, key=lambda row: (row[1].store_timestamp, row[1].queue_offset), reverse=True)
+    sizes = accumulate(len(message.body) for _, message in rows)
+    kept = max(1, sum(size <= BYTES_MAX for size in sizes))
+    kept = min(kept, count_max)
+    return rows[:kept], kept < len(rows)
 
 
 async def _read(admin: Admin, queue: MessageQueue, start: int, end: int) -> list[Message]:
-    found: list[Message] = []
+    """From `start` on; of very many bytes the newest."""
+    found: deque[Message] = deque()
+    size = 0
     wanted = subscription_of(queue.topic, "*")
     for _ in range(_PULLS_MAX):
         if start >= end:
@@ -61,9 +78,13 @@ async def _read(admin: Admin, queue: MessageQueue, start: int, end: int) -> list
         result = await admin.queue_calls.pull(TOOLS_GROUP, queue, start, wanted, count_max=count)
         if result.status is PullStatus.NO_NEW or result.next_offset <= start:
             break
-        found += [one for one in result.messages if one.queue_offset < end]
+        read = [one for one in result.messages if one.queue_offset < end]
+        found += read
+        size += sum(len(one.body) for one in read)
+        while size > BYTES_MAX and len(found) > 1:
+            size -= len(found.popleft().body)
         start = result.next_offset
-    return found
+    return list(found)
 
 
 async def consumptions(admin: Admin, queue: MessageQueue, message: Message) -> list[Consumption]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from twinlog.client import BadArgument
 from twinlog.client.name_rules import check_group
 from twinlog.dashboard.frame import PageContext
 from twinlog.dashboard.widgets.actions import act, confirm
-from twinlog.dashboard.widgets.forms import Field, ask_form
+from twinlog.dashboard.widgets.forms import Field, ask_form, read_whole
 from twinlog.observe.units import count_text
 from twinlog.wire.bodies import SubscriptionGroupConfig
 
@@ -34,15 +35,16 @@ async def save_group(context: PageContext, config: SubscriptionGroupConfig | Non
 
     async def work() -> str:
         check_group(name)
-        masters = context.observer.masters()
+        masters, config = _masters(context), _changed(old, name, values)
         for address in masters.values():
-            await context.admin.save_group(address, _changed(old, name, values))
+            await context.admin.save_group(address, config)
         return f"Group {name} was {'created' if is_new else 'changed'} on {len(masters)} brokers"
 
     return name if await act(context, f"save group {name}", work) else None
 
 
-async def delete_group(context: PageContext, group: str, *, members: int, behind: int) -> bool:
+async def delete_group(context: PageContext, group: str, *, members: int, behind: int | None) -> bool:
+    """`behind`: None if it is not known."""
     sentences = [
         f"{members} consumers are connected; they make the group again as soon as they pull."
         if members
@@ -54,11 +56,19 @@ async def delete_group(context: PageContext, group: str, *, members: int, behind
         return False
 
     async def work() -> str:
-        for address in context.observer.masters().values():
+        masters = _masters(context)
+        for address in masters.values():
             await context.admin.delete_group(address, group, clean_offset=True)
-        return f"Group {group} was deleted"
+        return f"Group {group} was deleted on {len(masters)} brokers"
 
     return await act(context, f"delete group {group}", work)
+
+
+def _masters(context: PageContext) -> dict[str, str]:
+    found = context.observer.masters()
+    if not found:
+        raise BadArgument("no master answers, so nothing was changed")
+    return found
 
 
 def _changed(old: SubscriptionGroupConfig, name: str, values: dict[str, Any]) -> SubscriptionGroupConfig:
@@ -68,8 +78,8 @@ def _changed(old: SubscriptionGroupConfig, name: str, values: dict[str, Any]) ->
         consume_from_min_enable=old.consume_from_min_enable,
         consume_broadcast_enable=bool(values["broadcast"]),
         consume_message_orderly=bool(values["orderly"]),
-        retry_queue_nums=int(values["queues"] or 0),
-        retry_max_times=int(values["retries"] or 0),
+        retry_queue_nums=read_whole(values, "queues", "queues of its retry topic"),
+        retry_max_times=read_whole(values, "retries", "retries before a dead letter", -1),
         group_retry_policy=old.group_retry_policy,
         broker_id=old.broker_id,
         which_broker_when_consume_slowly=old.which_broker_when_consume_slowly,

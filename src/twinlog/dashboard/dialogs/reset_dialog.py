@@ -37,6 +37,7 @@ async def reset_group(context: PageContext, group: str, topics: Sequence[str], *
 class _ResetDialog:
     def __init__(self, context: PageContext, group: str, topics: Sequence[str], members: int) -> None:
         self._context, self._group = context, group
+        self._previewed: tuple[str, ResetTarget] | None = None  # what the Reset button does
         with (
             ui.dialog().props('persistent aria-label="Reset offsets"') as self._dialog,
             ui.card().classes("tl-dialog tl-dialog-wide"),
@@ -75,23 +76,32 @@ class _ResetDialog:
 
     def _changed(self) -> None:
         """What was shown is not what would be done any more."""
+        self._previewed = None
         self._apply.disable()
         self._shown.show(Markup(""))
 
     async def _preview(self) -> None:
+        self._changed()
         try:
-            rows = await preview(self._context.admin, self._group, str(self._topic.value), self._target())
+            topic, target = str(self._topic.value), self._target()
+            rows = await preview(self._context.admin, self._group, topic, target)
+            if (topic, target) != (str(self._topic.value), self._target()):
+                return  # another choice was made meanwhile
         except REQUEST_FAILURES as error:
             self._shown.show(tag("p", str(error), cls="tl-result tl-critical"))
             return
+        self._previewed = (topic, target)
         self._shown.show(preview_markup(rows))
         self._apply.enable()
 
     async def _reset(self) -> None:
-        topic = str(self._topic.value)
+        if self._previewed is None:  # pressed twice
+            return
+        (topic, target), self._previewed = self._previewed, None
+        self._apply.disable()
 
         async def work() -> str:
-            moved = await apply(self._context.admin, self._group, topic, self._target())
+            moved = await apply(self._context.admin, self._group, topic, target)
             return f"Group {self._group} was moved in {topic}: {', '.join(_place(*one) for one in moved.items())}"
 
         if await act(self._context, f"reset offsets of {self._group} in {topic}", work):

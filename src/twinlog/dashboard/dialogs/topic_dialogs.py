@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from twinlog.client import BadArgument
 from twinlog.client.name_rules import check_topic
 from twinlog.dashboard.frame import PageContext
 from twinlog.dashboard.widgets.actions import act, confirm
-from twinlog.dashboard.widgets.forms import Field, ask_form
+from twinlog.dashboard.widgets.forms import Field, ask_form, read_whole
 from twinlog.observe.topics import MESSAGE_TYPE, TopicView, permission_text
 from twinlog.observe.units import count_text
 from twinlog.wire.bodies import TopicConfig
@@ -75,13 +76,16 @@ async def change_topic(context: PageContext, view: TopicView) -> bool:
         return False
 
     async def work() -> str:
+        read, write = read_whole(values, "read", "queues to read", 1), read_whole(values, "write", "queues to write", 1)
         masters = await context.admin.topic_masters(view.name)
+        if missing := sorted(view.brokers.keys() - masters.keys()):
+            raise BadArgument(f"{', '.join(missing)} has the topic no more; look again")
         for name, on_broker in view.brokers.items():
             old = on_broker.config
             changed = TopicConfig(
                 topic_name=view.name,
-                read_queue_nums=_number(values["read"]),
-                write_queue_nums=_number(values["write"]),
+                read_queue_nums=read,
+                write_queue_nums=write,
                 perm=int(values["perm"]),
                 topic_filter_type=old.topic_filter_type,
                 topic_sys_flag=old.topic_sys_flag,
@@ -93,8 +97,11 @@ async def change_topic(context: PageContext, view: TopicView) -> bool:
     return await act(context, f"change topic {view.name}", work)
 
 
-async def delete_topic(context: PageContext, view: TopicView, groups: list[str]) -> bool:
+async def delete_topic(context: PageContext, view: TopicView, groups: list[str] | None) -> bool:
+    """`groups` that read it; None if that is not known."""
     readers = f"Groups that read it: {', '.join(groups[:10])}." if groups else "No group reads it."
+    if groups is None:
+        readers = "It is not known which groups read it."
     sentences = [
         f"{count_text(view.held)} messages on {len(view.brokers)} brokers are deleted with it.",
         readers,
@@ -111,9 +118,5 @@ async def delete_topic(context: PageContext, view: TopicView, groups: list[str])
 
 
 def _config(name: str, values: dict[str, Any]) -> TopicConfig:
-    queues = _number(values["queues"])
+    queues = read_whole(values, "queues", "queues", 1)
     return TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=int(values["perm"]))
-
-
-def _number(value: Any) -> int:
-    return int(value or 0)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -25,7 +26,7 @@ from twinlog.observe.backlogs import Backlog
 from twinlog.observe.groups import GroupMember, Members, Progress, all_members
 from twinlog.observe.health import Level
 from twinlog.observe.topics import is_retry
-from twinlog.observe.units import count_text, duration_text, rate_text, time_text
+from twinlog.observe.units import UNKNOWN, count_text, duration_text, rate_text, time_text
 from twinlog.telemetry.rocketmq_names import consume_mode, is_system_group
 from twinlog.wire.bodies import SubscriptionGroupConfig
 from twinlog.wire.codes import version_name
@@ -105,22 +106,28 @@ async def group_configs(context: PageContext) -> dict[str, SubscriptionGroupConf
 def group_row(group: str, latest: Backlog | None) -> dict[str, Any]:
     topics = latest.of_group(group) if latest is not None else {}
     rows = [one for brokers in topics.values() for one in brokers.values()]
-    behind, in_flight = sum(one.behind for one in rows), sum(one.in_flight for one in rows)
-    rate = sum(one.per_second for one in rows)
+    behind, in_flight, rate = sums(rows, latest)
     names = [topic for topic in sorted(topics) if not is_retry(topic)]
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return {
         "id": group,
         "name": group,
         "link": group_link(group),
-        "topics": ", ".join(names[:3]) + more if names else "none yet",
+        "topics": ", ".join(names[:3]) + more if names else "none yet" if latest is not None else UNKNOWN,
         "behind": count_text(behind),
-        "behind_number": behind,
+        "behind_number": -1 if behind is None else behind,
         "in_flight": count_text(in_flight),
-        "in_flight_number": in_flight,
+        "in_flight_number": -1 if in_flight is None else in_flight,
         "rate": rate_text(rate),
-        "rate_number": rate,
+        "rate_number": -1 if rate is None else rate,
     }
+
+
+def sums(rows: Sequence[Progress], latest: Backlog | None) -> tuple[int | None, int | None, float | None]:
+    """Behind, in flight, and a second; None as long as nobody was asked, or a master that may have more is silent."""
+    if latest is None or (latest.silent and not rows):
+        return None, None, None
+    return sum(one.behind for one in rows), sum(one.in_flight for one in rows), sum(one.per_second for one in rows)
 
 
 # -- one group ----------------------------------------------------------------------------------
@@ -167,10 +174,10 @@ class _Detail:
         now_ms, masters = wall_clock_ms(), context.observer.masters()
         self._config = (await group_configs(context)).get(self._group)
         self._members = await all_members(context.admin, masters.values(), self._group)
-        latest = context.observer.backlogs.latest or Backlog(now_ms)
-        topics = latest.of_group(self._group)
+        latest = context.observer.backlogs.latest
+        topics = latest.of_group(self._group) if latest is not None else {}
         await self._ask_waits(topics, masters)
-        self._summary.show(self._summary_markup(topics, latest.silent))
+        self._summary.show(self._summary_markup(topics, latest))
         self._queues.show(queues_markup(topics, self._waits_ms))
         self._clients.show(clients_markup(self._members))
         self._settings.show(settings_markup(self._config))
@@ -194,20 +201,22 @@ class _Detail:
                 found[topic] = max(found.get(topic, 0), *spans.values(), 0)
         self._waits_ms = found
 
-    def _summary_markup(self, topics: Mapping[str, Mapping[str, Progress]], silent: tuple[str, ...]) -> Markup:
+    def _summary_markup(self, topics: Mapping[str, Mapping[str, Progress]], latest: Backlog | None) -> Markup:
         rows = [one for brokers in topics.values() for one in brokers.values()]
-        behind, members = sum(one.behind for one in rows), len(self._members.clients)
+        (behind, in_flight, rate), members = sums(rows, latest), len(self._members.clients)
+        silent = latest.silent if latest is not None else ()
         level = Level.WARNING if behind and not members else None
         oldest = max(self._waits_ms.values(), default=0)
         missing = [
             tag("p", f"{name} does not answer, and is not counted", cls="tl-result tl-warning") for name in silent
         ]
         mode = consume_mode(self._members.consume_type) if members else "no consumer is connected"
-        waits = f"the oldest waits for {duration_text(oldest)}" if behind else "nothing waits"
+        waits = f"the oldest waits for {duration_text(oldest or None)}" if behind else "nothing waits"
+        waits = "nobody was asked yet" if behind is None else waits
         return tiles(
             tile("Behind", f"{count_text(behind)} msg", waits),
-            tile("In flight", f"{count_text(sum(one.in_flight for one in rows))} msg", "given to consumers"),
-            tile("Consumes", rate_text(sum(one.per_second for one in rows)), "over the last minute"),
+            tile("In flight", f"{count_text(in_flight)} msg", "given to consumers"),
+            tile("Consumes", rate_text(rate), "over the last minute"),
             tile("Consumers", str(members), mode, level),
         ) + tag("div", *missing)
 
@@ -246,7 +255,7 @@ class _Detail:
 
     async def _delete(self) -> None:
         latest = self._context.observer.backlogs.latest
-        behind = latest.behind(self._group) if latest is not None else 0
+        behind = latest.behind(self._group) if latest is not None and not latest.silent else None
         if await delete_group(self._context, self._group, members=len(self._members.clients), behind=behind):
             ui.navigate.to("/groups")
 
@@ -316,8 +325,8 @@ def client_markup(client: GroupMember, info: Mapping[str, Any]) -> Markup:
             str(topic),
             rate_text(_number(row.get("consumeOKTPS"))),
             rate_text(_number(row.get("consumeFailedTPS"))),
-            f"{_number(row.get('consumeRT')) or 0:.1f} ms",
-            f"{_number(row.get('pullRT')) or 0:.1f} ms",
+            _ms_text(_number(row.get("consumeRT"))),
+            _ms_text(_number(row.get("pullRT"))),
         )
         for topic, row in (status.items() if isinstance(status, dict) else ())
         if isinstance(row, dict)
@@ -354,8 +363,12 @@ def _yes(value: bool) -> str:
     return "yes" if value else "no"
 
 
+def _ms_text(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.1f} ms"
+
+
 def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, (int, float)) else None
+    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
 
 
 PAGE = Page("/groups", "Groups", "groups", "g", build)

@@ -27,6 +27,8 @@ from twinlog.observe.message_text import message_data
 from twinlog.observe.messages import COUNT_MAX, Consumption, Found, consumptions, messages_between
 from twinlog.observe.topics import is_dead_letter
 from twinlog.observe.units import bytes_text, count_text, time_text
+from twinlog.wire.errors import WireError
+from twinlog.wire.message_id import parse_offset_message_id
 
 TIME, KEY, ID = "time", "key", "id"
 _BY = {TIME: "time", KEY: "key", ID: "message id"}
@@ -57,7 +59,9 @@ class _Search:
             form.on("submit.prevent", self._go)
             names = await self._names()
             self._name = self._input("Topic", self._topic, autocomplete=names)
-            self._by = ui.select(_BY, label="Find by", value=query.get("by", TIME)).props("outlined dense")
+            self._by = ui.select(_BY, label="Find by", value=query["by"] if query.get("by") in _BY else TIME).props(
+                "outlined dense"
+            )
             self._begin = self._time("From", query.get("begin") or _local(now - timedelta(hours=1)))
             self._end = self._time("To", query.get("end") or _local(now + timedelta(minutes=1)))
             self._text = self._input("Key or id", query.get("text", ""))
@@ -115,7 +119,7 @@ class _Search:
             messages = await admin.messages_by_key(self._topic, _given(text, "a key"), count_max=min(count, COUNT_MAX))
             return Found(tuple([(await self._queue(one), one) for one in reversed(messages)]), False)
         if by == ID:
-            message = await admin.message(self._topic, _given(text, "an id"))
+            message = await self._by_id(_given(text, "an id"))
             return Found(((await self._queue(message), message),), False)
         now = datetime.now()
         begin = read_time(query.get("begin") or _local(now - timedelta(hours=1)))
@@ -123,6 +127,22 @@ class _Search:
         if begin > end:
             raise BadArgument(f"the time from ({query.get('begin')}) is after the time to ({query.get('end')})")
         return await messages_between(admin, self._topic, begin, end, count)
+
+    async def _by_id(self, text: str) -> Message:
+        """An offset id names an address, which may be anybody's: only brokers of this cluster are asked."""
+        admin, view = self._context.admin, self._context.observer.view
+        found = await admin.messages_by_unique_key(self._topic, text)
+        if found:
+            return found[-1]
+        try:
+            host, port, _ = parse_offset_message_id(text)
+        except WireError as error:
+            raise BadArgument(str(error)) from error
+        if view is None or address_text(host, port) not in {one.address for one in view.brokers}:
+            raise BadArgument(
+                f"no message has the id {text}, and no broker of this cluster is {address_text(host, port)}"
+            )
+        return await admin.message_by_offset_id(text, self._topic)
 
     async def _queue(self, message: Message) -> MessageQueue:
         """The queue of a message that was found without one; its broker is known by its address."""

@@ -178,7 +178,8 @@ class _Detail:
             for group, brokers in sorted(found.items())
         ]
         columns = ("Group", "Behind (msg)", "In flight (msg)", "Consumes")
-        body = table(columns, rows, caption="Groups that read it", numbers=columns[1:], empty="No group reads it.")
+        empty = "No group reads it." if latest is not None and not latest.silent else "Not known yet."
+        body = table(columns, rows, caption="Groups that read it", numbers=columns[1:], empty=empty)
         return panel_title("Groups that read it") + body
 
     async def _change(self) -> None:
@@ -189,7 +190,7 @@ class _Detail:
         if self._view is None:
             return
         latest = self._context.observer.backlogs.latest
-        groups = sorted(latest.of_topic(self._topic)) if latest is not None else []
+        groups = sorted(latest.of_topic(self._topic)) if latest is not None and not latest.silent else None
         if await delete_topic(self._context, self._view, groups):
             ui.navigate.to("/topics")
 

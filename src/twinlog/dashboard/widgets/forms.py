@@ -28,7 +28,8 @@ class Field:
 
 async def ask_form(title: str, fields: Sequence[Field], label: str, note: str = "") -> dict[str, Any] | None:
     """Show the fields; the values when the button is pressed, None when the dialog is left."""
-    with ui.dialog().props(f'persistent aria-label="{title}"') as dialog, ui.card().classes("tl-dialog"):
+    with ui.dialog().props("persistent") as dialog, ui.card().classes("tl-dialog"):
+        dialog.props["aria-label"] = title
         ui.html(tag("h2", title) + (tag("p", note, cls="tl-muted") if note else ""), sanitize=False)
         inputs = {one.name: _input(one) for one in fields}
         with ui.row().classes("tl-dialog-buttons"):
@@ -53,10 +54,18 @@ def _input(field: Field) -> Any:
         made = ui.input(field.label, value=field.value)
     made.props("outlined dense").classes("tl-field")
     if field.hint:
-        made.props(f'hint="{field.hint}"')
+        made.props["hint"] = field.hint
     if field.is_fixed:
         made.props("readonly")
     return made
+
+
+def read_whole(values: Mapping[str, Any], name: str, label: str, low: int = 0) -> int:
+    """The whole number of a field; BadArgument for one that is empty or too low."""
+    value = values[name]
+    if not isinstance(value, (int, float)) or not low <= value < 2**31 or value != int(value):
+        raise BadArgument(f"{label}: give a whole number, at least {low}")
+    return int(value)
 
 
 def read_time(text: str) -> int:
