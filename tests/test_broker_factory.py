@@ -150,6 +150,25 @@ def test_a_replica_has_what_its_master_has_and_serves_it_alone(twinlog_broker_fa
         assert [m.body for m in cluster.messages("T")] == [m.body for m in before]
 
 
+def test_a_broker_may_be_known_by_a_name_as_in_containers(twinlog_broker_factory):
+    """Message records and ids hold addresses only: they have that of the name."""
+    cluster = twinlog_broker_factory(replicas=1, settings={"brokerIP1": "localhost"})
+    assert cluster.address.startswith("localhost:")
+    (sent,) = cluster.seed("Orders", [b"one tea"])
+    half = cluster.producer().send_in_transaction(Outgoing("Orders", b"two teas"), lambda _: Outcome.COMMIT)
+    assert sent.offset_message_id.startswith("7F000001") and half.sent.offset_message_id.startswith("7F000001")
+    stored = cluster.wait_for_messages("Orders", 2)
+    assert {message.store_host[0] for message in stored} == {"127.0.0.1"}
+    cluster.wait_replicated()
+
+
+def test_a_cluster_that_cannot_start_raises_that_error_and_leaves_nothing(twinlog_broker_factory):
+    threads = threading.active_count()
+    with pytest.raises(OSError, match="Cannot assign requested address"):
+        twinlog_broker_factory(settings={"bindAddress": "192.0.2.1"})
+    assert threading.active_count() <= threads
+
+
 def test_settings_and_files_belong_to_the_cluster(twinlog_broker_factory, tmp_path):
     settings = {"autoCreateTopicEnable": "false", "brokerClusterName": "Mine"}
     with twinlog_broker_factory(settings=settings, directory=str(tmp_path)) as first:

@@ -14,6 +14,8 @@ from twinlog.base.addresses import (
     check_bind_address,
     check_host,
     java_address_text,
+    local_address,
+    own_ip_address,
     parse_address,
 )
 from twinlog.settings.broker_conf import load_broker_conf
@@ -100,3 +102,18 @@ def test_the_environment_is_held_to_the_same_rule():
 def test_hosts_to_listen_on_may_be_empty_and_hosts_to_be_reached_at_may_not():
     assert check_bind_address("") is None and check_host("[::1]") is None and check_host("broker-a") is None
     assert check_host("") is not None
+
+
+def test_what_records_hold_is_an_address_even_while_a_name_is_not_known(monkeypatch):
+    own_ip_address.cache_clear()
+    assert own_ip_address("10.0.0.7") == "10.0.0.7" and own_ip_address("fe80::1%eth0") == "fe80::1"
+    both = [(socket.AF_INET6, 1, 6, "", ("fd00::1", 0, 0, 0)), (socket.AF_INET, 1, 6, "", ("10.0.0.8", 0))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: both)
+    assert own_ip_address("broker-a-0.broker-a") == "10.0.0.8"
+
+    def unknown(*_, **__):
+        raise socket.gaierror("Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    assert own_ip_address("broker-a-1.broker-a") == local_address()
+    own_ip_address.cache_clear()

@@ -142,6 +142,21 @@ def _without_brackets(host: str) -> str:
 
 
 @functools.cache
+def own_ip_address(host: str) -> str:
+    """`host`, a name or an address of this machine, as an IP address, for records and ids that hold no names.
+
+    A name is resolved once, so that it stays the same; one that is not known yet is this machine's likely address.
+    """
+    with contextlib.suppress(ValueError):
+        return str(ipaddress.ip_address(host)).partition("%")[0]
+    with contextlib.suppress(OSError, UnicodeError):
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        first = min(found, key=lambda one: one[0] != socket.AF_INET)
+        return str(first[4][0]).partition("%")[0]
+    return local_address()
+
+
+@functools.cache
 def local_address() -> str:
     """The address under which other machines most likely reach this one."""
     # Connecting a datagram socket sends nothing; it only asks the routing table for a source address.

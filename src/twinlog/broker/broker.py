@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 import time
 from collections.abc import Callable
 from functools import partial
@@ -213,7 +212,7 @@ class Broker:
             clock_ms=self._clock_ms,
             wall_ms=self._wall_ms,
             started_ms=self._clock_ms(),
-            unique_ids=UniqueIds(_address_or_loopback(self.conf.broker.broker_ip1)),
+            unique_ids=UniqueIds(self.conf.broker.record_host[0]),
         )
         return ctx
 
@@ -232,12 +231,3 @@ class Broker:
 def signer(account: str | None) -> Callable[[Command], None] | None:
     """Signs requests to other servers; None without an account."""
     return None if account is None else partial(sign, credentials=Credentials(*parse_account(account)))
-
-
-def _address_or_loopback(host: str) -> str:
-    """`host` if it is an address: an id cannot hold a name."""
-    for family in (socket.AF_INET, socket.AF_INET6):
-        with contextlib.suppress(OSError):
-            socket.inet_pton(family, host)
-            return host
-    return "127.0.0.1"

@@ -106,7 +106,7 @@ def open_broker_store(
     store: MessageStore = open_store(
         now.store,
         role=now.broker.broker_role,
-        store_host=(now.broker.broker_ip1, now.broker.listen_port),
+        store_host=now.broker.record_host,
         clock_ms=wall_ms,
         topic_kind=topic_kind,
         early_dispatchers=[BitmapDispatcher(filters)] if now.broker.filter_bitmap else [],

@@ -117,7 +117,9 @@ async def send_lines(args: argparse.Namespace, counts: Counts) -> None:
 
         async def send(line: bytes) -> None:
             try:
-                await producer.send(message_of(line, args, properties), queue=queue, timeout_ms=int(args.timeout * 1000))
+                await producer.send(
+                    message_of(line, args, properties), queue=queue, timeout_ms=int(args.timeout * 1000)
+                )
                 counts.sent += 1
             finally:
                 room.release()

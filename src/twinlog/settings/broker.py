@@ -6,7 +6,14 @@ import socket
 from dataclasses import dataclass
 from typing import Literal
 
-from twinlog.base.addresses import check_addresses, check_bind_address, check_host, java_address_text, local_address
+from twinlog.base.addresses import (
+    check_addresses,
+    check_bind_address,
+    check_host,
+    java_address_text,
+    local_address,
+    own_ip_address,
+)
 from twinlog.base.system_names import TRACE_TOPIC
 from twinlog.settings.accounts import account_problem
 from twinlog.settings.conf import conf
@@ -179,6 +186,11 @@ class BrokerSettings:
     @property
     def is_replica(self) -> bool:
         return self.broker_role == "SLAVE"
+
+    @property
+    def record_host(self) -> tuple[str, int]:
+        """Where messages are stored, as records and ids have it: brokerIP1 may be a name, which they cannot hold."""
+        return own_ip_address(self.broker_ip1), self.listen_port
 
     @property
     def address(self) -> str:

@@ -229,7 +229,8 @@ class LocalCluster:
         try:
             self._thread.call(self._start(Path(directory)))
         except BaseException:
-            self.stop()
+            with contextlib.suppress(Exception):  # the error of the start is the one to see
+                self.stop()
             raise
         return self
 
@@ -314,11 +315,20 @@ class LocalCluster:
                 await each.start()
 
     async def _stop(self) -> None:
-        for each in reversed(self.brokers):
-            await each.stop()
+        stops = [await _outcome(each.stop()) for each in reversed(self.brokers)]
         if self._names_task is not None:
             self._names_task.cancel()
             await asyncio.gather(self._names_task, return_exceptions=True)
+        for error in filter(None, stops):
+            raise error
+
+
+async def _outcome(work: Coroutine[Any, Any, None]) -> Exception | None:
+    try:
+        await work
+    except Exception as error:
+        return error
+    return None
 
 
 async def _run(broker: Broker) -> None:

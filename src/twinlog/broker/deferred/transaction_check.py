@@ -111,11 +111,10 @@ class TransactionCheck:
 
     def _as_stored(self, message: Message, draft: Draft, stored: Appended) -> Message:
         """`message` as its new copy has it."""
-        settings = self._ctx.settings
         message.properties = decode_properties(bytes(draft.properties))
         message.queue_offset, message.physical_offset = stored.queue_offset, stored.physical_offset
         message.store_timestamp = stored.store_timestamp
-        message.store_host = (settings.broker_ip1, settings.listen_port)
+        message.store_host = self._ctx.settings.record_host
         return message
 
     def _give_up(self, message: Message) -> bool:

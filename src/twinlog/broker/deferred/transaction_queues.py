@@ -122,13 +122,12 @@ class TransactionQueues:
 
     def _op_record(self, queue_id: int, finished: list[int], now_ms: int) -> Draft:
         pairs = {names.TAGS: OP_TAG, names.WAIT: "false", names.UNIQ_KEY: self._ctx.unique_ids.next(now_ms)}
-        settings = self._ctx.settings
         return Draft(
             OP_TOPIC,
             queue_id,
             encode_op_body(finished),
             encode_properties(pairs),
-            (settings.broker_ip1, settings.listen_port),
+            self._ctx.settings.record_host,
             now_ms,
         )
 

@@ -95,11 +95,10 @@ class ReplyHandler:
     def _store(
         self, request: Request, header: SendHeader | SendHeaderV2, queue_id: int, pairs: dict[str, str]
     ) -> dict[str, str]:
-        settings = self._ctx.settings
         draft = new_draft(request, header, header.topic or "", queue_id)
         draft.properties = encode_properties(pairs)
         stored = self._ctx.put(draft)
         check_put(self._ctx, stored)
         count_puts(self._ctx, draft.topic, 1, stored.size)
-        message_id = offset_message_id(settings.broker_ip1, settings.listen_port, stored.physical_offset)
+        message_id = offset_message_id(*self._ctx.settings.record_host, stored.physical_offset)
         return {"msgId": message_id, "queueOffset": str(stored.queue_offset)}

@@ -235,8 +235,7 @@ class SendHandler:
     # -- shared --------------------------------------------------------------------------------
 
     def _message_id(self, physical_offset: int) -> str:
-        settings = self._ctx.settings
-        return offset_message_id(settings.broker_ip1, settings.listen_port, physical_offset)
+        return offset_message_id(*self._ctx.settings.record_host, physical_offset)
 
     def _answer(
         self,

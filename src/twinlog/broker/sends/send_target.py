@@ -80,7 +80,7 @@ class AnswerParts:
 
     def __init__(self, settings: BrokerSettings) -> None:
         fixed_fields = msgspec.json.encode(region_and_trace(settings))[1:-1].decode("latin-1")
-        self.host = offset_message_id(settings.broker_ip1, settings.listen_port, 0)[:-16]
+        self.host = offset_message_id(*settings.record_host, 0)[:-16]
         self._fixed_fields = fixed_fields
         self._parts: dict[tuple[int, bool], tuple[str, str]] = {}
 
