@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/installed.stamp
 WORKERS ?= 2
 
-.PHONY: help demo screenshots test lint unit wheel site interop soak bench config clean
+.PHONY: help demo screenshots test lint unit coverage wheel site interop soak bench config clean
 .DEFAULT_GOAL := help
 
 help:
@@ -46,7 +46,7 @@ lint: $(STAMP)
 	$(BIN)/pyright --pythonpath $(BIN)/python src
 	$(BIN)/lint-imports
 
-UNIT := -n $(WORKERS) --dist loadfile -m "not interop or interop_quick"
+UNIT := -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=15 -m "not interop or interop_quick"
 
 unit: $(STAMP)
 	$(BIN)/pytest $(UNIT)
@@ -64,8 +64,8 @@ site: $(STAMP)
 
 # Spark comes second, without the Java brokers of the first part, some of which keep a core busy to their end.
 interop: $(STAMP)
-	$(BIN)/pytest -m "interop and not spark"
-	$(BIN)/pytest -m "interop and spark"
+	$(BIN)/pytest --durations=15 -m "interop and not spark"
+	$(BIN)/pytest --durations=15 -m "interop and spark"
 
 soak: $(STAMP)
 	$(BIN)/python tools/soak.py

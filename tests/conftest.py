@@ -11,6 +11,12 @@ hypothesis.settings.register_profile("twinlog", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("twinlog")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The files with Spark, which take longest, come first: no worker is left alone with one of them at the end."""
+    with_spark = {item.path for item in items if item.get_closest_marker("spark")}
+    items.sort(key=lambda item: item.path not in with_spark)
+
+
 @pytest.fixture(autouse=True)
 def logging_as_it_was() -> Iterator[None]:
     """A test that runs a command sets up logging; the next test's `caplog` must not suffer from it."""
