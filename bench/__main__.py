@@ -63,8 +63,8 @@ SPARK_PARTS = (
 )
 PARTS = (*BROKER_PARTS, *growth.PARTS, *SPARK_PARTS)
 # What a short run leaves out takes its time for servers and their start, not for what it measures.
-# A Spark session, its Kafka and their warm-up take half a minute for each part: one of them stands for all. So does
-# "sync" for what needs pairs of brokers, and "java-client" for other clients. Growth needs something that has grown.
+# A Spark session, its Kafka and their warm-up take half a minute for each part. "sync" stands for what needs pairs of
+# brokers, and "java-client" for other clients. Growth needs something that has grown.
 NOT_QUICK = (
     "clients",
     "lag",
@@ -74,6 +74,7 @@ NOT_QUICK = (
     "growth-replicas",
     "growth-consumers",
     "growth-log",
+    "spark-wire",
     "spark-store",
     "spark-write",
     "spark-archive",

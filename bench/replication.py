@@ -59,7 +59,8 @@ def _catch_up_rows(
             from_java.twinlog.append(catch_up.measure(folder / "mixed", stores, "java", "twinlog", memory))
             to_java.twinlog.append(catch_up.measure(folder / "mixed", stores, "twinlog", "java", memory))
         raw.java.append(catch_up.raw_copy(folder / "raw", stores, memory))
-        console.print(f"  {name}: round {number + 1} of {rounds}")
+        seen = f"Twinlog {ours:,.0f}, Java {java:,.0f}, a raw copy {raw.java[-1]:,.0f} MB/s"
+        console.print(f"  {name}: round {number + 1} of {rounds}: {seen}")
     return [pair, raw, *mixed]
 
 
