@@ -125,6 +125,14 @@ def test_a_member_leaves_when_it_is_behind_for_too_long_or_its_lease_has_ended()
     assert next_set(facts(InSyncState(ABC, 7), replicas=gone, live="ab"), RULES) == AB
 
 
+def test_a_stopped_member_leaves_when_its_lease_has_ended_although_its_connection_is_open():
+    stopped = {"b": Replica(1000, True), "c": Replica(900, True, 50_000 - RULES.gone_ms_max - 1)}
+    assert next_set(facts(InSyncState(ABC, 7), replicas=stopped), RULES) is None
+    assert next_set(facts(InSyncState(ABC, 7), replicas=stopped, live="ab"), RULES) == AB
+    busy = {"b": Replica(1000, True), "c": Replica(900, True, 50_000 - RULES.gone_ms_max)}  # it keeps up without etcd
+    assert next_set(facts(InSyncState(ABC, 7), replicas=busy, live="ab"), RULES) is None
+
+
 def test_the_set_never_shrinks_below_its_least_size():
     gone = {"b": Replica(0, False, 0)}
     assert next_set(facts(InSyncState(AB, 7), replicas=gone), RULES) is None

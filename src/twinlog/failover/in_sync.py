@@ -127,7 +127,9 @@ def _must_leave(member: str, facts: SetFacts, rules: InSyncRules) -> bool:
         return facts.log_end - replica.acked > rules.gap_bytes_max
     if not replica.connected and member not in facts.live:
         return True  # its lease has ended
-    limit_ms = rules.behind_ms_max if replica.connected else rules.gone_ms_max
+    # One that was stopped keeps its connection, but not its lease.
+    is_well = replica.connected and member in facts.live
+    limit_ms = rules.behind_ms_max if is_well else rules.gone_ms_max
     return facts.now_ms - replica.behind_ms > limit_ms
 
 
