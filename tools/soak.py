@@ -2,8 +2,8 @@
 
     python tools/soak.py [--row TEXT] [--side twinlog|java|both] [--rounds N] [--seed N] [--json FILE]
 
-`--row` takes the rows whose names contain the text. `--rounds` replaces the number of rounds of each, for less time.
-A row that fails prints its seed, and the exit status is 1.
+`--row` takes the row of that name, or else those whose names contain the text. `--rounds` replaces the number of rounds
+of each, for less time. A row that fails prints its seed, and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.faults.rows.table import ROWS, Row
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--row", default="", help="only rows whose names contain this")
+    parser.add_argument("--row", default="", help="only the row of this name, or rows whose names contain it")
     parser.add_argument("--side", choices=[TWINLOG, JAVA, "both"], default=TWINLOG)
     parser.add_argument("--rounds", type=int, help="instead of the rounds of each row")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
@@ -37,13 +37,13 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))  # so that the servers end with us
     sides = [TWINLOG, JAVA] if given.side == "both" else [given.side]
     results = []
-    for row in (row for row in ROWS if given.row in row.name):
+    for row in [row for row in ROWS if row.name == given.row] or [row for row in ROWS if given.row in row.name]:
         for side in (side for side in sides if side in row.sides):
             print(f"{row.name}, {side}, seed {given.seed} ...", file=sys.stderr, flush=True)
             results.append(play(row, side, given.seed, given.rounds))
+            if given.json:  # after each row: they take hours
+                given.json.write_text(json.dumps(results, indent=1) + "\n")
     print_table(results)
-    if given.json:
-        given.json.write_text(json.dumps(results, indent=1) + "\n")
     sys.exit(any(result["result"] == "FAILED" for result in results))
 
 

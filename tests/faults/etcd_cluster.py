@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -34,8 +36,8 @@ class EtcdCluster:
                 server.kill()
 
     @property
-    def endpoints(self) -> str:
-        return ",".join(f"{self._places[name].host}:{self._ports[name]}" for name in MEMBERS)
+    def endpoints(self) -> list[str]:
+        return [f"{self._places[name].host}:{self._ports[name]}" for name in MEMBERS]
 
     def start(self, name: str, *, wait: bool = True) -> None:
         """`wait` returns once it serves, which takes a majority of the members."""
@@ -53,9 +55,27 @@ class EtcdCluster:
         for name in names:
             self.servers[name].kill()
 
+    def leader(self) -> str:
+        """The member that leads the others, as they have agreed."""
+        ids: dict[str, str] = {}
+        leader = ""
+        for name, endpoint in zip(MEMBERS, self.endpoints, strict=True):
+            request = urllib.request.Request(f"http://{endpoint}/v3/maintenance/status", data=b"{}", method="POST")
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                status = json.load(answer)
+            ids[status["header"]["member_id"]] = name
+            leader = status.get("leader", leader)
+        return ids[leader]
+
     def back(self, *names: str) -> None:
         for name in names:
             self.start(name, wait=False)
+
+    def start_ended(self) -> int:
+        """Start those that have ended by themselves; how many."""
+        ended = [name for name, server in self.servers.items() if server.has_ended]
+        self.back(*ended)
+        return len(ended)
 
     def _peer(self, name: str) -> str:
         return f"http://{self._places[name].host}:{self._ports[name] + 1}"

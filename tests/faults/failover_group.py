@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.failover.etcd_server import start_etcd
-from tests.faults.group import Group
+from tests.faults.etcd_cluster import EtcdCluster
+from tests.faults.group import Group, Place
 from tests.faults.load import make_topic
 from tests.interop.processes import Server
 from tests.interop.replica_pair import until
@@ -39,13 +40,19 @@ class FailoverGroup:
         one = cls(Group(home, conf=conf), home, etcd)
         try:
             with one.group.running():
-                for number, name in enumerate(names, 1):
-                    one.group.start(name, "SLAVE", number, registered=False)
-                one.leader()
-                make_topic(one.group.names.address, one.group.brokers[one.leader()].address)
+                one._start(names)
                 yield one
         finally:
             one.etcd.kill()
+
+    def _start(self, names: tuple[str, ...]) -> None:
+        for number, name in enumerate(names, 1):
+            self.group.start(name, "SLAVE", number, registered=False)
+        make_topic(self.group.names.address, self.group.brokers[self.leader()].address)
+
+    @property
+    def endpoints(self) -> list[str]:
+        return [self.etcd.address]
 
     def keys(self) -> Keys:
         return asyncio.run(self._keys().read())
@@ -99,4 +106,27 @@ class FailoverGroup:
         return name, time.monotonic()
 
     def _keys(self) -> GroupKeys:
-        return GroupKeys(Etcd([self.etcd.address], timeout_s=3), "/twinlog", "DefaultCluster", "broker-a")
+        return GroupKeys(Etcd(self.endpoints, timeout_s=3), "/twinlog", "DefaultCluster", "broker-a")
+
+
+@dataclass
+class ThreeEtcds(FailoverGroup):
+    """A group whose etcd has three members; every process may have a place of its own."""
+
+    etcds: EtcdCluster = field(kw_only=True)
+
+    @classmethod
+    @contextlib.contextmanager
+    def at(cls, home: Path, places: Mapping[str, Place] = {}, **more: str) -> Iterator[ThreeEtcds]:
+        with EtcdCluster.running(home / "etcd", places) as etcds:
+            conf = {"failoverEtcd": ",".join(etcds.endpoints), "slaveTimeout": "2500", **more}
+            first = next(iter(etcds.servers.values()))
+            one = cls(Group(home, places=dict(places), conf=conf), home, first, etcds=etcds)
+            with one.group.running():
+                one._start(NAMES)
+                one.in_sync(3)
+                yield one
+
+    @property
+    def endpoints(self) -> list[str]:
+        return self.etcds.endpoints

@@ -3,7 +3,11 @@
 import random
 
 import pytest
+from tests.faults.failover_group import ThreeEtcds
+from tests.faults.load import Load
+from tests.faults.network import Network
 from tests.faults.rows import disks, garbage, links, processes
+from tests.faults.rows.quorums import MACHINES, cut_once
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -37,3 +41,15 @@ def test_garbage_acknowledges_nothing_and_takes_no_memory(tmp_path, seed):
 
 def test_a_master_cut_off_from_its_promoted_replica_acknowledges_nothing(tmp_path, seed):
     links.partition_promoted(tmp_path, seed, seconds=1)
+
+
+def test_with_two_of_three_etcds_a_master_that_is_cut_off_is_replaced_and_acknowledges_nothing(tmp_path, seed):
+    with (
+        Network.of(*MACHINES) as network,
+        ThreeEtcds.at(tmp_path, network.places(), failoverLeaseSeconds="2") as group,
+    ):
+        load = Load(group.group.names.address, seed, timeout_ms=4000)
+        group.etcds.kill("etcd0")
+        cut_once(group, network, load, "leader", "both", seconds=0)
+        verdict = group.group.judge(load, group.leader())
+    assert not verdict.broken, f"{load.history}: {verdict}"

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 from tests.faults.group import TWINLOG
+from tests.faults.load import make_topic
+from tests.interop.java_rocketmq import Broker
 from tests.interop.replica_pair import pull_everything, until
 from tests.interop.twinlog_servers import Twinlog
 
@@ -74,6 +76,92 @@ def _save(path: Path, value: str, trace: Path, what: str) -> subprocess.Complete
     return subprocess.run([*words, sys.executable, "-c", SAVE, str(path), value], capture_output=True, timeout=60)
 
 
+def kill_in_role_change(home: Path, seed: int = 0, side: str = TWINLOG, step: int = 1) -> str:
+    """A broker is killed at each system call by which a change of its role changes a file, in both directions.
+
+    Its configuration and its epochs are the old or the new ones. It starts with them, has all messages, and takes the
+    new role when it is asked again. `step` leaves calls out.
+    """
+    _need_strace()
+    found: Counter[str] = Counter()
+    with Twinlog().name_server(home / "names") as names:
+        for new, old in (("ASYNC_MASTER", "SLAVE"), ("SLAVE", "ASYNC_MASTER")):
+            with _broker_to_kill(home / f"{new}-traced", names.address, old) as traced:
+                with _strace(traced, f"trace={CALLS}") as trace:
+                    _change_role(names.address, traced.address, new)
+                made = Counter(re.findall(r"^\d+ +(\w+)\(", trace.read_text(), re.M))
+            calls = [(call, number + 1) for call, count in made.items() for number in range(count)]
+            for call, number in calls[::step]:
+                about = f"killed at {call} {number} on the way to {new}"
+                broker = _broker_to_kill(home / f"{new}-{call}-{number}", names.address, old)
+                with _strace(broker, f"inject={call}:signal=SIGKILL:when={number}"):
+                    try:
+                        _change_role(names.address, broker.address, new)
+                    except (ClientError, NetError):
+                        until(lambda broker=broker: broker.has_ended, about, 30)
+                late = "" if broker.has_ended else "afterwards, "  # other saves may use a file as well: a call less
+                broker.kill()
+                found[f"{late}{_start_again(broker, names.address, new, about)} on the way to {new}"] += 1
+    assert step > 1 or {what.split()[0] for what in found} >= {"old", "new"}, found
+    seen = ", ".join(f"{count} {what}" for what, count in sorted(found.items()))
+    return f"{sum(found.values())} kills; role in the file: {seen}"
+
+
+def _broker_to_kill(home: Path, names: str, role: str) -> Broker:
+    """One with messages; it is master first, as a replica could not get any."""
+    conf = {"brokerRole": "ASYNC_MASTER", "brokerId": "0", "brokerName": home.name, "slaveReadEnable": "true"}
+    broker = Twinlog().broker(home, names, **conf)
+    make_topic(names, broker.address, topic=_topic(home))
+    with sync.Producer(names, "PG", producer_options=ONCE) as producer:
+        for number in range(5):
+            producer.send(Outgoing(_topic(home), b"%d" % number))
+    if role == "SLAVE":
+        _change_role(names, broker.address, role)
+    return broker
+
+
+def _topic(home: Path) -> str:
+    return f"Of-{home.name}"  # each broker has its own, so that sends find it
+
+
+def _start_again(broker: Broker, names: str, new: str, about: str) -> str:
+    """What the files of a killed broker say: "old" or "new"."""
+    conf = dict(line.split("=", 1) for line in (broker.home / "broker.conf").read_text().splitlines())
+    assert conf.keys() >= broker.conf.keys(), f"{about}: {broker.conf.keys() - conf.keys()} are not in its file"
+    assert conf["brokerRole"] in ("SLAVE", "ASYNC_MASTER"), f"{about}: {conf['brokerRole']}"
+    assert (conf["brokerRole"] == "SLAVE") == (conf["brokerId"] != "0"), f"{about}: {conf['brokerId']}"
+    with Twinlog().broker(broker.home, names, **conf) as again:
+        bodies = {one.body for one in pull_everything(again.address, _topic(broker.home), 8)}
+        assert bodies == {b"%d" % number for number in range(5)}, f"{about}: {bodies}"
+        if conf["brokerRole"] != new:
+            _change_role(names, again.address, new)
+        if new != "SLAVE":
+            with sync.Producer(names, "PG", producer_options=ONCE) as producer:
+                assert producer.send(Outgoing(_topic(broker.home), b"more")).status is SendStatus.OK, about
+    return "new" if conf["brokerRole"] == new else "old"
+
+
+def _change_role(names: str, address: str, role: str) -> None:
+    with sync.Admin(names) as admin:
+        admin.change_role(address, role, None if role != "SLAVE" else 1, force=True)
+
+
+@contextlib.contextmanager
+def _strace(broker: Broker, what: str) -> Iterator[Path]:
+    """Look at the calls of a running broker that name, or use, the files that a change of role changes."""
+    trace = broker.home / "trace"
+    files = [broker.home / "broker.conf", broker.store / "config" / "twinlogEpoch"]
+    names = [name for one in files for name in (one, f"{one}.tmp", one.parent)]
+    words = ["strace", "-f", "-qq", "-o", str(trace), *(word for name in names for word in ("-P", str(name)))]
+    tracer = subprocess.Popen([*words, "-e", what, "-p", str(broker.pid)], stderr=subprocess.PIPE)
+    try:
+        _wait_attached(broker.pid)
+        yield trace
+    finally:
+        tracer.terminate()
+        tracer.wait()
+
+
 def failed_fsync(home: Path, seed: int = 0, side: str = TWINLOG, rounds: int = 1) -> str:
     """One flush of the log fails: what it covered is never acknowledged, later sends are refused with the reason.
 
@@ -118,12 +206,16 @@ def _failing_flush(pid: int) -> Iterator[None]:
     inject = "inject=fdatasync:error=EIO:when=1"
     tracer = subprocess.Popen(["strace", "-f", "-o", "/dev/null", "-p", str(pid), "-e", inject], stderr=subprocess.PIPE)
     try:
-        until(lambda: "TracerPid:\t0" not in Path(f"/proc/{pid}/status").read_text(), "strace is attached", 20)
-        time.sleep(0.2)  # its other threads
+        _wait_attached(pid)
         yield
     finally:
         tracer.terminate()
         tracer.wait()
+
+
+def _wait_attached(pid: int) -> None:
+    until(lambda: "TracerPid:\t0" not in Path(f"/proc/{pid}/status").read_text(), "strace is attached", 20)
+    time.sleep(0.2)  # its other threads
 
 
 def _need_strace() -> None:
