@@ -269,6 +269,49 @@ def test_half_a_listing_of_the_records_changes_nothing(new_lake):
     assert live(lake) == plain(lake) == list(range(50))
 
 
+def test_an_empty_listing_of_the_records_is_not_a_new_archive(new_lake, monkeypatch):
+    monkeypatch.setattr(chains, "_STATE_EVERY", 4)
+    monkeypatch.setattr(chains, "_KEPT", 6)
+    lake = new_lake()
+    run(lake, 100, per_batch=3)
+    assert lake.read(record_name(0)) is None, "the first records are removed"
+    lying = LyingLake(lake, lambda name: not name.startswith("_commits/"))
+    assert load_state(lying) == load_state(lake)
+    run(lying, 120)
+    assert live(lake) == live(lying) == plain(lake) == list(range(120))
+
+
+def test_an_archive_without_its_records_is_refused_and_stays_as_it_is(new_lake, monkeypatch):
+    monkeypatch.setattr(chains, "_STATE_EVERY", 4)
+    for end, told in ((10, "its records in _commits/ are gone"), (100, "is missing, and it is the newest state")):
+        lake = new_lake()
+        run(lake, end)
+        lake.delete([entry.name for entry in lake.list("_commits/")])
+        for _ in range(2):
+            with pytest.raises((BadArchive, LakeError), match=told):
+                run(lake, end)
+        assert plain(lake) == list(range(end))
+    lake.write(chains.NEWEST, b"{}")
+    with pytest.raises(BadArchive, match=r"_newest_state\.json cannot be used"):
+        run(lake, 100)
+
+
+def test_each_message_is_there_once_wherever_a_run_that_removes_records_is_killed(new_lake, monkeypatch):
+    monkeypatch.setattr(chains, "_STATE_EVERY", 2)
+    monkeypatch.setattr(chains, "_KEPT", 1)
+    sample = new_lake()
+    run(sample, 10)
+    for steps in range(steps_of(sample, lambda lake: run(lake, 30))):
+        lake = new_lake()
+        run(lake, 10)
+        with pytest.raises(Killed):
+            run(DyingLake(lake, steps), 30)
+        lying = LyingLake(lake, lambda name: not name.startswith("_commits/"))
+        assert load_state(lying) == load_state(lake), f"killed after {steps} changes"
+        run(lying, 30)
+        assert live(lake) == plain(lake) == list(range(30)), f"killed after {steps} changes"
+
+
 def test_a_record_that_is_gone_or_damaged_is_named(new_lake):
     lake = new_lake()
     run(lake, 40)

@@ -8,7 +8,8 @@ count. Must not count a file that no record names, and must not compare clocks.
       topic=Orders/day=2026-11-14/c9f1c…-00000.parquet            a file that compaction wrote
       _archive.json                      format, columns and kind of source: written once
       _commits/000000000057.json         record 57: a batch, an exchange of files, the begin or the end of a run
-      _commits/000000000064.state.json   what records 0 to 64 add up to
+      _commits/000000000063.state.json   what records 0 to 63 add up to
+      _newest_state.json                 the number of the newest of these, for when a listing is empty
       _staging/<run>/…                   files of batches and exchanges that are not published
       _runs/archiving-<run>.json         a run at work: rewritten every few seconds
 

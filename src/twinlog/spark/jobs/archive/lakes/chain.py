@@ -1,14 +1,16 @@
 """The chain of records on a lake: reading what it adds up to, and adding to it.
 
 A listing is not believed blindly. Numbers must follow each other, and the number after the last listed one is asked
-for by its name until there is none: a store that returns half a listing is found out.
+for by its name until there is none: a store that returns half a listing is found out. When old records are removed,
+a file with a fixed name says which state is the newest, so that an empty listing does not look like a new archive.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from twinlog.spark.errors import SparkSourceError
@@ -35,6 +37,7 @@ from twinlog.spark.lake.lake import Lake, in_parallel
 _STATE_EVERY = 64  # records between two states
 _KEPT = 1024  # records kept before the newest state: whoever is further behind than that is refused
 _LISTINGS = 3
+NEWEST = "_newest_state.json"
 
 
 class TakenOver(SparkSourceError):
@@ -132,7 +135,7 @@ class Chain:
 
     def _check_not_late(self) -> None:
         """A number whose record was removed long ago could be taken again: so far behind, a run must stop."""
-        newest = max((at for at, is_state in _numbers(self._lake) if is_state), default=-1)
+        newest = _newest_state(self._lake, _numbers(self._lake))
         if newest > self.state.number:
             behind = newest - self.state.number
             raise BadArchive(f"{self._lake.root}: this run is {behind} records behind others, so it stops; run again")
@@ -140,6 +143,7 @@ class Chain:
     def _save_state(self) -> None:
         """Save what the records add up to, and remove those that nobody needs any more."""
         self._lake.write(state_name(self.state.number), encode_state(self.state))
+        self._lake.write(NEWEST, json.dumps({"state": self.state.number}).encode())  # before records are removed
         old = self.state.number - _KEPT
         self._lake.delete(
             state_name(at) if is_state else record_name(at) for at, is_state in _numbers(self._lake) if at < old
@@ -148,13 +152,15 @@ class Chain:
 
 def load_state(lake: Lake) -> ArchiveState:
     """What all records add up to now."""
+    missing = ""
     for left in reversed(range(_LISTINGS)):
         numbers = _numbers(lake)
-        newest = max((at for at, is_state in numbers if is_state), default=-1)
+        newest = _newest_state(lake, numbers)
         state = ArchiveState()
         if newest >= 0:
             data = lake.read(state_name(newest))
             if data is None:
+                missing = state_name(newest)
                 continue  # a newer one has replaced it
             state = decode_state(data, lake.root / state_name(newest))
         listed = max((at for at, is_state in numbers if not is_state), default=-1)
@@ -165,7 +171,7 @@ def load_state(lake: Lake) -> ArchiveState:
         if not left:
             missing = record_name(state.number + 1)
             raise LakeError(lake.root / missing, f"is missing, and {record_name(listed)} is there")
-    raise LakeError(lake.root / COMMITS, "the listing changes faster than it can be read")
+    raise LakeError(lake.root / missing, "is missing, and it is the newest state", "repeat, or restore _commits/")
 
 
 def follow(lake: Lake, after: int) -> list[Record]:
@@ -178,6 +184,18 @@ def follow(lake: Lake, after: int) -> list[Record]:
 
 def this_process() -> str:
     return f"{socket.gethostname()}, process {os.getpid()}"
+
+
+def _newest_state(lake: Lake, listed: Iterable[tuple[int, bool]]) -> int:
+    """The number of the newest saved state, by the listing or by its own file; -1 if there is none."""
+    newest = max((at for at, is_state in listed if is_state), default=-1)
+    data = lake.read(NEWEST)
+    if data is None:
+        return newest
+    try:
+        return max(newest, int(json.loads(data)["state"]))
+    except (ValueError, TypeError, KeyError) as error:
+        raise BadArchive(f"{lake.root / NEWEST} cannot be used ({error!r}): restore it from a backup") from error
 
 
 def _numbers(lake: Lake) -> list[tuple[int, bool]]:

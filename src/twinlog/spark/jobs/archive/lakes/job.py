@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from twinlog.spark.jobs.archive.archive_plan import ArchiveJob
 from twinlog.spark.jobs.archive.lakes.chain import Chain
-from twinlog.spark.jobs.archive.lakes.records import ARCHIVING, BATCH, END, Placed, plan_batch
+from twinlog.spark.jobs.archive.lakes.records import ARCHIVING, BATCH, COMMITS, END, Placed, plan_batch
 from twinlog.spark.jobs.archive.lakes.runs import RUNS, beating, claim, remove_beats
 from twinlog.spark.jobs.archive.layout import (
     HEADER_FILE,
@@ -82,14 +82,26 @@ def fill(
     chain = Chain(lake, ARCHIVING, run)
     with beating(lake, ARCHIVING, run):
         owner = claim(lake, chain, ARCHIVING)
-        first = None if chain.state.position is not None else source.initialOffset()
-        chain.begin(owner, first)
+        chain.begin(owner, _first_position(lake, chain, source))
         tidy(lake, chain, ARCHIVING, run)
         folder = f"{STAGING}/{ARCHIVING}-{run}"
         added = _fill(chain, job, source, write, folder, report, is_over)
         chain.add(END)
         remove_staged(lake, f"{folder}/")
     return added
+
+
+def _first_position(lake: Lake, chain: Chain, source: Source) -> dict | None:
+    """Where a new archive begins; None for one that has a position. Files that no record names are not a new one."""
+    if chain.state.position is None and (files := lake.list("topic=", 1)):
+        chain.refresh()  # another run may have begun meanwhile
+        if chain.state.position is None:
+            hint = "restore _commits/ from a backup, or archive to another directory"
+            raise BadArchive(
+                f"{lake.root} has files ({files[0].name}), and its records in {COMMITS}/ are gone: from the beginning "
+                f"it would hold messages twice; {hint}"
+            )
+    return None if chain.state.position is not None else source.initialOffset()
 
 
 def _fill(
