@@ -10,7 +10,9 @@ from tests.spark.second_broker import SecondBroker
 from twinlog.broker.embedded import EmbeddedBroker
 from twinlog.client import Outgoing
 from twinlog.client.sync import Admin, Producer, PullConsumer
-from twinlog.spark.errors import BadOption, CannotRead
+from twinlog.metadata.errors import BrokenFile
+from twinlog.metadata.timer_check import TimerProgress, encode_file
+from twinlog.spark.errors import BadOption, BadRecord, CannotRead
 from twinlog.spark.live_broker import LiveBroker
 from twinlog.spark.reading.brokers.metadata_reader import MetadataReader, metadata_options, read_metadata
 from twinlog.spark.reading.stores.batch_reader import TableReader
@@ -119,6 +121,38 @@ def test_stores_have_the_same_tables(tmp_path):
         found = rows(TableReader(options, TABLE_COLUMNS[kind]))
         names = [name for name in TABLE_COLUMNS[kind] if name not in ("deliveredBefore", "queueOffset", "counter")]
         assert [{n: row[n] for n in names} for row in found] == [{n: row[n] for n in names} for row in before[kind]]
+
+
+def test_a_damaged_timer_of_a_store_is_an_error_unless_its_backup_is_whole(tmp_path):
+    (tmp_path / "config").mkdir()
+    file, options = tmp_path / "config" / "timercheck", store_options({"path": str(tmp_path), "kind": "timer"})
+    whole = encode_file(TimerProgress(1_700_000_000_000, 7, 5, 3), 0)
+
+    def read():
+        return rows(TableReader(options, TABLE_COLUMNS["timer"]))
+
+    assert read() == []
+    file.write_bytes(bytes(4096))  # as Java makes it, before anything is delivered
+    assert read() == []
+    damages = (whole[:40], "too short"), (b"\x7f" + whole[1:], "not a time"), (b"\xff" * 4096, "not a time")
+    for damage, told in (*damages, (whole[:16] + b"\xff" + whole[17:], "up to offset -")):
+        file.write_bytes(damage)
+        with pytest.raises(BadRecord, match=rf"config/timercheck cannot be read \(.*{told}.*has no backup"):
+            read()
+        backup = file.with_name("timercheck.bak")
+        backup.write_bytes(whole)
+        assert [(row["queueOffset"], row["counter"]) for row in read()] == [(7, 3)]
+        backup.write_bytes(damage)
+        with pytest.raises(BrokenFile, match="neither can its backup"):
+            read()
+        backup.unlink()
+
+
+def test_a_broker_that_answers_nonsense_about_its_timer_is_named(pair, monkeypatch):
+    answer = Response(1, 0, "", {}, memoryview(b"\xff" * 56))
+    monkeypatch.setattr(LiveBroker, "_retry_on_failure", lambda self, commands: [answer])
+    with pytest.raises(CannotRead, match=r"gives no timer: messages delivered before -1 ms, which is not a time"):
+        pair.read("timer", readFrom="master")
 
 
 def test_a_broker_that_does_not_answer_is_an_error_or_left_out(pair):

@@ -14,9 +14,11 @@ import pyarrow as pa
 from twinlog.metadata.timer_check import TimerProgress
 from twinlog.replication.metadata.kinds import DELAY_OFFSETS, GROUPS, OFFSETS, TOPICS, Kind
 from twinlog.spark.schema import Columns, arrow_schema, batch_of
+from twinlog.wire.errors import BodyError
 
 ColumnValues = dict[str, Sequence[Any]]
 TIMER = "timer"
+_TIME_MS_MAX = 253_402_300_799_999  # the last one of the year 9999
 TABLE_OF_KIND: dict[str, Kind] = {  # the timer's progress is not a table
     "topic_configs": TOPICS,
     "consumer_offsets": OFFSETS,
@@ -92,6 +94,17 @@ def _group_rows(loaded: Any) -> list[dict[str, Any]]:
 
 def _delay_rows(loaded: Any) -> list[dict[str, Any]]:
     return [{"level": int(level), "offset": at} for level, at in sorted((loaded.offset_table or {}).items())]
+
+
+def check_progress(progress: TimerProgress | None) -> TimerProgress:
+    """The timer's progress as it is; BodyError if it cannot be one."""
+    if progress is None:
+        raise BodyError("it is too short")
+    if not 0 <= progress.read_time_ms <= _TIME_MS_MAX:
+        raise BodyError(f"messages delivered before {progress.read_time_ms} ms, which is not a time")
+    if progress.queue_offset < 0:
+        raise BodyError(f"messages taken from the queue up to offset {progress.queue_offset}")
+    return progress
 
 
 def _timer_rows(progress: TimerProgress) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from twinlog.spark.cluster_options import CLUSTER_OPTIONS, ClusterOptions, clust
 from twinlog.spark.errors import BadOption, CannotRead, errors_without_traceback
 from twinlog.spark.live_broker import LiveBroker
 from twinlog.spark.option_values import OptionValues
-from twinlog.spark.reading.metadata_rows import TABLE_OF_KIND, TIMER, metadata_batch, metadata_columns
+from twinlog.spark.reading.metadata_rows import TABLE_OF_KIND, TIMER, check_progress, metadata_batch, metadata_columns
 from twinlog.spark.schema import METADATA_KINDS, Columns
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import TopicStats, decode_body
@@ -110,7 +110,8 @@ def read_metadata(broker: LiveBroker, kind: str, columns: Columns) -> dict[str, 
     if kind == TIMER:
         answer = broker.ask(RequestCode.GET_TIMER_CHECK_POINT, accepts=_NO_TIMER)
         has_timer = answer.code == ResponseCode.SUCCESS and answer.body
-        return dict(metadata_columns(kind, progress_of_master(bytes(answer.body)) if has_timer else None))
+        progress = check_progress(progress_of_master(bytes(answer.body))) if has_timer else None
+        return dict(metadata_columns(kind, progress))
     values = dict(metadata_columns(kind, broker.table(TABLE_OF_KIND[kind])))
     if kind == "consumer_offsets" and values and any(name in columns for name in _ENDS):
         values |= _queue_ends(broker, values["topic"], values["queueId"])

@@ -14,7 +14,7 @@ from twinlog.metadata.file_with_backup import FileWithBackup
 from twinlog.metadata.tables import open_tables
 from twinlog.metadata.timer_check import FILE_NAME, decode_file
 from twinlog.spark.errors import BadOption, BadRecord
-from twinlog.spark.reading.metadata_rows import TABLE_OF_KIND, TIMER, metadata_columns
+from twinlog.spark.reading.metadata_rows import TABLE_OF_KIND, TIMER, check_progress, metadata_columns
 from twinlog.spark.reading.stores.options import StoreDirectory, StoreOptions
 from twinlog.spark.schema import METADATA_KINDS, TABLE_COLUMNS, Columns, arrow_schema, batch_of
 from twinlog.store.offline.store_files import StoredIndexFile, StoreFiles
@@ -124,7 +124,7 @@ def _load(directory: Path, kind: str) -> Any:
     """One table as its file holds it; None if there is no file. A broken file without a backup is an error."""
     if kind == TIMER:
         file = FileWithBackup(directory / FILE_NAME)
-        loaded = file.load(decode_file)
+        loaded = file.load(lambda data: check_progress(decode_file(data)))
     else:
         table = TABLE_OF_KIND[kind].table(open_tables(directory, 0))
         assert table.file is not None
