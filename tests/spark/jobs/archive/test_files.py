@@ -278,7 +278,23 @@ def test_a_description_that_makes_no_sense_is_refused_before_spark_starts():
         (ArchiveJob(target="/a", stores=("/s",), rows_max=5), "limit the bytes"),
         (ArchiveJob(target="/a", name_server="n:1", bytes_max="5m"), "limit the rows"),
         (ArchiveJob(target="s3:///a", name_server="n:1"), "names no bucket"),
-        (ArchiveJob(target="hdfs://host/a", name_server="n:1", format="delta"), "in local directories only"),
+        (
+            ArchiveJob(target="hdfs://host/a", name_server="n:1", format="delta"),
+            "delta tables .*local directories only",
+        ),
+        (
+            ArchiveJob(target="gs://b/a", name_server="n:1", format="iceberg"),
+            "iceberg tables are .*--format parquet, s3a",
+        ),
+        (ArchiveJob(target="abfs://c@a/a", name_server="n:1", format="iceberg"), "local directories only"),
+        (
+            ArchiveJob(target="/a", name_server="n:1", format="delta", parse="json=a int", unparsed="hdfs://host/b"),
+            "hdfs://host/b: delta tables .*; give s3a://",
+        ),
+        (
+            ArchiveJob(target="/a", name_server="n:1", parse="json=a int"),
+            "--parse fills two tables, and a parquet archive is only one: give --format iceberg or --format delta",
+        ),
         (ArchiveJob(target="/a", name_server="n:1", columns=("bodi",)), "did you mean 'body'"),
     ):
         with pytest.raises((BadOption, BadArchive), match=told):

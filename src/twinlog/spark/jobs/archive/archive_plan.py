@@ -95,11 +95,15 @@ def check_job(job: ArchiveJob) -> None:
     if job.bytes_max is not None and job.name_server:
         raise BadOption("bytes per batch are counted for stores only: limit the rows per batch of brokers")
     job.header()
-    if job.place.scheme not in ("", "s3a") and job.format in TABLE_FORMATS:
-        hint = "give --format parquet, s3a://..., or a directory that the driver and all workers see"
-        raise BadOption(f"{job.place}: a {job.format} table is made on S3 and in local directories only; {hint}")
+    _check_table_place(job, job.place, "--format parquet, ")
     _check_catalog(job)
     _check_parser(job)
+
+
+def _check_table_place(job: ArchiveJob, place: Address, instead: str = "") -> None:
+    if job.format in TABLE_FORMATS and place.scheme not in ("", "s3a"):
+        hint = f"give {instead}s3a://..., or a directory that the driver and all workers see"
+        raise BadOption(f"{place}: {job.format} tables are made on S3 and in local directories only; {hint}")
 
 
 def _check_catalog(job: ArchiveJob) -> None:
@@ -116,7 +120,8 @@ def _check_parser(job: ArchiveJob) -> None:
         return
     if job.format not in TABLE_FORMATS:
         hint = "give --format iceberg or --format delta"
-        raise BadOption(f"--parse fills two tables whose commits belong together, which {job.format} has not: {hint}")
+        raise BadOption(f"--parse fills two tables, and a {job.format} archive is only one: {hint}")
+    _check_table_place(job, job.unparsed_place)
     one, other = f"{job.unparsed_place}/", f"{job.place}/"
     if one.startswith(other) or other.startswith(one):  # expiring the outer table would remove the files of the inner
         raise BadOption(

@@ -202,6 +202,17 @@ def test_the_tables_own_metadata_has_batch_and_offsets(table, tmp_path):
     assert (info["twinlog.batch"], json.loads(info["twinlog.offsets"])) == ("1", {"q": 15})
 
 
+def test_files_without_their_table_are_not_a_new_archive(table):
+    table.fill(25)
+    log = table.lake.root.local / ("metadata" if table.format == "iceberg" else "_delta_log")
+    log.rename(table.lake.root.local / "_moved")
+    with pytest.raises(BadArchive, match=r"has files \(.*\.parquet\), and no table names them: restore"):
+        table.fill(25)
+    (table.lake.root.local / "_moved").rename(log)
+    table.fill(30)
+    assert table.numbers() == list(range(30))
+
+
 def test_an_older_version_can_be_read_and_one_that_never_was_is_refused(table):
     table.fill(20)
     found = [one for one in table.tables()[0].versions() if one.batch is not None]

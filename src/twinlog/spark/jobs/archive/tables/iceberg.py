@@ -32,11 +32,18 @@ from twinlog.spark.ddl_types import type_text
 from twinlog.spark.jobs.archive.layout import BadArchive, StagedFile
 from twinlog.spark.jobs.archive.tables.commits import TableCommit, decode_commit
 from twinlog.spark.jobs.archive.tables.iceberg_catalog import NAMESPACE, catalog_for, location_of, no_answer
-from twinlog.spark.jobs.archive.tables.table import PARTITIONS, Conflict, FileShape, TablePlace, Version, no_version
+from twinlog.spark.jobs.archive.tables.table import (
+    DATA,
+    PARTITIONS,
+    Conflict,
+    FileShape,
+    TablePlace,
+    Version,
+    no_version,
+)
 from twinlog.spark.schema import Columns, arrow_schema
 
 MADE_BY = "twinlog.archive"  # a property of tables that we made
-DATA = "data"
 _FOOTERS_AT_ONCE = 8
 # Bounds of bodies and properties are of no use to a query, and long.
 _NO_BOUNDS = ("body", "properties")

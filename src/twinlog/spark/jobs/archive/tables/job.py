@@ -12,14 +12,14 @@ from twinlog.spark.errors import BadOption, SparkSourceError
 from twinlog.spark.jobs.archive.archive_plan import ArchiveJob
 from twinlog.spark.jobs.archive.files import held
 from twinlog.spark.jobs.archive.lakes.job import open_header
-from twinlog.spark.jobs.archive.layout import chosen
+from twinlog.spark.jobs.archive.layout import BadArchive, chosen
 from twinlog.spark.jobs.archive.parse.parser import ERROR_COLUMN, ParsePlan, parse_plan, parsed_columns
 from twinlog.spark.jobs.archive.query import archive_spec
 from twinlog.spark.jobs.archive.source import ArchivingReader
 from twinlog.spark.jobs.archive.tables.commits import check_not_begun
 from twinlog.spark.jobs.archive.tables.evolution import plan_evolution
 from twinlog.spark.jobs.archive.tables.fill import Filled, Run
-from twinlog.spark.jobs.archive.tables.table import ArchiveTable, TablePlace, create_table, open_table
+from twinlog.spark.jobs.archive.tables.table import DATA, ArchiveTable, TablePlace, create_table, open_table
 from twinlog.spark.jobs.archive.tables.write_tables import TableBatchWriter, Target
 from twinlog.spark.jobs.progress import ReportProgress
 from twinlog.spark.lake.lake import Lake
@@ -109,6 +109,7 @@ def ready_table(place: TablePlace, columns: Columns) -> tuple[ArchiveTable, tupl
     """The table, with at least these columns, and notes about those that it did not have or keeps."""
     found = open_table(place)
     if found is None:
+        _check_new(place)
         return create_table(place, columns), ()
     change = plan_evolution(place.lake.root, found.columns(), columns)
     notes = []
@@ -118,6 +119,15 @@ def ready_table(place: TablePlace, columns: Columns) -> tuple[ArchiveTable, tupl
     if change.absent:
         notes.append(f"the table keeps the columns {', '.join(change.absent)}: new rows have null there")
     return found, tuple(notes)
+
+
+def _check_new(place: TablePlace) -> None:
+    """Files without a table are not a new archive: a second table beside them would begin again."""
+    for folder in (f"{DATA}/", "topic="):
+        if files := place.lake.list(folder, 1):
+            what = f"the table {place.name} is not in the catalog" if place.catalog else "no table names them"
+            hint = "restore the table's metadata, or archive to another directory"
+            raise BadArchive(f"{place.lake.root} has files ({files[0].name}), and {what}: {hint}")
 
 
 @contextmanager

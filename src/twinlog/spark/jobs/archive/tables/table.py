@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from twinlog.spark.lake.lake import Lake
 
 PARTITIONS = ("topic", "day")
+DATA = "data"  # the folder of an Iceberg table's files; those of Delta are in topic=.../
 
 
 class FileShape(NamedTuple):
