@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import dataclasses
 from pathlib import Path
 
@@ -9,6 +11,7 @@ from tests.broker.offline import Clock, Wire, ask, asked
 from tests.broker.stored import NOW, bodies, messages, put, stored_context
 
 from twinlog.broker.context import BrokerContext
+from twinlog.broker.deferred import timer_service
 from twinlog.broker.deferred.services import DeferredServices
 from twinlog.broker.deferred.timer_service import TimerService
 from twinlog.metadata import timer_check
@@ -73,6 +76,29 @@ async def test_a_restart_repeats_nothing_and_forgets_nothing(tmp_path: Path):
         assert bodies(ctx) == [b"soon", b"unseen"]
         at(clock, timers, NOW + 60_000)
         assert bodies(ctx) == [b"soon", b"unseen", b"late"]
+
+
+async def test_progress_that_waits_for_a_flush_when_the_broker_stops_is_saved_at_the_end(tmp_path: Path, monkeypatch):
+    clock, is_waiting = Clock(NOW), asyncio.Event()
+
+    async def never_flushed(store: object, log_end: int) -> None:
+        is_waiting.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(timer_service, "SAVE_S", 0)
+    monkeypatch.setattr(timer_service, "until_flushed", never_flushed)
+    with stored_context(tmp_path, clock) as ctx:
+        timers = await started(ctx)
+        put(ctx, b"soon", TIMER_DELAY_SEC="2")
+        at(clock, timers, NOW + 5_000)
+        saving = asyncio.create_task(timers._persist())
+        async with asyncio.timeout(30):
+            await is_waiting.wait()
+        saving.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await saving
+        timers.save()
+        assert timer_check.decode_file((tmp_path / "config" / "timercheck").read_bytes()).queue_offset == 1
 
 
 async def test_without_a_check_point_everything_left_in_the_queue_is_delivered(tmp_path: Path):

@@ -227,7 +227,11 @@ class TimerService:
             progress, log_end = self.progress(), self._ctx.store.log_end
             if progress is None:
                 continue
-            await until_flushed(self._ctx.store, log_end)
+            try:
+                await until_flushed(self._ctx.store, log_end)
+            except asyncio.CancelledError:
+                self._saved_mark = None  # nothing is saved yet: `save` does it when the run ends
+                raise
             try:
                 await asyncio.to_thread(self._file.save, progress, self._ctx.clock_ms())
             except OSError as error:
