@@ -136,7 +136,7 @@ def test_a_cluster_reads_and_archives_a_topic_and_spark_submit_goes_on_with_it(c
     # The command names no master: what spark-submit was told counts.
     topic.send_numbers(50, queue=1, start=400)
     script = run_command(capfd, "script").stdout.strip()
-    conf = [word for key, value in CONF.items() for word in ("--conf", f"{key}={value}")]
+    conf = [word for key, value in {**CONF, "spark.cores.max": "1"}.items() for word in ("--conf", f"{key}={value}")]
     submit = (f"{environment()['SPARK_HOME']}/bin/spark-submit", "--master", cluster.master, *conf, script)
     words = ("archive", target, "-n", topic.name_server, "-t", topic.name, "--json")
     python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}

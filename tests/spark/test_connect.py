@@ -1,4 +1,7 @@
-"""Spark Connect: the program has no JVM, only a connection to a server that finds the sources by itself."""
+"""Spark Connect: the program has no JVM, only a connection to a server that finds the sources by itself.
+
+One server for all of it: its start takes longer than most of what is asked of it.
+"""
 
 import json
 import os
@@ -6,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from tests.spark.topics import numbers
@@ -23,7 +27,8 @@ prepare_environment("local[2]")
 from pyspark.sql import SparkSession
 
 name_server, topic, copy, folder = sys.argv[1:]
-spark = SparkSession.builder.remote("local[2]").getOrCreate()  # and nothing is registered
+few = {"spark.sql.shuffle.partitions": "2"}
+spark = SparkSession.builder.remote("local[2]").config(map=few).getOrCreate()  # and nothing is registered
 assert type(spark).__module__ == "pyspark.sql.connect.session"
 options = {"nameServer": name_server, "topic": topic}
 table = spark.read.format("rocketmq").options(**options).load()
@@ -35,20 +40,33 @@ query = writer.option("checkpointLocation", f"{folder}/check").trigger(available
 assert query.awaitTermination(120)
 rows = [progress.numInputRows for progress in query.recentProgress]
 
+told = {"queues": by_queue, "rows": rows}
+
 late = table.where("queueId = 1").selectExpr("body", "'again' tags")
 late.write.format("rocketmq").options(nameServer=name_server, topic=copy).mode("append").save()
+
+from twinlog.spark.jobs.archive.compact import CompactJob, compact
+from twinlog.spark.jobs.archive.job import ArchiveJob, archive, read_archive
+from twinlog.spark.jobs.restore.job import RestoreJob, restore
+target, seen = f"{folder}/archive", []
+done = archive(spark, ArchiveJob(target=target, name_server=name_server, topics=(topic,), rows_max=30), seen.append)
+told["archived"] = [done.batches, seen[-1].done, read_archive(spark, target).count()]
+told["files"] = compact(spark, CompactJob(target=target, before="2999-01-01")).files_after
+job = RestoreJob(archive=target, name_server=name_server, topics=(topic,), renames={topic: f"{topic}Back"},
+                 map_path=f"{folder}/map")
+restored = restore(spark, job)
 
 from twinlog.spark.cluster_options import ClusterOptions
 from twinlog.spark.jobs.sync.job import sync
 from twinlog.spark.jobs.sync.sync_plan import SyncJob
 job = SyncJob(to=f"{folder}/replicas", cluster=ClusterOptions(name_servers=(name_server,)), once=True)
 copied = [[one.broker, one.lag_bytes, one.error] for one in sync(spark, job).brokers]
-print(json.dumps({"queues": by_queue, "rows": rows, "copied": copied}))
+print("\\n" + json.dumps({**told, "copied": copied, "restored": [restored.sent, restored.map_rows]}))
 spark.stop()
 """
 
 
-def test_a_connect_client_reads_streams_writes_and_synchronises_without_registering_anything(
+def test_a_connect_client_reads_streams_writes_and_runs_all_jobs_without_registering_anything(
     make_topic, broker, tmp_path
 ):
     pytest.importorskip("grpc", reason="pip install 'twinlog[connect]'")
@@ -73,3 +91,6 @@ def test_a_connect_client_reads_streams_writes_and_synchronises_without_register
     assert status_of(tmp_path / "replicas").brokers[0].replica_end > 0
     with StoreFiles(Path(broker._temporary.name, "store")) as ours, StoreFiles(tmp_path / "replicas" / name) as theirs:
         assert compare_logs(ours.commit_log, theirs.commit_log).is_equal
+    assert (told["archived"], told["files"], told["restored"]) == ([2, 60, 60], 1, [60, 60])
+    rows = ds.dataset(tmp_path / "archive", format="parquet", partitioning="hive").to_table(["body"])
+    assert sorted(int(body.as_py()) for body in rows["body"]) == list(range(60))

@@ -55,6 +55,7 @@ def test_the_declarative_pipeline_brings_its_tables_up_to_date(broker, make_topi
     command = [str(script), "run", *(word for one in conf for word in ("--conf", one))]
     path = os.pathsep.join((str(script.parent), os.environ["PATH"]))
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PATH": path, "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment["SPARK_SUBMIT_OPTS"] = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # short runs: compile little
     done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     tables = project / "spark-warehouse"
