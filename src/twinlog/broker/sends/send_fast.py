@@ -197,7 +197,8 @@ class FastSend:
             target = targets.get(constants) or targets.decide(constants)
             if target is None or command_flag & ~ONEWAY_FLAG:
                 break
-            if signed is not None and not signed.admits(target.topic, data[body_at:frame_end]):
+            body = data[body_at:frame_end]
+            if signed is not None and not signed.admits(target.topic, body):
                 break
             if target.is_batch:
                 self._stopped_at_batch = True
@@ -208,11 +209,11 @@ class FastSend:
                 values = found.groups()
                 uniq_key = values[uniq_at]
                 row = (
-                    target.topic, target.queue_id, data[body_at:frame_end], text.encode() + own, born, target.flag,
+                    target.topic, target.queue_id, body, text.encode() + own, born, target.flag,
                     target.sys_flag, target.reconsume_times, tags_code(values[tags_at]), values[keys_at], uniq_key,
                 )  # fmt: skip
             else:
-                row = self._row(target, data[body_at:frame_end], born, text, found)
+                row = self._row(target, body, born, text, found)
                 if row is None:
                     break
                 uniq_key = row[10] or ""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from twinlog.broker.sends.send_template import BORN, BORN_DIGITS, KnownHeader, learn
 from twinlog.security.signatures import ACCESS_KEY, SIGNATURE, UNIQUE_KEY_QUERY
 from twinlog.wire.frame import PREFIX
-from twinlog.wire.sends.signed_sends import SignedOrder, decode_signed_binary, decode_signed_json
+from twinlog.wire.sends.signed_sends import SignedOrder, decode_signed_binary, decode_signed_json, decode_usual_json
 
 if TYPE_CHECKING:
     from hashlib import _Hash
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from twinlog.security.gate import Gate
     from twinlog.store.log.append_run import Row
     from twinlog.wire.sends.send_headers import FlatSend
+    from twinlog.wire.sends.signed_sends import Signed, SignedSend
 
 _BLOCK_BYTES = 64  # of SHA-1
 _INNER, _OUTER = (bytes(byte ^ pad for byte in range(256)) for pad in (0x36, 0x5C))
@@ -84,7 +85,7 @@ class SignedSends:
         self._keys: dict[str, AccountKey] = {}
         self._allowed: dict[tuple[str, str, str], bool] = {}
         self._headers: dict[bytes, SignedHeader] = {}
-        self._fields: dict[str, str] = {}  # of the header that was decoded last
+        self._signed: Signed | None = None  # of the header that was decoded last
 
     def clear(self) -> None:
         """Accounts, topics or settings changed."""
@@ -93,30 +94,37 @@ class SignedSends:
         self._headers.clear()
 
     def decode_json(self, header: bytes) -> FlatSend | None:
-        found = decode_signed_json(header)
-        if found is None:
-            return None
-        flat, self._fields = found
+        usual = decode_usual_json(header)
+        if usual is None:
+            return self._keep(decode_signed_json(header))
+        flat, self._signed = usual
         return flat
 
     def decode_binary(self, header: bytes) -> FlatSend | None:
-        found = decode_signed_binary(header)
+        return self._keep(decode_signed_binary(header))
+
+    def _keep(self, found: SignedSend | None) -> FlatSend | None:
         if found is None:
             return None
-        flat, self._fields = found
+        flat, fields = found
+        name, given = fields.get(ACCESS_KEY), fields.get(SIGNATURE)
+        is_signed = name is not None and given is not None and UNIQUE_KEY_QUERY not in fields
+        self._signed = (name or "", given or "", self._order.values(fields)) if is_signed else None
         return flat
 
     def admits(self, topic: str, source: str, body: bytes) -> bool:
         """Whether the send that was decoded last is signed by an account that may send it."""
-        fields = self._fields
-        name, given = fields.get(ACCESS_KEY), fields.get(SIGNATURE)
-        if name is None or given is None or UNIQUE_KEY_QUERY in fields or not self._may_send(name, topic, source):
+        if self._signed is None:
             return False
+        name, given, content = self._signed
+        allowed = self._allowed.get((name, topic, source))
+        if allowed is None:
+            allowed = self._may_send(name, topic, source)
         key = self._keys.get(name) or self._key(name)
-        if key is None or not given.isascii():
+        if not allowed or key is None or not given.isascii():
             return False
         inner, outer = key.inner.copy(), key.outer.copy()
-        inner.update(self._order.values(fields).encode())
+        inner.update(content.encode())
         inner.update(body)
         outer.update(inner.digest())
         return compare_digest(b2a_base64(outer.digest(), newline=False), given.encode())
@@ -220,12 +228,11 @@ class SignedSends:
     def learn(self, header: bytes, row: Row, target: Target, source: str, *, is_oneway: bool) -> None:
         """Cache the template of a header that was decoded and admitted; it replaces one with the same prefix."""
         before = self._headers.get(header[: header.find(BORN) + len(BORN)])
-        found = decode_signed_json(header)
         uniq_key = row[10] or ""
-        if found is None or (before is not None and before.misses >= _MISSES_MAX) or not uniq_key:
+        if (before is not None and before.misses >= _MISSES_MAX) or not uniq_key or len(header) > _HEADER_BYTES_MAX:
             return
-        template = learn(header, uniq_key)
-        if template is None or len(header) > _HEADER_BYTES_MAX or row[3].count(uniq_key.encode()) != 1:
+        found, template = decode_signed_json(header), learn(header, uniq_key)
+        if found is None or template is None or row[3].count(uniq_key.encode()) != 1:
             return
         after, mark, rest = template.after.partition(_SIGNATURE_START)
         if not mark or header.count(SIGNATURE.encode()) != 1 or rest[_SIGNATURE_LENGTH : _SIGNATURE_LENGTH + 1] != b'"':

@@ -1,15 +1,20 @@
-"""Headers of signed sends: the flat form of `send_headers`, and all fields, since a signature covers them all.
+"""Headers of signed sends: the flat form of `send_headers`, and what a signature covers: the values of all fields.
 
 A fast path beside `command` and `security.signatures`. None is returned for a header that is not a send's, or that only
 the plain decoder can read; a property test holds both equal.
+
+A header with the usual names only is decoded to a struct whose fields are in the order of the signature, so that its
+values, one after the other, are the signed text. Others are decoded to a dictionary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import itemgetter
+from typing import Any
 
 import msgspec
+from msgspec.structs import astuple
 
 from twinlog.wire.command import FIELDS_MAX, decode_header
 from twinlog.wire.errors import HeaderError
@@ -17,12 +22,15 @@ from twinlog.wire.frame import BINARY
 from twinlog.wire.numbers import LONG_MAX, LONG_MIN, Int
 from twinlog.wire.sends.send_headers import LONG_NAMES, SHORT_NAMES, FlatSend
 
-SIGNATURE = "Signature"
+SIGNATURE, ACCESS_KEY = "Signature", "AccessKey"
 _STARTS = (b'{"code":310,', b'{"code":320,', b'{"code":10,')
 _ORDERS_MAX = 1024  # of field names; when there are more, all are dropped
 _BINARY_CODES = (b"\x01\x36", b"\x01\x40", b"\x00\x0a")
 
 SignedSend = tuple[FlatSend, dict[str, str]]
+
+Signed = tuple[str, str, str]
+"""account, signature, signed text without the body"""
 
 
 class _Header(msgspec.Struct, gc=False):
@@ -48,6 +56,69 @@ class _Names:
 _LONG, _SHORT = _Names(LONG_NAMES), _Names(SHORT_NAMES)
 _NAMES = {10: _LONG, 310: _SHORT, 320: _SHORT}
 _decode = msgspec.json.Decoder(_Header).decode
+
+
+def _usual_fields(names: Mapping[str, str], more: tuple[str, ...]) -> type:
+    """A struct of all fields that usual clients send, in the order of the signature, which itself comes last."""
+    needed = {ACCESS_KEY, *(names[name] for name in _NEEDED)}
+    optional = {"SecurityToken", *more, *names.values()} - needed
+    fields = [(name, str) if name in needed else (name, str, "") for name in sorted(needed | optional)]
+    return msgspec.defstruct("_Usual", [*fields, (SIGNATURE, str)], kw_only=True, gc=False, forbid_unknown_fields=True)
+
+
+_NEEDED = (
+    "producer_group", "topic", "default_topic", "default_topic_queue_nums", "queue_id", "sys_flag", "flag",
+    "born_timestamp",
+)  # fmt: skip
+
+
+class _UsualHeader:
+    """Decodes headers of one code whose fields all have usual names."""
+
+    def __init__(self, code: int, names: Mapping[str, str], more: tuple[str, ...]) -> None:
+        self.code = code
+        fields: Any = _usual_fields(names, more)
+        header = msgspec.defstruct(
+            "_UsualHeader",
+            [
+                ("code", Int),
+                ("opaque", Int),
+                ("extFields", fields),
+                ("flag", Int, 0),
+                ("language", str | None, None),
+                ("version", Int, 0),
+                ("remark", str | None, None),
+            ],
+            gc=False,
+        )
+        self.decode: Callable[[bytes], Any] = msgspec.json.Decoder(header).decode
+        at = {name: place for place, name in enumerate(fields.__struct_fields__)}
+        wanted = ("topic", "default_topic_queue_nums", "queue_id", "sys_flag", "flag", "reconsume_times", "batch")
+        self.constants = itemgetter(*(at[names[name]] for name in wanted))
+        self.born, self.properties, self.account = at[names["born_timestamp"]], at[names["properties"]], at[ACCESS_KEY]
+
+
+_USUAL_SHORT = _UsualHeader(310, SHORT_NAMES, ("k", "l", "n"))
+_USUAL_LONG = _UsualHeader(10, LONG_NAMES, ("unitMode", "maxReconsumeTimes", "bname"))
+_USUAL = {b'{"code":310': _USUAL_SHORT, b'{"code":10,': _USUAL_LONG}
+
+
+def decode_usual_json(header: bytes) -> tuple[FlatSend, Signed] | None:
+    """The send in a JSON header with usual fields only, and what is signed; None for any other header."""
+    usual = _USUAL.get(header[:11])
+    if usual is None:
+        return None
+    try:
+        command = usual.decode(header)
+        values = astuple(command.extFields)
+        born = int(values[usual.born])
+    except (ValueError, RecursionError):  # msgspec's errors are ValueErrors too
+        return None
+    constants = usual.constants(values)
+    if not constants[5] or not constants[6] or command.code != usual.code or not LONG_MIN <= born <= LONG_MAX:
+        return None  # a field that is not there, or is empty: the other decoder distinguishes them
+    flat = command.opaque, command.flag, constants, born, values[usual.properties]
+    return flat, (values[usual.account], values[-1], "".join(values[:-1]))
 
 
 def decode_signed_json(header: bytes) -> SignedSend | None:
