@@ -25,10 +25,10 @@ PARSERS = {
 }
 # These ask etcd, not brokers: only the authority is the same.
 ETCD = {f"failover {name}" for name in ("list", "history", "switchover", "failover", "pause", "resume")}
-# Data jobs have options of their own: some take the account from the environment, some connect by --option.
 # These run servers, read files, or make something: they connect to no broker with a client's account.
 SERVERS_AND_FILES = {"namesrv", "broker", "dev", "cluster", "completion", "tls init", "replication rejoin"} | {
     "failover reinit",
+    *(f"pipeline {name}" for name in ("compact", "status", "versions", "expire", "script")),
     "store dump",
     "store verify",
     "store compare",
@@ -70,7 +70,7 @@ def test_every_command_that_connects_has_the_same_options_for_accounts_and_tls(c
         options = options_of(path, command)
         if path in ETCD:
             assert {"--etcd", "--tls-ca", "--etcd-user", "--etcd-password"} <= options, path
-        elif path not in SERVERS_AND_FILES and path != "admin" and not path.startswith("pipeline "):
+        elif path not in SERVERS_AND_FILES and path != "admin":
             assert options >= ACCOUNT_AND_TLS, f"{path} lacks {ACCOUNT_AND_TLS - options}"
     assert {*ETCD, *SERVERS_AND_FILES} <= commands.keys(), "the lists name commands that exist"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import dataclasses
 import functools
 import inspect
 import os
@@ -77,11 +78,10 @@ def option_candidates(parser: argparse.ArgumentParser) -> Iterator[Candidate]:
             yield Candidate(option, (action.help or "").partition("%")[0])
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
-    """How servers are reached: what the connection options of a command say."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """The account and TLS of a command; its fields are the options of ACCESS_OPTIONS."""
 
-    name_servers: str = DEFAULT_NAME_SERVER
     access_key: str | None = None
     secret_key: str | None = None
     tls: bool = False
@@ -89,6 +89,33 @@ class Connection:
     tls_cert: str | None = None
     tls_key: str | None = None
     tls_insecure: bool = False
+
+
+class AccessOption(NamedTuple):
+    """An option of every command that asks servers, whatever parses it."""
+
+    name: str
+    help: str
+    metavar: str | None = None
+    is_flag: bool = False
+
+
+ACCESS_OPTIONS = (
+    AccessOption("--access-key", "or $ROCKETMQ_ACCESS_KEY, or in $ROCKETMQ_HOME/conf/tools.yml"),
+    AccessOption("--secret-key", "or $ROCKETMQ_SECRET_KEY, or in $ROCKETMQ_HOME/conf/tools.yml"),
+    AccessOption("--tls", "connect with TLS; certificates are checked", is_flag=True),
+    AccessOption("--tls-ca", "with TLS; certificates that vouch for servers, PEM", "FILE"),
+    AccessOption("--tls-cert", "with TLS; certificate that is shown to servers, PEM", "FILE"),
+    AccessOption("--tls-key", "its private key, PEM", "FILE"),
+    AccessOption("--tls-insecure", "connect with TLS, certificates are not checked", is_flag=True),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection(Access):
+    """How servers are reached: what the connection options of a command say."""
+
+    name_servers: str = DEFAULT_NAME_SERVER
     log_level: str = "error"
 
     def options(self) -> ClientOptions:
@@ -148,21 +175,17 @@ def add_connection_options(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT;...",
         help="name servers; default: $NAMESRV_ADDR, else %(default)s",
     )
-    group.add_argument("--access-key", help="or $ROCKETMQ_ACCESS_KEY, or in $ROCKETMQ_HOME/conf/tools.yml")
-    group.add_argument("--secret-key", help="or $ROCKETMQ_SECRET_KEY, or in $ROCKETMQ_HOME/conf/tools.yml")
-    group.add_argument("--tls", action="store_true", help="connect with TLS; certificates are checked")
-    group.add_argument("--tls-ca", metavar="FILE", help="with TLS; certificates that vouch for servers, PEM")
-    group.add_argument("--tls-cert", metavar="FILE", help="with TLS; certificate that is shown to servers, PEM")
-    group.add_argument("--tls-key", metavar="FILE", help="its private key, PEM")
-    group.add_argument("--tls-insecure", action="store_true", help="connect with TLS, certificates are not checked")
+    for one in ACCESS_OPTIONS:
+        details: dict[str, Any] = {"action": "store_true"} if one.is_flag else {"metavar": one.metavar}
+        group.add_argument(one.name, help=one.help, **details)
     levels = ("debug", "info", "warning", "error")
     group.add_argument("--log-level", default="error", choices=levels, help="what to log on standard error")
 
 
 def connection_of(args: argparse.Namespace) -> Connection:
     """What `add_connection_options` has read."""
-    names = ("access_key", "secret_key", "tls", "tls_ca", "tls_cert", "tls_key", "tls_insecure", "log_level")
-    return Connection(args.namesrvAddr, **{name: getattr(args, name) for name in names})
+    names = (*(one.name for one in dataclasses.fields(Access)), "log_level")
+    return Connection(name_servers=args.namesrvAddr, **{name: getattr(args, name) for name in names})
 
 
 def client_options(args: argparse.Namespace) -> ClientOptions:
@@ -185,18 +208,24 @@ _NAME_SERVERS = typer_option(
     kind=str,
     default=DEFAULT_NAME_SERVER,
 )
-_OPTIONS = (
-    typer_option("--access-key", help="Or $ROCKETMQ_ACCESS_KEY, or in $ROCKETMQ_HOME/conf/tools.yml."),
-    typer_option("--secret-key", help="Or $ROCKETMQ_SECRET_KEY, or in $ROCKETMQ_HOME/conf/tools.yml."),
-    typer_option("--tls", kind=bool, default=False, help="Connect with TLS; certificates are checked."),
-    typer_option("--tls-ca", metavar="FILE", help="With TLS; certificates that vouch for servers, PEM."),
-    typer_option("--tls-cert", metavar="FILE", help="With TLS; certificate that is shown to servers, PEM."),
-    typer_option("--tls-key", metavar="FILE", help="Its private key, PEM."),
-    typer_option("--tls-insecure", kind=bool, default=False, help="Connect with TLS, certificates are not checked."),
-    typer_option(
-        "--log-level", metavar="LEVEL", kind=str, default="error", help=f"Log on standard error: {', '.join(LEVELS)}."
-    ),
+_LOG_LEVEL = typer_option(
+    "--log-level", metavar="LEVEL", kind=str, default="error", help=f"Log on standard error: {', '.join(LEVELS)}."
 )
+
+
+def _typed(option: AccessOption) -> Parameter:
+    text = f"{option.help[0].upper()}{option.help[1:]}."
+    if option.is_flag:
+        return typer_option(option.name, help=text, kind=bool, default=False)
+    return typer_option(option.name, help=text, metavar=option.metavar)
+
+
+_ACCESS = tuple(map(_typed, ACCESS_OPTIONS))
+
+
+def with_access(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a Typer command the options of account and TLS; the function gets them as one argument, `access`."""
+    return with_options(function, "access", _ACCESS, Access)
 
 
 def with_connection(function: Callable[..., None], *, default: str = DEFAULT_NAME_SERVER) -> Callable[..., None]:
@@ -209,7 +238,7 @@ def with_connection(function: Callable[..., None], *, default: str = DEFAULT_NAM
         setup_logging(connection.log_level)
         return connection
 
-    return with_options(function, "connection", [_NAME_SERVERS.replace(default=default), *_OPTIONS], connect)
+    return with_options(function, "connection", [_NAME_SERVERS.replace(default=default), *_ACCESS, _LOG_LEVEL], connect)
 
 
 def with_options(

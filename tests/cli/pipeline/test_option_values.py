@@ -5,8 +5,10 @@ from typer.testing import CliRunner
 
 pytest.importorskip("pyspark")
 
+from twinlog.cli.connecting import Access
 from twinlog.cli.main import app
-from twinlog.cli.pipeline.option_values import moment_ms, names, source_options
+from twinlog.cli.pipeline.option_values import cluster_options, moment_ms, names, source_options
+from twinlog.client import Credentials
 
 
 @pytest.mark.parametrize(
@@ -46,9 +48,27 @@ def test_times_are_those_of_utc_unless_they_say_otherwise():
 def test_options_and_keys_reach_the_source(monkeypatch):
     monkeypatch.setenv("ROCKETMQ_ACCESS_KEY", "me")
     monkeypatch.setenv("ROCKETMQ_SECRET_KEY", "mine")
-    assert source_options(["readFrom = any"], None, "other") == {
+    assert source_options(["readFrom = any"], Access(secret_key="other")) == {
         "accessKey": "me",
         "secretKey": "other",
         "readFrom": "any",
     }
     assert names(["a, b", "c", ""]) == ("a", "b", "c")
+
+
+def test_tls_reaches_the_source_and_an_option_of_the_source_counts_more(monkeypatch):
+    monkeypatch.delenv("ROCKETMQ_ACCESS_KEY", raising=False)
+    monkeypatch.delenv("ROCKETMQ_SECRET_KEY", raising=False)
+    assert source_options(None, Access()) == {}
+    assert source_options(["rocketmq.tls.caFile=b.pem"], Access(tls_ca="a.pem", tls_cert="c.pem", tls_key="k.pem")) == {
+        "rocketmq.useTLS": "true",
+        "rocketmq.tls.caFile": "b.pem",
+        "rocketmq.tls.certFile": "c.pem",
+        "rocketmq.tls.keyFile": "k.pem",
+    }
+    assert source_options(None, Access(tls_insecure=True)) == {
+        "rocketmq.useTLS": "true",
+        "rocketmq.tls.verify": "false",
+    }
+    reached = cluster_options("a:1", Access(tls_insecure=True, access_key="me", secret_key="mine"))
+    assert (reached.tls, reached.tls_verify, reached.credentials) == (True, False, Credentials("me", "mine"))

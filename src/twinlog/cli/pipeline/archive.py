@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from twinlog.cli.connecting import Access, with_access
 from twinlog.cli.pipeline import archive_options as option
 from twinlog.cli.pipeline.option_values import catalog_options, names, source_options
-from twinlog.cli.pipeline.options import AsJson, Credential, SourceOption, SparkConf, SparkMaster
+from twinlog.cli.pipeline.options import AsJson, SourceOption, SparkConf, SparkMaster
 from twinlog.cli.pipeline.running import report_failures, spark_job
 from twinlog.cli.running import fail
 
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from twinlog.spark.jobs.archive.job import ArchiveSummary
 
 
+@with_access
 def archive(
+    access: Access,
     target: option.Target,
     name_server: option.NameServer = None,
     store: option.Store = None,
@@ -42,8 +45,6 @@ def archive(
     catalog: option.Catalog = None,
     table: option.TableName = None,
     options: SourceOption = None,
-    access_key: Credential = None,
-    secret_key: Credential = None,
     master: SparkMaster = None,
     conf: SparkConf = None,
     as_json: AsJson = False,
@@ -68,7 +69,7 @@ def archive(
             rows_max=rows,
             bytes_max=size,
             compression=compression,
-            options=source_options(options, access_key, secret_key),
+            options=source_options(options, access),
             parse=parse,
             parse_into=parse_into,
             unparsed=unparsed,

@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from twinlog.cli.connecting import Access, with_access
 from twinlog.cli.pipeline.option_values import check_table, cluster_options, seconds, size_bytes
 from twinlog.cli.pipeline.options import (
     AsJson,
@@ -20,11 +21,6 @@ from twinlog.cli.pipeline.options import (
     NameServer,
     SparkConf,
     SparkMaster,
-    Tls,
-    TlsCa,
-    TlsCert,
-    TlsInsecure,
-    TlsKey,
 )
 from twinlog.cli.pipeline.running import errors, failures_exit_with, local_job, report_failures, spark_job, wants_spark
 
@@ -38,7 +34,9 @@ _NOT_COMPARABLE = 2
 _SHOWN_MAX = 50
 
 
+@with_access
 def audit(
+    access: Access,
     endpoints: Annotated[
         list[str] | None,
         typer.Argument(metavar="MASTER REPLICA ...", help="Pairs: store directories, or host:port of live brokers."),
@@ -57,11 +55,6 @@ def audit(
         str, typer.Option("--settle", metavar="TIME", help="How long a live replica's metadata may take to follow.")
     ] = "30s",
     local_below: LocalBelow = "1g",
-    tls: Tls = False,
-    tls_insecure: TlsInsecure = False,
-    tls_ca: TlsCa = None,
-    tls_cert: TlsCert = None,
-    tls_key: TlsKey = None,
     as_json: AsJson = False,
     master: SparkMaster = None,
     conf: SparkConf = None,
@@ -73,12 +66,7 @@ def audit(
     with failures_exit_with(_NOT_COMPARABLE):  # 1 would mean a difference
         settle_s = seconds(settle, "--settle")
         check_table(to)
-        pairs = _pairs(
-            endpoints,
-            cluster_options(
-                name_servers, tls=tls, tls_insecure=tls_insecure, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key
-            ),
-        )
+        pairs = _pairs(endpoints, cluster_options(name_servers, access))
         from twinlog.spark.jobs.audit.job import AuditJob
 
         job = AuditJob(

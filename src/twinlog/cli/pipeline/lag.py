@@ -9,17 +9,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from twinlog.cli.connecting import Access, with_access
 from twinlog.cli.pipeline.option_values import check_table, cluster_options, seconds
 from twinlog.cli.pipeline.options import (
     AsJson,
     NameServer,
     SparkConf,
     SparkMaster,
-    Tls,
-    TlsCa,
-    TlsCert,
-    TlsInsecure,
-    TlsKey,
 )
 from twinlog.cli.pipeline.running import report_failures, spark_job
 from twinlog.cli.running import fail
@@ -29,7 +25,9 @@ if TYPE_CHECKING:
     from twinlog.spark.jobs.lag.sample import LagRow
 
 
+@with_access
 def lag(
+    access: Access,
     to: Annotated[str, typer.Option("--to", metavar="DIR", help="The Parquet table of samples.")],
     name_servers: NameServer = None,
     group: Annotated[
@@ -45,11 +43,6 @@ def lag(
     ] = None,
     plot: Annotated[str | None, typer.Option("--plot", metavar="FILE.html", help="Draw the table into a file.")] = None,
     replot: Annotated[bool, typer.Option("--replot", help="Take no samples, only draw the table again.")] = False,
-    tls: Tls = False,
-    tls_insecure: TlsInsecure = False,
-    tls_ca: TlsCa = None,
-    tls_cert: TlsCert = None,
-    tls_key: TlsKey = None,
     as_json: AsJson = False,
     master: SparkMaster = None,
     conf: SparkConf = None,
@@ -63,9 +56,7 @@ def lag(
         fail("lag needs a name server: give --nameServer host:port, or --replot to draw what is there")
     every_s = seconds(every, "--every")
     for_s = 0.0 if once else None if for_ is None else seconds(for_, "--for")
-    options = cluster_options(
-        name_servers, tls=tls, tls_insecure=tls_insecure, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key
-    )
+    options = cluster_options(name_servers, access)
     check_table(to)
     if copies is not None:
         with report_failures():

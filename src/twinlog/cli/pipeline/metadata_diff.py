@@ -15,17 +15,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from twinlog.cli.connecting import Access, with_access
 from twinlog.cli.pipeline.option_values import check_table, cluster_options, size_bytes
 from twinlog.cli.pipeline.options import (
     AsJson,
     LocalBelow,
     SparkConf,
     SparkMaster,
-    Tls,
-    TlsCa,
-    TlsCert,
-    TlsInsecure,
-    TlsKey,
 )
 from twinlog.cli.pipeline.running import errors, failures_exit_with, report_failures, spark_job, wants_spark
 from twinlog.cli.running import fail
@@ -37,7 +33,9 @@ if TYPE_CHECKING:
 _NOT_COMPARABLE = 2
 
 
+@with_access
 def metadata_diff(
+    access: Access,
     left: Annotated[str, typer.Argument(help="host:port, a store directory, or with --history a moment.")],
     right: Annotated[str, typer.Argument(help="The other one.")],
     history: Annotated[
@@ -51,11 +49,6 @@ def metadata_diff(
     versions: Annotated[bool, typer.Option("--versions", help="Compare data versions too.")] = False,
     to: Annotated[str | None, typer.Option("--to", metavar="DIR", help="Write the rows as Parquet too.")] = None,
     local_below: LocalBelow = "64m",
-    tls: Tls = False,
-    tls_insecure: TlsInsecure = False,
-    tls_ca: TlsCa = None,
-    tls_cert: TlsCert = None,
-    tls_key: TlsKey = None,
     as_json: AsJson = False,
     master: SparkMaster = None,
     conf: SparkConf = None,
@@ -65,10 +58,7 @@ def metadata_diff(
         check_table(to)
         if broker is not None and history is None:
             fail("--broker chooses from a history: give --history too")
-        options = cluster_options(
-            None, tls=tls, tls_insecure=tls_insecure, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key
-        )
-        job = _plan(left, right, history, broker, kind, versions, options)
+        job = _plan(left, right, history, broker, kind, versions, cluster_options(None, access))
         if to is not None or (history is not None and not _is_short(history, local_below, master, conf)):
             summary = _compare(job, to, master, conf)
         else:

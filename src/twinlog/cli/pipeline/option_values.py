@@ -8,21 +8,12 @@ from typing import TYPE_CHECKING
 from twinlog.cli.running import fail
 
 if TYPE_CHECKING:
+    from twinlog.cli.connecting import Access
     from twinlog.client import Credentials
     from twinlog.spark.cluster_options import ClusterOptions
 
 
-def cluster_options(
-    name_servers: str | None,
-    *,
-    access_key: str | None = None,
-    secret_key: str | None = None,
-    tls: bool = False,
-    tls_insecure: bool = False,
-    tls_ca: str | None = None,
-    tls_cert: str | None = None,
-    tls_key: str | None = None,
-) -> ClusterOptions:
+def cluster_options(name_servers: str | None, access: Access) -> ClusterOptions:
     """How brokers are reached; without keys the account is that of ROCKETMQ_ACCESS_KEY and ROCKETMQ_SECRET_KEY."""
     from twinlog.client import ClientError
     from twinlog.client.routing.name_servers import parse_name_servers
@@ -34,26 +25,43 @@ def cluster_options(
         fail(problem)
     return ClusterOptions(
         name_servers=names,
-        credentials=_credentials(access_key, secret_key),
-        tls=tls or tls_insecure or bool(tls_ca or tls_cert),
-        tls_ca_file=tls_ca,
-        tls_cert_file=tls_cert,
-        tls_key_file=tls_key,
-        tls_verify=not tls_insecure,
+        credentials=_credentials(access),
+        tls=_wants_tls(access),
+        tls_ca_file=access.tls_ca,
+        tls_cert_file=access.tls_cert,
+        tls_key_file=access.tls_key,
+        tls_verify=not access.tls_insecure,
     )
 
 
-def source_options(given: Iterable[str] | None, access_key: str | None, secret_key: str | None) -> dict[str, str]:
-    """The options of a data source, with the account's keys from the environment when the command line has none."""
+def source_options(given: Iterable[str] | None, access: Access) -> dict[str, str]:
+    """The options of a data source; its account is from the environment when the command line has none."""
     found = {}
     for text in given or ():
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
             fail(f"--option {text!r} is not KEY=VALUE, for example readFrom=slave")
         found[key.strip()] = value.strip()
-    account = _credentials(access_key, secret_key)
+    account = _credentials(access)
     keys = {} if account is None else {"accessKey": account.access_key, "secretKey": account.secret_key}
-    return {**keys, **found}
+    return {**keys, **_tls_options(access), **found}
+
+
+def _tls_options(access: Access) -> dict[str, str]:
+    """TLS as the data sources name it."""
+    if not _wants_tls(access):
+        return {}
+    files = {"caFile": access.tls_ca, "certFile": access.tls_cert, "keyFile": access.tls_key}
+    named = {f"rocketmq.tls.{name}": path for name, path in files.items() if path}
+    return {
+        "rocketmq.useTLS": "true",
+        **named,
+        **({"rocketmq.tls.verify": "false"} if access.tls_insecure else {}),
+    }
+
+
+def _wants_tls(access: Access) -> bool:
+    return access.tls or access.tls_insecure or bool(access.tls_ca or access.tls_cert)
 
 
 def catalog_options(given: Iterable[str] | None) -> dict[str, str]:
@@ -67,12 +75,12 @@ def catalog_options(given: Iterable[str] | None) -> dict[str, str]:
     return found
 
 
-def _credentials(access_key: str | None, secret_key: str | None) -> Credentials | None:
+def _credentials(access: Access) -> Credentials | None:
     from twinlog.cli.connecting import find_credentials
     from twinlog.client import ClientError
 
     try:
-        return find_credentials(access_key, secret_key)
+        return find_credentials(access.access_key, access.secret_key)
     except ClientError as problem:
         fail(problem)
 

@@ -10,16 +10,6 @@ NameServer = Annotated[
     str | None,
     typer.Option("--nameServer", "-n", metavar="HOST:PORT;...", envvar="NAMESRV_ADDR", help="Name servers."),
 ]
-Tls = Annotated[bool, typer.Option("--tls", help="Connect with TLS; certificates are checked.")]
-TlsInsecure = Annotated[bool, typer.Option("--tls-insecure", help="Connect with TLS, certificates are not checked.")]
-TlsCa = Annotated[
-    str | None, typer.Option("--tls-ca", metavar="FILE", help="With TLS; certificates that vouch for servers, PEM.")
-]
-TlsCert = Annotated[
-    str | None, typer.Option("--tls-cert", metavar="FILE", help="With TLS; certificate that is shown to servers, PEM.")
-]
-TlsKey = Annotated[str | None, typer.Option("--tls-key", metavar="FILE", help="Its private key, PEM.")]
-Credential = Annotated[str | None, typer.Option(help="Or ROCKETMQ_ACCESS_KEY and ROCKETMQ_SECRET_KEY.")]
 SourceOption = Annotated[
     list[str] | None,
     typer.Option("--option", metavar="KEY=VALUE", help='An option of format("rocketmq"); may be repeated.'),

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
+from twinlog.cli.connecting import Access, with_access
 from twinlog.cli.pipeline import restore_options as option
 from twinlog.cli.pipeline.option_values import moment_ms, names, source_options
-from twinlog.cli.pipeline.options import AsJson, Credential, SparkConf, SparkMaster
+from twinlog.cli.pipeline.options import AsJson, SparkConf, SparkMaster
 from twinlog.cli.pipeline.running import report_failures, spark_job
 from twinlog.cli.running import fail
 from twinlog.wire.bodies import MessageQueue
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     from twinlog.spark.jobs.restore.job import RestoreJob, RestoreSummary
 
 
+@with_access
 def restore(
+    access: Access,
     name_server: option.NameServer,
     topic: option.Topic,
     archive: option.Archive = None,
@@ -39,8 +42,6 @@ def restore(
     group_offsets: option.GroupOffsets = None,
     batch: option.Batch = 500,
     options: option.TargetOption = None,
-    access_key: Credential = None,
-    secret_key: Credential = None,
     master: SparkMaster = None,
     conf: SparkConf = None,
     as_json: AsJson = False,
@@ -69,7 +70,7 @@ def restore(
             groups=names([groups] if groups else None),
             group_offsets=group_offsets,
             batch=batch,
-            options=source_options(options, access_key, secret_key),
+            options=source_options(options, access),
         )
     _run(job, master, conf, as_json)
 

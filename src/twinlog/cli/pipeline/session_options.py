@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 import typer
 
@@ -39,7 +39,7 @@ def session_choices() -> SessionChoices:
 
 def with_session_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """`command` with these options, if it starts Spark: those commands name where it runs (`master`)."""
-    signature = inspect.signature(command)
+    signature = inspect.signature(command, eval_str=True)
     if "master" not in signature.parameters:
         return command
 
@@ -55,10 +55,7 @@ def with_session_options(command: Callable[..., Any]) -> Callable[..., Any]:
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=kind)
         for name, kind in _OPTIONS.items()
     ]
-    hints = get_type_hints(command, include_extras=True)
-    run.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=[one.replace(annotation=hints[name]) for name, one in signature.parameters.items()] + more
-    )
-    run.__annotations__ = {**hints, **_OPTIONS}
+    run.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *more])  # type: ignore[attr-defined]
+    run.__annotations__ = {}
     del run.__wrapped__  # type: ignore[attr-defined]  # the signature above is the one that counts
     return run

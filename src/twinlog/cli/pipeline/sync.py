@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import typer
 from rich.table import Table
 
+from twinlog.cli.connecting import Access, with_access
 from twinlog.cli.pipeline import sync_options as option
 from twinlog.cli.pipeline.option_values import cluster_options
-from twinlog.cli.pipeline.options import AsJson, SparkConf, SparkMaster, Tls, TlsCa, TlsCert, TlsInsecure, TlsKey
+from twinlog.cli.pipeline.options import AsJson, SparkConf, SparkMaster
 from twinlog.cli.pipeline.running import errors, report_failures, spark_job
 
 if TYPE_CHECKING:
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from twinlog.spark.jobs.sync.sync_run import SyncSummary
 
 
+@with_access
 def sync(
+    access: Access,
     to: option.To,
     name_server: option.NameServer = None,
     cluster: option.Cluster = None,
@@ -42,14 +45,7 @@ def sync(
     checkpoint: option.Checkpoint = None,
     directory_mode: option.DirectoryMode = "0700",
     file_mode: option.FileMode = "0600",
-    access_key: option.AccessKey = None,
-    secret_key: option.SecretKey = None,
     ha_secret_file: option.HaSecretFile = None,
-    tls: Tls = False,
-    tls_insecure: TlsInsecure = False,
-    tls_ca: TlsCa = None,
-    tls_cert: TlsCert = None,
-    tls_key: TlsKey = None,
     master: SparkMaster = None,
     conf: SparkConf = None,
     as_json: AsJson = False,
@@ -73,16 +69,7 @@ def sync(
         job = check_job(
             SyncJob(
                 to=to,
-                cluster=cluster_options(
-                    None if address else name_server,
-                    access_key=access_key,
-                    secret_key=secret_key,
-                    tls=tls,
-                    tls_insecure=tls_insecure,
-                    tls_ca=tls_ca,
-                    tls_cert=tls_cert,
-                    tls_key=tls_key,
-                ),
+                cluster=cluster_options(None if address else name_server, access),
                 brokers=tuple(broker or ()),
                 addresses=tuple(address or ()),
                 cluster_name=cluster,

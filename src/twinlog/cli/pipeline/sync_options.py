@@ -73,5 +73,3 @@ DirectoryMode = Annotated[
 FileMode = Annotated[
     str, typer.Option("--file-mode", metavar="MODE", help="Of new files in them; 0640 lets a group read.")
 ]
-AccessKey = Annotated[str | None, typer.Option("--access-key", envvar="ROCKETMQ_ACCESS_KEY")]
-SecretKey = Annotated[str | None, typer.Option("--secret-key", envvar="ROCKETMQ_SECRET_KEY")]
