@@ -31,6 +31,7 @@ from bench import growth, recovery, replication
 from bench.clients import measure_clients
 from bench.java_client import SCENES, measure_java_client
 from bench.metadata import measure_metadata
+from bench.protected import measure_accounts, measure_tls
 from bench.rows import Row, console, print_table
 from bench.sends import measure_shapes
 from bench.servers import JAVA_VERSION, both_brokers, in_turn, rss_mb, running
@@ -51,6 +52,8 @@ BROKER_PARTS = (
     "lag",
     "metadata",
     "tails",
+    "tls",
+    "accounts",
 )
 SPARK_PARTS = (
     "spark-wire",
@@ -64,8 +67,9 @@ SPARK_PARTS = (
 PARTS = (*BROKER_PARTS, *growth.PARTS, *SPARK_PARTS)
 # What a short run leaves out takes its time for servers and their start, not for what it measures.
 # A Spark session, its Kafka and their warm-up take half a minute for each part. "sync" stands for what needs pairs of
-# brokers, and "java-client" for other clients. Growth needs something that has grown.
+# brokers, "java-client" for other clients, and "tls" for "accounts". Growth needs something that has grown.
 NOT_QUICK = (
+    "accounts",
     "clients",
     "lag",
     "metadata",
@@ -210,6 +214,12 @@ def measures_of(given: argparse.Namespace) -> dict[str, Callable[[Path, Options]
         "metadata": lambda folder, options: measure_metadata(folder, rounds=options.rounds),
         "tails": lambda folder, options: measure_tails(
             folder, load, rounds=min(options.rounds, 3), seconds=options.seconds, cold_mb=options.log_mb * 3 // 2
+        ),
+        "tls": lambda folder, o: measure_tls(
+            folder, load, rounds=given.rounds or min(o.rounds, 3), seconds=o.seconds, quick=o.quick
+        ),
+        "accounts": lambda folder, o: measure_accounts(
+            folder, load, rounds=given.rounds or min(o.rounds, 3), seconds=o.seconds, quick=o.quick
         ),
         **{name: partial(_grown, measure) for name, measure in growth.PARTS.items()},
         **spark_measures(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 import time
 
@@ -13,6 +14,7 @@ from twinlog.wire.frame import take_frame
 # The begin of an answer: length, header type, and the code if the header is binary.
 ANSWER_BEGIN = struct.Struct(">iB3xh")
 OK = b'"code":0,'
+TLS = "tls:"  # before an address
 _LENGTH = struct.Struct(">i")
 _PIPELINED_MAX = 200
 
@@ -22,11 +24,33 @@ class LoadFailed(Exception):
 
 
 def connect(address: str) -> socket.socket:
-    host, port = address.rsplit(":", 1)
+    """A connection to `host:port`, or over TLS to `tls:host:port`; certificates are not checked."""
+    host, port = address.removeprefix(TLS).rsplit(":", 1)
     connected = socket.create_connection((host, int(port)), timeout=10)
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if address.startswith(TLS):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        connected = context.wrap_socket(connected)
     connected.settimeout(None)
     return connected
+
+
+def cipher_of(connected: socket.socket) -> str:
+    """What a connection is encrypted with; "" in clear text."""
+    agreed = connected.cipher() if isinstance(connected, ssl.SSLSocket) else None
+    return f"{agreed[0]} ({agreed[1]})" if agreed else ""
+
+
+def receive(connected: socket.socket) -> bytes:
+    """What has arrived; over TLS also what was read from the network and not yet asked for, which no poll reports."""
+    data = connected.recv(1 << 20)
+    if isinstance(connected, ssl.SSLSocket) and connected.pending():
+        parts = [data]
+        while connected.pending():
+            parts.append(connected.recv(1 << 20))
+        return b"".join(parts)
+    return data
 
 
 def ask(connected: socket.socket, frame: bytes) -> bytes:

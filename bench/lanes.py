@@ -14,7 +14,7 @@ import time
 import numpy as np
 
 from bench import shapes
-from bench.connections import LoadFailed, connect, count_answers, queue_ends
+from bench.connections import LoadFailed, cipher_of, connect, count_answers, queue_ends, receive
 from bench.shapes import Shape
 
 SILENCE_MAX = 10.0  # seconds without any progress
@@ -43,7 +43,7 @@ class Lane:
 
     def receive(self) -> int:
         """Count the answers that have arrived; call it when the socket is readable."""
-        data = self.socket.recv(1 << 20)
+        data = receive(self.socket)
         if not data:
             raise LoadFailed("the broker closed the connection")
         if self._rest:
@@ -125,18 +125,31 @@ def drive_oneway(
         time.sleep(0.001)
 
 
-def send_shape(address: str, topic: str, shape: Shape, *, seconds: float, connections: int = 4, window: int = 64):
-    """Messages per second of one shape; each was seen to be stored before this returns."""
+def send_shape(
+    address: str,
+    topic: str,
+    shape: Shape,
+    *,
+    seconds: float,
+    connections: int = 4,
+    window: int = 64,
+    fixed: bool = False,
+    account: str | None = None,
+):
+    """Messages per second of one shape; each was seen to be stored before this returns.
+
+    `fixed` sends the same frames again and again; `account`, a name and a secret with a colon between, signs them.
+    """
     round_id = time.time_ns() // 1000
     queues = shapes.stored_queues(shape, topic)
     connections, window = (1, 1) if shape.single else (connections, window)
     with connect(address) as control:
         before = queue_ends(control, queues)
         first = 0 if shape.oneway else window
-        lanes = [
-            Lane(address, shapes.frames_of(shape, topic, lane=number, round_id=round_id), first)
-            for number in range(connections)
-        ]
+        made = [shapes.frames_of(shape, topic, lane=number, round_id=round_id) for number in range(connections)]
+        if fixed or account is not None:
+            made = [[shapes.fixed_frame(frame, account) for frame in frames] for frames in made]
+        lanes = [Lane(address, frames, first) for frames in made]
         cpu = time.process_time()
         if shape.oneway:
             sent, count, taken = drive_oneway(lanes, seconds, control, queues, connections * window * 16)
@@ -146,9 +159,17 @@ def send_shape(address: str, topic: str, shape: Shape, *, seconds: float, connec
             count, sent, lost = requests * shape.batch, sum(lane.sent for lane in lanes) * shape.batch, 0
             wait_stored(control, queues, before + sent)
         cpu = time.process_time() - cpu
+    cipher = cipher_of(lanes[0].socket)
     for lane in lanes:
         lane.socket.close()
-    return {"per_second": count / taken, "count": count, "sent": sent, "lost": lost, "load_cpu": cpu / taken}
+    return {
+        "per_second": count / taken,
+        "count": count,
+        "sent": sent,
+        "lost": lost,
+        "load_cpu": cpu / taken,
+        "cipher": cipher,
+    }
 
 
 def fill_shape(address: str, topic: str, shape: Shape, messages: int) -> None:

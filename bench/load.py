@@ -1,6 +1,6 @@
 """The load generator: one process, plain sockets, frames made beforehand.
 
-python -m bench.load shape     HOST:PORT TOPIC --shape main --seconds 5
+python -m bench.load shape     HOST:PORT TOPIC --shape main --seconds 5     (tls:HOST:PORT connects with TLS)
 python -m bench.load pipelined HOST:PORT TOPIC --seconds 5 --body 128
 python -m bench.load single    HOST:PORT TOPIC --seconds 5 --body 128
 python -m bench.load pull      HOST:PORT TOPIC --seconds 5 --messages 100000
@@ -97,12 +97,15 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--window", type=int, default=64)
     parser.add_argument("--shape", choices=SHAPES, default="main")
     parser.add_argument("--created", action="store_true", help="the topics are there already")
+    parser.add_argument("--fixed", action="store_true", help="a shape's frames are the same in every cycle")
+    parser.add_argument("--account", metavar="NAME:SECRET", help="sign a shape's frames, which are fixed then")
     options = parser.parse_args(argv)
     address, topic, shape = options.address, options.topic, SHAPES[options.shape]
     if not options.created:
         create_topics(address, topics_of(shape, topic) if options.kind == "shape" else [topic], QUEUES)
     if options.kind == "shape":
-        result = send_shape(address, topic, shape, seconds=options.seconds)
+        kept = {"fixed": options.fixed, "account": options.account}
+        result = send_shape(address, topic, shape, seconds=options.seconds, **kept)
     elif options.kind == "pipelined":
         result = pipelined(
             address,

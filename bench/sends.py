@@ -59,7 +59,7 @@ def _round(load: Load, brokers: Brokers, side: str, name: str, seconds: float, *
     return result, (cpu_seconds(brokers.pids[side]) - before) / result["sent"] * 1e6
 
 
-def keep(rows: tuple[Row, Row], side: str, *figures: float) -> None:
+def keep(rows: tuple[Row, ...], side: str, *figures: float) -> None:
     """One round's figures."""
     for row, figure in zip(rows, figures, strict=True):
         getattr(row, side).append(figure)

@@ -9,15 +9,17 @@ Property order is that of Java's HashMap for these names; `go` has both its orde
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from twinlog.security.signatures import signature
 from twinlog.wire.batch import BatchElement, encode_batch
 from twinlog.wire.codes import VERSION
-from twinlog.wire.command import Command, encode_command, encode_header
-from twinlog.wire.frame import BINARY, JSON, encode_frame
+from twinlog.wire.command import Command, decode_command, encode_command, encode_header
+from twinlog.wire.frame import BINARY, JSON, encode_frame, take_frame
 from twinlog.wire.properties import encode_properties
 
 CYCLE = "QZQZ"  # four digits stand here on the wire
@@ -123,6 +125,21 @@ def frames_of(shape: Shape, topic: str, *, lane: int, round_id: int, count: int 
             fields["i"] = encode_properties(unique).decode()
         frames.append(_frame(shape, number, fields, encode_batch(elements) if shape.batch > 1 else body))
     return frames
+
+
+def fixed_frame(frame: bytes, account: str | None) -> bytes:
+    """The frame as it is sent in every cycle, signed if there is an account; a signature made later would take time."""
+    data = bytearray(frame.replace(CYCLE.encode(), b"0000"))
+    if account is None:
+        return bytes(data)
+    name, _, secret = account.partition(":")
+    taken = take_frame(data)
+    assert taken is not None
+    command = decode_command(taken)
+    fields = {**(command.fields or {}), "AccessKey": name}
+    made = signature(fields, command.body, secret)
+    fields = {**(command.fields or {}), "Signature": made, "AccessKey": name}
+    return encode_command(dataclasses.replace(command, fields=fields), taken.header_type)
 
 
 def frames_count(shape: Shape) -> int:

@@ -4,12 +4,13 @@ import socket
 import threading
 
 import pytest
-from bench.connections import LoadFailed, connect, count_answers, create_topics, queue_ends
+from bench.connections import TLS, LoadFailed, connect, count_answers, create_topics, queue_ends
 from bench.lanes import Lane, send_shape
-from bench.shapes import BACKLOG, QUEUES, SHAPES, frames_of, stored_queues, topics_of
+from bench.shapes import BACKLOG, CYCLE, QUEUES, SHAPES, fixed_frame, frames_of, stored_queues, topics_of
 from tests.interop.twinlog_servers import Twinlog
 
 from bench import lanes
+from twinlog.security.signatures import is_signed
 from twinlog.wire.command import decode_command, encode_command, response_to
 from twinlog.wire.frame import BINARY, JSON, take_frame
 from twinlog.wire.properties import decode_properties
@@ -24,6 +25,38 @@ def test_answers_of_both_types_are_counted_to_the_last_whole_one():
     for cut in range(1, len(OK_JSON)):
         assert count_answers(data[:-cut]) == (2, len(OK_JSON + OK_BINARY))
     assert count_answers(b"") == (0, 0)
+
+
+def test_a_signed_frame_is_the_same_request_with_a_right_signature():
+    for frame in frames_of(SHAPES["main"], "T", lane=1, round_id=7, count=5):
+        plain, signed = (fixed_frame(frame, account) for account in (None, "me:my secret"))
+        before, after = (decode_command(take_frame(bytearray(data))) for data in (plain, signed))
+        assert CYCLE.encode() not in plain and is_signed(after.fields, after.body, b"my secret")
+        assert {**before.fields, "AccessKey": "me", "Signature": after.fields["Signature"]} == after.fields
+        assert (before.code, before.opaque, before.body) == (after.code, after.opaque, after.body)
+
+
+def test_sends_over_tls_and_signed_ones_are_counted_as_others(tmp_path):
+    accounts = {
+        "authenticationEnabled": "true",
+        "authorizationEnabled": "true",
+        "initAuthenticationUser": '{"username":"root","password":"root secret"}',
+        "authenticationWhitelist": "17,30",
+        "authorizationWhitelist": "17,30",
+    }
+    twinlog = Twinlog()
+    with (
+        twinlog.name_server(tmp_path / "names") as names,
+        twinlog.broker(tmp_path / "broker", names.address, registered=False, **accounts) as broker,
+    ):
+        tls = TLS + broker.address
+        create_topics(tls, ["T"], QUEUES)
+        result = send_shape(tls, "T", SHAPES["main"], seconds=0.1, account="root:root secret")
+        assert result["count"] and result["cipher"] and not result["lost"]
+        with pytest.raises(LoadFailed, match="signature"):
+            send_shape(tls, "T", SHAPES["main"], seconds=0.1, account="root:wrong")
+        with pytest.raises(LoadFailed, match="username"):
+            send_shape(broker.address, "T", SHAPES["main"], seconds=0.1, fixed=True)
 
 
 @pytest.mark.parametrize("header_type", [JSON, BINARY])
