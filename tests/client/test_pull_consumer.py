@@ -1,7 +1,7 @@
 import pytest
 from tests.client.fake_cluster import until
 
-from twinlog.client import BadArgument, BrokerRefused, ClientError, NoRoute, PullConsumer, PullStatus
+from twinlog.client import BadArgument, BrokerRefused, ClientError, ClientOptions, NoRoute, PullConsumer, PullStatus
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.compression import compress
 
@@ -38,6 +38,15 @@ async def test_a_body_that_does_not_inflate_is_delivered_as_it_is(cluster, consu
     cluster.broker.put(cluster.queue("T", 1), b"not zlib", flags=1)
     (message,) = (await consumer.pull(cluster.queue("T", 1), 0)).messages
     assert (message.body, message.sys_flag) == (b"not zlib", 1)
+
+
+async def test_a_body_that_grows_beyond_the_limit_is_delivered_as_it_is(cluster, consumer):
+    body, flags = compress(b"tea " * 2000)
+    cluster.broker.put(cluster.queue("T", 1), body, flags=flags)
+    options = ClientOptions(decompressed_bytes_max=7_999)
+    async with PullConsumer(cluster.address, "careful", options=options) as careful:
+        (message,) = (await careful.pull(cluster.queue("T", 1), 0)).messages
+    assert (message.body, message.sys_flag & 1) == (body, 1)
 
 
 async def test_offsets_are_found_committed_and_read_back(cluster, consumer):

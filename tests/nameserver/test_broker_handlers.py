@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import zlib
 from types import SimpleNamespace
 
 import pytest
@@ -37,6 +38,17 @@ class TestRegistration:
         answer = server.ask(REGISTER, MASTER, b"{nonsense")
         assert answer.code == 1
         assert answer.remark.startswith("RemotingCommandException: Failed to decode RegisterBrokerBody")
+
+    def test_a_registration_that_inflates_too_far_is_refused_and_counted(self, tmp_path):
+        server = OfflineServer(tmp_path, "maxDecompressedRegistrationBytes=1000")
+        answer = server.ask(REGISTER, {**MASTER, "compressed": "true"}, zlib.compress(b"0" * 100_000))
+        assert answer.code == 1
+        assert answer.remark.endswith(
+            "grows beyond 1000 bytes: maxDecompressedRegistrationBytes is 1000; "
+            "register fewer topics at once, or raise it"
+        )
+        assert server.ctx.limits.refused == {"maxDecompressedRegistrationBytes": 1}
+        assert server.ctx.table.brokers == {}
 
     def test_an_increment_before_a_full_registration_is_refused(self, server):
         answer = server.replay("wire-register-single-topic-req")

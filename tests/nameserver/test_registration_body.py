@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.nameserver import registration_body
-from twinlog.nameserver.registration_body import RegisteredTopic, body_crc32, decode_registration
+from twinlog.nameserver.registration_body import InflatesTooFar, RegisteredTopic, body_crc32, decode_registration
 from twinlog.wire.bodies import DataVersion
 from twinlog.wire.errors import BodyError, WireError
 
@@ -86,10 +86,9 @@ def test_a_broken_compressed_body_is_a_body_error(data):
         decode_registration(data, version=479, compressed=True)
 
 
-def test_a_compressed_body_cannot_grow_without_limit(monkeypatch):
-    monkeypatch.setattr(registration_body, "INFLATED_BYTES_MAX", 1000)
-    with pytest.raises(BodyError, match="grows beyond 1000 bytes"):
-        decode_registration(zlib.compress(b"0" * 100_000), version=479, compressed=True)
+def test_a_compressed_body_cannot_grow_without_limit():
+    with pytest.raises(InflatesTooFar, match="grows beyond 1000 bytes"):
+        decode_registration(zlib.compress(b"0" * 100_000), version=479, compressed=True, inflated_max=1000)
 
 
 def test_a_compressed_body_of_100_000_topics_is_read_and_one_of_a_million_refused(monkeypatch):

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from twinlog.telemetry.line_limit import MANY, SAME
-from twinlog.telemetry.log import get_logger, lines_left_out, setup_logging
+from twinlog.telemetry.log import get_logger, limit_lines, lines_left_out, setup_logging
 
 
 @pytest.fixture
@@ -108,6 +108,24 @@ def test_a_peer_s_lines_of_one_kind_are_left_out_after_a_while_and_counted(lines
     )
     log.warning("refused", peer="192.0.2.1:7777")
     assert shown()[-1].endswith("peer=192.0.2.1:7777")
+
+
+def test_many_peers_together_have_a_limit_and_an_operator_sets_both(lines, monkeypatch):
+    now_s = [0.0]
+    monkeypatch.setattr("twinlog.telemetry.log.time.monotonic", lambda: now_s[0])
+    shown, log = lines(), get_logger("twinlog.x")
+    limit_lines(2)
+    for host in range(50):
+        for port in range(30):
+            log.warning("refused", peer=f"192.0.2.{host}:{port}")
+    assert len(shown()) == 200  # 20 at once of a host, of ten hosts
+    assert lines_left_out() == 50 * 30 - 200
+    log.warning("another", peer="192.0.2.1:1")
+    assert len(shown()) == 201
+    now_s[0] = 1.0
+    for port in range(30):
+        log.warning("refused", peer=f"192.0.2.49:{1000 + port}")
+    assert len(shown()) == 203  # two per second of a host
 
 
 def test_of_lines_that_are_the_same_one_is_written_and_then_a_count(lines, monkeypatch):

@@ -17,8 +17,9 @@ from twinlog.cli.option_values import read_port
 from twinlog.cli.service_manager import service_manager
 from twinlog.cli.streams import leave_pipe
 from twinlog.settings.errors import SettingsError
+from twinlog.settings.net import NetSettings
 from twinlog.settings.properties import format_properties
-from twinlog.telemetry.log import LEVELS, get_logger, setup_logging
+from twinlog.telemetry.log import LEVELS, get_logger, limit_lines, setup_logging
 from twinlog.telemetry.metrics import Metrics
 from twinlog.telemetry.metrics_port import MetricsServer, Pages
 
@@ -44,6 +45,8 @@ class Service(Protocol):
 class Conf(Protocol):
     @property
     def warnings(self) -> Iterable[object]: ...
+    @property
+    def net(self) -> NetSettings: ...
     def properties(self) -> Mapping[str, str]: ...
 
 
@@ -66,6 +69,7 @@ def load_conf(
         conf = load(path, overrides=overrides)
     except SettingsError as problem:
         fail(problem)
+    limit_lines(conf.net.log_lines_per_s)
     for warning in conf.warnings:
         log.warning(str(warning))
     if print_only:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from twinlog.client.errors import BadArgument
 from twinlog.client.signing import Credentials
+from twinlog.wire.compression import BODY_BYTES_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +19,7 @@ class ClientOptions:
     request_timeout_ms: int = 3_000
     route_refresh_ms: int = 30_000
     heartbeat_ms: int = 30_000
+    decompressed_bytes_max: int = BODY_BYTES_MAX  # of a message; one that grows beyond it is given as it is stored
     vip_channel: bool = False  # everything but pulls goes to the broker's port - 2
 
 

@@ -60,7 +60,7 @@ class Producer(BaseClient):
             self._settings.delay_level_max,
         )
         self._check_back = CheckBack(group, check_transaction)
-        self._replies = Replies()
+        self._replies = Replies((options or ClientOptions()).decompressed_bytes_max)
         handlers = {**self._check_back.handlers(), **self._replies.handlers()}
         self.session = Session(name_servers, options, handlers=handlers, heartbeat=self._heartbeat)
         self._sender = Sender(self.session, self._settings, self._context)

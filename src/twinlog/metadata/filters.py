@@ -16,6 +16,7 @@ from twinlog.metadata.persisted import PersistedTable, encode_object, encode_row
 from twinlog.wire.numbers import Int, Long
 
 FILE_NAME = "consumerFilter.json"
+_ROW_LENGTH = 512  # of a row besides its texts, in bytes of memory
 
 
 class BloomData(msgspec.Struct, rename="camel", frozen=True):
@@ -57,6 +58,7 @@ class FilterTable(PersistedTable):
     def __init__(self, file: FileWithBackup | None = None, now_ms: int = 0, epoch: str | None = None) -> None:
         super().__init__(file, now_ms, epoch)
         self._rows: dict[str, dict[str, ConsumerFilter]] = {}
+        self.length = 0  # of all rows, by `row_length`
 
     @property
     def rows(self) -> Mapping[str, Mapping[str, ConsumerFilter]]:
@@ -72,13 +74,15 @@ class FilterTable(PersistedTable):
         return [filters[group] for filters in self._rows.values() if group in filters]
 
     def put(self, row: ConsumerFilter) -> None:
-        if self.get(row.topic, row.consumer_group) != row:
+        if (before := self.get(row.topic, row.consumer_group)) != row:
+            self.length += _length(row) - (_length(before) if before is not None else 0)
             self._rows[row.topic] = {**self._rows.get(row.topic, {}), row.consumer_group: row}
             self._touch(row.topic, row.consumer_group)
 
     def remove(self, topic: str, group: str) -> None:
         filters = self._rows.get(topic, {})
         if group in filters:
+            self.length -= _length(filters[group])
             rest = {name: row for name, row in filters.items() if name != group}
             if rest:
                 self._rows[topic] = rest
@@ -101,6 +105,7 @@ class FilterTable(PersistedTable):
     def clear(self) -> None:
         if self._rows:
             self._rows = {}
+            self.length = 0
             self.changed()
 
     def decode_file(self, data: bytes) -> FiltersFile:
@@ -109,6 +114,7 @@ class FilterTable(PersistedTable):
     def restore(self, loaded: FiltersFile) -> None:
         by_topic = loaded.filter_data_by_topic or {}
         self._rows = {topic: rows.group_filter_data for topic, rows in by_topic.items() if rows.group_filter_data}
+        self.length = sum(_length(row) for rows in self._rows.values() for row in rows.values())
 
     def encode_file(self) -> Iterable[bytes]:
         rows = {topic: TopicFilters(topic, dict(filters)) for topic, filters in self._rows.items()}
@@ -121,3 +127,12 @@ class FilterTable(PersistedTable):
         else:
             self.revisions.touch(key)
         self.changed()
+
+
+def row_length(group: str, topic: str, expression: str) -> int:
+    """Characters that a filter takes, with about what a row takes besides."""
+    return len(group) + len(topic) + len(expression) + _ROW_LENGTH
+
+
+def _length(row: ConsumerFilter) -> int:
+    return row_length(row.consumer_group, row.topic, row.expression)

@@ -16,8 +16,8 @@ from twinlog.nameserver.errors import RegistrationRefused
 from twinlog.nameserver.holder_check import Holder, HolderCheck
 from twinlog.nameserver.kv_config import ORDER_TOPICS
 from twinlog.nameserver.registration import Identity, Registration
-from twinlog.nameserver.registration_body import RegistrationBody, body_crc32, decode_registration
-from twinlog.nameserver.request_checks import QUEUES_KEY, TOPICS_KEY, checked_address, is_served, required
+from twinlog.nameserver.registration_body import InflatesTooFar, RegistrationBody, body_crc32, decode_registration
+from twinlog.nameserver.request_checks import INFLATED_KEY, QUEUES_KEY, TOPICS_KEY, checked_address, is_served, required
 from twinlog.net.connection import Handler, Request
 from twinlog.net.errors import RequestRefused
 from twinlog.telemetry.log import get_logger
@@ -111,7 +111,7 @@ class BrokerHandlers:
             registration.digest,
         ):
             return self._adopt(request, registration)
-        read = partial(_read_topics, request, header.compressed, self._ctx.settings.topic_queues_max)
+        read = partial(_read_topics, request, self._ctx, compressed=header.compressed)
         # A few bytes may inflate to very many topics.
         if self._run_beside is not None and (header.compressed or len(request.body or b"") > _LARGE_BYTES):
             return self._register_later(request, registration, partial(self._run_beside, read))
@@ -271,8 +271,8 @@ def _without_topics(request: Request, header: RegisterBrokerHeader) -> Registrat
     )
 
 
-def _read_topics(request: Request, compressed: bool, queues_max: int) -> _Topics:
-    body = _decode_registration(request, compressed)
+def _read_topics(request: Request, ctx: NameServerContext, *, compressed: bool) -> _Topics:
+    body, queues_max = _decode_registration(request, ctx, compressed), ctx.settings.topic_queues_max
     topics = body.topic_config_serialize_wrapper.topic_config_table
     found = [name for name, topic in topics.items() if not is_served(topic, queues_max)]
     problem = ""
@@ -283,9 +283,13 @@ def _read_topics(request: Request, compressed: bool, queues_max: int) -> _Topics
     return _Topics(body, found, problem)
 
 
-def _decode_registration(request: Request, compressed: bool) -> RegistrationBody:
+def _decode_registration(request: Request, ctx: NameServerContext, compressed: bool) -> RegistrationBody:
+    most = ctx.settings.registration_bytes_max
     try:
-        return decode_registration(request.body, version=request.version, compressed=compressed)
+        return decode_registration(request.body, version=request.version, compressed=compressed, inflated_max=most)
+    except InflatesTooFar as error:
+        advice = "register fewer topics at once, or raise it"
+        raise ctx.limits.refuse(ResponseCode.SYSTEM_ERROR, str(error), INFLATED_KEY, most, advice) from error
     except WireError as error:
         remark = f"RemotingCommandException: Failed to decode RegisterBrokerBody, {error}"
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark) from error

@@ -27,7 +27,7 @@ from twinlog.wire.java_json.budget import BESIDE, PEER, check_size
 from twinlog.wire.java_json.fastjson import dumps, loads
 from twinlog.wire.numbers import INT_MAX, INT_MIN, Int, OpenObject
 
-INFLATED_BYTES_MAX = 64 * 1024 * 1024  # 100,000 topics have about 6 MiB
+INFLATED_BYTES_MAX = 64 * 1024 * 1024  # unless a setting names another; 100,000 topics have about 6 MiB
 TOPICS_MAX = 500_000  # of one broker
 _INT = struct.Struct(">i")
 
@@ -54,14 +54,20 @@ class RegistrationBody(Body):
     filter_server_list: list[str] | None = None
 
 
-def decode_registration(body: bytes | None, *, version: int, compressed: bool) -> RegistrationBody:
+class InflatesTooFar(BodyError):
+    """A compressed registration is larger than the limit."""
+
+
+def decode_registration(
+    body: bytes | None, *, version: int, compressed: bool, inflated_max: int = INFLATED_BYTES_MAX
+) -> RegistrationBody:
     """The topics that a broker registers; no body means none."""
     if not body:
         return RegistrationBody()
     if version < VERSION_REGISTER_WRAPPED:
         found = RegistrationBody(topic_config_serialize_wrapper=decode_body(RegisteredTable, body))
     elif compressed:
-        return _decode_compressed(body, version)
+        return _decode_compressed(body, version, inflated_max)
     else:
         found = decode_body(RegistrationBody, body)
     _check_count(len(found.topic_config_serialize_wrapper.topic_config_table))
@@ -77,8 +83,8 @@ def body_crc32(body: bytes | None) -> int:
     return zlib.crc32(body or b"") & 0x7FFFFFFF
 
 
-def _decode_compressed(body: bytes, version: int) -> RegistrationBody:
-    data = _inflate(body)
+def _decode_compressed(body: bytes, version: int, inflated_max: int) -> RegistrationBody:
+    data = _inflate(body, inflated_max)
     check_size(data, PEER.typed_values_max)  # the JSON in it has many parts, and one budget
     parts = _Parts(data)
     table = RegisteredTable(data_version=_data_version(parts.take_text()))
@@ -95,15 +101,16 @@ def _decode_compressed(body: bytes, version: int) -> RegistrationBody:
     return RegistrationBody(topic_config_serialize_wrapper=table, filter_server_list=filter_servers)
 
 
-def _inflate(body: bytes) -> bytes:
+def _inflate(body: bytes, bytes_max: int) -> bytes:
     inflater = zlib.decompressobj()
     try:
-        data = inflater.decompress(body, INFLATED_BYTES_MAX)
+        data = inflater.decompress(body, bytes_max)
     except zlib.error as error:
         raise BodyError(f"compressed registration of {len(body)} bytes does not inflate: {error}") from error
     if not inflater.eof:
-        problem = "is cut off" if len(data) < INFLATED_BYTES_MAX else f"grows beyond {INFLATED_BYTES_MAX} bytes"
-        raise BodyError(f"compressed registration of {len(body)} bytes {problem}")
+        if len(data) >= bytes_max:
+            raise InflatesTooFar(f"compressed registration of {len(body)} bytes grows beyond {bytes_max} bytes")
+        raise BodyError(f"compressed registration of {len(body)} bytes is cut off")
     return data
 
 

@@ -13,6 +13,7 @@ from twinlog.wire.codes import ResponseCode
 
 log = get_logger(__name__)
 QUEUES_KEY, TOPICS_KEY = "maxTopicQueueNums", "maxRouteTopics"
+INFLATED_KEY = "maxDecompressedRegistrationBytes"
 
 
 def required(value: Any, name: str) -> Any:

@@ -103,7 +103,7 @@ class BrokerSettings:
 
     # -- Limits
 
-    # Most read or write queues of a topic. See limits.md for this and the next nine keys.
+    # Most read or write queues of a topic. See limits.md for this and the next sixteen keys.
     topic_queues_max: int = conf("maxTopicQueueNums", 16_384, minimum=1, maximum=TOPIC_QUEUES_MAX, updatable=True)
     # Most topics that sends create, counted from the start of the broker.
     auto_topics_max: int = conf("maxAutoCreatedTopics", 10_000, minimum=0, updatable=True)
@@ -117,6 +117,20 @@ class BrokerSettings:
     group_subscriptions_max: int = conf("maxSubscriptionsPerGroup", 10_000, minimum=1, updatable=True)
     # Most characters of all subscriptions of a group in one heartbeat.
     subscription_length_max: int = conf("maxSubscriptionLengthPerGroup", 4 << 20, minimum=1, updatable=True)
+    # Most places in groups of all clients: one for each connection and each of its groups.
+    registrations_max: int = conf("maxClientRegistrations", 1_000_000, minimum=1, updatable=True)
+    # Most characters of all subscriptions of all groups with consumers.
+    subscriptions_length_max: int = conf("maxSubscriptionLength", 64 << 20, minimum=1, updatable=True)
+    # Most characters of all SQL92 filters; those of groups without consumers are kept too, for filterDataCleanTimeSpan.
+    filters_length_max: int = conf("maxFilterLength", 64 << 20, minimum=1, updatable=True)
+    # Most queues that consumers of one group lock.
+    group_locks_max: int = conf("maxLocksPerGroup", 100_000, minimum=1, updatable=True)
+    # Most queues that consumers of all groups lock; each takes about 200 bytes.
+    locks_max: int = conf("maxLocks", 1_000_000, minimum=1, updatable=True)
+    # Most bytes of messages in the answer to a query by key; clients do not read answers above 16 MiB.
+    query_bytes_max: int = conf("maxQueryBytes", 15 << 20, minimum=1, updatable=True)
+    # Most entries of a queue in the answer to queryCq.
+    query_entries_max: int = conf("maxQueueEntriesPerQuery", 10_000, minimum=1, updatable=True)
     # Most bytes per second of messages that one host sends back; 0: no limit.
     send_back_bytes_per_s: int = conf("maxSendBackBytesPerSecond", 8 << 20, minimum=0, updatable=True)
     # Most pulls of one connection that wait for messages.

@@ -54,10 +54,12 @@ class NameServerSettings:
 
     # -- Limits
 
-    # Most queues of a topic; one with more gets no route. See limits.md for this and the next three keys.
+    # Most queues of a topic; one with more gets no route. See limits.md for this and the next four keys.
     topic_queues_max: int = conf("maxTopicQueueNums", TOPIC_QUEUES_MAX, minimum=1, updatable=True)
     # Most topics of all brokers.
     route_topics_max: int = conf("maxRouteTopics", 2_000_000, minimum=1, updatable=True)
+    # Most bytes that a compressed registration decompresses to.
+    registration_bytes_max: int = conf("maxDecompressedRegistrationBytes", 64 << 20, minimum=1, updatable=True)
     # Most characters of a KV config: namespace, key and value.
     kv_length_max: int = conf("maxKvLength", 64 * 1024, minimum=1, updatable=True)
     # Most characters of all KV configs.

@@ -61,6 +61,8 @@ class NetSettings:
     connections_max: int = conf("maxConnections", 50_000, minimum=0)
     # Most of them from one address, unless it is in proxyProtocolFrom; 0: no limit.
     address_connections_max: int = conf("maxConnectionsPerAddress", 10_000, minimum=0)
+    # Most log lines per second of one event about one host; ten times as many at once, and about all hosts.
+    log_lines_per_s: int = conf("maxLogLinesPerSecond", 10, minimum=1)
     # Bytes of a socket's send buffer; 0: the system's choice.
     send_buffer_bytes: int = conf("serverSocketSndBufSize", 0, minimum=0)
     # Bytes of a socket's receive buffer; 0: the system's choice.

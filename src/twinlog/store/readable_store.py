@@ -41,6 +41,7 @@ class QueryResult(msgspec.Struct):
     buffers: list[memoryview] = []
     last_update_timestamp: int = 0
     last_update_offset: int = 0
+    is_cut: bool = False  # older ones did not fit
 
 
 class ReadableStore:
@@ -235,22 +236,37 @@ class ReadableStore:
         return message if message.physical_offset == physical_offset else None
 
     def query(
-        self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int, *, log: LogAccess | None = None
+        self,
+        topic: str,
+        key: str,
+        count_max: int,
+        begin_ms: int,
+        end_ms: int,
+        *,
+        bytes_max: int | None = None,
+        log: LogAccess | None = None,
     ) -> QueryResult:
-        """The newest records of a topic with this unique key or user key, in the order of the log; not copied."""
+        """The newest records of a topic with this unique key or user key, in the order of the log; not copied.
+
+        At least one, and no more of them than `bytes_max` holds.
+        """
         if self.index is None:
             return QueryResult()
         found = self.index.query(topic, key, count_max, begin_ms, end_ms)
-        buffers = []
-        for physical_offset in sorted(found.physical_offsets):
+        buffers, length, is_cut = [], 0, False
+        for physical_offset in sorted(found.physical_offsets, reverse=True):
             record = self.whole_record_at(physical_offset, log=log)
             message = None if record is None else self._decode(record, physical_offset)
             # The index holds hashes only, and an entry may outlive its record.
             if record is None or message is None or message.topic != topic:
                 continue
             if key == message.properties.get(UNIQ_KEY) or key in message.keys:
+                length += len(record)
+                if bytes_max is not None and buffers and length > bytes_max:
+                    is_cut = True
+                    break
                 buffers.append(record)
-        return QueryResult(buffers, found.last_update_timestamp, found.last_update_offset)
+        return QueryResult(buffers[::-1], found.last_update_timestamp, found.last_update_offset, is_cut)
 
 
 def read_limits(settings: StoreSettings) -> ReadLimits:

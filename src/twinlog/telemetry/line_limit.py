@@ -1,8 +1,9 @@
 """Which of very many equal log lines are written: the core, without a clock.
 
 Every key may write some lines at once and then a few per second. Lines that are left out are counted, and a summary
-follows some seconds after the first of them. There are two limits: of lines of one event about one peer (MANY), and of
-lines that are the same in every field (SAME): of those one is written, and then a count.
+follows some seconds after the first of them. There are three limits: of lines of one event about one peer (MANY), of
+one event about all peers (ten times as many), and of lines that are the same in every field (SAME): of those one is
+written, and then a count.
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ class Allowance:
     summary_s: float  # when those that were left out are counted
 
 
-MANY = Allowance(at_once=100, per_s=10.0, summary_s=10.0)
+def allow_per_second(lines: int) -> Allowance:
+    return Allowance(at_once=10 * lines, per_s=float(lines), summary_s=10.0)
+
+
+MANY = allow_per_second(10)
 SAME = Allowance(at_once=1, per_s=1 / 30, summary_s=30.0)
 KEYS_MAX = 4096  # the longest unused one is forgotten first
 

@@ -19,7 +19,7 @@ import sys
 import time
 from typing import Any, TextIO
 
-from twinlog.telemetry.line_limit import SAME, Key, LineLimit
+from twinlog.telemetry.line_limit import MANY, SAME, Key, LineLimit, allow_per_second
 
 FIELD_LENGTH_MAX = 512
 EVENT_LENGTH_MAX = 2048
@@ -106,7 +106,14 @@ def lines_left_out() -> int:
     """How many lines this process did not write because they repeated themselves."""
     handlers = logging.getLogger(_ROOT).handlers
     limited = [handler for handler in handlers if isinstance(handler, LimitedHandler)]
-    return sum(handler.limit.left_out + handler.same.left_out for handler in limited)
+    return sum(handler.limit.left_out + handler.all.left_out + handler.same.left_out for handler in limited)
+
+
+def limit_lines(per_second: int) -> None:
+    """Write so many lines per second of one event about one peer, and ten times as many about all peers."""
+    for handler in logging.getLogger(_ROOT).handlers:
+        if isinstance(handler, LimitedHandler):
+            handler.allow(per_second)
 
 
 class LimitedHandler(logging.StreamHandler[TextIO]):
@@ -114,13 +121,21 @@ class LimitedHandler(logging.StreamHandler[TextIO]):
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
-        self.limit = LineLimit()
         self.same = LineLimit(SAME)
+        self.allow(int(MANY.per_s))
+
+    def allow(self, per_second: int) -> None:
+        """Begin to count anew, with other limits."""
+        self.limit = LineLimit(allow_per_second(per_second))
+        self.all = LineLimit(allow_per_second(10 * per_second))  # of one event, whatever the peer
 
     def emit(self, record: logging.LogRecord) -> None:
         now_s = time.monotonic()
         self._summarise(now_s)
-        if self.same.admit(_whole_line(record), now_s) and self.limit.admit(_key(record), now_s):
+        if not self.same.admit(_whole_line(record), now_s):
+            return
+        key = _key(record)
+        if self.limit.admit(key, now_s) and self.all.admit((key[0], ""), now_s):
             super().emit(record)
 
     def close(self) -> None:
@@ -128,7 +143,7 @@ class LimitedHandler(logging.StreamHandler[TextIO]):
         super().close()
 
     def _summarise(self, now_s: float) -> None:
-        for (event, peer), count in self.limit.take_summaries(now_s):
+        for (event, peer), count in (*self.limit.take_summaries(now_s), *self.all.take_summaries(now_s)):
             fields: dict[str, Any] = {"lines": count, "of": event, **({"peer": peer} if peer else {})}
             self._note("lines were left out that repeat themselves", fields)
         for (line, _), count in self.same.take_summaries(now_s):

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.broker.offline import Wire, ask, context
 from tests.broker.running import broker_conf, connected, pull, running_broker, send
 
 from twinlog.broker.clients import client_handlers
+from twinlog.broker.clients.client_table import Client, ClientTable, subscription_length
+from twinlog.metadata.filters import row_length
 from twinlog.wire.bodies import ConsumerData, HeartbeatData, ProducerData, SubscriptionData, encode_body
 from twinlog.wire.codes import RequestCode, ResponseCode
 
@@ -87,6 +91,85 @@ def test_the_text_of_a_groups_subscriptions_has_a_bound(tmp_path, subscription):
             assert answer.code == expected
             assert answer.remark.endswith(": maxSubscriptionLengthPerGroup is 1024; subscribe to less, or raise it")
     assert ctx.limits.refused == {"maxSubscriptionLengthPerGroup": 1}
+
+
+def test_all_clients_together_have_a_bound_and_who_leaves_makes_room(tmp_path):
+    ctx, first = context(tmp_path, maxClientRegistrations=3), Wire("first")
+    assert beat(ctx, first, groups=["A"], producers=["P"])[0] == 0
+    assert beat(ctx, first, groups=["A"], producers=["P"])[0] == 0
+    assert beat(ctx, Wire("second"), groups=["A"])[0] == 0
+    assert ctx.clients.registrations == 3
+    third = Wire("third")
+    assert beat(ctx, third, groups=["B"]) == (
+        INVALID,
+        "client c would make it 4 places in groups of this broker: maxClientRegistrations is 3; "
+        "close some clients, or raise it",
+    )
+    assert "B" not in ctx.groups and ctx.limits.refused == {"maxClientRegistrations": 1}
+    assert beat(ctx, first, groups=["A"], producers=["P"])[0] == 0  # who is registered stays
+    ctx.clients.drop(first)
+    assert ctx.clients.registrations == 1
+    assert beat(ctx, third, groups=["B"], producers=["Q"])[0] == 0
+
+
+def test_the_subscriptions_of_all_groups_together_have_a_bound(tmp_path):
+    ctx, first = context(tmp_path, maxSubscriptionLength=100), Wire("first")
+    assert beat(ctx, first, groups=["A"], topics=["t" * 60])[0] == 0
+    code, remark = beat(ctx, Wire("second"), groups=["B"], topics=["u" * 60])
+    assert code == INVALID
+    assert remark.endswith(": maxSubscriptionLength is 100; subscribe to less, or raise it")
+    assert beat(ctx, first, groups=["A"], topics=["t" * 60])[0] == 0
+    assert beat(ctx, first, groups=["A"], topics=["t"])[0] == 0
+    assert beat(ctx, Wire("second"), groups=["B"], topics=["u" * 60])[0] == 0
+    for peer in list(ctx.clients.connections()):
+        ctx.clients.drop(peer)
+    assert (ctx.clients.subscription_length, ctx.clients.registrations) == (0, 0)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("ABC"), st.sampled_from("cpulx"), st.integers(0, 3))))
+def test_the_counts_are_those_of_what_is_kept(steps):
+    table = ClientTable()
+    peers = {name: Wire(name) for name in "abc"}
+    for now_ms, (peer, group, step, topics) in enumerate(steps):
+        wire = peers[peer]
+        match step:
+            case "c":
+                subscriptions = [SubscriptionData(topic="t" * (1 + n), tags_set=["x"] * n) for n in range(topics)]
+                data = ConsumerData(group_name=group, subscription_data_set=subscriptions)
+                table.register_consumer(Client(wire, f"id{topics}"), data, now_ms)
+            case "p":
+                table.register_producer(Client(wire, f"id{topics}"), group, now_ms)
+            case "u":
+                table.unregister_consumer(wire, group)
+            case "l":
+                table.unregister_producer(wire, group)
+            case _:
+                table.drop(wire)
+    groups = [*(one.clients for one in table.consumers.values()), *table.producers.values()]
+    assert table.registrations == sum(map(len, groups))
+    kept = [one for group in table.consumers.values() for one in group.subscriptions.values()]
+    assert table.subscription_length == sum(map(subscription_length, kept))
+
+
+def test_filters_that_find_no_room_are_not_kept_and_dead_ones_make_room(tmp_path):
+    ctx = context(tmp_path, maxFilterLength=4_000)
+
+    def sql(group: str, topic: str) -> tuple[int, str]:
+        subscription = SubscriptionData(topic=topic, sub_string="a > 1", expression_type="SQL92", sub_version=1)
+        consumer = ConsumerData(group_name=group, subscription_data_set=[subscription])
+        body = encode_body(HeartbeatData(client_id="c", consumer_data_set=[consumer]))
+        return ask(client_handlers.handlers(ctx), RequestCode.HEART_BEAT, body=body, wire=Wire(group)).code
+
+    for number in range(7):
+        assert sql(f"G{number}", "T") == 0
+    assert ctx.limits.refused == {} and len(ctx.filters.of_topic("T")) == 7
+    assert sql("G7", "T") == 0  # its pulls are refused, as those of a filter that cannot be read
+    assert ctx.limits.refused == {"maxFilterLength": 1} and ctx.filters.get("T", "G7") is None
+    ctx.clients.drop(next(iter(ctx.clients.consumers["G0"].clients)))
+    assert sql("G8", "T") == 0
+    assert ctx.filters.get("T", "G0") is None and ctx.filters.get("T", "G8") is not None
+    rows = [row for rows in ctx.filters.rows.values() for row in rows.values()]
+    assert ctx.filters.length == sum(row_length(row.consumer_group, row.topic, row.expression) for row in rows)
 
 
 @pytest.mark.parametrize("member", ["groups", "producers"])

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.broker.clients.lock_table import LOCK_MS_MAX, LockTable
+from twinlog.broker.clients.lock_table import LOCK_MS_MAX, LockLimits, LockTable
 from twinlog.wire.bodies import MessageQueue
 
 QUEUES = [MessageQueue("T", "broker-a", queue_id) for queue_id in range(3)]
@@ -43,22 +43,30 @@ def test_a_group_consumes_in_order_while_any_lock_lives():
     assert locks.lock("G", "two", [], 0) == []
 
 
+def limits(count_max: int, per_group_max: int, refused: list[tuple[str, int]]) -> LockLimits:
+    return LockLimits(count_max, per_group_max, lambda key, queues: refused.append((key, queues)))
+
+
 def test_without_room_for_more_locks_a_free_queue_is_not_given():
-    locks = LockTable(locks_max=2)
-    assert locks.lock("G", "one", QUEUES, 0) == QUEUES[:2]
-    assert locks.lock("H", "two", QUEUES, 0) == [] and locks.lock("G", "one", QUEUES, 1) == QUEUES[:2]
+    locks, refused = LockTable(), []
+    few = limits(2, 100, refused)
+    assert locks.lock("G", "one", QUEUES, 0, few) == QUEUES[:2]
+    assert locks.lock("H", "two", QUEUES, 0, few) == [] and locks.lock("G", "one", QUEUES, 1, few) == QUEUES[:2]
+    assert refused == [("maxLocks", len(QUEUES) - 2), ("maxLocks", len(QUEUES)), ("maxLocks", len(QUEUES) - 2)]
     locks.unlock("G", "one", QUEUES[:1])
-    assert locks.lock("H", "two", QUEUES, 2) == QUEUES[:1]
+    assert locks.lock("H", "two", QUEUES, 2, few) == QUEUES[:1]
     locks.expire(LOCK_MS_MAX + 2)
-    assert locks.lock("H", "three", QUEUES, LOCK_MS_MAX + 4) == QUEUES[:2]
+    assert locks.lock("H", "three", QUEUES, LOCK_MS_MAX + 4, few) == QUEUES[:2]
 
 
 def test_one_group_does_not_take_the_room_of_others():
-    locks = LockTable(locks_max=4, group_locks_max=2)
-    assert locks.lock("G", "one", QUEUES, 0) == QUEUES[:2]
-    assert locks.lock("H", "one", QUEUES, 0) == QUEUES[:2]
+    locks, refused = LockTable(), []
+    few = limits(4, 2, refused)
+    assert locks.lock("G", "one", QUEUES, 0, few) == QUEUES[:2]
+    assert locks.lock("H", "one", QUEUES, 0, few) == QUEUES[:2]
+    assert refused[0] == ("maxLocksPerGroup", len(QUEUES) - 2)
     locks.unlock("G", "one", QUEUES[:1])
-    assert locks.lock("G", "one", QUEUES[1:], 0) == QUEUES[1:]
+    assert locks.lock("G", "one", QUEUES[1:], 0, few) == QUEUES[1:]
 
 
 @given(

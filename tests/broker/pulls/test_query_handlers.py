@@ -1,10 +1,13 @@
 """Messages by key and by physical offset, as Java 5.5.0 and 4.9.7 answered the same requests."""
 
+import json
+
 import pytest
 from tests.broker.offline import ask
 from tests.broker.stored import put, stored_context
 
 from twinlog.broker.pulls import query_handlers
+from twinlog.broker.stats import stats_handlers
 from twinlog.settings.updates import plan_broker_update
 from twinlog.wire.message import decode_messages
 
@@ -60,3 +63,31 @@ def test_a_query_that_finds_nothing_is_answered_in_javas_words(ctx, key, asked):
     fields = {"topic": "T", "key": key, "maxNum": str(asked), **FOREVER}
     answer = ask(query_handlers.handlers(ctx), 12, fields)
     assert (answer.code, answer.remark) == (22, "can not find message, maybe time range not correct")
+
+
+def test_the_bytes_of_an_answer_have_a_bound_and_the_newest_messages_are_in_it(ctx):
+    fields = {"topic": "T", "key": "K", "maxNum": "64", **FOREVER}
+    whole = ask(query_handlers.handlers(ctx), 12, fields)
+    size = len(whole.body) // 64
+    update(ctx, f"maxQueryBytes={3 * size + size // 2}\n")
+    answer = ask(query_handlers.handlers(ctx), 12, fields)
+    assert [message.queue_offset for message in decode_messages(answer.body)] == newest(3)
+    assert answer.remark.startswith("older messages with this key are left out: maxQueryBytes is ")
+    assert ctx.limits.refused == {"maxQueryBytes": 1}
+    update(ctx, "maxQueryBytes=1\n")
+    assert found(ctx, "K", 64) == newest(1)  # at least one, however long it is
+
+
+def test_the_entries_of_a_queue_in_an_answer_have_a_bound(ctx):
+    handlers = stats_handlers.handlers(ctx)
+
+    def entries(index: int, count: int) -> int:
+        fields = {"topic": "T", "queueId": "0", "index": str(index), "count": str(count)}
+        return len(json.loads(ask(handlers, 321, fields).body)["queueData"])
+
+    assert entries(0, 1000) == STORED
+    update(ctx, "maxQueueEntriesPerQuery=7\n")
+    assert entries(0, 7) == 7 and entries(STORED - 2, 1000) == 2
+    assert ctx.limits.refused == {}
+    assert entries(0, 1000) == 7
+    assert ctx.limits.refused == {"maxQueueEntriesPerQuery": 1}

@@ -10,6 +10,7 @@ from twinlog.base.system_names import retry_topic
 from twinlog.broker.clients.client_limits import check_heartbeat
 from twinlog.broker.clients.client_table import Client, Notice
 from twinlog.broker.context import BrokerContext
+from twinlog.broker.pulls.filters.consumer_filters import FilterLimit
 from twinlog.broker.pulls.filters.sql92 import FilterSyntaxError, compile_sql92
 from twinlog.broker.topics.ensure import ensure_group, ensure_topic
 from twinlog.net.connection import Connection, Handler, Request
@@ -25,6 +26,7 @@ from twinlog.wire.headers import ConsumerGroupHeader, UnregisterClientHeader
 from twinlog.wire.topic_bits import READ_WRITE, UNIT_SUBSCRIPTION
 
 log = get_logger(__name__)
+FILTERS_KEY = "maxFilterLength"
 
 
 def handlers(ctx: BrokerContext) -> dict[int, Handler]:
@@ -91,8 +93,15 @@ class ClientHandlers:
             [ctx.clients.register_consumer(client, consumer, now_ms, notify=notify, subscriptions=with_subscriptions)]
         )
         if with_subscriptions:
-            ctx.consumer_filters.register(name, consumer.subscription_data_set, now_ms)
+            limit = FilterLimit(ctx.settings.filters_length_max, self._without_filter)
+            ctx.consumer_filters.register(name, consumer.subscription_data_set, now_ms, limit)
         return sub_changed
+
+    def _without_filter(self, group: str, topic: str) -> None:
+        """The pulls of this group are answered with FILTER_DATA_NOT_EXIST, as if its filter could not be read."""
+        self._ctx.limits.count(FILTERS_KEY)
+        limit = self._ctx.settings.filters_length_max
+        log.warning("a filter is not kept", group=group, topic=topic, key=FILTERS_KEY, limit=limit)
 
     def unregister(self, request: Request) -> Command:
         header = decode_fields(UnregisterClientHeader, request.fields)

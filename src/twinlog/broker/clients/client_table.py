@@ -54,6 +54,7 @@ class ConsumerGroup:
     consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
     clients: dict[Peer, Client] = field(default_factory=dict[Peer, Client])
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict[str, SubscriptionData])
+    subscription_length: int = 0
 
     @property
     def is_broadcasting(self) -> bool:
@@ -86,6 +87,8 @@ class ClientTable:
         self.consumers: dict[str, ConsumerGroup] = {}
         self.producers: dict[str, dict[Peer, Client]] = {}
         self.on_group_gone: list[Callable[[str], None]] = []
+        self.registrations = 0  # places in groups, of all connections
+        self.subscription_length = 0  # of all consumer groups
         self._members: dict[Peer, Membership] = {}
         self._groups_by_topic: dict[str, set[str]] = {}
         self._fingerprints: dict[str, int] = {}
@@ -199,6 +202,10 @@ class ClientTable:
             return len(consumers) + len(producers)
         return len(known.consumer_groups | consumers) + len(known.producer_groups | producers)
 
+    def groups_of(self, connection: Peer) -> int:
+        """In how many groups a connection is."""
+        return self.groups_with(connection, set(), set())
+
     def connections(self) -> Iterator[Peer]:
         yield from self._members
 
@@ -212,9 +219,9 @@ class ClientTable:
         if not membership.consumer_groups and not membership.producer_groups:
             del self._members[connection]
 
-    @staticmethod
-    def _join(clients: dict[Peer, Client], client: Client, now_ms: int) -> bool:
+    def _join(self, clients: dict[Peer, Client], client: Client, now_ms: int) -> bool:
         known = clients.get(client.connection)
+        self.registrations += known is None
         if known is None or known.client_id != client.client_id:
             clients[client.connection] = replace(client, last_update_ms=now_ms)
             return known is None
@@ -234,12 +241,18 @@ class ClientTable:
             if known is None or data.sub_version > known.sub_version:
                 group.subscriptions[topic] = data
                 self._groups_by_topic.setdefault(topic, set()).add(group.name)
+        self._set_length(group, sum(map(subscription_length, group.subscriptions.values())))
         return bool(gone or new)
 
+    def _set_length(self, group: ConsumerGroup, length: int) -> None:
+        self.subscription_length += length - group.subscription_length
+        group.subscription_length = length
+
     def _leave(self, group: ConsumerGroup, connection: Peer, notify: bool) -> Notice | None:
-        group.clients.pop(connection, None)
+        self.registrations -= group.clients.pop(connection, None) is not None
         if not group.clients:
             del self.consumers[group.name]
+            self._set_length(group, 0)
             self._fingerprints.pop(group.name, None)
             for topic in group.subscriptions:
                 self._forget_topic(group.name, topic)
@@ -250,7 +263,7 @@ class ClientTable:
 
     def _leave_producers(self, group: str, connection: Peer) -> None:
         clients = self.producers[group]
-        clients.pop(connection, None)
+        self.registrations -= clients.pop(connection, None) is not None
         if not clients:
             del self.producers[group]
             self._turns.pop(group, None)
@@ -261,6 +274,12 @@ class ClientTable:
             groups.discard(group)
             if not groups:
                 del self._groups_by_topic[topic]
+
+
+def subscription_length(data: SubscriptionData) -> int:
+    """Characters of text that are kept; each tag and each code counts for 8 more."""
+    texts = (data.topic, data.sub_string, data.expression_type, *data.tags_set)
+    return sum(map(len, texts)) + 8 * (len(data.tags_set) + len(data.code_set))
 
 
 def _silent(clients: Mapping[Peer, Client], now_ms: int, silence_ms_max: int) -> list[Client]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from twinlog.broker.clients.client_limits import check_client_id, check_name
+from twinlog.broker.clients.lock_table import ALL_KEY, LockLimits
 from twinlog.broker.context import BrokerContext
 from twinlog.net.connection import Handler, Request
 from twinlog.net.errors import RequestRefused
@@ -14,9 +15,14 @@ QUEUES_MAX = 16_384  # in one request: as many as the largest topic has; real cl
 
 
 def handlers(ctx: BrokerContext) -> dict[int, Handler]:
+    def full(key: str, queues: int) -> None:
+        most = ctx.settings.locks_max if key == ALL_KEY else ctx.settings.group_locks_max
+        ctx.limits.left_out(f"{queues} queues were not locked", key, most)
+
     def lock(request: Request) -> Command:
         body = _read(ctx, request)
-        held = ctx.locks.lock(body.consumer_group, body.client_id, body.mq_set, ctx.clock_ms())
+        limits = LockLimits(ctx.settings.locks_max, ctx.settings.group_locks_max, full)
+        held = ctx.locks.lock(body.consumer_group, body.client_id, body.mq_set, ctx.clock_ms(), limits)
         return request.reply(body=encode_body(LockBatchResponse(lock_ok_mq_set=held)))
 
     def unlock(request: Request) -> Command:

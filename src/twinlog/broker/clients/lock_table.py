@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from twinlog.wire.bodies import MessageQueue
 
 LOCK_MS_MAX = 60_000
-LOCKS_MAX = 1_000_000  # of all groups: about 200 MB
-GROUP_LOCKS_MAX = 100_000
+ALL_KEY, GROUP_KEY = "maxLocks", "maxLocksPerGroup"
+
+
+class LockLimits(NamedTuple):
+    """How many queues may be locked. `refused` is called with the key of a limit and the queues that are not locked."""
+
+    count_max: int
+    per_group_max: int
+    refused: Callable[[str, int], None]
+
+
+def _ignore(key: str, queues: int) -> None: ...
+
+
+NO_LIMITS = LockLimits(1 << 62, 1 << 62, _ignore)
 
 
 @dataclass(slots=True)
@@ -21,31 +36,38 @@ class _Lock:
 class LockTable:
     """Which client holds which queue. In memory only: after a restart consumers lock again."""
 
-    def __init__(
-        self, lock_ms_max: int = LOCK_MS_MAX, locks_max: int = LOCKS_MAX, group_locks_max: int = GROUP_LOCKS_MAX
-    ) -> None:
+    def __init__(self, lock_ms_max: int = LOCK_MS_MAX) -> None:
         self._lock_ms_max = lock_ms_max
-        self._locks_max = locks_max
-        self._group_locks_max = group_locks_max
         self._groups: dict[str, dict[MessageQueue, _Lock]] = {}
         self._count = 0
 
-    def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue], now_ms: int) -> list[MessageQueue]:
+    def lock(
+        self,
+        group: str,
+        client_id: str,
+        queues: Iterable[MessageQueue],
+        now_ms: int,
+        limits: LockLimits = NO_LIMITS,
+    ) -> list[MessageQueue]:
         """Lock or renew queues that are free, expired or the client's own; returns the queues it now holds.
 
         At the limit of locks a free queue is not given, as if another client held it: the client asks again.
         """
         locks = self._groups.setdefault(group, {})
         held: list[MessageQueue] = []
+        full: Counter[str] = Counter()
         for queue in queues:
             lock = locks.get(queue)
             if lock is None:
-                if self._count >= self._locks_max or len(locks) >= self._group_locks_max:
+                if self._count >= limits.count_max or len(locks) >= limits.per_group_max:
+                    full[ALL_KEY if self._count >= limits.count_max else GROUP_KEY] += 1
                     continue
                 self._count += 1
             if lock is None or lock.client_id == client_id or self._is_expired(lock, now_ms):
                 locks[queue] = _Lock(client_id, now_ms)
                 held.append(queue)
+        for key, count in full.items():
+            limits.refused(key, count)
         if not locks:
             del self._groups[group]
         return held

@@ -178,12 +178,12 @@ class PullHandler:
         held, own = len(ctx.holds), ctx.holds.count_of(request.connection)
         if own >= settings.holds_per_connection_max:
             key, limit = "maxHeldPullsPerConnection", settings.holds_per_connection_max
-            ctx.limits.count(key)
+            ctx.limits.left_out("a pull did not wait", key, limit)
             return limit_text(f"{own} pulls of this peer wait already", key, limit, "raise it")
         if held < settings.holds_max:
             return None
         key = "maxHeldPulls"
-        ctx.limits.count(key)
+        ctx.limits.left_out("a pull did not wait", key, settings.holds_max)
         remark = limit_text(f"{held} pulls wait already", key, settings.holds_max, "raise it")
         # The peer with the most pulls loses one. If new pulls were refused, all other peers would poll without pause.
         longest = ctx.holds.take_of_largest()

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from twinlog.net.errors import RequestRefused
+from twinlog.net.limits import limit_text
 from twinlog.store.log.log_access import OnDisk
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.fields import decode_fields
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from twinlog.wire.command import Command
 
 UNIQUE_KEY_MARK = "_UNIQUE_KEY_QUERY"
+BYTES_KEY = "maxQueryBytes"
 
 
 def handlers(ctx: BrokerContext) -> dict[int, Handler]:
@@ -46,7 +48,8 @@ class QueryHandlers:
             count = settings.unique_query_count
         count = min(count, settings.query_count_max)
         times = header.begin_timestamp or 0, header.end_timestamp or 0
-        work = partial(self._find, header.topic, header.key, count, *times)
+        bytes_max = self._ctx.settings.query_bytes_max
+        work = partial(self._find, header.topic, header.key, count, *times, bytes_max)
         found, body = await self._ctx.disk_work.run(request.connection, work)
         fields = {
             "indexLastUpdateTimestamp": str(found.last_update_timestamp),
@@ -55,11 +58,17 @@ class QueryHandlers:
         if not body:
             remark = "can not find message, maybe time range not correct"
             return request.reply(ResponseCode.QUERY_NOT_FOUND, remark, fields)
-        return request.reply(fields=fields, body=body)
+        if not found.is_cut:
+            return request.reply(fields=fields, body=body)
+        self._ctx.limits.left_out(f"messages of {header.topic} with one key", BYTES_KEY, bytes_max)
+        what, advice = "older messages with this key are left out", "ask for an earlier time, or raise it"
+        return request.reply(remark=limit_text(what, BYTES_KEY, bytes_max, advice), fields=fields, body=body)
 
-    def _find(self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int) -> tuple[QueryResult, bytes]:
+    def _find(
+        self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int, bytes_max: int
+    ) -> tuple[QueryResult, bytes]:
         store = self._ctx.store
-        found = store.query(topic, key, count_max, begin_ms, end_ms, log=store.log_on_disk())
+        found = store.query(topic, key, count_max, begin_ms, end_ms, bytes_max=bytes_max, log=store.log_on_disk())
         return found, b"".join(found.buffers)
 
     def view(self, request: Request) -> Command | Awaitable[Command]:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from twinlog.wire.bodies import TopicConfig
     from twinlog.wire.command import Command
 
-QUEUE_UNITS_MAX = 10_000  # shown in one answer
 ROWS_IN_LOOP_MAX = 1_000  # more are encoded in a thread
 
 
@@ -163,7 +162,10 @@ class StatsHandlers:
         low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
         first = max(header.index or 0, low)
         rows: list[dict[str, int]] = []
-        for offset in range(first, min(high, first + min(max(header.count or 0, 0), QUEUE_UNITS_MAX))):
+        count, most = max(header.count or 0, 0), self._ctx.settings.query_entries_max
+        if count > most and high - first > most:
+            self._ctx.limits.left_out(f"{count} entries of {queue_id}@{topic}", "maxQueueEntriesPerQuery", most)
+        for offset in range(first, min(high, first + min(count, most))):
             unit = store.unit(topic, queue_id, offset)
             if unit is not None:
                 physical_offset, size, tags_code = unit

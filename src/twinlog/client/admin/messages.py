@@ -27,7 +27,7 @@ class AdminMessages(AdminCalls):
         address = address_text(host, port)
         header = ViewMessageHeader(offset=offset, topic=topic)
         answer = await self.ask_broker(address, RequestCode.VIEW_MESSAGE_BY_ID, header)
-        found = unwrap(decode_messages(answer.body or b""))
+        found = unwrap(decode_messages(answer.body or b""), self.session.options.decompressed_bytes_max)
         if not found:
             raise BodyError(f"{address} answered for message {message_id} with an empty body")
         return found[0]
@@ -76,6 +76,6 @@ class AdminMessages(AdminCalls):
                 if error.code != ResponseCode.QUERY_NOT_FOUND:
                     raise
                 continue
-            found += unwrap(decode_messages(answer.body or b""))
+            found += unwrap(decode_messages(answer.body or b""), self.session.options.decompressed_bytes_max)
         # The index has hashes only, so messages of other topics may be among them.
         return sorted((m for m in found if m.topic == topic), key=lambda m: m.store_timestamp)

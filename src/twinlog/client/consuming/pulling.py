@@ -11,6 +11,7 @@ from twinlog.wire.batch import decode_batch
 from twinlog.wire.bodies import MessageQueue, SubscriptionData
 from twinlog.wire.codes import ResponseCode
 from twinlog.wire.command import Command
+from twinlog.wire.compression import BODY_BYTES_MAX, decompress
 from twinlog.wire.errors import BodyError, CompressionError
 from twinlog.wire.fields import decode_fields
 from twinlog.wire.filter_expression import parse_tags, tag_codes
@@ -89,10 +90,11 @@ def pull_header(
     )
 
 
-def read_pull_answer(answer: Command, subscription: SubscriptionData) -> PullResult:
+def read_pull_answer(answer: Command, subscription: SubscriptionData, bytes_max: int = BODY_BYTES_MAX) -> PullResult:
     """The result in `answer`; messages whose tag only has the hash of a wanted tag are left out."""
     header = decode_fields(PullResponseHeader, answer.fields)
-    messages = unwrap(decode_messages(answer.body)) if answer.code == ResponseCode.SUCCESS and answer.body else []
+    has_messages = answer.code == ResponseCode.SUCCESS and answer.body
+    messages = unwrap(decode_messages(answer.body or b""), bytes_max) if has_messages else []
     if subscription.expression_type == TAG and subscription.tags_set:
         wanted = set(subscription.tags_set)
         messages = [message for message in messages if message.tags in wanted]
@@ -106,11 +108,11 @@ def read_pull_answer(answer: Command, subscription: SubscriptionData) -> PullRes
     )
 
 
-def unwrap(messages: Iterable[Message]) -> list[Message]:
+def unwrap(messages: Iterable[Message], bytes_max: int = BODY_BYTES_MAX) -> list[Message]:
     """The messages as they were sent: decompressed, and those of an inner batch one by one."""
     result = []
     for message in messages:
-        inflate(message)
+        inflate(message, bytes_max)
         inner = sys_flag.INNER_BATCH | sys_flag.NEED_UNWRAP
         if message.sys_flag & inner != inner:
             result.append(message)
@@ -134,11 +136,11 @@ def unwrap(messages: Iterable[Message]) -> list[Message]:
     return result
 
 
-def inflate(message: Message) -> None:
-    """Decompress the body; one that cannot be decompressed stays as it is, with its flag."""
+def inflate(message: Message, bytes_max: int = BODY_BYTES_MAX) -> None:
+    """Decompress the body; one that is damaged, or grows beyond `bytes_max`, stays as it is, with its flag."""
     if message.sys_flag & sys_flag.COMPRESSED:
         try:
-            message.body = message.decoded_body
+            message.body = decompress(message.body, message.sys_flag, bytes_max)
         except CompressionError as error:
             log.warning("a body does not inflate", id=message.offset_message_id, error=str(error))
         else:

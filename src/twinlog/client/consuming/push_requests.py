@@ -104,7 +104,7 @@ class PushRequests:
         if self._consumer.listener is None:
             return request.reply(ResponseCode.SYSTEM_ERROR, "this consumer polls, and has no listener to call")
         message = decode_message(request.body or b"")
-        inflate(message)
+        inflate(message, self._consumer.session.options.decompressed_bytes_max)
         restore_topic(message)
         consumed = await self._consumer.listener.call([message])
         result = "CR_SUCCESS" if consumed.ok else "CR_THROW_EXCEPTION" if consumed.error else "CR_LATER"

@@ -60,7 +60,7 @@ class QueueCalls:
         except Exception:
             self._suggested.pop(queue, None)  # the next pull goes to the master
             raise
-        result = read_pull_answer(answer, subscription)
+        result = read_pull_answer(answer, subscription, self._session.options.decompressed_bytes_max)
         self._suggested[queue] = result.suggested_broker_id
         return result
 

@@ -14,7 +14,7 @@ from twinlog.net.connection import Handler, Request
 from twinlog.wire import properties as names
 from twinlog.wire.codes import RequestCode
 from twinlog.wire.command import Command
-from twinlog.wire.compression import decompress
+from twinlog.wire.compression import BODY_BYTES_MAX, decompress
 from twinlog.wire.message import Message
 from twinlog.wire.properties import decode_properties
 
@@ -32,7 +32,8 @@ class Expected:
 class Replies:
     """The replies that one producer waits for, by correlation id."""
 
-    def __init__(self) -> None:
+    def __init__(self, bytes_max: int = BODY_BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
         self._waiting: dict[str, asyncio.Future[Message]] = {}
 
     def handlers(self) -> dict[int, Handler]:
@@ -58,7 +59,7 @@ class Replies:
         fields = request.fields or {}
         properties = decode_properties(fields.get("properties", ""))
         flags = read_number(fields, "sysFlag", 0)
-        body = decompress(request.body or b"", flags)
+        body = decompress(request.body or b"", flags, self._bytes_max)
         message = Message(topic=fields.get("topic", ""), body=body, properties=properties)
         waiting = self._waiting.get(properties.get(names.CORRELATION_ID, ""))
         if waiting is not None and not waiting.done():

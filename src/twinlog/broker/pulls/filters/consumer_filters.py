@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import msgspec
 
 from twinlog.broker.pulls.filters.bloom import BloomFilter
 from twinlog.broker.pulls.filters.message_filter import MessageFilter, select
 from twinlog.broker.pulls.filters.sql92 import FilterSyntaxError, PropertyFilter, compile_sql92
-from twinlog.metadata.filters import BloomData, ConsumerFilter, FilterTable
+from twinlog.metadata.filters import BloomData, ConsumerFilter, FilterTable, row_length
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import SubscriptionData
 from twinlog.wire.filter_expression import is_tag_type
@@ -17,6 +18,19 @@ from twinlog.wire.filter_expression import is_tag_type
 log = get_logger(__name__)
 
 PRESUMED_SILENCE_MS = 30_000  # the last heartbeat of a consumer was at most this long before the start
+
+
+class FilterLimit(NamedTuple):
+    """How long all filters may be together, and what is called with group and topic of one that finds no room."""
+
+    length_max: int
+    refused: Callable[[str, str], None]
+
+
+def _ignore(group: str, topic: str) -> None: ...
+
+
+NO_LIMIT = FilterLimit(1 << 62, _ignore)
 
 
 class ConsumerFilters:
@@ -33,13 +47,15 @@ class ConsumerFilters:
 
     # -- heartbeats --------------------------------------------------------------------------------
 
-    def register(self, group: str, subscriptions: Iterable[SubscriptionData], now_ms: int) -> None:
+    def register(
+        self, group: str, subscriptions: Iterable[SubscriptionData], now_ms: int, limit: FilterLimit = NO_LIMIT
+    ) -> None:
         """Note the filters of all subscriptions of a group; its filters on other topics are dead from now on."""
         topics: set[str] = set()
         for data in subscriptions:
             topics.add(data.topic)
             if not is_tag_type(data.expression_type) and data.sub_string:
-                self._register_one(group, data, now_ms)
+                self._register_one(group, data, now_ms, limit)
         if self.table.rows:
             for row in self.table.of_group(group):
                 if row.topic not in topics and not row.is_dead:
@@ -92,7 +108,7 @@ class ConsumerFilters:
 
     # -- rows --------------------------------------------------------------------------------------
 
-    def _register_one(self, group: str, data: SubscriptionData, now_ms: int) -> None:
+    def _register_one(self, group: str, data: SubscriptionData, now_ms: int, limit: FilterLimit) -> None:
         known = self.table.get(data.topic, group)
         if known is not None and data.sub_version <= known.client_version:
             if data.sub_version == known.client_version and known.is_dead:
@@ -110,12 +126,33 @@ class ConsumerFilters:
         except FilterSyntaxError as error:
             # The pulls of this group are answered with FILTER_DATA_NOT_EXIST.
             log.warning("a filter does not compile", group=group, topic=data.topic, error=str(error))
-            self.table.remove(data.topic, group)
-            self._by_topic.pop(data.topic, None)
+            self._remove(data.topic, group)
+            return
+        if not self._has_room(row_length(group, data.topic, data.sub_string), limit):
+            limit.refused(group, data.topic)
+            self._remove(data.topic, group)
             return
         bloom = BloomData(self.bloom.positions(f"{group}#{data.topic}"), self.bloom.bits)
         kind, version = data.expression_type, data.sub_version
         self._put(ConsumerFilter(group, data.topic, data.sub_string, kind, now_ms, 0, bloom, version))
+
+    def _has_room(self, length: int, limit: FilterLimit) -> bool:
+        """Whether one more filter fits; those that have been dead for longest make room for it."""
+        if self.table.length + length <= limit.length_max:
+            return True
+        rows = (row for filters in self.table.rows.values() for row in filters.values() if row.is_dead)
+        dead = sorted(rows, key=lambda row: row.dead_time)
+        # A tenth of all at once, so that not every heartbeat looks at all rows.
+        wanted = limit.length_max - max(length, limit.length_max // 10)
+        for row in dead:
+            if self.table.length <= wanted:
+                break
+            self._remove(row.topic, row.consumer_group)
+        return self.table.length + length <= limit.length_max
+
+    def _remove(self, topic: str, group: str) -> None:
+        self.table.remove(topic, group)
+        self._by_topic.pop(topic, None)
 
     def _put(self, row: ConsumerFilter) -> None:
         self.table.put(row)
