@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,11 +21,11 @@ class Side:
 
 
 class Probe:
-    """AccessProbe.java with one version of the client."""
+    """AccessProbe.java with one version of the client; `before` begins its command line, e.g. with a namespace."""
 
-    def __init__(self, version: str, home: Path) -> None:
+    def __init__(self, version: str, home: Path, before: Sequence[str] = ()) -> None:
         home.mkdir()
-        command = JavaRocketmq(version).client_command("AccessProbe", home=home)
+        command = [*before, *JavaRocketmq(version).client_command("AccessProbe", home=home)]
         self._errors = (home / "errors.txt").open("w")
         self._process = subprocess.Popen(
             command, cwd=home, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True
