@@ -18,7 +18,8 @@ from tests.interop.replica_pair import FILES_OF_49, TYPED, same_config, same_log
 from tests.interop.test_python_client_security import CHECKED
 from tests.interop.twinlog_servers import TWINLOG, Twinlog
 
-from twinlog.client import Credentials, Outgoing, PushConsumer, SendStatus
+from twinlog.client import Admin, BrokerRefused, Credentials, Outgoing, PushConsumer, SendStatus
+from twinlog.wire.codes import RequestCode
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(420)]
 
@@ -65,7 +66,11 @@ def test_a_replica_with_an_account_follows_a_protected_java_master(version, tmp_
         with twinlog.broker(tmp_path / "wrong", names.address, **slave, **{KEY: WRONG}) as refused:
             until(lambda: "ignature" in json.dumps(status(names.address)), "the wrong account is reported")
             assert not same_config(master.store, refused.store, "topics.json", versions=False)
-        with twinlog.broker(tmp_path / "right", names.address, **slave, **{KEY: RIGHT}) as replica:
+        carries: dict[str, str] = {}
+        if version == "4.9.7":
+            (tmp_path / "right" / "conf" / "acl").mkdir(parents=True)
+            carries = {"aclEnable": "true", "rocketmqHome": str(tmp_path / "right")}
+        with twinlog.broker(tmp_path / "right", names.address, **slave, **carries, **{KEY: RIGHT}) as replica:
             asyncio.run(send(names.address, 50))
             until(lambda: same_logs(master.store, replica.store), "the log is the master's")
             for name in TYPED if version != "4.9.7" else FILES_OF_49:
@@ -74,6 +79,11 @@ def test_a_replica_with_an_account_follows_a_protected_java_master(version, tmp_
                     f"{name} is the master's",
                     seconds=60,
                 )
+            if version == "4.9.7":
+                carried = tmp_path / "right" / "conf" / "acl" / "from-master.yml"
+                until(lambda: carried.exists() and "twinlogkey" in carried.read_text(), "the accounts are the master's")
+                assert asyncio.run(pulled(replica.address, None)) == "No accessKey is configured"
+                assert asyncio.run(pulled(replica.address, ACCOUNT.credentials)) == ""
 
 
 async def consume(names: str) -> None:
@@ -83,6 +93,16 @@ async def consume(names: str) -> None:
     consumer.subscribe("Guarded")
     async with consumer:
         await arrived(lambda: len(got.bodies) > 10)
+
+
+async def pulled(address: str, account: Credentials | None) -> str:
+    """What a replica answers to who wants to know its topics; "" when it gives them."""
+    async with Admin(address, options=replace(OPTIONS, credentials=account)) as admin:
+        try:
+            await admin.ask_broker(address, RequestCode.GET_ALL_TOPIC_CONFIG)
+        except BrokerRefused as error:
+            return str(error).rpartition("AclException: ")[2].partition(";")[0].strip()
+    return ""
 
 
 async def send(names: str, count: int) -> None:

@@ -47,6 +47,7 @@ OWN_KEYS = {
     "maxQueueEntriesPerQuery",
     "maxDecompressedRegistrationBytes",
     "maxLogLinesPerSecond",
+    "clientsWithoutAccountsFrom",
     "haCopyWholeHistory",
     "haReseedAllowed",
     "haBusyWaitMicros",

@@ -15,6 +15,7 @@ from twinlog.broker.sends.send_fast import FastSend
 from twinlog.broker.stats.rpc_times import timed
 from twinlog.net.access import audited, open_audit_log, protected
 from twinlog.net.admission import LOCAL_PLACES, Admission
+from twinlog.net.closed import Closed, warn_that_closed
 from twinlog.net.inbound import Inbound
 from twinlog.net.local_admin import LocalAdmin, warn_if_open
 from twinlog.net.server import Server
@@ -51,10 +52,16 @@ async def listening(
         ctx.holds.drop(connection)
         client_handlers.connection_closed(ctx, connection)
 
+    is_closed = ctx.gate is None and ctx.conf.would_give_away
     if ctx.gate is not None:
         handlers = protected(handlers, ctx.gate)
     else:
         handlers = LocalAdmin(net.admin_from, ctx.limits, "broker.conf").around(handlers)
+    if is_closed:
+        # Until the next start, also when it becomes a master: what it holds was protected.
+        handlers = Closed(f"{net.admin_from};{net.clients_from}", ctx.limits).around(handlers)
+        warn_that_closed(net.clients_from)
+    elif ctx.gate is None:
         warn_if_open(settings.bind_address, net.admin_from, _risk(ctx))
     audit = open_audit_log(ctx.conf.access, os.path.join(ctx.conf.store.root_dir, "config"), ctx.wall_ms)
     handlers = audited(handlers, audit, ctx.gate)
@@ -71,7 +78,7 @@ async def listening(
                 inbound,
                 admission,
                 after_batch=ctx.publish_appends,
-                fast=FastSend(ctx).take,
+                fast=None if is_closed else FastSend(ctx).take,
                 on_close=closed,
             )
             await server.start(settings.bind_address, port)

@@ -44,6 +44,12 @@ class BrokerConf:
     warnings: tuple[SettingsWarning, ...] = ()
     path: str | None = None  # of the file, None when the text came from elsewhere
 
+    @property
+    def would_give_away(self) -> bool:
+        """Whether this replica checks no accounts and its master does: there is an account to ask the master with."""
+        checks = self.access.authentication or self.access.plain_acl
+        return self.broker.is_replica and self.broker.own_account is not None and not checks
+
     def properties(self) -> dict[str, str]:
         """All settings in use under their file names; passwords are left out."""
         parts = (self.broker, self.store, self.replication, self.failover, self.net, self.net.tls, self.access)

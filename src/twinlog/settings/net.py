@@ -70,6 +70,9 @@ class NetSettings:
     # Addresses and networks, besides this machine, from which administration is accepted while there are no accounts,
     # 192.0.2.1;10.0.0.0/8, or * for every address: changes of settings, topics, groups, offsets and roles.
     admin_from: str = conf("adminRequestsFrom", "", check=check_address_list)
+    # Addresses and networks, besides this machine, that a replica serves which has an account for its master
+    # (innerClientAuthenticationCredentials) and checks none itself; * for every address.
+    clients_from: str = conf("clientsWithoutAccountsFrom", "", check=check_address_list)
     # Proxies whose PROXY protocol line is believed: addresses and networks, 192.0.2.1;10.0.0.0/8. From others it closes
     # the connection.
     proxies: str = conf("proxyProtocolFrom", "", check=check_address_list)

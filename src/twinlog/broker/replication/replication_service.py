@@ -22,8 +22,10 @@ from twinlog.replication.master.log_marks import LogMarks
 from twinlog.replication.master.master_service import MasterService
 from twinlog.replication.master.replica_acks import ReplicaAcks
 from twinlog.replication.replica.account_sync import AccountSync
-from twinlog.replication.replica.metadata_sync_service import ExtraKind, MetadataSyncService
+from twinlog.replication.replica.metadata_sync_service import ExtraKind, FetchedKind, MetadataSyncService
+from twinlog.replication.replica.plain_acl_sync import PlainAclSync
 from twinlog.replication.replica.replica_service import ReplicaIdentity, ReplicaService
+from twinlog.settings.access import plain_acl_home
 from twinlog.settings.accounts import parse_account
 from twinlog.store.errors import DispatchFailed
 
@@ -62,7 +64,7 @@ class ReplicationService:
             clock_ms=monotonic_ms,
             acks=acks,
             accepts=lambda: ctx.is_master,
-            has_accounts=ctx.gate is not None,
+            has_accounts=ctx.gate is not None or ctx.conf.would_give_away,
             tls=ha_server_tls(ctx.conf.net.tls) if has_tls else None,
             on_join=self.members.count_soon,
             on_acks=self.send_demand.acknowledged,
@@ -171,7 +173,9 @@ class ReplicationService:
                 self.register.register_soon()
 
 
-def fetched_kinds(ctx: BrokerContext) -> list[AccountSync]:
+def fetched_kinds(ctx: BrokerContext) -> Sequence[FetchedKind]:
     """Accounts, if this broker checks them and has one to ask with."""
-    table, own = ctx.tables.accounts, ctx.settings.own_account
+    table, own, access = ctx.tables.accounts, ctx.settings.own_account, ctx.conf.access
+    if access.plain_acl and own:
+        return [PlainAclSync(plain_acl_home(access, ctx.conf.path or "broker.conf"))]
     return [AccountSync(table, parse_account(own).secret_key)] if table.in_use and own else []
