@@ -155,6 +155,24 @@ def test_failover_that_would_not_work(shown, level, what):
     assert what in only(asked.judge_failover(failover_group(shown)), level)
 
 
+@pytest.mark.parametrize(
+    ("text", "level", "what"),
+    [
+        ("", Level.WARNING, "who can connect can read and write all topics"),
+        ("adminRequestsFrom=*\n", Level.ERROR, "anybody can administrate"),
+        ("bindAddress=127.0.0.1\n", Level.OK, "only this machine can connect"),
+        ("authenticationEnabled=true\n", Level.OK, "must be signed"),
+        (
+            'brokerRole=SLAVE\nbrokerId=1\ninnerClientAuthenticationCredentials={"accessKey":"a","secretKey":"b"}\n',
+            Level.WARNING,
+            "serves this machine only",
+        ),
+    ],
+)
+def test_what_a_stranger_can_do(tmp_path, text, level, what):
+    assert what in only(machine.check_access(conf(tmp_path, text)), level)
+
+
 async def test_an_etcd_and_a_name_server_that_do_not_answer():
     address = f"127.0.0.1:{free_port()}"
     found = await asked.check_etcd(FailoverSettings(etcd=address), None, None)

@@ -51,6 +51,7 @@ def check_machine(conf: BrokerConf) -> list[Finding]:
     is_running = is_locked(Path(conf.store.root_dir))
     return [
         *machine.check_address(conf),
+        *machine.check_access(conf),
         *machine.check_ports(conf, is_running=is_running),
         *machine.check_disk(conf),
         *machine.check_store(conf, is_running=is_running),

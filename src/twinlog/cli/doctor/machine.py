@@ -1,4 +1,4 @@
-"""Checks of one configuration file and of the machine that it is for: addresses, ports, disk, store."""
+"""Checks of one configuration file and of the machine that it is for: addresses, accounts, ports, disk, store."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+from twinlog.base.address_list import address_list, is_loopback
 from twinlog.base.addresses import VIP_PORT_BELOW, parse_address, split_addresses
 from twinlog.broker.replication.epoch_file import EpochFile
 from twinlog.cli.doctor.findings import Finding, error, ok, warning
@@ -56,6 +57,23 @@ def check_address(conf: BrokerConf) -> Iterator[Finding]:
         yield warning("address", text, f"{todo}; ignore this if a NAT or a proxy has that address")
     else:
         yield ok("address", f"clients are sent to {conf.broker.address}")
+
+
+def check_access(conf: BrokerConf) -> Iterator[Finding]:
+    """What a stranger can do who reaches this broker."""
+    todo = "set authenticationEnabled=true, or bindAddress=127.0.0.1; docs/security.md has more"
+    everywhere = f"bindAddress={conf.broker.bind_address}"
+    if conf.access.authentication or conf.access.plain_acl:
+        yield ok("accounts", "every request must be signed by an account")
+    elif conf.would_give_away:
+        text = "this replica has an account for its master and checks none itself: it serves this machine only"
+        yield warning("accounts", text, "set authenticationEnabled=true or aclEnable=true, as on the master")
+    elif is_loopback(conf.broker.bind_address):
+        yield ok("accounts", f"none, and {everywhere}: only this machine can connect")
+    elif address_list(conf.net.admin_from).has_all:
+        yield error("accounts", "anybody can administrate: there are no accounts, and adminRequestsFrom=*", todo)
+    else:
+        yield warning("accounts", f"none, and {everywhere}: who can connect can read and write all topics", todo)
 
 
 def check_ports(conf: BrokerConf, *, is_running: bool) -> Iterator[Finding]:
