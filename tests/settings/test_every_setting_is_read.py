@@ -21,6 +21,7 @@ OWN_KEYS = {
     "haSharedSecret",
     "haTlsEnable",
     "haTlsRequired",
+    "haRepairFromTwin",
     "haReplicasFrom",
     "maxReplicaConnections",
     "maxUnfinishedFrameBytes",

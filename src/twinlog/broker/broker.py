@@ -21,7 +21,7 @@ from twinlog.broker.opening import load_tables, open_broker_store, open_filters,
 from twinlog.broker.ports import listening, with_port
 from twinlog.broker.pulls.hold import HoldTable
 from twinlog.broker.replication.health import STARTING, answer_page, health_of
-from twinlog.broker.replication.replication_metrics import watch_replication
+from twinlog.broker.replication.replication_metrics import watch_repair, watch_replication
 from twinlog.broker.replication.tail_cut import RestartToCut, finish_cut
 from twinlog.broker.sends.copy_budget import CopyBudget
 from twinlog.broker.sends.pending_sends import PendingSends
@@ -178,6 +178,7 @@ class Broker:
             deferred = services.deferred
             watch_messages(self._metrics, ctx, deferred.timers, deferred.transactions, services.lags)
             watch_replication(self._metrics, ctx, services.replication)
+            watch_repair(self._metrics, ctx, services.repair)
 
     # -- parts ---------------------------------------------------------------------------------
 

@@ -58,6 +58,9 @@ Raises RequestRefused(code, remark) for a message that must not be stored (a tim
 def _do_nothing() -> None: ...
 
 
+async def _not_repaired(physical_offset: int, seconds_max: float) -> None: ...
+
+
 def _ignore(level: int) -> None: ...
 
 
@@ -98,6 +101,7 @@ class BrokerContext:
     wake_replicas: Callable[[], None] = _do_nothing  # this and the next two are set by ReplicationService
     expect_reports: Callable[[], None] = _do_nothing
     change_role: Callable[[str, int | None], Awaitable[object]] | None = None
+    wait_for_repair: Callable[[int, float], Awaitable[None]] = _not_repaired  # set by RepairService
     term: int = 0  # how often this broker became master while running
     step_down_listeners: list[Callable[[], None]] = field(default_factory=list)  # may append for the last time
     master_is_chosen: bool = False  # automatic failover names the master; name servers are not asked for it

@@ -21,6 +21,7 @@ from twinlog.broker.pulls.hold_service import HoldService
 from twinlog.broker.replication import metadata_handlers, replication_handlers
 from twinlog.broker.replication.failover_host import FailoverHost
 from twinlog.broker.replication.guarded import APPENDING, CHANGING, guarded, guarded_change
+from twinlog.broker.replication.repair_service import RepairService
 from twinlog.broker.replication.replication_service import ReplicationService
 from twinlog.broker.sends import reply, send, send_back
 from twinlog.broker.stats import runtime_info, stats_handlers
@@ -80,7 +81,13 @@ class BrokerServices:
         """In the order they start. An unexpected error of one ends the broker, since going on could lose messages."""
         self.lags = GroupLags(ctx)  # runs while metrics are served
         self.failover_host = FailoverHost(ctx, self.replication) if ctx.master_is_chosen else None
-        self.fenced: tuple[Service, ...] = (StatsService(ctx, ctx.stats), self.register, *self._failover())
+        self.repair = RepairService(ctx, self.replication, pool)
+        self.fenced: tuple[Service, ...] = (
+            StatsService(ctx, ctx.stats),
+            self.register,
+            self.repair,
+            *self._failover(),
+        )
         """Started after those. An unexpected error of one is logged, and the service is run again."""
 
     def _failover(self) -> Iterator[Service]:

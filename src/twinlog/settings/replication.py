@@ -87,6 +87,9 @@ class ReplicationSettings:
     # join, and logs why.
     reseed_allowed: bool = conf("haReseedAllowed", False)
 
+    # A record of the log that a read finds damaged is fetched from the master, or from a replica, and written again.
+    repairs_from_twin: bool = conf("haRepairFromTwin", True, updatable=True)
+
     # -- Metadata
 
     # Milliseconds between two rounds in which a replica takes over topics, groups and offsets.

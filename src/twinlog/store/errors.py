@@ -22,6 +22,14 @@ def system_errors_as(kind: Callable[[Path, OSError], StoreError], root: Path) ->
         raise kind(root, error) from error
 
 
+class UnderRepair(StoreError):
+    """A patient read has met a damaged record that is being fetched from a twin: read again when that is over."""
+
+    def __init__(self, physical_offset: int) -> None:
+        super().__init__(f"the record at {physical_offset} is damaged, and being repaired")
+        self.physical_offset = physical_offset
+
+
 class StoreLocked(StoreError):
     """Another process (ours or Java's) has this store open."""
 

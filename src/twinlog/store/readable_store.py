@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from twinlog.settings.store import StoreSettings
+from twinlog.store.errors import UnderRepair
 from twinlog.store.file_ops import FILE_OPS, FileOps
 from twinlog.store.index.message_index import Index
 from twinlog.store.log.checked_log import LoadedLog, is_whole
@@ -86,7 +87,8 @@ class ReadableStore:
             )
         self.limits = read_limits(settings)
         self.damaged: dict[int, None] = {}  # places of damaged records that reads have met and nobody has repaired
-        self.on_damaged_record: Callable[[int], None] = lambda physical_offset: None
+        self.on_damaged_record: list[Callable[[int], None]] = []  # called in the thread of the read
+        self.under_repair: set[int] = set()  # of these, those that a twin is being asked for, for the first time
         self.opened_end = 1 << 62  # where the log ended when this process opened it; everything is old before
         self._seen = SeenChunks(settings.segment_bytes)
         self._ops = ops
@@ -136,11 +138,13 @@ class ReadableStore:
         accept: Accept | None = None,
         accept_record: AcceptRecord | None = None,
         log: LogAccess | None = None,
+        is_patient: bool = False,
     ) -> ReadResult:
         """Messages of a queue from `queue_offset` on, as windows on the mapped log.
 
         Without `log`, this thread waits for what is not in memory. Old records, which `log` recognises, are checked:
-        those that are damaged are left out, and the next offset is behind them.
+        those that are damaged are left out, and the next offset is behind them. With `is_patient`, UnderRepair is
+        raised at the first one that a twin may bring back in a moment.
         """
         queue = self.queues.get(topic, queue_id)
         if log is not None and queue is not None:
@@ -172,7 +176,7 @@ class ReadableStore:
             bytes_max=min(bytes_max, self.limits.bytes_in_memory_max),
             units_max=self.limits.units_examined_max,
             log_end=self.log_end,
-            on_damage=self._note_damaged_unit,
+            on_damage=self._await_damaged_unit if is_patient else self._note_damaged_unit,
         )
 
     def min_offset(self, topic: str, queue_id: int) -> int:
@@ -201,24 +205,34 @@ class ReadableStore:
         return (log or self.commit_log).record(physical_offset)
 
     def whole_record_at(
-        self, physical_offset: int, size: int | None = None, *, log: LogAccess | None = None
+        self, physical_offset: int, size: int | None = None, *, log: LogAccess | None = None, noted: bool = True
     ) -> memoryview | None:
-        """The same, of this size if it is known; None also when the record is damaged. Old records are checked."""
+        """The same, of this size if it is known; None also when the record is damaged. Old records are checked.
+
+        `noted`: damage found here is reported, since this should be the place of a record.
+        """
         source = log or self.commit_log
         record = source.record(physical_offset) if size is None else source.slice(physical_offset, size)
         if record is None or physical_offset >= self.recent_from or is_whole(record):
             return record
-        self._note_damage(physical_offset)
+        if noted:
+            self._note_damage(physical_offset)
         return None
 
     def _note_damaged_unit(self, topic: str, queue_id: int, queue_offset: int, physical_offset: int) -> None:
         self._note_damage(physical_offset, topic=topic, queue_id=queue_id, queue_offset=queue_offset)
 
+    def _await_damaged_unit(self, topic: str, queue_id: int, queue_offset: int, physical_offset: int) -> None:
+        self._note_damaged_unit(topic, queue_id, queue_offset, physical_offset)
+        if physical_offset in self.under_repair:
+            raise UnderRepair(physical_offset)
+
     def _note_damage(self, physical_offset: int, **place: object) -> None:
         if physical_offset not in self.damaged and len(self.damaged) < _DAMAGED_MAX:
             self.damaged[physical_offset] = None
             logger.error("a damaged message is not served", physical_offset=physical_offset, **place)
-            self.on_damaged_record(physical_offset)
+            for listener in self.on_damaged_record:
+                listener(physical_offset)
 
     def message_at(
         self, physical_offset: int, size: int | None = None, *, log: LogAccess | None = None

@@ -169,6 +169,9 @@ class QueryMessageHeader:
     end_timestamp: Long | None = None
 
 
+FOR_REPAIR = "twinlogRepair"  # a field of VIEW_MESSAGE_BY_ID: a twin asks, whose own record there is damaged
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewMessageHeader:
     offset: Long | None = None

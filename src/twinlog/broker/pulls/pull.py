@@ -2,12 +2,13 @@
 
 A pull that finds nothing new, and allows it, is held until a message arrives or its time is up. Then it goes through
 all checks again, since topics, groups and settings may have changed, and is answered with what it finds. So does a pull
-whose messages are on disk only: a thread reads them first, and the loop goes on meanwhile.
+whose messages are on disk only: a thread reads them first, and the loop goes on meanwhile. And so does one that met a
+damaged message while a twin is asked for it; if the twin does not have it soon, the message is left out.
 """
 
 from __future__ import annotations
 
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,6 +18,7 @@ from twinlog.broker.pulls.pull_checks import PullRefused, check_pull
 from twinlog.net.connection import answer_for_error
 from twinlog.net.errors import RequestRefused
 from twinlog.net.limits import limit_text
+from twinlog.store.errors import UnderRepair
 from twinlog.store.log.log_access import OnDisk
 from twinlog.store.queues.read import ReadStatus
 from twinlog.wire.codes import BUSY_REMARK, VERSION, RequestCode, ResponseCode
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from twinlog.store.queues.read import ReadResult
 
 OFFSET_RESET = "OFFSET_RESET"
+REPAIR_S_MAX = 3.0  # that a pull waits for damaged messages; clients wait longer for its answer
 HOLD_MS_MAX = 3_600_000  # clients ask for 15 to 30 seconds
 COUNT_MAX = 1_024  # no client asks for more; a filter examines as many units as messages are asked for
 PROPERTY_FILTER_COST = 50  # comparing a tag costs 1; a property filter may have hundreds of terms
@@ -92,6 +95,8 @@ class PullHandler:
             return self._answer(request, may_hold=True, log=self._ctx.store.log_in_memory())
         except OnDisk:
             return self._answer_from_disk(request)
+        except UnderRepair as found:
+            return self._answer_after_repair(request, found)
 
     async def _answer_from_disk(self, request: Request) -> Answer:
         """The answer after a thread has read what the pull asks for; by then, it may be another one."""
@@ -102,7 +107,21 @@ class PullHandler:
         except PullRefused as refused:
             return request.reply(refused.code, refused.remark, refused.fields)
         await ctx.disk_work.run(request.connection, lambda: self._read(pull, plan, ctx.store.log_on_disk()))
-        return self._answer(request, may_hold=True, log=ctx.store.log_loaded())
+        try:
+            return self._answer(request, may_hold=True, log=ctx.store.log_loaded())
+        except UnderRepair as found:
+            return await self._answer_after_repair(request, found)
+
+    async def _answer_after_repair(self, request: Request, found: UnderRepair) -> Answer:
+        """The answer when damaged messages were brought back, or that takes too long."""
+        ctx, deadline = self._ctx, monotonic() + REPAIR_S_MAX
+        while True:
+            await ctx.wait_for_repair(found.physical_offset, deadline - monotonic())
+            is_patient = monotonic() < deadline
+            try:
+                return self._answer(request, may_hold=True, log=ctx.store.log_loaded(), is_patient=is_patient)
+            except UnderRepair as another:
+                found = another
 
     def finish(self, hold: Hold, remark: str | None = None) -> None:
         """Answer a pull that was held with what there is now; `remark` is for an answer without messages."""
@@ -114,7 +133,7 @@ class PullHandler:
             answer = answer_for_error(request, error)
         request.connection.send(answer)
 
-    def _read(self, pull: PullFields, plan: PullPlan, log: LogAccess | None) -> ReadResult:
+    def _read(self, pull: PullFields, plan: PullPlan, log: LogAccess | None, *, is_patient: bool = False) -> ReadResult:
         count_max = max(COUNT_MAX, self._ctx.conf.store.transfer_count_in_memory)
         return self._ctx.store.read(
             pull.topic,
@@ -124,6 +143,7 @@ class PullHandler:
             accept=plan.accept,
             accept_record=plan.accept_record,
             log=log,
+            is_patient=is_patient,
         )
 
     def _answer(
@@ -134,8 +154,9 @@ class PullHandler:
         remark: str | None = None,
         log: LogAccess | None = None,
         held_s: float = 0.0,
+        is_patient: bool = True,
     ) -> Answer:
-        """The answer, or None for a pull that is held. If `log` raises OnDisk, nothing has changed by then."""
+        """The answer, or None for a pull that is held. When OnDisk or UnderRepair is raised, nothing has changed."""
         ctx = self._ctx
         settings = ctx.settings
         if not ctx.is_master and not settings.replica_reads:
@@ -152,7 +173,7 @@ class PullHandler:
             moved = ResponseCode.PULL_OFFSET_MOVED
             return self._reply(request, plan, moved, OFFSET_RESET, reset, low, high, suggested=0)
         started = perf_counter()
-        found = self._read(pull, plan, log)
+        found = self._read(pull, plan, log, is_patient=is_patient and may_hold)
         seconds = perf_counter() - started
         ctx.stats.longest_get_s = max(ctx.stats.longest_get_s, seconds)
         ctx.offsets.commit_pull(group, topic, queue_id, found.next_offset)

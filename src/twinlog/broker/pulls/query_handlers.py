@@ -13,7 +13,7 @@ from twinlog.net.limits import limit_text
 from twinlog.store.log.log_access import OnDisk
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.fields import decode_fields
-from twinlog.wire.headers import QueryMessageHeader, ViewMessageHeader
+from twinlog.wire.headers import FOR_REPAIR, QueryMessageHeader, ViewMessageHeader
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -81,7 +81,9 @@ class QueryHandlers:
 
     def _view(self, request: Request, offset: int | None, log: LogAccess) -> Command:
         store = self._ctx.store
-        record = None if offset is None or offset < 0 else store.whole_record_at(offset, log=log)
+        # A twin that repairs its log may have this place from a damaged queue.
+        noted = FOR_REPAIR not in (request.fields or {})
+        record = None if offset is None or offset < 0 else store.whole_record_at(offset, log=log, noted=noted)
         message = None if record is None else store.message_at(offset or 0, log=log)
         # With access control, the permission was for the topic that the request names: the message must be in it.
         named = (request.fields or {}).get("topic")

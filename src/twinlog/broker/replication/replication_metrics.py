@@ -10,6 +10,7 @@ from twinlog.telemetry.rocketmq_names import NODE
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
+    from twinlog.broker.replication.repair_service import RepairService
     from twinlog.broker.replication.replication_service import ReplicationService
     from twinlog.replication.master.replica_connection import ReplicaView
     from twinlog.replication.replica.metadata_status import KindStatus
@@ -21,6 +22,27 @@ def watch_replication(metrics: Metrics, ctx: BrokerContext, replication: Replica
     _watch_master(metrics, ctx, replication)
     _watch_link(metrics, ctx, replication)
     _watch_metadata(metrics, replication)
+
+
+def watch_repair(metrics: Metrics, ctx: BrokerContext, repair: RepairService) -> None:
+    """Register what is known of damaged records."""
+    metrics.watch(
+        "rocketmq_ha_damaged_records",
+        "Damaged records of the log that reads have met and that are not repaired",
+        lambda: len(ctx.store.damaged),
+    )
+    metrics.watch(
+        "rocketmq_ha_repaired_records",
+        "Damaged records that were fetched from the twin and written again",
+        lambda: repair.repaired,
+        kind="counter",
+    )
+    metrics.watch(
+        "rocketmq_ha_repair_failures",
+        "Attempts to fetch a damaged record from the twin that failed",
+        lambda: repair.failures,
+        kind="counter",
+    )
 
 
 def _watch_master(metrics: Metrics, ctx: BrokerContext, replication: ReplicationService) -> None:

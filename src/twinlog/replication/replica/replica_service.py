@@ -102,6 +102,17 @@ class ReplicaService:
         self._lost_reason = ""  # as it was logged last
         self.divergence: Divergence | None = None  # found by the last attempt to join
 
+    @property
+    def is_compared(self) -> bool:
+        """Whether this replica follows its master, and the end of its log was compared with the master's before."""
+        return self.status.is_following and not self._is_unchecked
+
+    @property
+    def master_address(self) -> str | None:
+        """Where the master answers requests; None while no master is known."""
+        ha, remoting = self._addresses.ha, self._addresses.remoting
+        return remoting if remoting is not None or ha is None else below(ha, 1)
+
     def join_now(self) -> None:
         """Try to join at once if this replica waits between two attempts: the master may have changed."""
         self._changed.set()

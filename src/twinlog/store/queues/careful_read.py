@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from twinlog.store.errors import UnderRepair
 from twinlog.store.log.checked_log import are_whole, is_whole, next_of_queue
 from twinlog.store.queues.batch_consume_queue import BatchConsumeQueue
 from twinlog.store.queues.read import ReadResult, ReadStatus
@@ -46,26 +47,34 @@ def read_carefully(
     log_end: int,
     on_damage: OnDamage,
 ) -> ReadResult:
-    """What a read from `queue_offset` on returns, without damaged records; `read_one` reads the next at an offset."""
+    """What a read from `queue_offset` on returns, without damaged records; `read_one` reads the next at an offset.
+
+    If `on_damage` raises UnderRepair, the read ends before that record, and is to be repeated there.
+    """
     buffers: list[memoryview] = []
     total, at, end = 0, queue_offset, min(queue.max_offset, queue_offset + max(units_max, count_max))
     while at < end and len(buffers) < count_max:
         one = read_one(at)
-        _note_passed(queue, at, one, log_end, on_damage)
+        is_own = one.status is ReadStatus.FOUND and _is_own(queue, one.next_offset - 1, one)
+        try:
+            _note_passed(queue, at, one, log_end, on_damage)
+            if one.status is ReadStatus.FOUND and not is_own:
+                unit = queue.unit(number := one.next_offset - 1)
+                on_damage(queue.topic, queue.queue_id, number, -1 if unit is None else unit.physical_offset)
+        except UnderRepair:
+            if not buffers:
+                raise
+            break
         if one.status is not ReadStatus.FOUND:
             if one.next_offset <= at:
                 break
             at = one.next_offset
             continue
-        record, number = one.buffers[0], one.next_offset - 1
         if total and total + one.size > bytes_max:
             break
-        if _is_own(queue, number, one):
-            buffers.append(record)
+        if is_own:
+            buffers.append(one.buffers[0])
             total += one.size
-        else:
-            unit = queue.unit(number)
-            on_damage(queue.topic, queue.queue_id, number, -1 if unit is None else unit.physical_offset)
         at = one.next_offset
     status = ReadStatus.FOUND if buffers else ReadStatus.NO_MATCHED_MESSAGE
     return ReadResult(status, at, queue.min_offset, queue.max_offset, buffers, len(buffers), total)

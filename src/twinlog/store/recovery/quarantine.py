@@ -93,9 +93,8 @@ def encode_filler(physical_offset: int, size: int, store_timestamp: int) -> byte
 
 def save_bytes(root: Path, commit_log: CommitLog, damage: Damage, ops: FileOps = FILE_OPS) -> str:
     """Copy the range into the quarantine directory, durably; returns the file's path."""
-    directory = root / "quarantine"
-    ops.make_directory(directory)
-    path = directory / f"{damage.begin:020d}-{damage.end:020d}.bytes"
+    path = note_path(root, damage.begin, damage.end).with_suffix(".bytes")
+    ops.make_directory(path.parent)
     descriptor = ops.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
     try:
         for segment, first, last in commit_log.ranges(damage.begin, damage.end):
@@ -106,15 +105,35 @@ def save_bytes(root: Path, commit_log: CommitLog, damage: Damage, ops: FileOps =
         ops.flush(descriptor)
     finally:
         os.close(descriptor)
-    note = {
-        "physical_offset": damage.begin,
-        "size": damage.end - damage.begin,
-        "reason": damage.reason,
-        "action": "cut off: no valid record follows" if damage.torn_tail else "replaced by filler records",
-    }
-    replace_file(path.with_suffix(".json"), [f"{json.dumps(note, indent=2)}\n".encode()], ops.modes)
-    ops.flush_directory(directory)
+    action = "cut off: no valid record follows" if damage.torn_tail else "replaced by filler records"
+    write_note(root, damage.begin, damage.end, damage.reason, action, ops)
     return str(path)
+
+
+def keep_bytes(root: Path, begin: int, data: bytes, reason: str, action: str, ops: FileOps = FILE_OPS) -> None:
+    """The same for bytes that are at hand, of one record."""
+    path = note_path(root, begin, begin + len(data)).with_suffix(".bytes")
+    ops.make_directory(path.parent)
+    descriptor = ops.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    try:
+        ops.write(descriptor, data, 0)
+        ops.flush(descriptor)
+    finally:
+        os.close(descriptor)
+    write_note(root, begin, begin + len(data), reason, action, ops)
+
+
+def note_path(root: Path, begin: int, end: int) -> Path:
+    """Where the note on the bytes from `begin` to `end` is."""
+    return root / "quarantine" / f"{begin:020d}-{end:020d}.json"
+
+
+def write_note(root: Path, begin: int, end: int, reason: str, action: str, ops: FileOps = FILE_OPS) -> None:
+    """Say beside the bytes what was wrong and what was done, durably."""
+    path = note_path(root, begin, end)
+    note = {"physical_offset": begin, "size": end - begin, "reason": reason, "action": action}
+    replace_file(path, [f"{json.dumps(note, indent=2)}\n".encode()], ops.modes)
+    ops.flush_directory(path.parent)
 
 
 def replace_bytes(commit_log: CommitLog, damage: Damage, store_timestamp: int, starts: Sequence[int] = ()) -> None:
