@@ -13,7 +13,22 @@ from twinlog.failover.comparisons import CreatedAt, Delete
 from twinlog.failover.etcd import LeaseGone, OutcomeUnknown
 from twinlog.failover.failover_service import FailoverService
 from twinlog.failover.host import OwnLog
-from twinlog.failover.records import IN_SYNC, LEADER, PAUSE, Entry, Pause, encode_record, member_name, read_keys
+from twinlog.failover.records import (
+    HISTORY,
+    IN_SYNC,
+    LEADER,
+    PAUSE,
+    Entry,
+    History,
+    Leader,
+    Pause,
+    Tail,
+    decode_record,
+    encode_record,
+    history_name,
+    member_name,
+    read_keys,
+)
 from twinlog.replication.master_epoch import MasterEpochs
 from twinlog.settings.broker_conf import BrokerConf
 from twinlog.settings.failover import FailoverSettings
@@ -41,6 +56,10 @@ class Group:
     async def read(self):
         await self.reads_held.wait()
         return read_keys(self.entries.values(), self.revision)
+
+    async def history(self):
+        found = [one for one in self.entries.values() if one.name.startswith(HISTORY)]
+        return {one.name: (decode_record(History, one.name, one.value), one.changed) for one in found}
 
     async def put(self, name, value, *, lease=0):
         if lease not in self.leases:
@@ -100,6 +119,8 @@ class Host:
         self.promotions = 0
         self.ends: dict[str, int] = {}
         self.rule: AckRule | None = None
+        self.set_aside: list[Tail] = []
+        self.kept_its_log = True
 
     def log(self):
         return OwnLog(0, self.end, True)
@@ -136,6 +157,12 @@ class Host:
         self.epochs = self.epochs.following()
 
     async def cut_divergence(self, master_address, epoch): ...
+
+    def tails(self):
+        return [(tail, 3) for tail in self.set_aside]
+
+    def forget_tail(self, tail):
+        self.set_aside.remove(tail)
 
 
 class Skipping:
@@ -260,3 +287,42 @@ async def test_a_lease_lasts_from_before_the_keepalive_was_sent(group, running):
     group.on_keepalive = delay
     await until(lambda: ends)
     assert ends[0] <= begun[0] + 2_000 - 500
+
+
+def another_leads(group, *, may_lose):
+    """`you` took over from this broker in epoch 3."""
+    group.leases.add(99)
+    epoch = History(epoch=3, member="you", address="you:1", start=80, source=ME, reason="", at_ms=0, may_lose=may_lose)
+    group.write(history_name(3), encode_record(epoch), 0)
+    group.write("epoch", b"3", 0)
+    group.write(LEADER, encode_record(Leader(member="you", epoch=3, address="you:1", ha_address="you:2")), 99)
+
+
+@pytest.mark.parametrize("may_lose", [True, False])
+async def test_the_history_gets_the_exact_range_when_the_old_master_has_set_its_tail_aside(group, running, may_lose):
+    tail = Tail(member=ME, address="me:1", begin=80, end=100, messages=4, file="/a/tail-80-100", at_ms=7)
+    running.set_aside.append(tail)
+    another_leads(group, may_lose=may_lose)
+    await until(lambda: not running.set_aside)
+    record = decode_record(History, "", group.entries[history_name(3)].value)
+    assert record.tails == (tail,) and record.lost == ((80, 100) if may_lose else None)
+
+
+async def test_the_history_says_so_when_the_old_master_comes_back_with_nothing_more(group, running):
+    another_leads(group, may_lose=True)
+
+    def record():
+        return decode_record(History, "", group.entries[history_name(3)].value)
+
+    await until(lambda: record().tails)
+    assert record().tails[0].messages == 0 and record().lost is None
+    changed = group.entries[history_name(3)].changed
+    await asyncio.sleep(0.2)
+    assert group.entries[history_name(3)].changed == changed, "it is written once"
+
+
+async def test_a_master_whose_machine_was_restarted_does_not_say_that_nothing_was_lost(group, running):
+    running.kept_its_log = False
+    another_leads(group, may_lose=True)
+    await asyncio.sleep(0.5)
+    assert not decode_record(History, "", group.entries[history_name(3)].value).tails

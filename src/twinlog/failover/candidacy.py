@@ -40,7 +40,8 @@ def candidacy(view: View, keys: Keys, now_ms: int, rules: Rules) -> Campaign | s
     if doubt := _doubt(view, keys, {*members}):
         return doubt
     if wish is not None and wish.to == view.me and (wish.ready or wish.kind == "failover"):
-        return _campaign(view, keys, {*members}, wish.kind, known)
+        is_helped = wish.kind == "switchover"  # by the master, which gave everything to this member
+        return _campaign(view, keys, {*members}, wish.kind, known, lost=not is_helped and _may_lose(rules))
     if keys.pause is not None and (wish is None or wish.kind != "failover"):
         return f"failover is paused by {keys.pause.by or 'an operator'}; `twinlog failover resume` ends the pause"
     if view.priority < 0:
@@ -130,5 +131,6 @@ def _campaign(view: View, keys: Keys, members: set[str], reason: str, known: int
         reason=reason,
         source=keys.last.member if keys.last is not None else None,
         lost=(view.log_end, end) if lost and end > view.log_end else None,
+        may_lose=lost,
         switch_result=result,
     )

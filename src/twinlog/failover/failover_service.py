@@ -19,6 +19,7 @@ from twinlog.failover.decide import decide, explain
 from twinlog.failover.etcd import EtcdError, LeaseGone
 from twinlog.failover.in_sync import InSyncRules, InSyncState, Replica
 from twinlog.failover.records import Keys, Member, RecordBroken, State, encode_record, member_name
+from twinlog.failover.tail_notes import TailNotes
 from twinlog.failover.transactions import transaction
 from twinlog.failover.view import (
     Campaign,
@@ -87,6 +88,7 @@ class FailoverService:
         self._behind: Behind | None = None
         self._published: Member | None = None
         self._published_ms = 0
+        self._tails = TailNotes(host, group, wall_ms)
         self._wake = asyncio.Event()
         self._problem = ""  # the last one that was logged
         self._reason: str | None = None  # why there is no master, as it was logged last
@@ -180,6 +182,7 @@ class FailoverService:
                 await self._look()
                 await self._act()
                 await self._publish_changes()
+                await self._tails.note(self._following)
             except _EXPECTED as error:
                 self._report(str(error))
                 with contextlib.suppress(*_EXPECTED):

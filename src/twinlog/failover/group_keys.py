@@ -6,7 +6,7 @@ import ssl
 from dataclasses import replace
 
 from twinlog.failover.etcd import Etcd
-from twinlog.failover.records import Entry, Keys, read_keys
+from twinlog.failover.records import HISTORY, Entry, History, Keys, decode_record, read_keys
 from twinlog.failover.transactions import Transaction
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.failover import FailoverSettings
@@ -31,6 +31,12 @@ class GroupKeys:
     async def read(self) -> Keys:
         """All keys, at one revision."""
         return read_keys(*await self.entries())
+
+    async def history(self) -> dict[str, tuple[History, int]]:
+        """Each record of the history by the name of its key, with its revision."""
+        entries, _ = await self.entries()
+        found = [one for one in entries if one.name.startswith(HISTORY)]
+        return {one.name: (decode_record(History, one.name, one.value), one.changed) for one in found}
 
     async def put(self, name: str, value: bytes, *, lease: int = 0) -> None:
         await self.etcd.put(self._prefix + name, value, lease=lease)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from twinlog.failover.ack_rule import AckRule
+from twinlog.failover.records import Tail
 from twinlog.replication.master_epoch import MasterEpochs
 
 
@@ -66,6 +67,16 @@ class Host(Protocol):
 
     async def promote(self, role: str, epoch: int) -> None: ...
     async def step_down(self) -> None: ...
+    @property
+    def kept_its_log(self) -> bool:
+        """Whether its log has everything that it had when it ended, less tails that were set aside."""
+        ...
+
+    def tails(self) -> Sequence[tuple[Tail, int]]:
+        """Tails that were set aside and are not in the history yet, each with the epoch of the master at that time."""
+        ...
+
+    def forget_tail(self, tail: Tail) -> None: ...
     async def cut_divergence(self, master_address: str, epoch: int) -> None:
         """If the log was found to differ from this master's: raise what restarts the broker to cut it."""
         ...

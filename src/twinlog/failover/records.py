@@ -22,7 +22,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 LEADER, IN_SYNC, EPOCH, SWITCH, PAUSE = "leader", "in-sync", "epoch", "switch", "pause"
-_MEMBERS, _HISTORY = "members/", "history/"
+_MEMBERS, HISTORY = "members/", "history/"
 HISTORY_KEPT = 100  # records; a campaign deletes the one that is older
 
 State = Literal["replica", "candidate", "master"]
@@ -63,6 +63,18 @@ class InSync(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     members: tuple[str, ...]
 
 
+class Tail(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The end of a log that a broker set aside, since the master that it then followed does not have it."""
+
+    member: str
+    address: str
+    begin: int
+    end: int
+    messages: int
+    file: str  # on the machine of that broker
+    at_ms: int
+
+
 class History(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     epoch: int
     member: str
@@ -71,7 +83,11 @@ class History(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     source: str | None = msgspec.field(name="from", default=None)  # the master before it
     reason: str
     at_ms: int
-    lost: tuple[int, int] | None = None  # bytes of the old master's log, perhaps acknowledged, that are gone
+    # Bytes of the old master's log, perhaps acknowledged, that are gone: up to the end that it published last, and when
+    # it has come back, up to the end that it had.
+    lost: tuple[int, int] | None = None
+    may_lose: bool = False  # acknowledged messages may be gone, also if `lost` is not known
+    tails: tuple[Tail, ...] = ()
 
 
 class Switch(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -134,7 +150,7 @@ def member_name(member: str) -> str:
 
 
 def history_name(epoch: int) -> str:
-    return f"{_HISTORY}{epoch}"
+    return f"{HISTORY}{epoch}"
 
 
 def encode_record(record: msgspec.Struct | int) -> bytes:

@@ -57,6 +57,7 @@ def _campaign(step: Campaign, view: View, wall_ms: int) -> Transaction:
         reason=step.reason,
         at_ms=wall_ms,
         lost=step.lost,
+        may_lose=step.may_lose,
     )
     in_sync = InSync(epoch=step.epoch, members=tuple(sorted(step.in_sync)))
     writes: list[Write] = [
@@ -101,6 +102,11 @@ def _write_in_sync(step: WriteInSync, view: View) -> Transaction:
         (CreatedAt(LEADER, keys.leader_created), ChangedAt(IN_SYNC, view.in_sync.changed)),
         (Put(IN_SYNC, encode_record(in_sync)),),
     )
+
+
+def note_tail(name: str, changed: int, record: History) -> Transaction:
+    """Put this record of the history in the place of the one that was read."""
+    return Transaction((ChangedAt(name, changed),), (Put(name, encode_record(record)),))
 
 
 def _end_switch(step: EndSwitch, view: View) -> Transaction:

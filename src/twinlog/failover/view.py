@@ -111,6 +111,7 @@ class Campaign:
     reason: str
     source: str | None  # the master before
     lost: tuple[int, int] | None = None
+    may_lose: bool = False  # messages may be lost that were acknowledged
     switch_result: str | None = None  # what an operator reads whose wish ends with this; None: it is carried out
 
 

@@ -6,6 +6,7 @@ import pytest
 from tests.broker.running import broker_conf, running_broker
 from tests.store.store_at import NOW, bodies, draft, fill, kill, open_store, settings_at
 
+from twinlog.broker.replication.noted_tails import NotedTail, load_tails
 from twinlog.broker.replication.tail_cut import IntentBroken, begin_cut, finish_cut
 from twinlog.metadata.tables import open_tables
 from twinlog.replication.errors import ReplicationError
@@ -43,6 +44,11 @@ def check_cut(path, tail):
     (file,) = kept_files(path)
     assert file.read_bytes() == tail
     assert not (path / "store" / "config" / "twinlogCut").exists()
+    begin, end = map(int, file.name.split("-")[1:])
+    (noted,) = load_tails(path / "store")
+    assert noted == NotedTail(
+        begin=begin, end=end, messages=WRITTEN - KEPT, file=str(file), master_epoch=7, at_ms=NOW
+    ), "kept for the history of the group"
     with open_store(path) as store:
         assert bodies(store) == [b"body %d" % n for n in range(KEPT)]
     tables = open_tables(path / "store" / "config", NOW)
@@ -127,5 +133,6 @@ def test_the_order_of_the_steps():
     intent = CutIntent(100, 200, "digest", "new:10911", 7, NOW)
     assert plan_cut(intent, "digest") == tuple(CutStep)
     assert plan_cut(intent, "digest", is_wanted=False) == (CutStep.FORGET,)
-    assert plan_cut(intent, None, is_wanted=False) == (CutStep.CAP_OFFSETS, CutStep.FORGET), "it was cut by then"
-    assert plan_cut(intent, "another") == plan_cut(intent, None) == (CutStep.CAP_OFFSETS, CutStep.FORGET)
+    rest = (CutStep.CAP_OFFSETS, CutStep.NOTE, CutStep.FORGET)
+    assert plan_cut(intent, None, is_wanted=False) == rest, "it was cut by then"
+    assert plan_cut(intent, "another") == plan_cut(intent, None) == rest

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twinlog.base.addresses import java_address_text
 from twinlog.base.atomic_file import replace_file
 from twinlog.base.safe_files import read_file
+from twinlog.broker.replication.noted_tails import forget_tail, load_tails
 from twinlog.broker.replication.tail_cut import RestartToCut, begin_cut
 from twinlog.failover.host import OwnLog
+from twinlog.failover.records import Tail
 from twinlog.replication.master_epoch import MasterEpochs
 from twinlog.wire.numbers import is_natural
 
@@ -36,7 +38,8 @@ class FailoverHost:
         self.ha_address = java_address_text(ctx.settings.broker_ip2, ctx.conf.replication.listen_port)
         self._boot = _boot_id()
         self._cut_at: int | None = None  # the next start cuts the log here
-        self._whole = self._is_whole()
+        self._tails = load_tails(Path(ctx.conf.store.root_dir))
+        self._whole = self.kept_its_log = self._is_whole()
 
     @property
     def is_master(self) -> bool:
@@ -92,6 +95,28 @@ class FailoverHost:
     async def step_down(self) -> None:
         await self._replication.role_change.step_down(self.broker_id)
         self._replication.send_demand.rule = None
+
+    def tails(self) -> Sequence[tuple[Tail, int]]:
+        return [
+            (
+                Tail(
+                    member=self.member,
+                    address=self.address,
+                    begin=one.begin,
+                    end=one.end,
+                    messages=one.messages,
+                    file=one.file,
+                    at_ms=one.at_ms,
+                ),
+                one.master_epoch,
+            )
+            for one in self._tails
+        ]
+
+    def forget_tail(self, tail: Tail) -> None:
+        store = self._ctx.conf.store
+        forget_tail(Path(store.root_dir), tail.file, store.modes)
+        self._tails = load_tails(Path(store.root_dir))
 
     async def cut_divergence(self, master_address: str, epoch: int) -> None:
         found = self._replication.replica.divergence

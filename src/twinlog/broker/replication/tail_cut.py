@@ -14,6 +14,7 @@ import msgspec
 from twinlog.base.atomic_file import replace_file, sync_directory
 from twinlog.base.safe_files import read_file
 from twinlog.base.system_names import SCHEDULE_TOPIC
+from twinlog.broker.replication.noted_tails import note_tail
 from twinlog.metadata.tables import MetadataTables, open_tables
 from twinlog.replication.digests import ByteRange, range_digest
 from twinlog.replication.errors import ReplicationError
@@ -105,6 +106,7 @@ class _Cut:
             CutStep.SET_ASIDE: self._set_aside,
             CutStep.CUT: self._cut,
             CutStep.CAP_OFFSETS: self._cap_offsets,
+            CutStep.NOTE: self._note,
             CutStep.FORGET: self._forget,
         }
         end, checked = self._store.log_end, ByteRange(self._intent.cut_at, self._intent.checked_end)
@@ -147,6 +149,10 @@ class _Cut:
         tables.save()
         if capped:
             log.info("offsets behind the cut were set back", offsets=capped)
+
+    def _note(self) -> None:
+        intent, store = self._intent, self._store
+        note_tail(store.root, intent.cut_at, intent.at_ms, intent.master_epoch, store.settings.modes)
 
     def _forget(self) -> None:
         path = self._store.root / _NAME

@@ -199,12 +199,17 @@ async def _switch(found: Found, wish: Wish) -> Report:
     keys = await carry_out(found, wish)
     assert keys.leader is not None
     lost = keys.last.lost if keys.last is not None else wish.lost
-    lines = [f"{keys.leader.address} is the master of {found.name} now, epoch {keys.epoch}"]
-    lines.append(
-        "nothing is lost" if lost is None else f"bytes {lost[0]} to {lost[1]} of the old master's log are lost"
-    )
-    data = {"brokerName": found.name, "master": keys.leader.address, "epoch": keys.epoch, "lost": lost}
-    return text_report(*lines, data=data)
+    may_lose = keys.last.may_lose if keys.last is not None else lost is not None
+    lines = [f"{keys.leader.address} is the master of {found.name} now, epoch {keys.epoch}", *_loss(lost, may_lose)]
+    names = {"brokerName": found.name, "master": keys.leader.address, "epoch": keys.epoch}
+    return text_report(*lines, data={**names, "lost": lost, "mayLose": may_lose})
+
+
+def _loss(lost: tuple[int, int] | None, may_lose: bool) -> list[str]:
+    exact = "`twinlog failover history` has the exact range when the old master is back"
+    if lost is not None:
+        return [f"bytes {lost[0]} to {lost[1]} of the old master's log are lost, at least", exact]
+    return [f"how much is lost is not known: {exact}"] if may_lose else ["nothing is lost"]
 
 
 async def _done(place: Place, line: str) -> Report:

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from twinlog.cli.report import Report, Table, when
-from twinlog.failover.records import Keys
+from twinlog.failover.records import History, Keys
+from twinlog.failover.tails import is_exact
 from twinlog.observe.failover_groups import Found
 
 _MEMBER_COLUMNS = "BID,Addr,State,InSync,LogEnd,Behind,Priority".split(",")
@@ -40,8 +41,28 @@ def history_report(found: Found) -> Report:
         for one in found.history
     ]
     data = [{**_builtins(one), "cluster": found.cluster, "brokerName": found.name} for one in found.history]
-    lines = [] if rows else [f"{found.name} has had no master yet"]
+    lines = [line for one in found.history for line in _losses(one)]
+    if not rows:
+        lines = [f"{found.name} has had no master yet"]
     return Report([Table(_HISTORY_COLUMNS, rows, f"{found.cluster}/{found.name}")] if rows else [], lines, data)
+
+
+def _losses(one: History) -> list[str]:
+    """What became of the ends of logs that the new master did not have."""
+    acknowledged = "perhaps acknowledged" if one.may_lose else "none of them acknowledged"
+    lines = [
+        f"epoch {one.epoch}: {tail.address} came back and set aside {tail.messages} messages, {acknowledged}, bytes "
+        f"{tail.begin} to {tail.end} of its log: {tail.file}"
+        if tail.messages
+        else f"epoch {one.epoch}: {tail.address} came back and had nothing that the new master lacks"
+        for tail in one.tails
+    ]
+    if one.may_lose and not is_exact(one):
+        lines.append(
+            f"epoch {one.epoch}: what is lost is an estimate until store {(one.source or '')[:_ID_SHOWN]} is back: it "
+            "published the end of its log once a second"
+        )
+    return lines
 
 
 def member_rows(keys: Keys) -> list[Sequence[Any]]:

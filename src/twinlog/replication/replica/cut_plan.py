@@ -28,6 +28,7 @@ class CutStep(Enum):
     SET_ASIDE = "copy the tail into a file of its own, durably"
     CUT = "cut the log and everything built from it, durably"
     CAP_OFFSETS = "set offsets back that point behind the ends of queues"
+    NOTE = "keep the range and the file of the tail for the group's history, durably"
     FORGET = "remove the intention"
 
 
@@ -39,5 +40,5 @@ def plan_cut(intent: CutIntent, digest: str | None, *, is_wanted: bool = True) -
     if digest == intent.digest and not is_wanted:
         return (CutStep.FORGET,)
     if digest == intent.digest:
-        return (CutStep.SET_ASIDE, CutStep.CUT, CutStep.CAP_OFFSETS, CutStep.FORGET)
-    return (CutStep.CAP_OFFSETS, CutStep.FORGET)
+        return (CutStep.SET_ASIDE, CutStep.CUT, CutStep.CAP_OFFSETS, CutStep.NOTE, CutStep.FORGET)
+    return (CutStep.CAP_OFFSETS, CutStep.NOTE, CutStep.FORGET)
