@@ -43,6 +43,11 @@ def range_digest(log: Log, wanted: ByteRange) -> str | None:
     return digest.hexdigest()
 
 
+def bytes_digest(data: bytes) -> str:
+    """The digest of bytes that are at hand."""
+    return hashlib.blake2b(data, digest_size=DIGEST_BYTES).hexdigest()
+
+
 def parse_ranges(text: str | None) -> list[ByteRange]:
     """The ranges of a request, "0-1000,1000-2000"; ValueError for an invalid range, or too many bytes at once."""
     parts = (text or "").split(",", RANGES_MAX)

@@ -216,18 +216,19 @@ class ReadableStore:
         if record is None or physical_offset >= self.recent_from or is_whole(record):
             return record
         if noted:
-            self._note_damage(physical_offset)
+            self.note_damage(physical_offset)
         return None
 
     def _note_damaged_unit(self, topic: str, queue_id: int, queue_offset: int, physical_offset: int) -> None:
-        self._note_damage(physical_offset, topic=topic, queue_id=queue_id, queue_offset=queue_offset)
+        self.note_damage(physical_offset, topic=topic, queue_id=queue_id, queue_offset=queue_offset)
 
     def _await_damaged_unit(self, topic: str, queue_id: int, queue_offset: int, physical_offset: int) -> None:
         self._note_damaged_unit(topic, queue_id, queue_offset, physical_offset)
         if physical_offset in self.under_repair:
             raise UnderRepair(physical_offset)
 
-    def _note_damage(self, physical_offset: int, **place: object) -> None:
+    def note_damage(self, physical_offset: int, **place: object) -> None:
+        """The record there is damaged: log it, once, and report it to those who can repair it."""
         if physical_offset not in self.damaged and len(self.damaged) < _DAMAGED_MAX:
             self.damaged[physical_offset] = None
             logger.error("a damaged message is not served", physical_offset=physical_offset, **place)

@@ -10,6 +10,7 @@ from tests.broker.running import broker_conf, connected, pull, running_broker
 from tests.replication.cluster import log_bytes, running_cluster, send_all, twins, until
 
 from twinlog.replication import repair_queue
+from twinlog.replication.errors import ReplicationError
 from twinlog.wire.codes import ResponseCode
 from twinlog.wire.message import decode_messages
 
@@ -168,3 +169,26 @@ async def test_a_broker_of_the_same_name_with_another_log_is_not_a_twin(cluster,
         await until(lambda: repair_of(master).failures > 2, "it is tried again and again")
         assert "another record" in repair_of(master)._reason
     assert log_bytes(master) == damaged
+
+
+async def test_a_replica_joins_a_master_with_a_damaged_record_by_repairing_it_and_cuts_nothing(cluster):
+    """Otherwise the logs "differ", so the replica is refused, and with failover it cuts its own good copy."""
+    master, _ = await old_pair(cluster, role="ASYNC_MASTER")
+    await cluster.stop("replica")
+    flip(master, 20)
+    replica = await cluster.start("replica", "SLAVE", 1, **CONF)
+    await twins(master, replica)
+    assert repair_of(master).repaired == 1 and replica.replication.replica.divergence is None
+    assert replica.replication.replica.status.refusals == 0
+    assert await bodies_of(replica) == await bodies_of(master) == BODIES
+
+
+async def test_a_replica_with_a_damaged_record_joins_again_after_it_is_repaired(cluster):
+    master, replica = await old_pair(cluster, role="ASYNC_MASTER")
+    flip(replica, 20)
+    joins = replica.replication.replica.status.reconnects
+    replica.replication.replica._receiver.end(ReplicationError("the link is lost"))
+    await until(lambda: replica.replication.replica.status.reconnects > joins, "it has joined again")
+    await twins(master, replica)
+    assert repair_of(replica).repaired == 1 and replica.replication.replica.divergence is None
+    assert replica.replication.replica.status.refusals == 0

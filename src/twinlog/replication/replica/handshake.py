@@ -2,22 +2,27 @@
 
 The replica introduces itself to a Twinlog master and compares checksums with it. It asks a Java master for the bounds
 of its log (runtime information) and for the record that should be the replica's last one.
+
+A disk may have damaged the record at which both logs differ. That is not another history, and nothing must be cut for
+it: the record is repaired from the side that has it, and the logs are compared again.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from twinlog.net.pool import ConnectionPool
-from twinlog.replication.digests import ByteRange, range_digest, tail_search
+from twinlog.replication.digests import ByteRange, bytes_digest, range_digest, tail_search
 from twinlog.replication.errors import JoinRefused, ReplicationError
 from twinlog.replication.hello import HelloAnswer, HelloHeader
 from twinlog.replication.replica.join import LogRange
 from twinlog.replication.segment_bytes import shown_segment_bytes
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.properties import parse_properties
+from twinlog.store.log.checked_log import is_whole
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.scan.log_parts import part_at
 from twinlog.wire.bodies import KVTable, decode_body
@@ -25,6 +30,7 @@ from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.errors import WireError
 from twinlog.wire.fields import decode_fields, encode_fields
 from twinlog.wire.java_json.fastjson import loads
+from twinlog.wire.record_layout import BLANK_BYTES, MAGIC_BLANK, SIZE_AND_MAGIC, is_blank
 from twinlog.wire.twinlog_codes import TwinlogCode
 
 _TIMEOUT_MS = 3000
@@ -64,10 +70,18 @@ class OwnLog(Protocol):
 class Handshake:
     """Requests to one master."""
 
-    def __init__(self, pool: ConnectionPool, address: str, store: OwnLog) -> None:
+    def __init__(
+        self,
+        pool: ConnectionPool,
+        address: str,
+        store: OwnLog,
+        on_damage: Callable[[int], bool] = lambda physical_offset: False,
+    ) -> None:
+        """`on_damage` is called for a damaged record of this log; it returns whether to wait for its repair."""
         self._pool = pool
         self._address = address
         self._store = store
+        self._on_damage = on_damage
 
     async def facts(self, hello: HelloHeader) -> MasterFacts:
         """Introduce this replica and compare logs. JoinRefused when the master refuses it."""
@@ -152,17 +166,56 @@ class Handshake:
             return None
         # A log is cut before a record, so operators are shown where the record begins.
         place = await asyncio.to_thread(part_at, self._store.commit_log, differs_at)
-        return differs_at if place is None else place.begin
+        if place is None:
+            return differs_at
+        await self._check_damage(place.begin)
+        return place.begin
+
+    async def _check_damage(self, begin: int) -> None:
+        """ReplicationError when the logs differ at this record because one side's is damaged."""
+        head = self._store.commit_log.slice(begin, BLANK_BYTES)
+        if head is None or is_blank(head):
+            return
+        answer = await self._pool.request(
+            self._address, RequestCode.VIEW_MESSAGE_BY_ID, {"offset": str(begin)}, timeout_ms=_TIMEOUT_MS
+        )
+        if answer.code not in (ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR) or await self._is_blank_there(begin):
+            return
+        ours = self._store.record_at(begin)
+        if ours is None or not is_whole(ours):
+            if self._on_damage(begin):
+                raise ReplicationError(f"this replica's record at {begin} is damaged; it is fetched from the master")
+        elif not is_whole(memoryview(answer.body or b"")):
+            raise ReplicationError(
+                f"the record of {self._address} at {begin} is damaged, and this replica's is not. The master fetches "
+                "it from here; until then the logs cannot be compared"
+            )
+
+    async def _is_blank_there(self, begin: int) -> bool:
+        """Whether the master's segment ends where a record of this replica begins."""
+        rest = self._store.commit_log.segment_size - begin % self._store.commit_log.segment_size
+        blank = SIZE_AND_MAGIC.pack(rest, MAGIC_BLANK)
+        wanted = ByteRange(begin, begin + len(blank))
+        return await self._master_digest(wanted) == bytes_digest(blank)
 
     async def _digests_equal(self, wanted: ByteRange) -> bool:
         ours = await asyncio.to_thread(range_digest, self._store.commit_log, wanted)
+        theirs = await self._master_digest(wanted)
+        if ours is None or theirs is None:  # not a difference: with failover, this log would be cut there
+            who = "this replica" if ours is None else self._address
+            raise ReplicationError(f"{who} does not hold the bytes {wanted} any more; they are compared again")
+        return theirs == ours
+
+    async def _master_digest(self, wanted: ByteRange) -> str | None:
         answer = await self._pool.request(
             self._address, TwinlogCode.LOG_DIGESTS, {"ranges": str(wanted)}, timeout_ms=_DIGEST_TIMEOUT_MS
         )
         if answer.code != ResponseCode.SUCCESS:
             raise ReplicationError(f"{self._address} returns no checksum of {wanted}: {answer.remark}")
-        theirs = loads(answer.body or b"[]")
-        if ours is None or theirs == [None]:  # not a difference: with failover, this log would be cut there
-            who = "this replica" if ours is None else self._address
-            raise ReplicationError(f"{who} does not hold the bytes {wanted} any more; they are compared again")
-        return theirs == [ours]
+        match loads(answer.body or b"[]"):
+            case [None]:
+                return None
+            case [str(digest)]:
+                return digest
+            case _:
+                raise ReplicationError(f"{self._address} returns an invalid checksum of {wanted}: {answer.body!r:.100}")

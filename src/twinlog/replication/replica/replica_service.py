@@ -41,6 +41,7 @@ from twinlog.wire.errors import WireError
 log = get_logger(__name__)
 _RETRY_MS_MIN, _RETRY_MS_MAX, _REFUSED_RETRY_MS = 100, 5_000, 10_000
 _CONNECT_SECONDS = 5
+_REPAIR_MS_MAX = 15_000  # that a join waits for the repair of a damaged record
 _LOST = (OSError, NetError, ReplicationError, StoreError, WireError)  # expected of a master, a network or a disk
 
 
@@ -100,6 +101,7 @@ class ReplicaService:
         self.broker_id = identity.broker_id  # a change of role may give another
         self.status = ReplicaStatus()
         self._lost_reason = ""  # as it was logged last
+        self._damage: tuple[int, int] | None = None  # a damaged record of this log that a join met, and when first
         self.divergence: Divergence | None = None  # found by the last attempt to join
 
     @property
@@ -254,7 +256,7 @@ class ReplicaService:
         if settings.shared_secret is not None:
             await prove(await self._pool.get(address), settings.shared_secret)
         ours = LogRange(store.log_start, store.log_end)
-        handshake = Handshake(self._pool, address, store)
+        handshake = Handshake(self._pool, address, store, self._met_damage)
         identity = self._identity
         facts = await handshake.facts(
             HelloHeader(
@@ -298,6 +300,14 @@ class ReplicaService:
         if isinstance(plan, Begin | Reseed) and settings.copy_whole_history and not facts.is_twinlog:
             await self._begin_java_history(handshake, facts.log)
         return facts
+
+    def _met_damage(self, physical_offset: int) -> bool:
+        """Note a damaged record, so that it is repaired; returns whether the join waits for that."""
+        now_ms = self._ticks_ms()
+        if self._damage is None or self._damage[0] != physical_offset:
+            self._damage = (physical_offset, now_ms)
+        self._store.note_damage(physical_offset)
+        return now_ms - self._damage[1] < _REPAIR_MS_MAX
 
     async def _begin_java_history(self, handshake: Handshake, master: LogRange) -> None:
         """Store the master's first record: a Java master that is asked for offset 0 starts at its last file."""
