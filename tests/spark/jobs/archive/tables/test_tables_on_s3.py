@@ -11,6 +11,7 @@ from tests.spark.jobs.archive.tables.filling import Archive, Numbers
 from twinlog.spark.errors import SparkSourceError
 from twinlog.spark.jobs.archive.layout import BadArchive
 from twinlog.spark.jobs.archive.parse.parser import parse_plan
+from twinlog.spark.jobs.archive.tables.delta import storage_options
 from twinlog.spark.jobs.archive.tables.expire import expire_table
 from twinlog.spark.jobs.archive.tables.table import open_table
 
@@ -54,5 +55,7 @@ def test_a_bucket_that_is_not_there_or_does_not_answer_is_named(s3, kind):
     with pytest.raises(SparkSourceError, match="no-such-bucket"):
         Archive(kind, gone).fill(5)
     silent = s3.lake("t", "some-bucket", **{"fs.s3a.endpoint": "http://127.0.0.1:1", "fs.s3a.attempts.maximum": "1"})
-    with pytest.raises(SparkSourceError, match="some-bucket"):
+    assert storage_options(silent)["max_retries"] == "0", "attempts count for Delta too"
+    told = r"some-bucket.*: Connection refused \(os error \d+\)\): " if kind == "delta" else "some-bucket"
+    with pytest.raises(SparkSourceError, match=told):
         open_table(Archive(kind, silent).place)

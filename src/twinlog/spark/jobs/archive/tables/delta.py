@@ -204,6 +204,7 @@ def storage_options(lake: Lake) -> dict[str, str]:
         "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "false" if settings.path_style else None,
         "AWS_ALLOW_HTTP": "true" if (settings.endpoint or "").startswith("http:") else None,
         "conditional_put": "etag",
+        "max_retries": str(max(settings.attempts_max - 1, 0)),
         "timeout": f"{max(int(settings.read_s), 1)}s",
         "connect_timeout": f"{max(int(settings.connect_s), 1)}s",
     }
@@ -215,7 +216,10 @@ def _address(lake: Lake) -> str:
 
 
 def _cannot(place: TablePlace, error: Exception) -> BadArchive:
-    what = (str(error).splitlines() or [type(error).__name__])[0]
+    lines = str(error).splitlines() or [type(error).__name__]
+    # Causes follow on lines of their own, behind coloured arrows; the last one is the reason.
+    causes = [line.rpartition("↳")[2].removeprefix("\x1b[0m").strip() for line in lines[1:] if "↳" in line]
+    what = ": ".join((lines[0], *causes[-1:]))
     return BadArchive(f"the Delta table {place.lake.root} cannot be used ({what}): what was committed stays, run again")
 
 
