@@ -101,7 +101,8 @@ def test_an_answer_that_is_lost_is_not_a_second_writer(lakes, proxy):
     assert live(direct) == plain(direct) == list(range(20))
 
 
-def test_half_a_listing_is_found_out(lakes, proxy):
+def test_half_a_listing_is_found_out(lakes, proxy, monkeypatch):
+    monkeypatch.setattr("twinlog.spark.jobs.archive.lakes.live_files._PAUSE_S", 0.01)
     through, direct = lakes
     run(direct, 20)
     proxy.fault = lambda request: Answer(forget="b000000000001") if request.is_listing else None
