@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from twinlog.broker.broker import Broker
+from twinlog.broker.embedded import empty_disk
 from twinlog.net.connection import Connection, ConnectionOptions
 from twinlog.net.pool import connect
 from twinlog.settings.broker_conf import BrokerConf, load_broker_conf
@@ -40,7 +41,7 @@ def _text(value: object) -> str:
 async def running_broker(conf: BrokerConf) -> AsyncIterator[Broker]:
     """`conf` as a broker that is ready; stopped and closed afterwards."""
     ready = asyncio.Event()
-    broker = Broker(conf, on_ready=lambda _: ready.set())
+    broker = Broker(conf, disk_ratio=empty_disk, on_ready=lambda _: ready.set())
     task = asyncio.create_task(broker.run())
     waiting = asyncio.create_task(ready.wait())
     done, _ = await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)

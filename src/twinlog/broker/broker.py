@@ -71,6 +71,7 @@ class Broker:
         *,
         wall_ms: Callable[[], int] = wall_clock_ms,
         ticks_ns: Callable[[], int] = ticks_ns,
+        disk_ratio: Callable[[], float] | None = None,  # how full the disk is; by default it is asked
         metrics: Metrics | None = None,
         on_ready: Callable[[Broker], None] | None = None,
     ) -> None:
@@ -79,7 +80,7 @@ class Broker:
         self.context: BrokerContext | None = None
         self.servers: list[Server] = []
         self.replication: ReplicationService | None = None
-        self._wall_ms = wall_ms
+        self._wall_ms, self._disk_ratio = wall_ms, disk_ratio
         self._clock_ms = SteadyClock(wall_ms, ticks_ns)
         self.stats = BrokerStats(self._clock_ms(), self.conf.broker.cluster_name)
         self._on_ready = on_ready
@@ -188,7 +189,15 @@ class Broker:
         def conf() -> BrokerConf:
             return self.conf if self.context is None else self.context.conf
 
-        return open_broker_store(conf, tables, filters, wall_ms=self._wall_ms, stats=self.stats, stopped=stopped)
+        return open_broker_store(
+            conf,
+            tables,
+            filters,
+            wall_ms=self._wall_ms,
+            stats=self.stats,
+            stopped=stopped,
+            disk_ratio=self._disk_ratio,
+        )
 
     def _make_context(self, tables: MetadataTables, store: MessageStore, filters: ConsumerFilters) -> BrokerContext:
         """What the handlers and services of this broker share."""

@@ -45,10 +45,12 @@ class DevService:
         port: int = 0,
         namesrv_port: int = 0,
         settings: Mapping[str, str] | None = None,
+        disk_ratio: Callable[[], float] | None = None,
         metrics: Metrics | None = None,
         on_ready: Callable[[DevService], None] | None = None,
     ) -> None:
-        self._metrics = metrics
+        """`disk_ratio`: how full the disk is, if it is not to be asked."""
+        self._metrics, self._disk_ratio = metrics, disk_ratio
         self._directory = directory
         self._port = port
         self._namesrv_port = namesrv_port
@@ -99,7 +101,12 @@ class DevService:
         conf = load_broker_conf(text="", overrides=overrides, environment={})
         for warning in conf.warnings:
             log.warning(warning.message)
-        self.broker = Broker(dataclasses.replace(conf, path=None), metrics=self._metrics, on_ready=self._broker_ready)
+        self.broker = Broker(
+            dataclasses.replace(conf, path=None),
+            disk_ratio=self._disk_ratio,
+            metrics=self._metrics,
+            on_ready=self._broker_ready,
+        )
         await self.broker.run()
 
     def _broker_ready(self, broker: Broker) -> None:

@@ -95,6 +95,7 @@ def open_broker_store(
     wall_ms: Callable[[], int],
     stats: BrokerStats,
     stopped: Callable[[], bool],
+    disk_ratio: Callable[[], float] | None = None,
 ) -> MessageStore:
     """The recovered store, with its plug-ins around it; those read `conf` again while the broker runs."""
 
@@ -111,6 +112,7 @@ def open_broker_store(
         topic_kind=topic_kind,
         early_dispatchers=[BitmapDispatcher(filters)] if now.broker.filter_bitmap else [],
         stopped=stopped,
+        disk_ratio=disk_ratio,
         conf=conf,
         stats=stats,
     )

@@ -7,6 +7,7 @@ before the flush began, so it never claims what is not on disk. `flush`, `flush_
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from twinlog.settings.store import StoreSettings
@@ -21,12 +22,19 @@ log = get_logger(__name__)
 
 
 class DurableStore(WritableStore):
-    """A store that is flushed and cleaned; options as for WritableStore."""
+    """A store that is flushed and cleaned; other options as for WritableStore.
 
-    def __init__(self, settings: StoreSettings, **options: Any) -> None:
+    `disk_ratio` is how full the disk is, 0 to 1; by default the disks of its directories are asked.
+    """
+
+    def __init__(
+        self, settings: StoreSettings, *, disk_ratio: Callable[[], float] | None = None, **options: Any
+    ) -> None:
         super().__init__(settings, **options)
         self.checkpoint = load_checkpoint(self.root / "checkpoint")
-        self._retention = Retention(settings, self.commit_log, self.flags, queue_directory=self.root)
+        self._retention = Retention(
+            settings, self.commit_log, self.flags, queue_directory=self.root, disk_ratio=disk_ratio
+        )
 
     def flush(self) -> int:
         """Make the log durable; returns the flushed end. For a worker thread."""

@@ -19,7 +19,7 @@ from twinlog.base.addresses import address_text
 from twinlog.base.clock import MovableClock
 from twinlog.broker.broker import Broker
 from twinlog.broker.dev_service import DEV_SETTINGS
-from twinlog.broker.embedded import SMALL_FILES, START_S_MAX
+from twinlog.broker.embedded import SMALL_FILES, START_S_MAX, empty_disk
 from twinlog.broker.task_errors import single_error
 from twinlog.client.loop_thread import LoopThread
 from twinlog.nameserver.nameserver_service import NameServerService
@@ -161,6 +161,7 @@ class RunningBroker:
             dataclasses.replace(conf, path=None),
             wall_ms=clock.wall_ms,
             ticks_ns=clock.ticks_ns,
+            disk_ratio=empty_disk,
             on_ready=lambda _: ready.set(),
         )
         self.broker = broker
