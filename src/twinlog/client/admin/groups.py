@@ -14,7 +14,6 @@ from twinlog.wire.bodies import (
     MessageRequestMode,
     OffsetWrapper,
     ProducerConnection,
-    ResetOffsetBody,
     SubscriptionGroupConfig,
     SubscriptionGroupTable,
     TopicList,
@@ -26,7 +25,6 @@ from twinlog.wire.headers import (
     ConsumerGroupHeader,
     DeleteGroupHeader,
     RelayHeader,
-    ResetOffsetHeader,
 )
 
 _RELAY_TIMEOUT_MS = 15_000  # the broker asks the consumer, for 10 s
@@ -145,28 +143,6 @@ class AdminGroups(AdminCalls):
                 ).topic_list
             )
         return sorted(found)
-
-    async def reset_offset(
-        self,
-        topic: str,
-        group: str,
-        timestamp_ms: int,
-        *,
-        force: bool = True,
-        address: str | None = None,
-        queue_id: int = -1,
-        offset: int | None = None,
-    ) -> dict[MessageQueue, int]:
-        """Move a group to a time (-1: the newest message), or one queue to an offset; the new offsets."""
-        header = ResetOffsetHeader(
-            topic=topic, group=group, timestamp=timestamp_ms, is_force=force, queue_id=queue_id, offset=offset
-        )
-        addresses = [address] if address else list((await self.topic_masters(topic)).values())
-        moved: dict[MessageQueue, int] = {}
-        for each in addresses:
-            answer = await self._broker(ResetOffsetBody, each, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
-            moved |= answer.offset_table
-        return dict(sorted(moved.items()))
 
     async def clone_offset(self, source: str, target: str, topic: str, *, offline: bool) -> None:
         """Copy the offsets of group `source` in `topic` to group `target`."""
