@@ -30,6 +30,9 @@ _ARGUMENTS = [
     "--no-first-run",
     "--force-color-profile=srgb",
 ]
+_TRANSITIONS_ENDED = """() => Promise.all(document.getAnimations()
+    .filter(one => one.effect.getComputedTiming().iterations !== Infinity)
+    .map(one => one.finished.catch(() => {})))"""
 
 
 @functools.cache
@@ -109,12 +112,32 @@ def serious_faults(page: Any) -> list[str]:
     """What axe finds that is serious or critical: rule, and the first elements."""
     from axe_playwright_python.sync_playwright import Axe
 
+    page.evaluate(_TRANSITIONS_ENDED)  # amid one, colors are not those of the page
     found = json.loads(json.dumps(Axe().run(page).response))["violations"]
     return [
         f"{one['id']}: {one['help']}: {[node['html'][:160] for node in one['nodes'][:3]]}"
         for one in found
         if one["impact"] in ("serious", "critical")
     ]
+
+
+def visit_until(page: Any, url: str, text: str, tries: int = 10) -> None:
+    """Open a page that does not follow the cluster until it has the text: a busy broker may answer too late for it."""
+    for left in reversed(range(tries)):
+        page.goto(url)
+        if _appears(page.locator("#content").get_by_text(text, exact=True).first, WAIT_MS if not left else 3_000):
+            return
+    raise AssertionError(f"{url} does not show {text!r}: {text_of(page, '#content')[:500]}")
+
+
+def _appears(found: Any, ms: int) -> bool:
+    from playwright.sync_api import TimeoutError as NotThere
+
+    try:
+        found.wait_for(timeout=ms)
+    except NotThere:
+        return False
+    return True
 
 
 def text_of(page: Any, selector: str) -> str:

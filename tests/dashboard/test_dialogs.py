@@ -33,7 +33,7 @@ async def test_a_reset_is_the_one_that_was_previewed_and_is_done_once(monkeypatc
         return {}
 
     async def act(context, what, work):
-        await work()
+        await work(SimpleNamespace(admin=None))
         return False
 
     for name, fake in (("preview", preview), ("apply", apply), ("act", act)):
@@ -79,7 +79,7 @@ async def test_a_group_is_not_called_deleted_when_no_master_was_asked(monkeypatc
         return True
 
     async def act(context, what, work):
-        await work()
+        await work(SimpleNamespace(admin=None))
 
     monkeypatch.setattr("twinlog.dashboard.dialogs.group_dialogs.confirm", yes)
     monkeypatch.setattr("twinlog.dashboard.dialogs.group_dialogs.act", act)
@@ -93,23 +93,37 @@ async def test_an_id_with_the_address_of_a_stranger_is_not_asked_for():
     asked = []
 
     class Asked:
-        async def messages_by_unique_key(self, topic, text):
+        async def located_by_unique_key(self, topic, text):
             return []
 
         async def message_by_offset_id(self, text, topic):
             asked.append(text)
-            return "found"
+            return Message(topic="T", body=b"", queue_id=3)
 
-    view = SimpleNamespace(brokers=[SimpleNamespace(address="10.0.0.1:10911")])
+    view = SimpleNamespace(brokers=[SimpleNamespace(name="b", address="10.0.0.1:10911")])
     context = SimpleNamespace(admin=Asked(), observer=SimpleNamespace(view=view), query={"topic": "T"})
     search = _Search(context)  # type: ignore[arg-type]
     known = offset_message_id("10.0.0.1", 10911, 5)
-    assert await search._by_id(known) == "found" and asked == [known]
+    queue, _ = await search._by_id(known)
+    assert queue == MessageQueue("T", "b", 3) and asked == [known]
     with pytest.raises(BadArgument, match="no broker of this cluster is"):
         await search._by_id(offset_message_id("10.0.0.9", 22, 5))
     with pytest.raises(BadArgument):
         await search._by_id("nonsense")
     assert asked == [known]
+
+
+async def test_a_message_found_by_key_has_the_broker_that_gave_it():
+    """Its own address is of the master that stored it, maybe years ago: another broker may have it now."""
+    rows = [(MessageQueue("T", "b", 1), Message(topic="T", body=b"", store_host=("10.9.9.9", 1)))] * 3
+
+    class Asked:
+        async def located_by_key(self, topic, key, count_max):
+            return rows
+
+    context = SimpleNamespace(admin=Asked(), query={"topic": "T", "by": "key", "text": "k", "count": "2"})
+    found = await _Search(context)._find()  # type: ignore[arg-type]
+    assert [queue.broker_name for queue, _ in found.messages] == ["b", "b"] and found.is_cut
 
 
 class Pulls:

@@ -1,4 +1,4 @@
-"""Who gets an answer at all: hosts, origins, sessions, and what read-only means on the server."""
+"""Who gets an answer at all: hosts, origins, sessions."""
 
 import asyncio
 
@@ -8,13 +8,12 @@ from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from twinlog.client import BadArgument, BrokerRefused, ClientOptions, Credentials
+from twinlog.client import BrokerRefused, ClientOptions, Credentials
 from twinlog.dashboard.access import Access, SignInFailed
 from twinlog.dashboard.dashboard_service import _config
 from twinlog.dashboard.guard import VISITOR, Guard, cookie_name
 from twinlog.dashboard.login_page import login_html, safe_target
 from twinlog.dashboard.markup import Markup, tag
-from twinlog.dashboard.observer_service import ReadOnlyAdmin
 from twinlog.dashboard.settings import DashboardRefused, DashboardSettings, check_exposure
 from twinlog.observe.replicas import Group, Member
 
@@ -179,7 +178,7 @@ async def test_only_a_broker_that_refuses_a_wrong_secret_vouches_for_an_account(
     async def groups(admin):
         return [Group("C", "x", [Member(0, "a:1"), Member(1, "b:1")])]
 
-    monkeypatch.setattr("twinlog.dashboard.access.make_admin", Asked)
+    monkeypatch.setattr("twinlog.dashboard.access.reading_admin", Asked)
     monkeypatch.setattr("twinlog.dashboard.access.registered_groups", groups)
     access = Access(DashboardSettings(name_servers="127.0.0.1:1"), lambda observer: lambda: None, Clock())
     access.login_required = True
@@ -215,20 +214,6 @@ def test_a_page_that_lets_strangers_administer_does_not_start(more, needs_login,
         return
     with pytest.raises(DashboardRefused, match=problem):
         check_exposure(settings, needs_login)
-
-
-async def test_read_only_refuses_on_the_server_whatever_a_page_asks():
-    """Nothing listens at this address: a request that was sent would be a NetError."""
-    async with ReadOnlyAdmin("127.0.0.1:1") as admin:
-        for call in (
-            admin.change_role("127.0.0.1:1", "SLAVE"),
-            admin.delete_topic_in_broker("127.0.0.1:1", "Orders"),
-            admin.delete_group("127.0.0.1:1", "shop"),
-            admin.put_kv("n", "k", "v"),
-            admin.update_broker_config("127.0.0.1:1", {"a": "b"}),
-        ):
-            with pytest.raises(BadArgument, match="read-only"):
-                await call
 
 
 def test_markup_cannot_be_broken_out_of():

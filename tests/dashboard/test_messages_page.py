@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tests.dashboard.browser import new_page, serious_faults, start_dashboard, text_of
+from tests.dashboard.browser import new_page, serious_faults, start_dashboard, text_of, visit_until
 from tests.dashboard.dead_letters import make_dead_letter
 
 from twinlog.client import MessageQueue, Outgoing
@@ -39,8 +39,7 @@ def test_messages_are_found_by_time_key_and_id(shown, browser, sent):
         page.get_by_role("button", name="Find").click()
         page.get_by_text("3 messages").wait_for()
         for by, text in (("key", "order-7"), ("id", sent["json"].message_id)):
-            page.goto(shown.url(f"/messages?topic=Orders&by={by}&text={text}"))
-            page.get_by_text("1 message", exact=True).wait_for()
+            visit_until(page, shown.url(f"/messages?topic=Orders&by={by}&text={text}"), "1 message")
             assert sent["json"].message_id in text_of(page, "tbody")
         page.goto(shown.url("/messages?topic=Orders&by=key&text="))
         page.get_by_text("give a key to look for").wait_for()

@@ -51,24 +51,17 @@ async def test_a_switch_that_is_not_the_confirmed_one_is_not_begun(monkeypatch):
         return True
 
     async def act(context, what, work):
-        await work()
+        await work(SimpleNamespace(admin=None))
 
     async def gather(admin, cluster):
         return [group("other:1")]
-
-    class Admin:
-        async def __aenter__(self):
-            return self
-
-        async def __aexit__(self, *_):
-            return None
 
     async def carry_out(admin, plan, names, tell):
         carried_out.append(plan)
 
     for name, fake in (("confirm", yes), ("gather_groups", gather), ("act", act), ("carry_out", carry_out)):
         monkeypatch.setattr(replication_actions, name, fake)
-    observer = SimpleNamespace(survey=SimpleNamespace(groups=[group("b0:1")]), new_admin=Admin, name_servers="n:1")
+    observer = SimpleNamespace(survey=SimpleNamespace(groups=[group("b0:1")]), name_servers="n:1")
     context = SimpleNamespace(observer=observer, access=SimpleNamespace(under_way=set()))
     result = SimpleNamespace(show=said.append)
     with pytest.raises(SwitchRefused, match="changed since you were asked"):

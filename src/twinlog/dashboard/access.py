@@ -6,14 +6,16 @@ Secrets and sessions are in memory only. A session ends after an hour without a 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from twinlog.base.clock import wall_clock_ms
 from twinlog.client import BrokerRefused, ClientError, Credentials
 from twinlog.client.errors import REQUEST_FAILURES
-from twinlog.dashboard.observer_service import Observer, is_refusal, make_admin
+from twinlog.dashboard.clients import Changer, open_changer, reading_admin
+from twinlog.dashboard.observer_service import Observer, is_refusal
 from twinlog.dashboard.settings import DashboardSettings
 from twinlog.observe.replicas import registered_groups
 from twinlog.telemetry.log import get_logger
@@ -28,6 +30,14 @@ _REFUSED = "NO_PERMISSION"
 
 class SignInFailed(ClientError):
     """The account is not accepted; the message is for the person who tried."""
+
+
+class SessionEnded(ClientError):
+    """Whoever wants to change something has to sign in first."""
+
+
+class IsReadOnly(ClientError):
+    """The dashboard was started with --read-only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +98,16 @@ class Access:
             return None
         session.seen_ms = now_ms
         return session.visitor
+
+    @contextlib.asynccontextmanager
+    async def changer(self, visitor: Visitor) -> AsyncIterator[Changer]:
+        """The only means to change the cluster; IsReadOnly or SessionEnded for a visitor who may not have it."""
+        if self._settings.read_only or visitor.read_only:
+            raise IsReadOnly("the dashboard is read-only: nothing was changed; start it without --read-only")
+        if self.visitor(visitor.token) is not visitor:
+            raise SessionEnded("the session has ended: nothing was changed; sign in again")
+        async with open_changer(self._settings, visitor.observer.credentials) as changer:
+            yield changer
 
     def is_open(self, token: str | None) -> bool:
         """Whether a page that shows this visitor's data may go on; does not count as a request."""
@@ -164,7 +184,7 @@ class Access:
         """
         reason = "no broker answers; look at the cluster first"
         wrong = Credentials(credentials.access_key, secrets.token_hex(16))
-        async with make_admin(self._settings, credentials) as admin:
+        async with reading_admin(self._settings, credentials) as admin:
             try:
                 groups = await registered_groups(admin)
                 for address in (member.address for group in groups for member in group.members):
@@ -186,7 +206,7 @@ class Access:
         raise SignInFailed(reason)
 
     async def _is_refused(self, address: str, credentials: Credentials) -> bool:
-        async with make_admin(self._settings, credentials) as admin:
+        async with reading_admin(self._settings, credentials) as admin:
             try:
                 await admin.runtime_info(address)
             except BrokerRefused as refused:

@@ -16,10 +16,11 @@ from nicegui import ui
 from starlette.staticfiles import StaticFiles
 
 from twinlog.dashboard.access import Access, SignInFailed
+from twinlog.dashboard.clients import reading_admin
 from twinlog.dashboard.frame import register_pages
 from twinlog.dashboard.guard import Guard, cookie_name
 from twinlog.dashboard.login_page import login_html, safe_target
-from twinlog.dashboard.observer_service import Observer, make_admin, probe_accounts
+from twinlog.dashboard.observer_service import Observer, probe_accounts
 from twinlog.dashboard.settings import DashboardSettings, check_exposure
 from twinlog.dashboard.theme import COOKIE, FAVICON, STATIC
 from twinlog.net.errors import CannotListen
@@ -39,7 +40,7 @@ class DashboardService:
     async def run(self) -> None:
         """Serve until cancelled."""
         settings = self._settings
-        async with make_admin(settings, settings.options.credentials) as admin:
+        async with reading_admin(settings, settings.options.credentials) as admin:
             needs_login = await probe_accounts(admin)
         warning = check_exposure(settings, needs_login)
         if warning is not None:

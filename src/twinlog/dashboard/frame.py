@@ -11,8 +11,8 @@ from nicegui.events import KeyEventArguments
 
 from twinlog import __version__
 from twinlog.base.clock import wall_clock_ms
-from twinlog.client import Admin
 from twinlog.dashboard.access import Access, Visitor
+from twinlog.dashboard.clients import ReadingAdmin
 from twinlog.dashboard.guard import VISITOR
 from twinlog.dashboard.markup import Markup, icon, join, tag
 from twinlog.dashboard.observer_service import Observer
@@ -52,8 +52,8 @@ class PageContext:
         return self.visitor.observer
 
     @property
-    def admin(self) -> Admin:
-        """Signs with the visitor's account; refuses every change in read-only mode."""
+    def admin(self) -> ReadingAdmin:
+        """Signs with the visitor's account, and only reads; what changes something is given to `act`."""
         return self.visitor.observer.admin
 
     @property

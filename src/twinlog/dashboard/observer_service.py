@@ -9,24 +9,25 @@ from collections import deque
 from collections.abc import Callable
 
 from twinlog.base.clock import wall_clock_ms
-from twinlog.client import Admin, BadArgument, BrokerRefused, ClientOptions, Credentials
+from twinlog.client import Admin, BrokerRefused, Credentials
 from twinlog.client.admin.calls import named_brokers
 from twinlog.client.errors import REQUEST_FAILURES
+from twinlog.dashboard.clients import reading_admin
 from twinlog.dashboard.settings import DashboardSettings
-from twinlog.net.local_admin import ADMIN_CODES
+from twinlog.failover.records import History as Failover
 from twinlog.observe.backlogs import Backlogs
 from twinlog.observe.cluster import ClusterView
-from twinlog.observe.failover_groups import Found, Place, find_groups
+from twinlog.observe.failover_groups import Place, find_groups
 from twinlog.observe.history import History
 from twinlog.observe.metadata_rows import BrokerTables, ask_tables, changes
-from twinlog.observe.survey import CONNECT_MS_MAX, REQUEST_MS_MAX, Survey
+from twinlog.observe.survey import Survey
 from twinlog.replication.metadata.kinds import GROUPS, TOPICS
 from twinlog.replication.metadata.snapshots import DiffRow
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.codes import ResponseCode
-from twinlog.wire.command import Command
 
 log = get_logger(__name__)
+Failovers = dict[tuple[str, str], list[Failover]]  # by cluster and broker name
 TABLES_AGE_MS_MAX = 5_000
 FAILOVERS_AGE_MS_MAX = 5_000
 METADATA_CHANGES_MAX = 200
@@ -34,26 +35,6 @@ _CHANGES_SEEN_IN = (TOPICS, GROUPS)  # offsets change all the time
 _TABLES_KEPT_MAX = 64
 _TABLES_REST = 20  # so many times the time that it took
 _ERROR_PAUSE_S = 10.0
-
-
-class ReadOnlyAdmin(Admin):
-    """Refuses to send anything that administers, whatever a page asks for."""
-
-    async def ask_broker(
-        self,
-        address: str,
-        code: int,
-        header: object = None,
-        body: bytes | None = None,
-        *,
-        timeout_ms: int | None = None,
-    ) -> Command:
-        _refuse(code)
-        return await super().ask_broker(address, code, header, body, timeout_ms=timeout_ms)
-
-    async def ask_all_name_servers(self, code: int, header: object = None, body: bytes | None = None) -> None:
-        _refuse(code)
-        await super().ask_all_name_servers(code, header, body)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -71,7 +52,7 @@ class Observer:
     def __init__(self, settings: DashboardSettings, credentials: Credentials | None) -> None:
         self.credentials = credentials
         self.name_servers = settings.name_servers
-        self.admin = make_admin(settings, credentials)
+        self.admin = reading_admin(settings, credentials)
         self.survey, self.history = Survey(self.admin), History()
         self.backlogs = Backlogs()
         self.view: ClusterView | None = None
@@ -79,7 +60,7 @@ class Observer:
         self.on_round: Callable[[Observer], None] = lambda _: None
         self.metadata_changes: deque[MetadataChange] = deque(maxlen=METADATA_CHANGES_MAX)
         self._settings = settings
-        self._failovers: tuple[int, list[Found]] = (0, [])
+        self._failovers: tuple[int, Failovers] = (0, {})
         self._tables: dict[str, BrokerTables] = {}
         self._asking: dict[str, asyncio.Task[BrokerTables]] = {}
         self._wanted, self._asked = asyncio.Event(), asyncio.Event()
@@ -140,32 +121,16 @@ class Observer:
             self._tables.pop(next(iter(self._tables)))
         return tables
 
-    async def failovers(self) -> list[Found]:
-        """Groups with automatic failover, as etcd has them; EtcdError if it does not answer. Empty without an etcd."""
+    async def failovers(self) -> Failovers:
+        """The history of groups with automatic failover; EtcdError if etcd does not answer. Empty without an etcd."""
         settings, (asked_ms, found) = self._settings.failover, self._failovers
         if settings is None:
-            return []
+            return {}
         if wall_clock_ms() - asked_ms > FAILOVERS_AGE_MS_MAX:
-            found = await find_groups(Place(settings))
+            # Nothing else of it leaves: what etcd gives here can also write there.
+            found = {(one.cluster, one.name): list(one.history) for one in await find_groups(Place(settings))}
             self._failovers = (wall_clock_ms(), found)
         return found
-
-    def new_admin(self) -> Admin:
-        """For something that takes long: with the usual time limits, and connections of its own."""
-        kind = ReadOnlyAdmin if self._settings.read_only else Admin
-        options = dataclasses.replace(self._settings.options, credentials=self.credentials)
-        return kind(self.name_servers, options=options)
-
-
-def make_admin(settings: DashboardSettings, credentials: Credentials | None) -> Admin:
-    options: ClientOptions = dataclasses.replace(
-        settings.options,
-        credentials=credentials,
-        connect_timeout_ms=CONNECT_MS_MAX,
-        request_timeout_ms=REQUEST_MS_MAX,
-    )
-    kind = ReadOnlyAdmin if settings.read_only else Admin
-    return kind(settings.name_servers, options=options, timeout_ms=REQUEST_MS_MAX)
 
 
 async def probe_accounts(admin: Admin) -> bool | None:
@@ -193,8 +158,3 @@ async def probe_accounts(admin: Admin) -> bool | None:
 def is_refusal(refused: BrokerRefused) -> bool:
     """Whether the account, or the lack of one, is the reason. Java 4.9 answers a system error."""
     return refused.code == ResponseCode.NO_PERMISSION or "acl" in (refused.remark or "").lower()
-
-
-def _refuse(code: int) -> None:
-    if code in ADMIN_CODES:
-        raise BadArgument("the dashboard is read-only, so nothing was changed; start it without --read-only")

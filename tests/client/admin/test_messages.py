@@ -27,6 +27,9 @@ async def test_a_query_by_key_asks_every_broker_for_its_newest(tmp_path: Path, a
         async with Admin(cluster.names) as admin:
             found = await admin.messages_by_key("T", "K", count_max=asked)
             assert await admin.messages_by_key("T", "nobody") == []
+            located = await admin.located_by_key("T", "K", count_max=asked)
+        assert [message for _, message in located] == found
+        assert all(queue.broker_name.encode() == message.body.split()[0] for queue, message in located)
         times = [message.store_timestamp for message in found]
         assert times == sorted(times)
         for name in (b"broker-a", b"broker-b"):

@@ -15,6 +15,7 @@ from twinlog.wire.message_id import parse_offset_message_id
 
 TOOLS_GROUP = "TOOLS_CONSUMER"
 LONG_MAX = 2**63 - 1
+Located = tuple[MessageQueue, Message]
 
 
 class AdminMessages(AdminCalls):
@@ -41,10 +42,17 @@ class AdminMessages(AdminCalls):
         self, topic: str, unique_key: str, *, begin_ms: int | None = None, end_ms: int = LONG_MAX
     ) -> list[Message]:
         """Messages with the sender's id; usually one, more when a send was repeated."""
+        found = await self.located_by_unique_key(topic, unique_key, begin_ms=begin_ms, end_ms=end_ms)
+        return [message for _, message in found]
+
+    async def located_by_unique_key(
+        self, topic: str, unique_key: str, *, begin_ms: int | None = None, end_ms: int = LONG_MAX
+    ) -> list[Located]:
+        """The same, each message with its queue."""
         day_ms = 36 * 3600 * 1000
         start = wall_clock_ms() - day_ms if begin_ms is None else begin_ms
         found = await self._query(topic, unique_key, 32, start, end_ms, unique=True)
-        return [message for message in found if message.message_id == unique_key]
+        return [row for row in found if row[1].message_id == unique_key]
 
     async def messages_by_key(
         self, topic: str, key: str, *, count_max: int = 64, begin_ms: int = 0, end_ms: int = LONG_MAX
@@ -53,8 +61,15 @@ class AdminMessages(AdminCalls):
 
         A broker gives at most its `maxMsgsNumBatch`, which is 64 unless it was set.
         """
+        found = await self.located_by_key(topic, key, count_max=count_max, begin_ms=begin_ms, end_ms=end_ms)
+        return [message for _, message in found]
+
+    async def located_by_key(
+        self, topic: str, key: str, *, count_max: int = 64, begin_ms: int = 0, end_ms: int = LONG_MAX
+    ) -> list[Located]:
+        """The same, each message with its queue."""
         found = await self._query(topic, key, count_max, begin_ms, end_ms, unique=False)
-        return [message for message in found if key in message.keys]
+        return [row for row in found if key in row[1].keys]
 
     async def message_at(self, queue: MessageQueue, offset: int) -> Message | None:
         """The message at one offset of a queue."""
@@ -63,19 +78,21 @@ class AdminMessages(AdminCalls):
 
     async def _query(
         self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int, *, unique: bool
-    ) -> list[Message]:
+    ) -> list[Located]:
+        """A message names its queue, and the address of the master that stored it first: its broker is who answers."""
         header = QueryMessageHeader(
             topic=topic, key=key, max_num=count_max, begin_timestamp=begin_ms, end_timestamp=end_ms
         )
         fields = encode_fields(header) | {"_UNIQUE_KEY_QUERY": "true" if unique else "false"}
-        found: list[Message] = []
-        for address in (await self.topic_masters(topic)).values():
+        found: list[Located] = []
+        for name, address in (await self.topic_masters(topic)).items():
             try:
                 answer = await self.ask_broker(address, RequestCode.QUERY_MESSAGE, fields)
             except BrokerRefused as error:
                 if error.code != ResponseCode.QUERY_NOT_FOUND:
                     raise
                 continue
-            found += unwrap(decode_messages(answer.body or b""), self.session.options.decompressed_bytes_max)
-        # The index has hashes only, so messages of other topics may be among them.
-        return sorted((m for m in found if m.topic == topic), key=lambda m: m.store_timestamp)
+            messages = unwrap(decode_messages(answer.body or b""), self.session.options.decompressed_bytes_max)
+            # The index has hashes only, so messages of other topics may be among them.
+            found += [(MessageQueue(topic, name, one.queue_id), one) for one in messages if one.topic == topic]
+        return sorted(found, key=lambda row: row[1].store_timestamp)

@@ -6,6 +6,7 @@ from typing import Any
 
 from twinlog.client import BadArgument
 from twinlog.client.name_rules import check_group
+from twinlog.dashboard.clients import Changer
 from twinlog.dashboard.frame import PageContext
 from twinlog.dashboard.widgets.actions import act, confirm
 from twinlog.dashboard.widgets.forms import Field, ask_form, read_whole
@@ -33,11 +34,11 @@ async def save_group(context: PageContext, config: SubscriptionGroupConfig | Non
         return None
     name = str(values["name"]).strip()
 
-    async def work() -> str:
+    async def work(changer: Changer) -> str:
         check_group(name)
         masters, config = _masters(context), _changed(old, name, values)
         for address in masters.values():
-            await context.admin.save_group(address, config)
+            await changer.admin.save_group(address, config)
         return f"Group {name} was {'created' if is_new else 'changed'} on {len(masters)} brokers"
 
     return name if await act(context, f"save group {name}", work) else None
@@ -55,10 +56,10 @@ async def delete_group(context: PageContext, group: str, *, members: int, behind
     if not await confirm(f"Delete group {group}?", sentences, "Delete", is_dangerous=True):
         return False
 
-    async def work() -> str:
+    async def work(changer: Changer) -> str:
         masters = _masters(context)
         for address in masters.values():
-            await context.admin.delete_group(address, group, clean_offset=True)
+            await changer.admin.delete_group(address, group, clean_offset=True)
         return f"Group {group} was deleted on {len(masters)} brokers"
 
     return await act(context, f"delete group {group}", work)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from twinlog.client import Message, MessageQueue, Producer
+from twinlog.client import Message, MessageQueue
+from twinlog.dashboard.clients import Changer
 from twinlog.dashboard.frame import PageContext
 from twinlog.dashboard.widgets.actions import act, confirm
 from twinlog.observe.message_text import resendable
 from twinlog.wire import properties as names
-
-GROUP = "TOOLS_DASHBOARD"
-_RETRIES_MAX = 2**31 - 1  # it is to be delivered, however often that was tried before
-_SOON = 1  # the shortest delay level
 
 
 async def send_again(context: PageContext, message: Message) -> bool:
@@ -25,10 +22,8 @@ async def send_again(context: PageContext, message: Message) -> bool:
     if not await confirm("Send this message again?", sentences, "Send"):
         return False
 
-    async def work() -> str:
-        options = context.admin.session.options
-        async with Producer(context.settings.name_servers, GROUP, options=options) as producer:
-            sent = await producer.send(resendable(message, topic))
+    async def work(changer: Changer) -> str:
+        sent = await changer.send(resendable(message, topic))
         return f"Sent as {sent.message_id}"
 
     return await act(context, f"send message {message.message_id} again", work)
@@ -44,9 +39,9 @@ async def deliver_again(context: PageContext, group: str, rows: Sequence[tuple[M
     if not await confirm(f"Deliver to {group} again?", sentences, "Deliver"):
         return False
 
-    async def work() -> str:
+    async def work(changer: Changer) -> str:
         for queue, message in rows:
-            await context.admin.queue_calls.send_back(group, queue, message, _SOON, _RETRIES_MAX)
+            await changer.deliver(group, queue, message)
         return f"{len(rows)} delivered to {group} again"
 
     return await act(context, f"deliver dead letters of {group} again", work)

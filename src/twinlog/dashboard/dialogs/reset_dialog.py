@@ -10,6 +10,7 @@ from nicegui import ui
 
 from twinlog.client import BadArgument, MessageQueue
 from twinlog.client.errors import REQUEST_FAILURES
+from twinlog.dashboard.clients import Changer
 from twinlog.dashboard.frame import PageContext
 from twinlog.dashboard.markup import Markup, tag
 from twinlog.dashboard.widgets.actions import act
@@ -100,8 +101,8 @@ class _ResetDialog:
         (topic, target), self._previewed = self._previewed, None
         self._apply.disable()
 
-        async def work() -> str:
-            moved = await apply(self._context.admin, self._group, topic, target)
+        async def work(changer: Changer) -> str:
+            moved = await apply(changer.admin, self._group, topic, target)
             return f"Group {self._group} was moved in {topic}: {', '.join(_place(*one) for one in moved.items())}"
 
         if await act(self._context, f"reset offsets of {self._group} in {topic}", work):

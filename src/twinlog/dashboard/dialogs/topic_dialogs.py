@@ -6,6 +6,7 @@ from typing import Any
 
 from twinlog.client import BadArgument
 from twinlog.client.name_rules import check_topic
+from twinlog.dashboard.clients import Changer
 from twinlog.dashboard.frame import PageContext
 from twinlog.dashboard.widgets.actions import act, confirm
 from twinlog.dashboard.widgets.forms import Field, ask_form, read_whole
@@ -43,13 +44,13 @@ async def create_topic(context: PageContext) -> str | None:
         return None
     name = str(values["name"]).strip()
 
-    async def work() -> str:
+    async def work(changer: Changer) -> str:
         check_topic(name)
-        addresses = await context.admin.masters(str(values["cluster"]))
+        addresses = await changer.admin.masters(str(values["cluster"]))
         config = _config(name, values)
         attributes = "" if values["type"] == "UNSPECIFIED" else f"+{MESSAGE_TYPE}={values['type']}"
         for address in addresses:
-            await context.admin.save_topic(address, config, attributes=attributes)
+            await changer.admin.save_topic(address, config, attributes=attributes)
         return f"Topic {name} is on {len(addresses)} brokers"
 
     return name if await act(context, f"create topic {name}", work) else None
@@ -75,9 +76,9 @@ async def change_topic(context: PageContext, view: TopicView) -> bool:
     if values is None:
         return False
 
-    async def work() -> str:
+    async def work(changer: Changer) -> str:
         read, write = read_whole(values, "read", "queues to read", 1), read_whole(values, "write", "queues to write", 1)
-        masters = await context.admin.topic_masters(view.name)
+        masters = await changer.admin.topic_masters(view.name)
         if missing := sorted(view.brokers.keys() - masters.keys()):
             raise BadArgument(f"{', '.join(missing)} has the topic no more; look again")
         for name, on_broker in view.brokers.items():
@@ -91,7 +92,7 @@ async def change_topic(context: PageContext, view: TopicView) -> bool:
                 topic_sys_flag=old.topic_sys_flag,
                 order=old.order,
             )
-            await context.admin.save_topic(masters[name], changed)
+            await changer.admin.save_topic(masters[name], changed)
         return f"Topic {view.name} was changed on {len(view.brokers)} brokers"
 
     return await act(context, f"change topic {view.name}", work)
@@ -110,8 +111,8 @@ async def delete_topic(context: PageContext, view: TopicView, groups: list[str] 
     if not await confirm(f"Delete topic {view.name}?", sentences, "Delete", is_dangerous=True):
         return False
 
-    async def work() -> str:
-        await context.admin.delete_topic(view.name)
+    async def work(changer: Changer) -> str:
+        await changer.admin.delete_topic(view.name)
         return f"Topic {view.name} was deleted"
 
     return await act(context, f"delete topic {view.name}", work)

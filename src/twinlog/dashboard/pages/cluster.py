@@ -7,9 +7,11 @@ from functools import partial
 
 from nicegui import ui
 
+from twinlog.dashboard.clients import Changer
 from twinlog.dashboard.frame import Page, PageContext
 from twinlog.dashboard.markup import Markup, Part, join, tag
 from twinlog.dashboard.pages.roles import group_link, role_text
+from twinlog.dashboard.widgets.actions import act, action_button
 from twinlog.dashboard.widgets.charts import LineChart
 from twinlog.dashboard.widgets.live import LiveHtml
 from twinlog.dashboard.widgets.parts import bar, health_cell, level_class, panel_title, pill, table, tile, tiles
@@ -53,7 +55,7 @@ async def build(context: PageContext) -> None:
         for chart, name in ((puts, "puts"), (gets, "gets")):
             chart.show({"all brokers": _sum(context, view, name)})
         gone = [one.address for one in view.brokers if not one.is_registered]
-        if gone != offered and not context.read_only:
+        if gone != offered:
             offered[:] = gone
             _offer_to_forget(context, forget, gone)
 
@@ -170,14 +172,17 @@ def _offer_to_forget(context: PageContext, row: ui.row, gone: Sequence[str]) -> 
     row.clear()
     with row:
         for address in gone:
-            button = ui.button(f"Forget {address}", icon="visibility_off").props("flat no-caps dense")
-            button.tooltip("It is shown until it is back, or forgotten here. Nothing changes in the cluster.")
-            button.on_click(partial(_forget, context, address))
+            button = action_button(context, f"Forget {address}", "visibility_off", partial(_forget, context, address))
+            if button is not None:
+                button.tooltip("It is shown until it is back, or forgotten here. Nothing changes in the cluster.")
 
 
-def _forget(context: PageContext, address: str) -> None:
-    context.observer.survey.forget(address)
-    context.observer.look_now()
+async def _forget(context: PageContext, address: str) -> None:
+    async def work(_: Changer) -> str:
+        context.observer.survey.forget(address)
+        return f"{address} is not shown any more, until it is back"
+
+    await act(context, f"forget {address}", work)
 
 
 PAGE = Page("/", "Cluster", "hub", "c", build)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -33,6 +34,7 @@ from twinlog.wire.message_id import parse_offset_message_id
 TIME, KEY, ID = "time", "key", "id"
 _BY = {TIME: "time", KEY: "key", ID: "message id"}
 _NAMES_MAX = 500  # of topics that the field offers
+_OF_BROKER_MAX = 64  # a broker gives no more messages with a key, unless its maxMsgsNumBatch was set
 Row = tuple[MessageQueue, Message]
 
 
@@ -86,7 +88,7 @@ class _Search:
         self._rows = list(found.messages)
         count = len(self._rows)
         note = f"{count_text(count)} message{'' if count == 1 else 's'}"
-        note += ", the newest; there are more" if found.is_cut else ""
+        note += ", the newest; there may be more" if found.is_cut else ""
         with ui.element("section").classes("tl-panel"):
             ui.html(panel_title(self._topic, note), sanitize=False)
             with ui.row().classes("tl-toolbar"):
@@ -116,11 +118,13 @@ class _Search:
         by, text = query.get("by", TIME), query.get("text", "").strip()
         count = int(_digits(query.get("count"), 64))
         if by == KEY:
-            messages = await admin.messages_by_key(self._topic, _given(text, "a key"), count_max=min(count, COUNT_MAX))
-            return Found(tuple([(await self._queue(one), one) for one in reversed(messages)]), False)
+            count = max(1, min(count, COUNT_MAX))
+            rows = await admin.located_by_key(self._topic, _given(text, "a key"), count_max=count)
+            of_brokers = Counter(queue.broker_name for queue, _ in rows)
+            is_cut = len(rows) > count or max(of_brokers.values(), default=0) >= min(count, _OF_BROKER_MAX)
+            return Found(tuple(reversed(rows[-count:])), is_cut)
         if by == ID:
-            message = await self._by_id(_given(text, "an id"))
-            return Found(((await self._queue(message), message),), False)
+            return Found((await self._by_id(_given(text, "an id")),), False)
         now = datetime.now()
         begin = read_time(query.get("begin") or _local(now - timedelta(hours=1)))
         end = read_time(query.get("end") or _local(now + timedelta(minutes=1)))
@@ -128,29 +132,22 @@ class _Search:
             raise BadArgument(f"the time from ({query.get('begin')}) is after the time to ({query.get('end')})")
         return await messages_between(admin, self._topic, begin, end, count)
 
-    async def _by_id(self, text: str) -> Message:
+    async def _by_id(self, text: str) -> Row:
         """An offset id names an address, which may be anybody's: only brokers of this cluster are asked."""
         admin, view = self._context.admin, self._context.observer.view
-        found = await admin.messages_by_unique_key(self._topic, text)
+        found = await admin.located_by_unique_key(self._topic, text)
         if found:
             return found[-1]
         try:
             host, port, _ = parse_offset_message_id(text)
         except WireError as error:
             raise BadArgument(str(error)) from error
-        if view is None or address_text(host, port) not in {one.address for one in view.brokers}:
-            raise BadArgument(
-                f"no message has the id {text}, and no broker of this cluster is {address_text(host, port)}"
-            )
-        return await admin.message_by_offset_id(text, self._topic)
-
-    async def _queue(self, message: Message) -> MessageQueue:
-        """The queue of a message that was found without one; its broker is known by its address."""
-        route = await self._context.admin.route_data(message.topic)
-        stored = address_text(*message.store_host)
-        named = [one.broker_name for one in route.broker_datas if stored in one.broker_addrs.values()]
-        name = named[0] if named else (route.broker_datas[0].broker_name if route.broker_datas else "")
-        return MessageQueue(message.topic, name, message.queue_id)
+        address = address_text(host, port)
+        names = [one.name for one in view.brokers if one.address == address] if view is not None else []
+        if not names:
+            raise BadArgument(f"no message has the id {text}, and no broker of this cluster is {address}")
+        message = await admin.message_by_offset_id(text, self._topic)
+        return MessageQueue(message.topic, names[0], message.queue_id), message
 
     async def _go(self) -> None:
         values = {

@@ -146,9 +146,9 @@ class _ReplicationPage:
         if group.has_failover and self._context.settings.failover is None:
             note = "as this dashboard saw it; start it with --etcd to see all masters"
         try:
-            for found in await self._observer.failovers():
-                if (found.cluster, found.name) == (group.cluster, group.name):
-                    rows, note = list(found.history), "from etcd"
+            found = (await self._observer.failovers()).get((group.cluster, group.name))
+            if found is not None:
+                rows, note = found, "from etcd"
         except (EtcdError, RecordBroken, OSError) as error:
             note = f"etcd does not say: {error}"
         where = f"{group.cluster}/{group.name}"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
 
 from twinlog.client.errors import REQUEST_FAILURES
+from twinlog.dashboard.clients import Changer
 from twinlog.dashboard.frame import PageContext
 from twinlog.dashboard.markup import Markup, tag
-from twinlog.dashboard.widgets.actions import act, confirm, show_error
+from twinlog.dashboard.widgets.actions import Work, act, confirm, show_error
 from twinlog.dashboard.widgets.live import LiveHtml
 from twinlog.observe.log_compare import compare_logs, newest_begin, plan_comparison
 from twinlog.observe.planned_switch import Switch, SwitchRefused, carry_out, plan_switch
@@ -17,30 +17,29 @@ from twinlog.observe.units import byte_rate_text, bytes_text
 
 COMPARED_BYTES_MAX = 1 << 30  # the newest; `twinlog admin verifyReplica` compares all of a long log
 _REDRAW_S = 0.2
-Work = Callable[[], Awaitable[str]]
 
 
 async def compare_with(context: PageContext, result: LiveHtml, master: str, replica: str) -> None:
     """Compare the newest part of both logs by checksums, with the progress on the page."""
 
-    async def work() -> str:
-        async with context.observer.new_admin() as admin:
-            plan = await plan_comparison(admin, master, replica)
-            if plan.end - plan.begin > COMPARED_BYTES_MAX:
-                plan = await plan_comparison(admin, master, replica, newest_begin(plan, COMPARED_BYTES_MAX))
-            began, drawn = time.monotonic(), 0.0
+    async def work(changer: Changer) -> str:
+        admin = changer.admin  # with more time for an answer than that of the page
+        plan = await plan_comparison(admin, master, replica)
+        if plan.end - plan.begin > COMPARED_BYTES_MAX:
+            plan = await plan_comparison(admin, master, replica, newest_begin(plan, COMPARED_BYTES_MAX))
+        began, drawn = time.monotonic(), 0.0
 
-            def reached(at: int) -> None:
-                nonlocal drawn
-                now = time.monotonic()
-                if now - drawn < _REDRAW_S:
-                    return
-                drawn, done, total = now, at - plan.begin, plan.end - plan.begin
-                share = f"{bytes_text(done)} of {bytes_text(total)}"
-                _show(result, "unknown", f"comparing: {share}, {byte_rate_text(done / max(0.001, now - began))}")
+        def reached(at: int) -> None:
+            nonlocal drawn
+            now = time.monotonic()
+            if now - drawn < _REDRAW_S:
+                return
+            drawn, done, total = now, at - plan.begin, plan.end - plan.begin
+            share = f"{bytes_text(done)} of {bytes_text(total)}"
+            _show(result, "unknown", f"comparing: {share}, {byte_rate_text(done / max(0.001, now - began))}")
 
-            _show(result, "unknown", f"comparing {bytes_text(plan.end - plan.begin)} …")
-            equal = await compare_logs(admin, plan, reached)
+        _show(result, "unknown", f"comparing {bytes_text(plan.end - plan.begin)} …")
+        equal = await compare_logs(admin, plan, reached)
         _show(result, "ok", "; ".join(equal.lines))
         return f"the logs of {master} and {replica} are equal"
 
@@ -64,12 +63,11 @@ async def switch_to(context: PageContext, result: LiveHtml, cluster: str, name: 
         body = tag("ol", *(tag("li", one) for one in steps), cls="tl-steps")
         result.show(tag("div", "switching", body, cls="tl-result tl-unknown"))
 
-    async def work() -> str:
-        async with context.observer.new_admin() as admin:
-            fresh = plan_switch(await gather_groups(admin, cluster), name, replica)
-            if switch_sentences(fresh) != switch_sentences(plan):
-                raise SwitchRefused(f"the brokers of {name} have changed since you were asked; look again, then switch")
-            done = await carry_out(admin, fresh, context.observer.name_servers, tell)
+    async def work(changer: Changer) -> str:
+        fresh = plan_switch(await gather_groups(changer.admin, cluster), name, replica)
+        if switch_sentences(fresh) != switch_sentences(plan):
+            raise SwitchRefused(f"the brokers of {name} have changed since you were asked; look again, then switch")
+        done = await carry_out(changer.admin, fresh, context.observer.name_servers, tell)
         _show(result, "ok", " ".join(done.lines))
         return done.lines[0]
 
@@ -95,9 +93,9 @@ async def _once(context: PageContext, result: LiveHtml, what: str, subject: str,
         return
     running.add(subject)
 
-    async def watched() -> str:
+    async def watched(changer: Changer) -> str:
         try:
-            return await work()
+            return await work(changer)
         except (*REQUEST_FAILURES, OSError) as error:
             _show(result, "critical", str(error))
             raise

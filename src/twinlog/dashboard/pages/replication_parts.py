@@ -161,7 +161,7 @@ def _replica_node(replica: ReplicaView, broker: BrokerView) -> Markup:
         ("In sync", in_sync),
         ("Acknowledged", _offset(replica.acked)),
         ("Log end", _offset(replica.log_end)),
-        ("Reconnects", count_text(replica.reconnects)),
+        ("Joined its master", _times(replica.reconnects)),
     ]
     name = role_text(replica.broker_id, broker.role)
     node = _node(name, replica.address, replica.health.level, facts, None)
@@ -225,3 +225,7 @@ def _change(change: MetadataChange) -> Markup:
     if before is None:
         return join([icon("add"), " ", _value(after)])
     return join([tag("span", before, cls="tl-mono tl-old"), " → ", _value(after)])
+
+
+def _times(count: int | None) -> str | None:
+    return "once" if count == 1 else None if count is None else f"{count_text(count)} times"

@@ -7,12 +7,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from nicegui import ui
 
 from twinlog.client.errors import REQUEST_FAILURES
+from twinlog.dashboard.access import SessionEnded
+from twinlog.dashboard.clients import Changer
 from twinlog.dashboard.frame import PageContext
 from twinlog.dashboard.markup import tag
 from twinlog.telemetry.log import get_logger
 
 log = get_logger(__name__)
-READ_ONLY = "the dashboard is read-only: nothing was changed"
+Work = Callable[[Changer], Awaitable[str]]
 
 
 def action_button(context: PageContext, label: str, icon: str, work: Callable[[], Awaitable[None]]) -> ui.button | None:
@@ -39,16 +41,17 @@ async def confirm(title: str, sentences: Sequence[str], label: str, *, is_danger
         dialog.delete()
 
 
-async def act(context: PageContext, what: str, work: Callable[[], Awaitable[str]]) -> bool:
-    """Do `work`, and show the sentence that it returns; a failure is shown with its reason. Whether it succeeded."""
-    if context.read_only:
-        show_error(f"{what}: {READ_ONLY}")
-        return False
-    if context.access.visitor(context.visitor.token) is None:
+async def act(context: PageContext, what: str, work: Work) -> bool:
+    """Give `work` the means to change something, and show the sentence that it returns; whether it succeeded.
+
+    A failure is shown with its reason.
+    """
+    try:
+        async with context.access.changer(context.visitor) as changer:
+            done = await work(changer)
+    except SessionEnded:
         ui.navigate.to("/login")
         return False
-    try:
-        done = await work()
     except (*REQUEST_FAILURES, OSError) as error:
         show_error(f"{what}: {error}")
         return False
