@@ -97,6 +97,13 @@ async def test_the_last_record_of_a_quiet_log_is_repaired(cluster):
     assert log_bytes(master) == log_bytes(replica)
 
 
+async def test_twins_with_a_secret_prove_it_before_they_are_believed(cluster):
+    master, replica = await old_pair(cluster, haSharedSecret="known to both of them")
+    for hurt in (master, replica):
+        flip(hurt, 20)
+        assert await bodies_of(hurt) == BODIES
+
+
 async def test_random_flips_on_both_sides_are_all_repaired(cluster):
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")

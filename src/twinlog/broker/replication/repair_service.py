@@ -18,6 +18,7 @@ from twinlog.base.clock import monotonic_ms
 from twinlog.net.connecting import target_of
 from twinlog.net.errors import NetError
 from twinlog.replication.errors import ReplicationError
+from twinlog.replication.master.peer_rules import peer_refusal
 from twinlog.replication.repair_queue import RepairQueue
 from twinlog.replication.secret import prove
 from twinlog.replication.twin_record import (
@@ -167,9 +168,7 @@ class RepairService:
 
     async def _mend_from(self, twin: Twin, place: int) -> None:
         """Mend the record at `place` and damaged ones right behind it; NotMended, or another error, if that fails."""
-        secret = self._ctx.conf.replication.shared_secret
-        if secret is not None:
-            await prove(await self._pool.get(twin.address), secret)
+        await self._check_twin(twin.address)
         store = self._ctx.store
         end = store.log_end if self._ctx.is_master else store.whole_end
         steps = examine(place, OwnLog(store.log_start, end, store.commit_log.segment_size), is_linked=twin.is_linked)
@@ -195,6 +194,13 @@ class RepairService:
                 twin=twin.address,
             )
         self._queue.done(place)
+
+    async def _check_twin(self, address: str) -> None:
+        """With haSharedSecret, a twin proves that it knows it, unless haReplicasFrom trusts its address."""
+        settings = self._ctx.conf.replication
+        is_trusted = peer_refusal(settings, target_of(address).host, is_proven=False) is None
+        if settings.shared_secret is not None and not is_trusted:
+            await prove(await self._pool.get(address), settings.shared_secret)
 
     async def _answer(self, twin: Twin, step: Step) -> bytes | None:
         match step:
