@@ -70,6 +70,9 @@ def wait_for(condition: Callable[[], object], seconds_max: float = 200) -> None:
 
 def pipeline(*words: object) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "twinlog.cli.main", "pipeline", *map(str, words), "--json", "--master", "local[2]"]
+    # Short runs: compile little, and shuffle few rows into few parts.
+    command += ["--conf", "spark.driver.extraJavaOptions=-XX:+UseSerialGC -XX:TieredStopAtLevel=1"]
+    command += ["--conf", "spark.sql.shuffle.partitions=2"]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 

@@ -39,6 +39,7 @@ CONF = {"mappedFileSizeCommitLog": str(SEGMENT), "slaveReadEnable": "true"}
 def sync(names: str, to: Path) -> dict:
     """`twinlog pipeline sync --once` as an operator runs it; what it says of the one broker."""
     words = ["-n", names, "--to", str(to), "--once", "--json", "--master", "local[2]"]
+    words += ["--conf", "spark.driver.extraJavaOptions=-XX:+UseSerialGC -XX:TieredStopAtLevel=1"]  # compile little
     command = [sys.executable, "-m", "twinlog.cli.main", "pipeline", "sync", *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
