@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from tests.broker.contexts import open_context
 from tests.virtual_time import now_s, run_for
 
 from twinlog.broker.naming.register_service import RegisterService
 from twinlog.metadata.tables import open_tables
-from twinlog.net.errors import ConnectFailed
+from twinlog.net.errors import ConnectFailed, ConnectionLost, RequestTimeout
 from twinlog.replication.replica.metadata_sync_service import MetadataSyncService
 from twinlog.settings.replication import ReplicationSettings
 from twinlog.wire.codes import RequestCode
@@ -93,11 +95,51 @@ def test_a_name_server_that_is_away_is_asked_every_three_seconds(tmp_path):
     assert pool.times(RequestCode.REGISTER_BROKER) == [12, 42]
 
 
-def register_for(seconds: float, tmp_path, pool: NotingPool, given: dict[str, object]) -> None:
+class DeadConnection(NotingPool):
+    """Its connection is dead, as after a network was cut, until it is dropped."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dropped = asyncio.Event()
+
+    def drop(self, address: str) -> None:
+        self.dropped.set()
+
+    async def request(self, *args: object, **more: object) -> Command:
+        answer = await super().request(*args, **more)
+        if not self.dropped.is_set():
+            timeout_ms = args[4]
+            assert isinstance(timeout_ms, int)
+            try:
+                async with asyncio.timeout(timeout_ms / 1000):
+                    await self.dropped.wait()
+            except TimeoutError:
+                raise RequestTimeout("names", 103, timeout_ms) from None
+            raise ConnectionLost("names")
+        return answer
+
+
+def test_a_name_server_that_does_not_answer_is_asked_over_a_new_connection(tmp_path):
+    pool = DeadConnection()
+    register_for(40, tmp_path, pool, {})
+    assert pool.times(RequestCode.REGISTER_BROKER)[:2] == [0, 27]  # 24 s, and 3 s later again
+
+
+def test_a_change_of_role_does_not_wait_for_a_registration_that_hangs(tmp_path):
+    pool = DeadConnection()
+    register_for(40, tmp_path, pool, {}, role_changes_s=[2, 8])
+    assert pool.times(RequestCode.REGISTER_BROKER)[:2] == [0, 8]  # after 2 s it may still be answered
+
+
+def register_for(
+    seconds: float, tmp_path, pool: NotingPool, given: dict[str, object], role_changes_s: list[float] | None = None
+) -> None:
     with open_context(tmp_path, namesrvAddr="127.0.0.1:9876", **given) as ctx:
 
         async def work() -> None:
             service = RegisterService(ctx, pool)  # type: ignore[arg-type]
+            for at in role_changes_s or []:
+                asyncio.get_running_loop().call_at(at, service.register_soon)
             await service.register_first()
             await service.run()
 

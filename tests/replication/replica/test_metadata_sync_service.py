@@ -49,7 +49,8 @@ async def bad():
     master = BadMaster(open_tables(None, 1))
     master.tables.topics.put("A", topic("A"), 2)
     master.tables.groups.put("G", SubscriptionGroupConfig(group_name="G"), 2)
-    server, pool = Server({TwinlogCode.METADATA_CHANGES: master.answer}), ConnectionPool()
+    master.handlers = {TwinlogCode.METADATA_CHANGES: master.answer}
+    server, pool = Server(master.handlers), ConnectionPool()
     await server.start("127.0.0.1", 0)
     master.replica = open_tables(None, 5)
     master.sync = MetadataSyncService(
@@ -59,6 +60,22 @@ async def bad():
     yield master
     await pool.close()
     await server.stop()
+
+
+async def test_a_master_that_does_not_answer_is_asked_again_over_a_new_connection(bad, monkeypatch):
+    monkeypatch.setattr(metadata_sync_service, "_TIMEOUT_MS", 50)
+    answers, pool, master = bad.answer, bad.sync._pool, bad.sync._master
+    never = asyncio.Event()
+
+    async def mute(request):
+        await never.wait()
+
+    bad.handlers[TwinlogCode.METADATA_CHANGES] = mute
+    assert not await bad.sync.sync()
+    assert pool.current(master) is None
+    bad.handlers[TwinlogCode.METADATA_CHANGES] = answers
+    monkeypatch.undo()
+    assert await bad.sync.sync()
 
 
 @pytest.mark.parametrize("raised", [0, 2])

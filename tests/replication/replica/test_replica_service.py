@@ -13,7 +13,7 @@ import pytest
 from tests.replication.test_services import SEGMENT, log_bytes, now_ms, open_store, send, until
 
 from twinlog.net.pool import ConnectionPool
-from twinlog.replication.replica import receiver, replica_service
+from twinlog.replication.replica import handshake, receiver, replica_service
 from twinlog.replication.replica.handshake import MasterFacts
 from twinlog.replication.replica.join import LogRange
 from twinlog.replication.replica.replica_service import MasterAddresses, ReplicaIdentity, ReplicaService
@@ -126,6 +126,44 @@ async def test_a_master_that_closes_every_link_is_asked_less_and_less_often(tmp_
     async with replica.following(talk):
         await until(lambda: replica.connections == 6)
     assert [wait for wait in waits if wait != 5][:5] == [0.2, 0.4, 0.8, 1.6, 3.2]
+
+
+@contextlib.asynccontextmanager
+async def mute_master(replica: Follower):
+    """(its addresses, the connections it took): a master that never answers, as behind a network that was cut."""
+    del replica.service._join
+    taken: list[asyncio.StreamWriter] = []
+    server = await asyncio.start_server(lambda reader, writer: taken.append(writer), "127.0.0.1", 0)
+    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    running = asyncio.create_task(replica.service.run())
+    try:
+        yield MasterAddresses(ha="127.0.0.1:1", remoting=address), taken
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await replica.service._pool.close()
+        for writer in taken:
+            writer.close()
+        server.close()
+        replica.store.close()
+
+
+async def test_a_master_that_does_not_answer_is_asked_again_over_a_new_connection(tmp_path, monkeypatch):
+    monkeypatch.setattr(handshake, "_TIMEOUT_MS", 50)
+    replica = Follower(tmp_path / "replica")
+    async with mute_master(replica) as (addresses, taken):
+        replica.service.master_is_at(addresses)
+        await until(lambda: len(taken) >= 3)
+
+
+async def test_a_new_master_is_asked_over_a_new_connection(tmp_path):
+    """One that was open before may have ended on the other side, while the network was cut."""
+    replica = Follower(tmp_path / "replica")
+    async with mute_master(replica) as (addresses, taken):
+        before = await replica.service._pool.get(addresses.remoting)
+        replica.service.master_is_at(addresses)
+        await until(lambda: len(taken) == 2)
+        assert before.closed
 
 
 async def test_a_damaged_record_is_counted_and_asked_for_again(tmp_path, master_log):

@@ -12,7 +12,7 @@ import msgspec
 
 from twinlog.base.addresses import is_address, split_addresses
 from twinlog.broker.naming.registration import PAUSE_ROWS, RegisterRequest, plan_registration
-from twinlog.net.errors import NetError
+from twinlog.net.errors import NetError, RequestTimeout
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import DataVersion, KVTable, TopicConfig, decode_body, encode_body
 from twinlog.wire.codes import RequestCode, ResponseCode
@@ -30,6 +30,7 @@ log = get_logger(__name__)
 FIRST_PERIOD_S = 10.0
 RETRY_S = 3.0  # while a name server cannot be reached
 IN_DOUBT = "in doubt"
+HANGS_S = 3.0  # a name server that has not answered for so long is asked over a new connection when the role changes
 UNREGISTER_TIMEOUT_MS = 1_000
 ANNOUNCE_S_MAX = 2.0  # shorter than the timeout of a client that sends or creates a topic
 
@@ -44,6 +45,7 @@ class RegisterService:
         self._wake = asyncio.Event()
         self._whole = False
         self._unreachable: set[str] = set()  # or they refuse: asked again soon
+        self._asked_s: dict[str, float] = {}  # since when a registration waits for an answer, by name server
         self._bad_address = ""  # the last one that was logged
         self._changes = self._changes_announced = 0  # how many changes of topics there were
         self._next_announcement = asyncio.Event()
@@ -55,7 +57,13 @@ class RegisterService:
         return split_addresses(self._ctx.settings.namesrv_addr or "")
 
     def register_soon(self) -> None:
-        """Register everything again: the permission, the role or an address has changed."""
+        """Register everything again: the permission, the role or an address has changed.
+
+        A registration that hangs, since a network was cut, would hold this one up until its timeout.
+        """
+        for address, since_s in list(self._asked_s.items()):
+            if asyncio.get_running_loop().time() - since_s > HANGS_S:
+                self._pool.drop(address)
         self._whole = True
         self._wake.set()
 
@@ -198,6 +206,7 @@ class RegisterService:
         """The name server's last answer; None when it cannot be reached."""
         ctx = self._ctx
         answer = None
+        self._asked_s[address] = asyncio.get_running_loop().time()
         try:
             # A replica always registers: the answer has its master's address.
             asks_first = ctx.is_master and not ctx.settings.register_always
@@ -219,7 +228,11 @@ class RegisterService:
             if address not in self._unreachable:
                 log.warning("a name server cannot be reached; trying again", address=address, error=str(error))
             self._unreachable.add(address)
+            if isinstance(error, RequestTimeout):
+                self._pool.drop(address)  # perhaps only the connection is dead
             return None
+        finally:
+            self._asked_s.pop(address, None)
         if address in self._unreachable:
             self._unreachable.discard(address)
             log.info("registered again", address=address)

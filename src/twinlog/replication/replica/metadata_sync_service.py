@@ -21,7 +21,7 @@ from twinlog.metadata.persisted import PersistedTable
 from twinlog.metadata.tables import MetadataTables
 from twinlog.net.connecting import below
 from twinlog.net.connection import Connection
-from twinlog.net.errors import NetError
+from twinlog.net.errors import NetError, RequestTimeout
 from twinlog.net.pool import ConnectionPool
 from twinlog.replication.errors import JoinRefused, ReplicationError
 from twinlog.replication.master_epoch import MASTER_EPOCH, SeenEpochs
@@ -165,6 +165,8 @@ class MetadataSyncService:
                 await self._proven(master)  # the connection may be another one by now
                 await self._fetch(fetched, master)
         except _SyncErrors as error:
+            if isinstance(error, RequestTimeout):
+                self._pool.drop(master)  # perhaps only the connection is dead
             missed = [self.status.kind(kind.name) for kind in KINDS if kind.name not in self._finished]
             if any(status.error != str(error) for status in missed):
                 log.warning("metadata was not synchronised", master=master, error=str(error))

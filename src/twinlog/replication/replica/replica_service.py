@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from twinlog.base.clock import monotonic_ms
 from twinlog.net.connecting import below, connecting_to, target_of
-from twinlog.net.errors import NetError
+from twinlog.net.errors import NetError, RequestTimeout
 from twinlog.net.pool import ConnectionPool
 from twinlog.net.tls_sockets import secure
 from twinlog.replication.errors import JoinRefused, ReplicationError
@@ -132,6 +132,8 @@ class ReplicaService:
         if addresses == self._addresses:
             return
         moved = addresses.ha != self._addresses.ha
+        if moved and addresses.remoting is not None:
+            self._pool.drop(addresses.remoting)  # one of before, which a cut network may have ended on the other side
         self._addresses = addresses
         self._changed.set()
         if self._receiver is not None:
@@ -193,7 +195,11 @@ class ReplicaService:
         status.master_ha_address = addresses.ha
         status.connect(f"to {addresses.ha}")
         store.drop_partial_record()
-        facts = await self._join(addresses)
+        try:
+            facts = await self._join(addresses)
+        except RequestTimeout:
+            self._pool.drop(addresses.remoting or below(addresses.ha, 1))  # perhaps only the connection is dead
+            raise
         self._is_unchecked = facts is None
         status.master_is_twinlog = facts.is_twinlog if facts else None
         status.master_end = facts.log.end if facts else None
