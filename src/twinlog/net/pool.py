@@ -10,6 +10,8 @@ from twinlog.net.connection import Connection, ConnectionOptions, Handler
 from twinlog.net.errors import ConnectFailed
 from twinlog.wire.command import Command
 
+_RETIRED_S = 30.0  # in which requests on a replaced connection may still be answered
+
 
 class ConnectionPool:
     """At most one live connection per address; concurrent callers share the attempt to open it."""
@@ -30,6 +32,7 @@ class ConnectionPool:
         self._connect_timeout_ms = connect_timeout_ms
         self._connections: dict[str, Connection] = {}
         self._opening: dict[str, asyncio.Task[Connection]] = {}
+        self._retired: list[Connection] = []
 
     def current(self, address: str) -> Connection | None:
         """The open connection to `address`, if there is one."""
@@ -85,12 +88,21 @@ class ConnectionPool:
         if connection is not None:
             connection.close("no longer needed")
 
+    def renew(self, address: str) -> None:
+        """Open a new connection for the next request. Requests on the old one, which may be dead, still get answers."""
+        connection = self._connections.pop(address, None)
+        if connection is not None and not connection.closed:
+            self._retired = [one for one in self._retired if not one.closed]
+            self._retired.append(connection)
+            asyncio.get_running_loop().call_later(_RETIRED_S, connection.close, "replaced by a new connection")
+
     async def close(self) -> None:
         for opening in list(self._opening.values()):
             opening.cancel()
-        for connection in self._connections.values():
+        for connection in (*self._connections.values(), *self._retired):
             connection.close("the pool is closing")
         self._connections.clear()
+        self._retired.clear()
 
     def _opened(self, address: str, opening: asyncio.Task[Connection]) -> None:
         self._opening.pop(address, None)

@@ -105,6 +105,8 @@ class DeadConnection(NotingPool):
     def drop(self, address: str) -> None:
         self.dropped.set()
 
+    renew = drop
+
     async def request(self, *args: object, **more: object) -> Command:
         answer = await super().request(*args, **more)
         if not self.dropped.is_set():
@@ -123,11 +125,18 @@ def test_a_name_server_that_does_not_answer_is_asked_over_a_new_connection(tmp_p
     pool = DeadConnection()
     register_for(40, tmp_path, pool, {})
     assert pool.times(RequestCode.REGISTER_BROKER)[:2] == [0, 27]  # 24 s, and 3 s later again
+    assert pool.dropped.is_set()
 
 
-def test_a_change_of_role_does_not_wait_for_a_registration_that_hangs(tmp_path):
+def test_a_failover_does_not_wait_for_a_registration_that_hangs(tmp_path):
     pool = DeadConnection()
-    register_for(40, tmp_path, pool, {}, role_changes_s=[2, 8])
+    register_for(
+        40,
+        tmp_path,
+        pool,
+        {"failoverEtcd": "127.0.0.1:2379", "brokerRole": "SLAVE", "brokerId": 1},
+        role_changes_s=[2, 8],
+    )
     assert pool.times(RequestCode.REGISTER_BROKER)[:2] == [0, 8]  # after 2 s it may still be answered
 
 

@@ -59,9 +59,9 @@ class RegisterService:
     def register_soon(self) -> None:
         """Register everything again: the permission, the role or an address has changed.
 
-        A registration that hangs, since a network was cut, would hold this one up until its timeout.
+        A registration that hangs, since a network was cut, would hold a failover up until its timeout.
         """
-        for address, since_s in list(self._asked_s.items()):
+        for address, since_s in list(self._asked_s.items()) if self._ctx.master_is_chosen else ():
             if asyncio.get_running_loop().time() - since_s > HANGS_S:
                 self._pool.drop(address)
         self._whole = True
@@ -229,7 +229,7 @@ class RegisterService:
                 log.warning("a name server cannot be reached; trying again", address=address, error=str(error))
             self._unreachable.add(address)
             if isinstance(error, RequestTimeout):
-                self._pool.drop(address)  # perhaps only the connection is dead
+                self._pool.renew(address)  # perhaps only the connection is dead
             return None
         finally:
             self._asked_s.pop(address, None)

@@ -166,7 +166,7 @@ class MetadataSyncService:
                 await self._fetch(fetched, master)
         except _SyncErrors as error:
             if isinstance(error, RequestTimeout):
-                self._pool.drop(master)  # perhaps only the connection is dead
+                self._pool.renew(master)  # perhaps only the connection is dead
             missed = [self.status.kind(kind.name) for kind in KINDS if kind.name not in self._finished]
             if any(status.error != str(error) for status in missed):
                 log.warning("metadata was not synchronised", master=master, error=str(error))

@@ -133,7 +133,7 @@ class ReplicaService:
             return
         moved = addresses.ha != self._addresses.ha
         if moved and addresses.remoting is not None:
-            self._pool.drop(addresses.remoting)  # one of before, which a cut network may have ended on the other side
+            self._pool.renew(addresses.remoting)  # one of before, which a cut network may have ended on the other side
         self._addresses = addresses
         self._changed.set()
         if self._receiver is not None:
@@ -198,7 +198,7 @@ class ReplicaService:
         try:
             facts = await self._join(addresses)
         except RequestTimeout:
-            self._pool.drop(addresses.remoting or below(addresses.ha, 1))  # perhaps only the connection is dead
+            self._pool.renew(addresses.remoting or below(addresses.ha, 1))  # perhaps only the connection is dead
             raise
         self._is_unchecked = facts is None
         status.master_is_twinlog = facts.is_twinlog if facts else None
