@@ -73,7 +73,7 @@ def full_disks(home: Path, seed: int, side: str = TWINLOG, rounds: int = 2, full
     """The disk of one member of etcd becomes full under load, then those of all three, and they get space again.
 
     With two members left sends go on. A member that ended on its full disk is started again, as its supervisor would
-    do it; then sends go on. No broker ends, and nothing acknowledged is lost.
+    do it; then sends go on. No broker ends, and nothing acknowledged is lost. It has not been seen to fail yet.
     """
     assert side == TWINLOG
     ended, reasons = 0, set[str]()
