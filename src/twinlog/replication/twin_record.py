@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from twinlog.replication.errors import ReplicationError
 from twinlog.store.log.checked_log import is_whole
 from twinlog.store.log.record_crc import CRC_PROPERTY_BYTES, has_valid_crc
-from twinlog.store.recovery.quarantine import QUARANTINE_TOPIC
+from twinlog.store.recovery.quarantine import is_filler
 from twinlog.wire.errors import RecordError
 from twinlog.wire.message import Message, decode_message
 from twinlog.wire.record_layout import (
@@ -35,7 +35,7 @@ from twinlog.wire.record_layout import (
     V6_EXTRA_BYTES,
     is_blank,
 )
-from twinlog.wire.sys_flag import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_MASK, TRANSACTION_ROLLBACK
+from twinlog.wire.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
 RECORDS_MAX = 64  # side by side: more is a bad disk, which `twinlog store repair` fills again
 BYTES_MAX = 16 * 1024 * 1024
@@ -172,8 +172,8 @@ def _checked(at: int, theirs: bytes, log: OwnLog) -> Message:
         raise NotMended(
             f"the twin's record at {at} is of {message.physical_offset}, {len(theirs)} bytes: not its place"
         )
-    if message.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK and QUARANTINE_TOPIC.startswith(message.topic):
-        raise TwinLacks(f"the twin has lost its record at {at}, too")  # a filler stands in its place
+    if is_filler(message):
+        raise TwinLacks(f"the twin has lost its record at {at}, too")
     return message
 
 

@@ -199,3 +199,19 @@ async def test_a_replica_with_a_damaged_record_joins_again_after_it_is_repaired(
     await twins(master, replica)
     assert repair_of(replica).repaired == 1 and replica.replication.replica.divergence is None
     assert replica.replication.replica.status.refusals == 0
+
+
+async def test_a_replica_keeps_its_record_when_a_started_master_has_lost_its_own(cluster):
+    """Otherwise the logs "differ" there, and with failover the replica cuts the last good copy."""
+    master, replica = await old_pair(cluster, role="ASYNC_MASTER")
+    whole = log_bytes(replica)
+    place, _ = place_of(master, 20)
+    await cluster.stop("replica")
+    flip(master, 20)
+    await cluster.stop("master")
+    (cluster.home / "master" / "abort").touch()  # not a clean stop: the whole log is looked through
+    master = await cluster.start("master", "ASYNC_MASTER", **CONF)
+    assert master.context.store.report.damages, "a filler stands in the place of the record"
+    replica = await cluster.start("replica", "SLAVE", 1, **CONF)
+    await until(lambda: f"has lost its record at {place}" in replica.replication.replica.status.reason, "it says why")
+    assert replica.replication.replica.divergence is None and log_bytes(replica) == whole

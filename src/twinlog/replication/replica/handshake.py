@@ -24,12 +24,14 @@ from twinlog.settings.errors import SettingsError
 from twinlog.settings.properties import parse_properties
 from twinlog.store.log.checked_log import is_whole
 from twinlog.store.log.commit_log import CommitLog
+from twinlog.store.recovery.quarantine import is_filler
 from twinlog.store.scan.log_parts import part_at
 from twinlog.wire.bodies import KVTable, decode_body
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.errors import WireError
 from twinlog.wire.fields import decode_fields, encode_fields
 from twinlog.wire.java_json.fastjson import loads
+from twinlog.wire.message import decode_message
 from twinlog.wire.record_layout import BLANK_BYTES, MAGIC_BLANK, SIZE_AND_MAGIC, is_blank
 from twinlog.wire.twinlog_codes import TwinlogCode
 
@@ -189,6 +191,12 @@ class Handshake:
             raise ReplicationError(
                 f"the record of {self._address} at {begin} is damaged, and this replica's is not. The master fetches "
                 "it from here; until then the logs cannot be compared"
+            )
+        elif is_filler(decode_message(answer.body or b"")):
+            raise ReplicationError(
+                f"{self._address} has lost its record at {begin} to damage on its disk, and this replica has it, so "
+                "nothing is cut here. Stop that broker and run `twinlog store repair` there with --from this replica, "
+                "or make this replica master"
             )
 
     async def _is_blank_there(self, begin: int) -> bool:

@@ -34,7 +34,7 @@ from twinlog.store.queues.queue_table import Queue, QueueTable
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.message import Message, encode_message
 from twinlog.wire.record_layout import BLANK_BYTES, MAGIC_BLANK, RECORD_BYTES_MIN, SIZE_AND_MAGIC
-from twinlog.wire.sys_flag import TRANSACTION_ROLLBACK
+from twinlog.wire.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 
 log = get_logger(__name__)
 
@@ -89,6 +89,12 @@ def encode_filler(physical_offset: int, size: int, store_timestamp: int) -> byte
             store_timestamp=store_timestamp,
         )
     )
+
+
+def is_filler(message: Message) -> bool:
+    """Whether it stands in the place of a record that a broker has lost."""
+    is_rollback = message.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK
+    return is_rollback and QUARANTINE_TOPIC.startswith(message.topic)
 
 
 def save_bytes(root: Path, commit_log: CommitLog, damage: Damage, ops: FileOps = FILE_OPS) -> str:
