@@ -305,6 +305,8 @@ async def test_a_master_that_lost_its_epoch_file_does_not_serve_beside_one_who_k
     assert (await change_role(two, "ASYNC_MASTER")).code == 0
     await twins(two, one)
     await until(lambda: epochs_of(one).seen == 1, "the replica has seen the epoch")
+    brokers = cluster.name_server.context.table.brokers
+    await until(lambda: brokers["broker-a"].broker_addrs.get(2) == one.address, "the name server knows whom to ask")
     await cluster.stop("two")
     (cluster.home / "two" / "config" / "twinlogEpoch").unlink()
     with pytest.raises(ReplicationError, match=rf"{one.address} knows of a master of broker-a with epoch 1"):
