@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twinlog import __version__
 from twinlog.base.system_names import SCHEDULE_TOPIC
+from twinlog.store.log.commit_log import disk_used_ratio
 from twinlog.wire.bodies import KVTable, encode_body
 from twinlog.wire.codes import VERSION, VERSION_NAME, RequestCode
 
@@ -114,18 +116,13 @@ def _disks(ctx: BrokerContext) -> dict[str, str]:
     settings = ctx.conf.store
     usage = {path: shutil.disk_usage(path) for path in settings.commit_log_dirs if os.path.isdir(path)}
     total, free = sum(one.total for one in usage.values()), sum(one.free for one in usage.values())
-    ratios = {f"commitLogDiskRatio_{path}": str(_used(path)) for path in usage}
+    ratios = {f"commitLogDiskRatio_{path}": str(disk_used_ratio(Path(path))) for path in usage}
     return {
         **ratios,
         "commitLogDiskRatio": str(min(map(float, ratios.values()), default=-1)),
-        "consumeQueueDiskRatio": str(_used(settings.root_dir)),
+        "consumeQueueDiskRatio": str(disk_used_ratio(Path(settings.root_dir))),
         "commitLogDirCapacity": f"Total : {readable_bytes(total)}, Free : {readable_bytes(free)}.",
     }
-
-
-def _used(path: str) -> float:
-    usage = shutil.disk_usage(path)
-    return round(1 - usage.free / usage.total, 4) if usage.total else 0.0
 
 
 def _pools() -> dict[str, str]:
