@@ -65,6 +65,7 @@ def test_bytes_are_readable():
 async def test_reserved_blocks_of_a_disk_are_neither_used_nor_free(tmp_path: Path, monkeypatch):
     usage = shutil._ntuple_diskusage(total=1000, used=100, free=300)
     with stored_context(tmp_path, Clock(NOW)) as ctx:
+        put(ctx)
         monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
         table = runtime_info.runtime_table(ctx, DeferredServices(ctx).timers)
         assert table["commitLogDiskRatio"] == table["consumeQueueDiskRatio"] == "0.25"
