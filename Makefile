@@ -64,7 +64,7 @@ site: $(STAMP)
 
 # Spark comes second, without the Java brokers of the first part, some of which keep a core busy to their end.
 interop: $(STAMP)
-	$(BIN)/pytest --durations=15 -m "interop and not spark"
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=15 -m "interop and not spark"
 	$(BIN)/pytest --durations=15 -m "interop and spark"
 
 soak: $(STAMP)
