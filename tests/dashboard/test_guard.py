@@ -133,7 +133,7 @@ async def test_guessing_is_slow_and_ends(monkeypatch):
     async def no_pause(seconds):
         assert seconds >= 1
 
-    monkeypatch.setattr("twinlog.dashboard.access.asyncio.sleep", no_pause)
+    monkeypatch.setattr("twinlog.dashboard.access._pause", no_pause)
     clock = Clock()
     _, access = guarded(login=True, clock=clock)
     for _ in range(10):
@@ -185,7 +185,7 @@ async def test_only_a_broker_that_refuses_a_wrong_secret_vouches_for_an_account(
     if problem is None:
         assert await access.sign_in("ops", "good", "10.0.0.1")
         return
-    monkeypatch.setattr("twinlog.dashboard.access.asyncio.sleep", groups)
+    monkeypatch.setattr("twinlog.dashboard.access._pause", groups)
     with pytest.raises(SignInFailed, match=problem):
         await access.sign_in("ops", "good", "10.0.0.1")
 

@@ -26,6 +26,7 @@ _ATTEMPTS_MS = 60_000
 _ADDRESSES_MAX = 1_000
 _SESSIONS_MAX = 1_000
 _REFUSED = "NO_PERMISSION"
+_pause = asyncio.sleep  # a test replaces this one, and nobody else's
 
 
 class SignInFailed(ClientError):
@@ -132,7 +133,7 @@ class Access:
             await self._try_account(credentials)
         except SignInFailed:
             log.warning("a sign-in failed", peer=peer)
-            await asyncio.sleep(1.0)  # guessing is slow
+            await _pause(1.0)  # guessing is slow
             raise
         if attempt_ms in (attempts := self._attempts.get(peer, [])):
             attempts.remove(attempt_ms)
