@@ -90,6 +90,11 @@ class Access:
     tls_key: str | None = None
     tls_insecure: bool = False
 
+    @property
+    def wants_tls(self) -> bool:
+        """An option that only TLS uses asks for it."""
+        return self.tls or self.tls_insecure or any((self.tls_ca, self.tls_cert, self.tls_key))
+
 
 class AccessOption(NamedTuple):
     """An option of every command that asks servers, whatever parses it."""
@@ -121,8 +126,7 @@ class Connection(Access):
     def options(self) -> ClientOptions:
         """BadArgument for keys or files that do not go together."""
         files = {"ca_file": self.tls_ca, "cert_file": self.tls_cert, "key_file": self.tls_key}
-        wanted = self.tls or self.tls_insecure or any(files.values())
-        tls = tls_context(**files, verify=not self.tls_insecure) if wanted else None
+        tls = tls_context(**files, verify=not self.tls_insecure) if self.wants_tls else None
         return ClientOptions(credentials=find_credentials(self.access_key, self.secret_key), tls=tls)
 
     def admin(self) -> Admin:

@@ -26,7 +26,7 @@ def cluster_options(name_servers: str | None, access: Access) -> ClusterOptions:
     return ClusterOptions(
         name_servers=names,
         credentials=_credentials(access),
-        tls=_wants_tls(access),
+        tls=access.wants_tls,
         tls_ca_file=access.tls_ca,
         tls_cert_file=access.tls_cert,
         tls_key_file=access.tls_key,
@@ -49,7 +49,7 @@ def source_options(given: Iterable[str] | None, access: Access) -> dict[str, str
 
 def _tls_options(access: Access) -> dict[str, str]:
     """TLS as the data sources name it."""
-    if not _wants_tls(access):
+    if not access.wants_tls:
         return {}
     files = {"caFile": access.tls_ca, "certFile": access.tls_cert, "keyFile": access.tls_key}
     named = {f"rocketmq.tls.{name}": path for name, path in files.items() if path}
@@ -58,10 +58,6 @@ def _tls_options(access: Access) -> dict[str, str]:
         **named,
         **({"rocketmq.tls.verify": "false"} if access.tls_insecure else {}),
     }
-
-
-def _wants_tls(access: Access) -> bool:
-    return access.tls or access.tls_insecure or bool(access.tls_ca or access.tls_cert)
 
 
 def catalog_options(given: Iterable[str] | None) -> dict[str, str]:
