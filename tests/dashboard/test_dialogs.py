@@ -12,10 +12,10 @@ from twinlog.dashboard.dialogs.group_dialogs import delete_group
 from twinlog.dashboard.pages.groups import client_markup, group_row
 from twinlog.dashboard.pages.messages import _Search
 from twinlog.dashboard.widgets.forms import read_whole
-from twinlog.observe import messages
-from twinlog.observe.backlogs import SAMPLES_MAX, Backlog, Backlogs
-from twinlog.observe.groups import GroupMember, Progress, QueueProgress
-from twinlog.observe.offset_reset import NEWEST, OLDEST
+from twinlog.observe.groups.backlogs import SAMPLES_MAX, Backlog, Backlogs
+from twinlog.observe.groups.group_progress import GroupMember, Progress, QueueProgress
+from twinlog.observe.groups.offset_reset import NEWEST, OLDEST
+from twinlog.observe.messages import messages
 from twinlog.wire.message import Message
 from twinlog.wire.message_id import offset_message_id
 

@@ -15,7 +15,7 @@ from twinlog.dashboard.guard import VISITOR, Guard, cookie_name
 from twinlog.dashboard.login_page import login_html, safe_target
 from twinlog.dashboard.markup import Markup, tag
 from twinlog.dashboard.settings import DashboardRefused, DashboardSettings, check_exposure
-from twinlog.observe.replicas import Group, Member
+from twinlog.observe.cluster.broker_groups import Group, Member
 
 PORT = 8088
 HOME = f"http://127.0.0.1:{PORT}"

@@ -3,14 +3,14 @@
 import asyncio
 
 from tests.failover.etcd_server import start_etcd
-from tests.observe.test_replicas import NOW
+from tests.observe.cluster.test_broker_groups import NOW
 
 from twinlog.dashboard import observer_service
 from twinlog.dashboard.observer_service import Observer
 from twinlog.dashboard.settings import DashboardSettings
 from twinlog.failover.group_keys import open_group
 from twinlog.failover.records import History, encode_record, history_name
-from twinlog.observe.metadata_rows import BrokerTables
+from twinlog.observe.replicas.metadata_rows import BrokerTables
 from twinlog.settings.failover import FailoverSettings
 
 

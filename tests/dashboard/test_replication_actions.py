@@ -9,9 +9,9 @@ from nicegui import Client, ui
 from twinlog.dashboard.pages import replication_actions
 from twinlog.dashboard.pages.replication_actions import switch_to
 from twinlog.dashboard.widgets.actions import confirm
-from twinlog.observe.log_compare import Comparison, Endpoint, newest_begin
-from twinlog.observe.planned_switch import SwitchRefused
-from twinlog.observe.replicas import Group, LagFacts, Member
+from twinlog.observe.cluster.broker_groups import Group, LagFacts, Member
+from twinlog.observe.replicas.log_compare import Comparison, Endpoint, newest_begin
+from twinlog.observe.replicas.planned_switch import SwitchRefused
 
 MIB = 1024 * 1024
 

@@ -1,12 +1,12 @@
 """The Replication page's markup: unknown is said, differences are rows, a switch is explained."""
 
-from tests.observe.test_cluster import NOW, member, twinlog_replica, view_of
+from tests.observe.cluster.test_cluster_view import NOW, member, twinlog_replica, view_of
 
 from twinlog.dashboard.pages.replication import chosen_group
 from twinlog.dashboard.pages.replication_parts import differences_markup, history_markup, pair_markup, versions_markup
 from twinlog.failover.records import History
-from twinlog.observe.metadata_rows import BrokerTables, changes, differences
-from twinlog.observe.replicas import LagFacts, Member
+from twinlog.observe.cluster.broker_groups import LagFacts, Member
+from twinlog.observe.replicas.metadata_rows import BrokerTables, changes, differences
 
 VERSION = {"topics": {"counter": "3", "timestamp": "1700000000000", "stateVersion": "0"}}
 

@@ -16,7 +16,7 @@ from twinlog.exporter.broker_round import BrokerRounds, RoundLimits
 from twinlog.exporter.collect_service import CollectService
 from twinlog.exporter.facts import BrokerPlace
 from twinlog.exporter.patterns import TopicPatterns
-from twinlog.observe.groups import GroupMember, Members
+from twinlog.observe.groups.group_progress import GroupMember, Members
 from twinlog.wire.errors import BodyError
 
 FIRST = ConsumerOptions(start_from=StartFrom.FIRST, commit_ms=100)

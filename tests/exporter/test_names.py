@@ -10,7 +10,7 @@ from twinlog.exporter.facts import BrokerFacts, BrokerPlace
 from twinlog.exporter.families import Families, Metric
 from twinlog.exporter.patterns import TopicPatterns
 from twinlog.exporter.runtime_names import number, runtime_rows
-from twinlog.observe.groups import GroupMember, Members, Progress, QueueProgress
+from twinlog.observe.groups.group_progress import GroupMember, Members, Progress, QueueProgress
 
 TABLE = {
     "putTps": "1.5 2.5 3.5 ",

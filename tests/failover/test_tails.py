@@ -3,7 +3,7 @@
 from twinlog.cli.failover.report import history_report
 from twinlog.failover.records import History, Keys, Tail
 from twinlog.failover.tails import history_of, is_exact, nothing_lost, with_tail
-from twinlog.observe.failover_groups import Found
+from twinlog.observe.replicas.failover_groups import Found
 
 
 def record(epoch, member, source=None, **more):

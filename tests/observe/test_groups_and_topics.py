@@ -7,10 +7,10 @@ from tests.replication.cluster import running_cluster
 
 from twinlog.base.clock import wall_clock_ms
 from twinlog.client import Admin, BadArgument, MessageQueue, Outgoing, Producer
-from twinlog.observe.backlogs import SERIES_MAX, Backlog, Backlogs
-from twinlog.observe.groups import Progress, QueueProgress, all_members, all_progress, group_progress
-from twinlog.observe.messages import consumptions, messages_between
-from twinlog.observe.offset_reset import NEWEST, OFFSET, OLDEST, TIME, ResetTarget, apply, preview
+from twinlog.observe.groups.backlogs import SERIES_MAX, Backlog, Backlogs
+from twinlog.observe.groups.group_progress import Progress, QueueProgress, all_members, all_progress, group_progress
+from twinlog.observe.groups.offset_reset import NEWEST, OFFSET, OLDEST, TIME, ResetTarget, apply, preview
+from twinlog.observe.messages.messages import consumptions, messages_between
 from twinlog.observe.topics import kind_of, permission_text, topic_view
 from twinlog.wire.bodies import SubscriptionGroupConfig
 

@@ -40,7 +40,7 @@ from twinlog.client import (
 )
 from twinlog.client.admin.messages import TOOLS_GROUP
 from twinlog.client.consuming.pulling import subscription_of
-from twinlog.observe.message_text import message_data
+from twinlog.observe.messages.message_text import message_data
 from twinlog.telemetry.log import setup_logging
 from twinlog.wire.codes import ResponseCode
 

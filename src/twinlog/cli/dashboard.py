@@ -15,7 +15,7 @@ from twinlog.base.system_calls import new_event_loop
 from twinlog.cli.connecting import EXPECTED_FAILURES, Parser, add_connection_options, argparse_app, client_options
 from twinlog.cli.running import allow_many_files, print_ready, run_until_signal
 from twinlog.client import BadArgument
-from twinlog.observe.failover_groups import place_of
+from twinlog.observe.replicas.failover_groups import place_of
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.failover import FailoverSettings
 from twinlog.telemetry.log import setup_logging

@@ -22,7 +22,7 @@ from twinlog.cli.connecting import (
 )
 from twinlog.cli.option_values import positive_seconds
 from twinlog.client import BadArgument, Outgoing, Producer
-from twinlog.observe.message_text import parse_message
+from twinlog.observe.messages.message_text import parse_message
 from twinlog.telemetry.log import setup_logging
 
 _EXAMPLES = """examples:

@@ -17,7 +17,7 @@ from twinlog.client.errors import REQUEST_FAILURES
 from twinlog.dashboard.clients import Changer, open_changer, reading_admin
 from twinlog.dashboard.observer_service import Observer, is_refusal
 from twinlog.dashboard.settings import DashboardSettings
-from twinlog.observe.replicas import registered_groups
+from twinlog.observe.cluster.broker_groups import registered_groups
 from twinlog.telemetry.log import get_logger
 
 log = get_logger(__name__)

@@ -17,7 +17,7 @@ from twinlog.client.consuming.queue_calls import QueueCalls
 from twinlog.client.routing.session import Session
 from twinlog.dashboard.settings import DashboardSettings
 from twinlog.net.connection import Connection
-from twinlog.observe.survey import CONNECT_MS_MAX, REQUEST_MS_MAX
+from twinlog.observe.cluster.survey import CONNECT_MS_MAX, REQUEST_MS_MAX
 from twinlog.wire.bodies import MessageQueue
 from twinlog.wire.codes import RequestCode as Code
 from twinlog.wire.command import Command

@@ -15,12 +15,12 @@ from twinlog.client.errors import REQUEST_FAILURES
 from twinlog.dashboard.clients import reading_admin
 from twinlog.dashboard.settings import DashboardSettings
 from twinlog.failover.records import History as Failover
-from twinlog.observe.backlogs import Backlogs
-from twinlog.observe.cluster import ClusterView
-from twinlog.observe.failover_groups import Place, find_groups
-from twinlog.observe.history import History
-from twinlog.observe.metadata_rows import BrokerTables, ask_tables, changes
-from twinlog.observe.survey import Survey
+from twinlog.observe.cluster.cluster_view import ClusterView
+from twinlog.observe.cluster.history import History
+from twinlog.observe.cluster.survey import Survey
+from twinlog.observe.groups.backlogs import Backlogs
+from twinlog.observe.replicas.failover_groups import Place, find_groups
+from twinlog.observe.replicas.metadata_rows import BrokerTables, ask_tables, changes
 from twinlog.replication.metadata.kinds import GROUPS, TOPICS
 from twinlog.replication.metadata.snapshots import DiffRow
 from twinlog.telemetry.log import get_logger

@@ -18,7 +18,7 @@ from twinlog.client import Admin, BrokerRefused, NetError
 from twinlog.client.errors import REQUEST_FAILURES
 from twinlog.exporter.facts import BrokerFacts, BrokerPlace, ClientStatus, MinuteRate, TopicGroup
 from twinlog.exporter.patterns import TopicPatterns
-from twinlog.observe.groups import Members, Progress, all_progress, group_progress, members_on_broker
+from twinlog.observe.groups.group_progress import Members, Progress, all_progress, group_progress, members_on_broker
 from twinlog.observe.topics import TopicOnBroker, topic_on_broker
 from twinlog.telemetry.rocketmq_names import is_system_group
 from twinlog.wire.errors import BodyError

@@ -22,7 +22,7 @@ from twinlog.exporter.families import Families, Metric, Row
 from twinlog.exporter.native_names import native_rows
 from twinlog.exporter.replica_names import replica_rows
 from twinlog.exporter.runtime_names import runtime_rows
-from twinlog.observe.replicas import Group, gather_groups
+from twinlog.observe.cluster.broker_groups import Group, gather_groups
 from twinlog.telemetry.fence import Fence
 from twinlog.telemetry.log import get_logger
 

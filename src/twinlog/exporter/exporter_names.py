@@ -8,7 +8,7 @@ from twinlog.base.system_names import DLQ_PREFIX
 from twinlog.exporter.facts import BrokerFacts, ClientStatus, MinuteRate
 from twinlog.exporter.families import Metric, Row
 from twinlog.exporter.runtime_names import number
-from twinlog.observe.groups import Members
+from twinlog.observe.groups.group_progress import Members
 from twinlog.observe.topics import is_dead_letter, is_retry
 
 BROKER = ("cluster", "brokerIP", "broker")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from twinlog.observe.groups import Members, Progress
+from twinlog.observe.groups.group_progress import Members, Progress
 from twinlog.observe.topics import TopicOnBroker
 
 TopicGroup = tuple[str, str]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from twinlog.exporter.exporter_names import COMMITLOG_DIFF
 from twinlog.exporter.families import Metric, Row
-from twinlog.observe.replicas import Group
+from twinlog.observe.cluster.broker_groups import Group
 from twinlog.telemetry.rocketmq_names import NODE
 
 REPLICA = (*NODE, "replica")

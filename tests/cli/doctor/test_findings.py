@@ -20,7 +20,7 @@ from twinlog.cli.doctor.findings import Level, exit_status, ok, report_of, warni
 from twinlog.cli.main import app
 from twinlog.client import ClientOptions
 from twinlog.failover.records import InSync, Pause
-from twinlog.observe.replicas import Group, LagFacts, Member
+from twinlog.observe.cluster.broker_groups import Group, LagFacts, Member
 from twinlog.settings.broker_conf import load_broker_conf
 from twinlog.settings.failover import FailoverSettings
 

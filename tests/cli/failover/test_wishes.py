@@ -13,7 +13,7 @@ from twinlog.cli.failover.report import history_report, list_report
 from twinlog.cli.failover.wishes import WishFailed, carry_out, plan_failover, plan_switchover
 from twinlog.failover.comparisons import Delete
 from twinlog.failover.records import SWITCH, History, InSync, Pause, Switch
-from twinlog.observe.failover_groups import FailoverRefused, Found, find_member
+from twinlog.observe.replicas.failover_groups import FailoverRefused, Found, find_member
 
 NOW = 1_700_000_000_000
 

@@ -1,7 +1,7 @@
 """A master and one replica, as answers of brokers."""
 
 from twinlog.cli.replication.report import MIB
-from twinlog.observe.replicas import Group, LagFacts, Member
+from twinlog.observe.cluster.broker_groups import Group, LagFacts, Member
 
 
 def groups(end, behind, master_end=100 * MIB):

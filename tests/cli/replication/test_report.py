@@ -1,7 +1,7 @@
 from tests.cli.replication.groups import groups
 
 from twinlog.cli.replication.report import MIB, CatchUp, Progress, report_of
-from twinlog.observe.replicas import Group, Member
+from twinlog.observe.cluster.broker_groups import Group, Member
 
 
 def test_progress_has_a_rate_and_a_time_left_while_a_replica_catches_up():

@@ -9,8 +9,8 @@ from tests.cli.replication.test_app import run
 from tests.replication.cluster import read_all, running_cluster, send_all, status, twins, until
 
 from twinlog.client import BrokerRefused
-from twinlog.observe.planned_switch import MIB, SwitchFailed, SwitchRefused, carry_out, plan_switch
-from twinlog.observe.replicas import Group, LagFacts, Member
+from twinlog.observe.cluster.broker_groups import Group, LagFacts, Member
+from twinlog.observe.replicas.planned_switch import MIB, SwitchFailed, SwitchRefused, carry_out, plan_switch
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from twinlog.client import Admin, ConsumerOptions, Outgoing, Producer, PushConsu
 @pytest.fixture
 async def cluster(tmp_path, monkeypatch):
     """A pair with two topics; how full the disk of this machine is does not matter."""
-    monkeypatch.setattr("twinlog.observe.health.DISK_SHARE_WARNING", 2.0)
-    monkeypatch.setattr("twinlog.observe.health.DISK_SHARE_CRITICAL", 2.0)
+    monkeypatch.setattr("twinlog.observe.cluster.health.DISK_SHARE_WARNING", 2.0)
+    monkeypatch.setattr("twinlog.observe.cluster.health.DISK_SHARE_CRITICAL", 2.0)
     async with running_cluster(tmp_path) as cluster:
         master = await cluster.start("master")
         cluster.master = master

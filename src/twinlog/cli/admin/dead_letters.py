@@ -13,7 +13,7 @@ from twinlog.cli.report import Report, table, when
 from twinlog.client import Admin, BadArgument, NoRoute, Producer, PullStatus
 from twinlog.client.admin.messages import TOOLS_GROUP
 from twinlog.client.consuming.pulling import subscription_of
-from twinlog.observe.message_text import resendable
+from twinlog.observe.messages.message_text import resendable
 from twinlog.wire import properties as names
 from twinlog.wire.bodies import MessageQueue
 from twinlog.wire.message import Message

@@ -15,7 +15,7 @@ from twinlog.cli.report import Report, Table, joined, pairs, table, text_report,
 from twinlog.client import Admin, BadArgument, ClientError, MessageQueue, Outgoing, Producer, PullStatus
 from twinlog.client.admin.messages import LONG_MAX, TOOLS_GROUP
 from twinlog.client.consuming.pulling import subscription_of
-from twinlog.observe.message_text import body_text, message_data
+from twinlog.observe.messages.message_text import body_text, message_data
 from twinlog.wire.message import Message
 
 TOPIC = need("t", "topic", "topic")

@@ -8,7 +8,7 @@ from twinlog.cli.admin.command import command, need, opt
 from twinlog.cli.progress_bar import ProgressBar
 from twinlog.cli.report import Report, text_report
 from twinlog.client import Admin
-from twinlog.observe.log_compare import compare_logs, plan_comparison
+from twinlog.observe.replicas.log_compare import compare_logs, plan_comparison
 
 
 @command(

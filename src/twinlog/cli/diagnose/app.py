@@ -14,11 +14,11 @@ from twinlog.cli.connecting import Connection, run_client, with_connection
 from twinlog.cli.diagnose.report import exit_status, report_of
 from twinlog.cli.report import show
 from twinlog.client import Admin, BadArgument
-from twinlog.observe.diagnose_group import diagnose_group
-from twinlog.observe.diagnose_replica import diagnose_replica
 from twinlog.observe.findings import Finding
-from twinlog.observe.group_facts import gather_group_facts
-from twinlog.observe.replica_facts import ReplicaFacts, gather_replica_facts
+from twinlog.observe.groups.diagnose_group import diagnose_group
+from twinlog.observe.groups.group_facts import gather_group_facts
+from twinlog.observe.replicas.diagnose_replica import diagnose_replica
+from twinlog.observe.replicas.replica_facts import ReplicaFacts, gather_replica_facts
 
 diagnose = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Say why a group gets no messages, or a replica does not follow."

@@ -11,8 +11,8 @@ from twinlog.client import Admin, ClientOptions
 from twinlog.client.errors import REQUEST_FAILURES
 from twinlog.failover.etcd import Etcd, EtcdError
 from twinlog.failover.records import RecordBroken
-from twinlog.observe.failover_groups import Found, Place, find_groups
-from twinlog.observe.replicas import Group, gather_groups
+from twinlog.observe.cluster.broker_groups import Group, gather_groups
+from twinlog.observe.replicas.failover_groups import Found, Place, find_groups
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.failover import FailoverSettings
 

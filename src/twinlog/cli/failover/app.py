@@ -21,7 +21,7 @@ from twinlog.client import ClientError
 from twinlog.failover.etcd import EtcdError, EtcdUnavailable
 from twinlog.failover.records import PAUSE, Pause, RecordBroken, encode_record
 from twinlog.failover.transactions import Delete, Transaction
-from twinlog.observe.failover_groups import (
+from twinlog.observe.replicas.failover_groups import (
     EtcdAccess,
     FailoverRefused,
     Found,

@@ -12,7 +12,7 @@ from pathlib import Path
 from twinlog.base.clock import wall_clock_ms
 from twinlog.base.safe_files import make_directory
 from twinlog.failover.records import Keys
-from twinlog.observe.failover_groups import FailoverRefused
+from twinlog.observe.replicas.failover_groups import FailoverRefused
 from twinlog.settings.store import StoreSettings
 from twinlog.store.cut_backup import BACKUP_DIRECTORY
 from twinlog.store.lock import StoreLock

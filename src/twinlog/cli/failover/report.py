@@ -10,7 +10,7 @@ import msgspec
 from twinlog.cli.report import Report, Table, when
 from twinlog.failover.records import History, Keys
 from twinlog.failover.tails import is_exact
-from twinlog.observe.failover_groups import Found
+from twinlog.observe.replicas.failover_groups import Found
 
 _MEMBER_COLUMNS = "BID,Addr,State,InSync,LogEnd,Behind,Priority".split(",")
 _HISTORY_COLUMNS = "Epoch,At,Master,From,Start,Lost,Reason".split(",")

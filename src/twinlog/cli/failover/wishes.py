@@ -16,7 +16,7 @@ from twinlog.client import ClientError
 from twinlog.failover.comparisons import ChangedAt, Delete, Put
 from twinlog.failover.records import EPOCH, SWITCH, Keys, Kind, Switch, encode_record
 from twinlog.failover.transactions import Transaction
-from twinlog.observe.failover_groups import FailoverRefused, Found, find_member
+from twinlog.observe.replicas.failover_groups import FailoverRefused, Found, find_member
 
 WAIT_S_MAX = 60.0
 _POLL_S = 0.3

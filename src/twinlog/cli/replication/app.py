@@ -14,8 +14,8 @@ from twinlog.cli.replication.report import report_of
 from twinlog.cli.replication.role import change_one
 from twinlog.cli.replication.watch import watch_groups
 from twinlog.cli.report import show, text_report
-from twinlog.observe.planned_switch import Switched, carry_out, plan_switch
-from twinlog.observe.replicas import gather_groups
+from twinlog.observe.cluster.broker_groups import gather_groups
+from twinlog.observe.replicas.planned_switch import Switched, carry_out, plan_switch
 
 replication = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Show and control how replicas follow their masters."

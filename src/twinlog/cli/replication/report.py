@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from twinlog.cli.report import Report, Table, plain, when
-from twinlog.observe.replicas import Group, LagFacts, Member
+from twinlog.observe.cluster.broker_groups import Group, LagFacts, Member
 
 MIB = 1024 * 1024
 _BEHIND_BYTES_MIN = MIB  # below this a replica keeps up, and a progress bar would only flicker

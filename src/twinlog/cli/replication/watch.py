@@ -12,7 +12,7 @@ from twinlog.cli.connecting import EXPECTED_FAILURES
 from twinlog.cli.replication.report import CatchUp, Progress, report_of
 from twinlog.cli.report import Report, plain, rich_parts, start_redraw
 from twinlog.client import Admin
-from twinlog.observe.replicas import Group, gather_groups
+from twinlog.observe.cluster.broker_groups import Group, gather_groups
 
 
 async def watch_groups(

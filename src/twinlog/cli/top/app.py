@@ -14,7 +14,7 @@ from twinlog.cli.connecting import Connection, run_client, with_connection
 from twinlog.cli.report import Report, Table, show
 from twinlog.cli.top.grids import TABS, Grid, Snapshot, grid_data, grid_of, headline
 from twinlog.client import Admin, ClientError
-from twinlog.observe.survey import Survey
+from twinlog.observe.cluster.survey import Survey
 from twinlog.observe.traffic import TrafficSurvey
 
 _FIRST_ROUNDS_S = 1.0  # between two rounds, of which rates are made

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from twinlog.observe.cluster import ClusterView
-from twinlog.observe.health import Level
+from twinlog.observe.cluster.cluster_view import ClusterView
+from twinlog.observe.cluster.health import Level
 from twinlog.observe.traffic import Traffic
 from twinlog.observe.units import ago_text, bytes_text, count_text, duration_text, percent_text
 

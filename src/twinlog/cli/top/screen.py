@@ -13,7 +13,7 @@ from textual.containers import Vertical
 from textual.widgets import DataTable, Footer, Input, Static, TabbedContent, TabPane
 
 from twinlog.cli.top.grids import TABS, Snapshot, arranged, grid_of, headline, numbers_of
-from twinlog.observe.health import Level
+from twinlog.observe.cluster.health import Level
 
 _STYLES = {Level.OK: "", Level.UNKNOWN: "dim", Level.WARNING: "yellow", Level.CRITICAL: "bold red"}
 _INTERVALS_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)

@@ -8,7 +8,7 @@ from twinlog.client import Message, MessageQueue
 from twinlog.dashboard.clients import Changer
 from twinlog.dashboard.frame import PageContext
 from twinlog.dashboard.widgets.actions import act, confirm
-from twinlog.observe.message_text import resendable
+from twinlog.observe.messages.message_text import resendable
 from twinlog.wire import properties as names
 
 

@@ -17,7 +17,7 @@ from twinlog.dashboard.widgets.actions import act
 from twinlog.dashboard.widgets.forms import read_time
 from twinlog.dashboard.widgets.live import LiveHtml
 from twinlog.dashboard.widgets.parts import table
-from twinlog.observe.offset_reset import NEWEST, OFFSET, OLDEST, TIME, ResetRow, ResetTarget, apply, preview
+from twinlog.observe.groups.offset_reset import NEWEST, OFFSET, OLDEST, TIME, ResetRow, ResetTarget, apply, preview
 from twinlog.observe.units import count_text
 
 TARGETS = {

@@ -15,9 +15,9 @@ from twinlog.dashboard.widgets.actions import act, action_button
 from twinlog.dashboard.widgets.charts import LineChart
 from twinlog.dashboard.widgets.live import LiveHtml
 from twinlog.dashboard.widgets.parts import bar, health_cell, level_class, panel_title, pill, table, tile, tiles
-from twinlog.observe.cluster import BrokerView, ClusterView
-from twinlog.observe.health import DISK_SHARE_CRITICAL, DISK_SHARE_WARNING, Level
-from twinlog.observe.history import Event
+from twinlog.observe.cluster.cluster_view import BrokerView, ClusterView
+from twinlog.observe.cluster.health import DISK_SHARE_CRITICAL, DISK_SHARE_WARNING, Level
+from twinlog.observe.cluster.history import Event
 from twinlog.observe.units import count_text, duration_text, rate_text, time_text
 
 _COLUMNS = ("Broker", "Role", "Software", "In", "Out", "Disk", "Uptime", "Health")

@@ -22,9 +22,9 @@ from twinlog.dashboard.widgets.charts import LineChart
 from twinlog.dashboard.widgets.data_table import Column, DataTable
 from twinlog.dashboard.widgets.live import LiveHtml
 from twinlog.dashboard.widgets.parts import panel_title, table, tile, tiles
-from twinlog.observe.backlogs import Backlog
-from twinlog.observe.groups import GroupMember, Members, Progress, all_members
-from twinlog.observe.health import Level
+from twinlog.observe.cluster.health import Level
+from twinlog.observe.groups.backlogs import Backlog
+from twinlog.observe.groups.group_progress import GroupMember, Members, Progress, all_members
 from twinlog.observe.topics import is_retry
 from twinlog.observe.units import UNKNOWN, count_text, duration_text, rate_text, time_text
 from twinlog.telemetry.rocketmq_names import consume_mode, is_system_group

@@ -23,9 +23,9 @@ from twinlog.dashboard.widgets.data_table import Column, DataTable
 from twinlog.dashboard.widgets.forms import read_time
 from twinlog.dashboard.widgets.live import LiveHtml
 from twinlog.dashboard.widgets.parts import panel_title, table
-from twinlog.observe.body_view import first_line, forms_of, shown_as
-from twinlog.observe.message_text import message_data
-from twinlog.observe.messages import COUNT_MAX, Consumption, Found, consumptions, messages_between
+from twinlog.observe.messages.body_view import first_line, forms_of, shown_as
+from twinlog.observe.messages.message_text import message_data
+from twinlog.observe.messages.messages import COUNT_MAX, Consumption, Found, consumptions, messages_between
 from twinlog.observe.topics import is_dead_letter
 from twinlog.observe.units import bytes_text, count_text, time_text
 from twinlog.wire.errors import WireError

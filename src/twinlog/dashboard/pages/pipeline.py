@@ -11,7 +11,7 @@ from twinlog.dashboard.markup import Markup, Part, join, tag
 from twinlog.dashboard.pipeline_files import ArchiveView, AuditView, PipelinesView, SyncView
 from twinlog.dashboard.widgets.live import LiveHtml
 from twinlog.dashboard.widgets.parts import panel_title, pill, table, tile, tiles
-from twinlog.observe.health import Level
+from twinlog.observe.cluster.health import Level
 from twinlog.observe.units import UNKNOWN, ago_text, bytes_text, count_text, duration_text, time_text
 
 _EVERY_S = 3.0

@@ -21,9 +21,9 @@ from twinlog.dashboard.widgets.parts import panel_title
 from twinlog.failover.etcd import EtcdError
 from twinlog.failover.records import RecordBroken
 from twinlog.metadata.errors import MetadataError
-from twinlog.observe.cluster import ClusterView, GroupView
-from twinlog.observe.metadata_rows import differences
-from twinlog.observe.replica_view import ReplicaView
+from twinlog.observe.cluster.cluster_view import ClusterView, GroupView
+from twinlog.observe.cluster.replica_view import ReplicaView
+from twinlog.observe.replicas.metadata_rows import differences
 from twinlog.observe.units import byte_rate_text, bytes_text, count_text, duration_text
 
 _CHART_MS = 15 * 60 * 1000

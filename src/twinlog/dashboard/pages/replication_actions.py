@@ -10,9 +10,9 @@ from twinlog.dashboard.frame import PageContext
 from twinlog.dashboard.markup import Markup, tag
 from twinlog.dashboard.widgets.actions import Work, act, confirm, show_error
 from twinlog.dashboard.widgets.live import LiveHtml
-from twinlog.observe.log_compare import compare_logs, newest_begin, plan_comparison
-from twinlog.observe.planned_switch import Switch, SwitchRefused, carry_out, plan_switch
-from twinlog.observe.replicas import gather_groups
+from twinlog.observe.cluster.broker_groups import gather_groups
+from twinlog.observe.replicas.log_compare import compare_logs, newest_begin, plan_comparison
+from twinlog.observe.replicas.planned_switch import Switch, SwitchRefused, carry_out, plan_switch
 from twinlog.observe.units import byte_rate_text, bytes_text
 
 COMPARED_BYTES_MAX = 1 << 30  # the newest; `twinlog admin verifyReplica` compares all of a long log

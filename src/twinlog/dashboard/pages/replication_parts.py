@@ -9,11 +9,11 @@ from twinlog.dashboard.observer_service import MetadataChange
 from twinlog.dashboard.pages.roles import role_text
 from twinlog.dashboard.widgets.parts import level_class, panel_title, pill, table
 from twinlog.failover.records import History as FailoverRow
-from twinlog.observe.cluster import BrokerView, GroupView
-from twinlog.observe.health import Level
-from twinlog.observe.history import Event
-from twinlog.observe.metadata_rows import Differences
-from twinlog.observe.replica_view import ReplicaView, Version
+from twinlog.observe.cluster.cluster_view import BrokerView, GroupView
+from twinlog.observe.cluster.health import Level
+from twinlog.observe.cluster.history import Event
+from twinlog.observe.cluster.replica_view import ReplicaView, Version
+from twinlog.observe.replicas.metadata_rows import Differences
 from twinlog.observe.units import UNKNOWN, ago_text, byte_rate_text, bytes_text, count_text, duration_text, time_text
 from twinlog.replication.metadata.snapshots import COMPARED
 

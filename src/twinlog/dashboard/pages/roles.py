@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from twinlog.observe.survey import FORMER_MASTER
+from twinlog.observe.cluster.survey import FORMER_MASTER
 
 
 def role_text(broker_id: int, role: str) -> str:

@@ -18,7 +18,7 @@ from twinlog.dashboard.widgets.charts import LineChart
 from twinlog.dashboard.widgets.data_table import Column, DataTable
 from twinlog.dashboard.widgets.live import LiveHtml
 from twinlog.dashboard.widgets.parts import panel_title, table, tile, tiles
-from twinlog.observe.history import Series
+from twinlog.observe.cluster.history import Series
 from twinlog.observe.topics import TopicView, kind_of, message_type, permission_text, topic_view
 from twinlog.observe.units import ago_text, count_text, rate_text, time_text
 from twinlog.wire.bodies import TopicConfig

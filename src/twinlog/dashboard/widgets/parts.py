@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from twinlog.dashboard.markup import Markup, Part, icon, tag
-from twinlog.observe.health import Health, Level
+from twinlog.observe.cluster.health import Health, Level
 from twinlog.observe.units import UNKNOWN, percent_text
 
 _STATE_CLASS = {Level.OK: "ok", Level.UNKNOWN: "unknown", Level.WARNING: "warning", Level.CRITICAL: "critical"}

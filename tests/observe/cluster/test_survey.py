@@ -1,12 +1,12 @@
 """Rounds of questions remember who was there."""
 
 import pytest
-from tests.observe.test_replicas import NOW, SIZE, FakeAdmin, twinlog
+from tests.observe.cluster.test_broker_groups import NOW, SIZE, FakeAdmin, twinlog
 
 from twinlog.client import NetError
-from twinlog.observe.health import Level
-from twinlog.observe.replicas import gather_groups
-from twinlog.observe.survey import FORMER_MASTER, Survey
+from twinlog.observe.cluster.broker_groups import gather_groups
+from twinlog.observe.cluster.health import Level
+from twinlog.observe.cluster.survey import FORMER_MASTER, Survey
 from twinlog.wire.bodies import BrokerData, ClusterInfo
 
 
@@ -95,7 +95,7 @@ async def test_a_slow_master_does_not_hold_up_the_round(monkeypatch):
             now_s[0] += 0.9
             return await super().log_record(address, physical_offset)
 
-    monkeypatch.setattr("twinlog.observe.replicas.time.monotonic", lambda: now_s[0])
+    monkeypatch.setattr("twinlog.observe.cluster.broker_groups.time.monotonic", lambda: now_s[0])
     (group,) = await gather_groups(Slow({}, {"master:1": 50 * SIZE, "replica:1": 0}))  # type: ignore[arg-type]
     assert len(asked) == 3 and (group.lags[1].messages, group.lags[1].messages_exact) == (50, False)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from twinlog.client import Admin, BrokerRefused
 from twinlog.metadata.tables import open_tables
-from twinlog.observe.replica_view import Version
+from twinlog.observe.cluster.replica_view import Version
 from twinlog.replication.metadata.kinds import Kind
 from twinlog.replication.metadata.snapshots import COMPARED, VERSIONS, DiffRow, Snapshot, diff, merge, snapshot_of
 from twinlog.replication.metadata.table_pages import TablePages, decode_answer

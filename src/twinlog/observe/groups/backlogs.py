@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from twinlog.base.clock import wall_clock_ms
 from twinlog.client import Admin
 from twinlog.client.errors import REQUEST_FAILURES
-from twinlog.observe.groups import Progress, all_progress
-from twinlog.observe.history import Series
+from twinlog.observe.cluster.history import Series
+from twinlog.observe.groups.group_progress import Progress, all_progress
 from twinlog.telemetry.log import get_logger
 
 log = get_logger(__name__)

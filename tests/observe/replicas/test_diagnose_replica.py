@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 from twinlog.cli.diagnose.app import diagnose
 from twinlog.client import Admin
 from twinlog.net.certificates import make_authority
-from twinlog.observe.diagnose_replica import diagnose_replica
-from twinlog.observe.replica_facts import BrokerFacts, ReplicaFacts, gather_replica_facts
-from twinlog.observe.replicas import LagFacts, Member
+from twinlog.observe.cluster.broker_groups import LagFacts, Member
+from twinlog.observe.replicas.diagnose_replica import diagnose_replica
+from twinlog.observe.replicas.replica_facts import BrokerFacts, ReplicaFacts, gather_replica_facts
 
 SECRET, OTHER = "0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210"
 

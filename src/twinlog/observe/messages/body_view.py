@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from twinlog.observe.message_text import body_text
+from twinlog.observe.messages.message_text import body_text
 
 TEXT, JSON, HEX = "Text", "JSON", "Hex"
 SHOWN_BYTES_MAX = 64 * 1024

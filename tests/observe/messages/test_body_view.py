@@ -3,7 +3,16 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.observe.body_view import HEX, JSON, SHOWN_BYTES_MAX, TEXT, first_line, forms_of, hex_dump, shown_as
+from twinlog.observe.messages.body_view import (
+    HEX,
+    JSON,
+    SHOWN_BYTES_MAX,
+    TEXT,
+    first_line,
+    forms_of,
+    hex_dump,
+    shown_as,
+)
 
 
 def test_the_most_readable_form_comes_first():

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterator
 
 from twinlog.observe.findings import Finding, fine, note, problem, sorted_findings
-from twinlog.observe.replica_facts import BrokerFacts, ReplicaFacts
+from twinlog.observe.replicas.replica_facts import BrokerFacts, ReplicaFacts
 
 _DISK_SHARE_MAX = 0.90  # a broker stops writing from here on
 _SKEW_MS_MAX = 1_000

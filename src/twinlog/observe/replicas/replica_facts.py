@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from twinlog.base.addresses import AddressError, address_text, parse_address
 from twinlog.client import Admin
 from twinlog.client.errors import REQUEST_FAILURES
-from twinlog.observe.replicas import Group, LagFacts, Member, gather_groups
+from twinlog.observe.cluster.broker_groups import Group, LagFacts, Member, gather_groups
 
 _CONNECT_S_MAX = 3.0
 Texts = Mapping[str, str]

@@ -20,9 +20,9 @@ from twinlog.client import (
     Outgoing,
     PushConsumer,
 )
-from twinlog.observe.diagnose_group import diagnose_group
 from twinlog.observe.findings import Weight
-from twinlog.observe.group_facts import (
+from twinlog.observe.groups.diagnose_group import diagnose_group
+from twinlog.observe.groups.group_facts import (
     AssignedQueue,
     GroupFacts,
     MemberFacts,

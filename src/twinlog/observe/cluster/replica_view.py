@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from twinlog.observe.health import Health
-from twinlog.observe.replicas import LagFacts, Member
+from twinlog.observe.cluster.broker_groups import LagFacts, Member
+from twinlog.observe.cluster.health import Health
 from twinlog.observe.units import time_text
 
 

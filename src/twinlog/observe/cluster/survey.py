@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from twinlog.client import Admin
 from twinlog.client.errors import REQUEST_FAILURES
-from twinlog.observe.cluster import ClusterView, cluster_view
-from twinlog.observe.replicas import Group, Member, ask_groups, registered_groups
+from twinlog.observe.cluster.broker_groups import Group, Member, ask_groups, registered_groups
+from twinlog.observe.cluster.cluster_view import ClusterView, cluster_view
 
 REQUEST_MS_MAX = 2_500  # a broker that answers later counts as silent in this round
 CONNECT_MS_MAX = 2_000

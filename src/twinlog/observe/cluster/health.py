@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
-from twinlog.observe.replicas import Group, LagFacts, Member
+from twinlog.observe.cluster.broker_groups import Group, LagFacts, Member
 from twinlog.observe.units import bytes_text, percent_text
 
 DISK_SHARE_WARNING, DISK_SHARE_CRITICAL = 0.85, 0.90  # from here on RocketMQ deletes early, and refuses sends

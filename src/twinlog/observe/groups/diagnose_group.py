@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from twinlog.client import MessageQueue
 from twinlog.observe.findings import Finding, fine, note, problem, shortened, sorted_findings
-from twinlog.observe.group_facts import STUCK_MS_MIN, GroupFacts, MemberFacts, Subscription, TopicFacts
+from twinlog.observe.groups.group_facts import STUCK_MS_MIN, GroupFacts, MemberFacts, Subscription, TopicFacts
 
 
 def diagnose_group(facts: GroupFacts) -> list[Finding]:

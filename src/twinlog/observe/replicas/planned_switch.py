@@ -16,7 +16,7 @@ from typing import Any
 
 from twinlog.client import Admin, BrokerRefused, ClientError
 from twinlog.client.errors import REQUEST_FAILURES
-from twinlog.observe.replicas import Group, Member
+from twinlog.observe.cluster.broker_groups import Group, Member
 from twinlog.replication.digests import RANGE_BYTES_MAX
 
 MIB = 1024 * 1024

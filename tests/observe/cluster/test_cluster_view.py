@@ -1,9 +1,9 @@
 """What brokers answer becomes views with units and reasons; what nobody knows stays unknown."""
 
-from twinlog.observe.cluster import cluster_view
-from twinlog.observe.health import Level
-from twinlog.observe.history import SAMPLES_MAX, SERIES_MAX, History
-from twinlog.observe.replicas import Group, LagFacts, Member
+from twinlog.observe.cluster.broker_groups import Group, LagFacts, Member
+from twinlog.observe.cluster.cluster_view import cluster_view
+from twinlog.observe.cluster.health import Level
+from twinlog.observe.cluster.history import SAMPLES_MAX, SERIES_MAX, History
 
 NOW = 1_700_000_100_000
 RUNTIME = {

@@ -6,9 +6,9 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from twinlog.observe.health import Health, Level, disk_share, judge_broker, judge_group, judge_replica
-from twinlog.observe.replica_view import ReplicaView, replica_view
-from twinlog.observe.replicas import Group, Member
+from twinlog.observe.cluster.broker_groups import Group, Member
+from twinlog.observe.cluster.health import Health, Level, disk_share, judge_broker, judge_group, judge_replica
+from twinlog.observe.cluster.replica_view import ReplicaView, replica_view
 
 
 @dataclass(frozen=True, slots=True)

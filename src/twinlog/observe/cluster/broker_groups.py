@@ -16,7 +16,7 @@ from twinlog.client import Admin, BrokerRefused, ClientError, NetError
 from twinlog.client.admin.calls import named_brokers
 from twinlog.client.admin.lag_estimate import LagEstimate
 from twinlog.client.errors import REQUEST_FAILURES
-from twinlog.observe.status_shape import checked_status
+from twinlog.observe.cluster.status_shape import checked_status
 from twinlog.wire.bodies import HaConnectionInfo, HaRuntimeInfo
 
 AT_ONCE_MAX = 32

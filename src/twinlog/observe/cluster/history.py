@@ -6,8 +6,8 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from twinlog.observe.cluster import ClusterView, GroupView
-from twinlog.observe.health import Level
+from twinlog.observe.cluster.cluster_view import ClusterView, GroupView
+from twinlog.observe.cluster.health import Level
 
 SAMPLES_MAX = 1_800  # of one series: an hour at one sample in two seconds
 SERIES_MAX = 4_000
