@@ -48,8 +48,8 @@ def command_names() -> Iterator[str]:
     os.environ.update(_PLAIN)  # Typer looks once, when it is imported
     from twinlog.cli.admin.app import load_commands
     from twinlog.cli.admin.command import COMMANDS as ADMIN
-    from twinlog.cli.lazy import load_command
     from twinlog.cli.main import COMMANDS
+    from twinlog.cli.shared.lazy import load_command
 
     load_commands()
     for name, lazy in COMMANDS.items():

@@ -8,7 +8,7 @@ from tests.replication.cluster import running_cluster
 from twinlog.broker.embedded import EmbeddedBroker
 from twinlog.cli.admin.app import run as run_admin
 from twinlog.cli.consume import run as consume
-from twinlog.cli.explain import did_you_mean
+from twinlog.cli.shared.explain import did_you_mean
 
 CLUSTER = "DefaultCluster"
 

@@ -13,8 +13,8 @@ import typer
 from twinlog.cli import consume, dashboard, exporter, send
 from twinlog.cli.admin.app import COMMANDS, find, load_commands, parser_of
 from twinlog.cli.admin.examples import examples_of
-from twinlog.cli.examples import EXAMPLES
 from twinlog.cli.main import app
+from twinlog.cli.shared.examples import EXAMPLES
 
 ACCOUNT_AND_TLS = {"--access-key", "--secret-key", "--tls", "--tls-ca", "--tls-cert", "--tls-key", "--tls-insecure"}
 PARSERS = {

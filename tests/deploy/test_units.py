@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.interop.processes import free_port
 
-from twinlog.cli.service_manager import ServiceManager
+from twinlog.cli.shared.service_manager import ServiceManager
 
 UNITS = Path(__file__).parents[2] / "deploy" / "systemd"
 TWINLOG = "/opt/twinlog/bin/twinlog"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from twinlog.cli.connecting import find_credentials
+from twinlog.cli.shared.connecting import find_credentials
 from twinlog.client import BadArgument, Credentials
 from twinlog.settings.accounts import Account, parse_account, read_tools_file
 from twinlog.settings.broker_conf import load_broker_conf

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from twinlog.broker.broker import Broker
-from twinlog.cli.running import (
+from twinlog.cli.shared.running import (
     ConfigFile,
     LogJson,
     LogLevel,

@@ -23,7 +23,7 @@ import typer
 
 from twinlog.base.addresses import Address, parse_address
 from twinlog.base.safe_files import make_directory
-from twinlog.cli.running import LogJson, LogLevel, fail, print_ready, run_service, start_logging
+from twinlog.cli.shared.running import LogJson, LogLevel, fail, print_ready, run_service, start_logging
 from twinlog.settings.broker_conf import load_broker_conf
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.nameserver_conf import load_nameserver_conf

@@ -14,7 +14,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from twinlog.cli.connecting import (
+from twinlog.cli.shared.connecting import (
     Parser,
     add_connection_options,
     argparse_app,
@@ -22,8 +22,8 @@ from twinlog.cli.connecting import (
     connection_of,
     run_client,
 )
-from twinlog.cli.explain import did_you_mean
-from twinlog.cli.option_values import moment_ms, natural
+from twinlog.cli.shared.explain import did_you_mean
+from twinlog.cli.shared.option_values import moment_ms, natural
 from twinlog.client import (
     SQL92,
     TAG,

@@ -12,8 +12,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from twinlog.base.system_calls import new_event_loop
-from twinlog.cli.connecting import EXPECTED_FAILURES, Parser, add_connection_options, argparse_app, client_options
-from twinlog.cli.running import allow_many_files, print_ready, run_until_signal
+from twinlog.cli.shared.connecting import (
+    EXPECTED_FAILURES,
+    Parser,
+    add_connection_options,
+    argparse_app,
+    client_options,
+)
+from twinlog.cli.shared.running import allow_many_files, print_ready, run_until_signal
 from twinlog.client import BadArgument
 from twinlog.observe.replicas.failover_groups import place_of
 from twinlog.settings.errors import SettingsError

@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from twinlog.broker.dev_service import DevService
-from twinlog.cli.option_values import read_port
-from twinlog.cli.running import LogJson, LogLevel, MetricsPort, print_ready, run_service, start_logging
+from twinlog.cli.shared.option_values import read_port
+from twinlog.cli.shared.running import LogJson, LogLevel, MetricsPort, print_ready, run_service, start_logging
 from twinlog.metadata.errors import MetadataError
 from twinlog.security.errors import SecurityError
 from twinlog.settings.errors import SettingsError

@@ -8,9 +8,9 @@ from argparse import ArgumentTypeError
 from collections.abc import Sequence
 
 from twinlog.base.addresses import address_text
-from twinlog.cli.connecting import Parser, add_connection_options, argparse_app, client_options, run_client
-from twinlog.cli.option_values import natural
-from twinlog.cli.running import print_ready, run_until_signal
+from twinlog.cli.shared.connecting import Parser, add_connection_options, argparse_app, client_options, run_client
+from twinlog.cli.shared.option_values import natural
+from twinlog.cli.shared.running import print_ready, run_until_signal
 from twinlog.client import Admin, BadArgument
 from twinlog.exporter.broker_round import RoundLimits
 from twinlog.exporter.collect_service import CollectService

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from twinlog.cli.lazy import Lazy, LazyGroup
-from twinlog.cli.streams import leave_pipe, open_missing
+from twinlog.cli.shared.lazy import Lazy, LazyGroup
+from twinlog.cli.shared.streams import leave_pipe, open_missing
 
 COMMANDS: dict[str, Lazy] = {
     "namesrv": Lazy("twinlog.cli.namesrv:namesrv", "Run a name server."),

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from twinlog.base.addresses import address_text
-from twinlog.cli.option_values import read_port
-from twinlog.cli.running import (
+from twinlog.cli.shared.option_values import read_port
+from twinlog.cli.shared.running import (
     ConfigFile,
     LogJson,
     LogLevel,

@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
-from twinlog.cli.connecting import (
+from twinlog.cli.shared.connecting import (
     EXPECTED_FAILURES,
     Parser,
     add_connection_options,
@@ -20,7 +20,7 @@ from twinlog.cli.connecting import (
     connection_of,
     explained,
 )
-from twinlog.cli.option_values import positive_seconds
+from twinlog.cli.shared.option_values import positive_seconds
 from twinlog.client import BadArgument, Outgoing, Producer
 from twinlog.observe.messages.message_text import parse_message
 from twinlog.telemetry.log import setup_logging

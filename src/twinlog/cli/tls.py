@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from twinlog.cli.running import fail
+from twinlog.cli.shared.running import fail
 
 tls = typer.Typer(no_args_is_help=True, help="Make the certificates of a cluster.")
 

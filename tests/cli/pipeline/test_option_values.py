@@ -5,9 +5,9 @@ from typer.testing import CliRunner
 
 pytest.importorskip("pyspark")
 
-from twinlog.cli.connecting import Access
 from twinlog.cli.main import app
 from twinlog.cli.pipeline.option_values import cluster_options, moment_ms, names, source_options
+from twinlog.cli.shared.connecting import Access
 from twinlog.client import Credentials
 
 

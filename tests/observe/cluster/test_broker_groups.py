@@ -3,7 +3,7 @@
 import asyncio
 
 from twinlog.cli.replication.report import report_of
-from twinlog.cli.report import plain
+from twinlog.cli.shared.report import plain
 from twinlog.client import BrokerRefused, NetError
 from twinlog.observe.cluster.broker_groups import LagFacts, ask_groups, gather_groups, registered_groups
 from twinlog.wire.bodies import BrokerData, ClusterInfo, HaConnectionInfo, HaRuntimeInfo

@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from twinlog.cli.admin.command import broker_or_cluster, command, masters, need, opt
-from twinlog.cli.report import Report, table, text_report
+from twinlog.cli.shared.report import Report, table, text_report
 from twinlog.client import Admin, BadArgument
 from twinlog.security.users import DISABLED, ENABLED, NORMAL, SUPER, AclInfo, EntryInfo, PolicyInfo, UserInfo
 from twinlog.wire.codes import RequestCode as Code

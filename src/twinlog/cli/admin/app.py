@@ -10,7 +10,7 @@ from importlib import import_module
 
 from twinlog.cli.admin.command import COMMANDS, AdminCommand
 from twinlog.cli.admin.examples import examples_of
-from twinlog.cli.connecting import (
+from twinlog.cli.shared.connecting import (
     Candidate,
     Parser,
     add_connection_options,
@@ -20,8 +20,8 @@ from twinlog.cli.connecting import (
     option_candidates,
     run_client,
 )
-from twinlog.cli.explain import did_you_mean
-from twinlog.cli.report import redrawing, show
+from twinlog.cli.shared.explain import did_you_mean
+from twinlog.cli.shared.report import redrawing, show
 from twinlog.client import Admin
 from twinlog.telemetry.log import setup_logging
 

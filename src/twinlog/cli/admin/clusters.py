@@ -9,9 +9,9 @@ from typing import Any
 
 from twinlog.base.clock import wall_clock_ms
 from twinlog.cli.admin.command import broker_or_cluster, command, flag, masters, need, opt
-from twinlog.cli.explain import did_you_mean
-from twinlog.cli.option_values import boolean
-from twinlog.cli.report import Report, Table, joined, pairs, table, text_report, when
+from twinlog.cli.shared.explain import did_you_mean
+from twinlog.cli.shared.option_values import boolean
+from twinlog.cli.shared.report import Report, Table, joined, pairs, table, text_report, when
 from twinlog.client import Admin, BadArgument, ClientError, NetError
 from twinlog.client.admin.calls import named_brokers
 from twinlog.settings.broker_conf import PARTS

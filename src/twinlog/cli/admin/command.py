@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from twinlog.cli.report import Report
+from twinlog.cli.shared.report import Report
 from twinlog.client import Admin, BadArgument
 from twinlog.wire.bodies import Body, convert_body
 from twinlog.wire.java_json.budget import FILE

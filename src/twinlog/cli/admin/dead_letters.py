@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 
 from twinlog.base.system_names import dlq_topic
 from twinlog.cli.admin.command import command, flag, need, opt
-from twinlog.cli.connecting import client_options
-from twinlog.cli.option_values import moment_ms, natural
-from twinlog.cli.report import Report, table, when
+from twinlog.cli.shared.connecting import client_options
+from twinlog.cli.shared.option_values import moment_ms, natural
+from twinlog.cli.shared.report import Report, table, when
 from twinlog.client import Admin, BadArgument, NoRoute, Producer, PullStatus
 from twinlog.client.admin.messages import TOOLS_GROUP
 from twinlog.client.consuming.pulling import subscription_of

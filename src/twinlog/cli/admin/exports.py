@@ -13,7 +13,7 @@ from twinlog.base.safe_files import UnsafeFile, make_directory
 from twinlog.base.system_names import HALF_TOPIC, SCHEDULE_TOPIC, is_retry_or_dlq
 from twinlog.base.trusted_path import why_untrusted
 from twinlog.cli.admin.command import broker_or_cluster, command, flag, masters, need, opt
-from twinlog.cli.report import Report, plain, text_report
+from twinlog.cli.shared.report import Report, plain, text_report
 from twinlog.client import Admin, ClientError
 from twinlog.wire.codes import version_name
 

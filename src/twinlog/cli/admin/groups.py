@@ -8,8 +8,8 @@ from typing import Any
 
 from twinlog.base.system_names import DLQ_PREFIX, RETRY_PREFIX
 from twinlog.cli.admin.command import broker_or_cluster, command, config_list, flag, masters, need, opt, unused
-from twinlog.cli.option_values import boolean
-from twinlog.cli.report import Report, joined, pairs, plain, table, text_report, when
+from twinlog.cli.shared.option_values import boolean
+from twinlog.cli.shared.report import Report, joined, pairs, plain, table, text_report, when
 from twinlog.client import Admin, BadArgument, BrokerRefused, ClientError, MessageQueue
 from twinlog.wire.bodies import ConnectionInfo, MessageRequestMode, SubscriptionGroupConfig
 from twinlog.wire.codes import RequestCode, version_name

@@ -9,9 +9,9 @@ from typing import Any
 
 from twinlog.base.addresses import address_text
 from twinlog.cli.admin.command import command, flag, need, opt, unused
-from twinlog.cli.connecting import client_options
-from twinlog.cli.option_values import boolean, moment_ms
-from twinlog.cli.report import Report, Table, joined, pairs, table, text_report, when
+from twinlog.cli.shared.connecting import client_options
+from twinlog.cli.shared.option_values import boolean, moment_ms
+from twinlog.cli.shared.report import Report, Table, joined, pairs, table, text_report, when
 from twinlog.client import Admin, BadArgument, ClientError, MessageQueue, Outgoing, Producer, PullStatus
 from twinlog.client.admin.messages import LONG_MAX, TOOLS_GROUP
 from twinlog.client.consuming.pulling import subscription_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 
 from twinlog.cli.admin.command import command, need
-from twinlog.cli.report import Report, joined, pairs, text_report
+from twinlog.cli.shared.report import Report, joined, pairs, text_report
 from twinlog.client import Admin
 
 NAMESPACE, KEY = need("s", "namespace", "namespace"), need("k", "key", "key")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from argparse import Namespace
 
 from twinlog.cli.admin.command import command, need, opt, unused
-from twinlog.cli.option_values import boolean, moment_ms
-from twinlog.cli.report import Report, table, text_report
+from twinlog.cli.shared.option_values import boolean, moment_ms
+from twinlog.cli.shared.report import Report, table, text_report
 from twinlog.client import Admin, BadArgument, MessageQueue
 
 GROUP, TOPIC = need("g", "group", "consumer group"), need("t", "topic", "topic")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from argparse import Namespace
 
 from twinlog.cli.admin.command import command, need, opt
-from twinlog.cli.progress_bar import ProgressBar
-from twinlog.cli.report import Report, text_report
+from twinlog.cli.shared.progress_bar import ProgressBar
+from twinlog.cli.shared.report import Report, text_report
 from twinlog.client import Admin
 from twinlog.observe.replicas.log_compare import compare_logs, plan_comparison
 

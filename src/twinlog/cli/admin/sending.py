@@ -6,9 +6,9 @@ import time
 from argparse import Namespace
 
 from twinlog.cli.admin.command import command, need, opt, unused
-from twinlog.cli.connecting import client_options
-from twinlog.cli.option_values import boolean
-from twinlog.cli.report import Report, table
+from twinlog.cli.shared.connecting import client_options
+from twinlog.cli.shared.option_values import boolean
+from twinlog.cli.shared.report import Report, table
 from twinlog.client import Admin, BadArgument, ClientError, MessageQueue, NetError, Outgoing, Producer
 
 GROUP = "TOOLS_PRODUCER"

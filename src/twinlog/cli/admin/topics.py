@@ -7,9 +7,9 @@ from pathlib import Path
 
 from twinlog.base.system_names import is_retry_or_dlq
 from twinlog.cli.admin.command import broker_or_cluster, command, config_list, flag, masters, need, opt
-from twinlog.cli.explain import did_you_mean
-from twinlog.cli.option_values import boolean, natural, permission
-from twinlog.cli.report import Report, plain, table, text_report, when
+from twinlog.cli.shared.explain import did_you_mean
+from twinlog.cli.shared.option_values import boolean, natural, permission
+from twinlog.cli.shared.report import Report, plain, table, text_report, when
 from twinlog.client import Admin, BadArgument, ClientError, NoRoute
 from twinlog.client.admin.topics import ORDER_NAMESPACE
 from twinlog.client.consuming.rebalance import allocate_averagely

@@ -10,8 +10,8 @@ from typing import Any
 from twinlog.base.addresses import address_text
 from twinlog.base.system_names import TRACE_TOPIC
 from twinlog.cli.admin.command import command, need, opt, unused
-from twinlog.cli.option_values import moment_ms
-from twinlog.cli.report import Report, Table, when
+from twinlog.cli.shared.option_values import moment_ms
+from twinlog.cli.shared.report import Report, Table, when
 from twinlog.client import Admin, BadArgument, NoRoute
 from twinlog.client.admin.messages import LONG_MAX
 from twinlog.client.admin.trace_records import (

@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 
 from twinlog.base.clock import wall_clock_ms
-from twinlog.cli.connecting import Connection, run_client, with_connection
 from twinlog.cli.diagnose.report import exit_status, report_of
-from twinlog.cli.report import show
+from twinlog.cli.shared.connecting import Connection, run_client, with_connection
+from twinlog.cli.shared.report import show
 from twinlog.client import Admin, BadArgument
 from twinlog.observe.findings import Finding
 from twinlog.observe.groups.diagnose_group import diagnose_group

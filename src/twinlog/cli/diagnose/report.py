@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from twinlog.cli.report import Report, Table
+from twinlog.cli.shared.report import Report, Table
 from twinlog.observe.findings import Finding, Weight
 
 _WORDS = {Weight.PROBLEM: "PROBLEM", Weight.NOTE: "note", Weight.FINE: "ok"}

@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from twinlog.base.addresses import split_addresses
-from twinlog.cli.connecting import DEFAULT_NAME_SERVER, Connection, run_client, with_connection
 from twinlog.cli.doctor import cluster, machine
 from twinlog.cli.doctor.findings import Finding, exit_status, report_of
-from twinlog.cli.report import show
+from twinlog.cli.shared.connecting import DEFAULT_NAME_SERVER, Connection, run_client, with_connection
+from twinlog.cli.shared.report import show
 from twinlog.settings.broker_conf import BrokerConf
 from twinlog.store.lock import is_locked
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from twinlog.cli.report import Report, text_report
+from twinlog.cli.shared.report import Report, text_report
 
 
 class Level(StrEnum):

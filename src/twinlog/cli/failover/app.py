@@ -12,11 +12,11 @@ from typing import Annotated
 import typer
 
 from twinlog.base.clock import wall_clock_ms
-from twinlog.cli.connecting import run_client, typer_option, with_options
 from twinlog.cli.failover.reinit import check_reinit, set_store_aside, stored_member
 from twinlog.cli.failover.report import group_data, history_report, list_report
 from twinlog.cli.failover.wishes import Wish, carry_out, plan_failover, plan_switchover
-from twinlog.cli.report import Report, show, text_report
+from twinlog.cli.shared.connecting import run_client, typer_option, with_options
+from twinlog.cli.shared.report import Report, show, text_report
 from twinlog.client import ClientError
 from twinlog.failover.etcd import EtcdError, EtcdUnavailable
 from twinlog.failover.records import PAUSE, Pause, RecordBroken, encode_record

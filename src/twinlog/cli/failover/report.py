@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from twinlog.cli.report import Report, Table, when
+from twinlog.cli.shared.report import Report, Table, when
 from twinlog.failover.records import History, Keys
 from twinlog.failover.tails import is_exact
 from twinlog.observe.replicas.failover_groups import Found

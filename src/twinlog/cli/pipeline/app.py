@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import typer
 
-from twinlog.cli.lazy import Lazy, LazyGroup
 from twinlog.cli.pipeline.session_options import with_session_options
+from twinlog.cli.shared.lazy import Lazy, LazyGroup
 
 COMMANDS: dict[str, Lazy] = {
     "sync": Lazy("twinlog.cli.pipeline.sync:sync", "Keep replica directories equal to many masters."),

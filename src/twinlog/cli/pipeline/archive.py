@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from twinlog.cli.connecting import Access, with_access
 from twinlog.cli.pipeline import archive_options as option
 from twinlog.cli.pipeline.option_values import catalog_options, names, source_options
 from twinlog.cli.pipeline.options import AsJson, SourceOption, SparkConf, SparkMaster
 from twinlog.cli.pipeline.running import report_failures, spark_job
-from twinlog.cli.running import fail
+from twinlog.cli.shared.connecting import Access, with_access
+from twinlog.cli.shared.running import fail
 
 if TYPE_CHECKING:
     from twinlog.spark.jobs.archive.compaction_plan import CompactSummary

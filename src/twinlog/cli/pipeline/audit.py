@@ -13,7 +13,6 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from twinlog.cli.connecting import Access, with_access
 from twinlog.cli.pipeline.option_values import check_table, cluster_options, seconds, size_bytes
 from twinlog.cli.pipeline.options import (
     AsJson,
@@ -23,6 +22,7 @@ from twinlog.cli.pipeline.options import (
     SparkMaster,
 )
 from twinlog.cli.pipeline.running import errors, failures_exit_with, local_job, report_failures, spark_job, wants_spark
+from twinlog.cli.shared.connecting import Access, with_access
 
 if TYPE_CHECKING:
     from twinlog.spark.cluster_options import ClusterOptions

@@ -9,7 +9,6 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from twinlog.cli.connecting import Access, with_access
 from twinlog.cli.pipeline.option_values import check_table, cluster_options, seconds
 from twinlog.cli.pipeline.options import (
     AsJson,
@@ -18,7 +17,8 @@ from twinlog.cli.pipeline.options import (
     SparkMaster,
 )
 from twinlog.cli.pipeline.running import report_failures, spark_job
-from twinlog.cli.running import fail
+from twinlog.cli.shared.connecting import Access, with_access
+from twinlog.cli.shared.running import fail
 
 if TYPE_CHECKING:
     from twinlog.spark.jobs.lag.job import LagSummary

@@ -15,7 +15,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from twinlog.cli.connecting import Access, with_access
 from twinlog.cli.pipeline.option_values import check_table, cluster_options, size_bytes
 from twinlog.cli.pipeline.options import (
     AsJson,
@@ -24,7 +23,8 @@ from twinlog.cli.pipeline.options import (
     SparkMaster,
 )
 from twinlog.cli.pipeline.running import errors, failures_exit_with, report_failures, spark_job, wants_spark
-from twinlog.cli.running import fail
+from twinlog.cli.shared.connecting import Access, with_access
+from twinlog.cli.shared.running import fail
 
 if TYPE_CHECKING:
     from twinlog.spark.cluster_options import ClusterOptions

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from twinlog.cli.running import fail
+from twinlog.cli.shared.running import fail
 
 if TYPE_CHECKING:
-    from twinlog.cli.connecting import Access
+    from twinlog.cli.shared.connecting import Access
     from twinlog.client import Credentials
     from twinlog.spark.cluster_options import ClusterOptions
 
@@ -72,7 +72,7 @@ def catalog_options(given: Iterable[str] | None) -> dict[str, str]:
 
 
 def _credentials(access: Access) -> Credentials | None:
-    from twinlog.cli.connecting import find_credentials
+    from twinlog.cli.shared.connecting import find_credentials
     from twinlog.client import ClientError
 
     try:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from twinlog.cli.connecting import Access, with_access
 from twinlog.cli.pipeline import restore_options as option
 from twinlog.cli.pipeline.option_values import moment_ms, names, source_options
 from twinlog.cli.pipeline.options import AsJson, SparkConf, SparkMaster
 from twinlog.cli.pipeline.running import report_failures, spark_job
-from twinlog.cli.running import fail
+from twinlog.cli.shared.connecting import Access, with_access
+from twinlog.cli.shared.running import fail
 from twinlog.wire.bodies import MessageQueue
 
 if TYPE_CHECKING:

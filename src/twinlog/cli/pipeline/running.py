@@ -22,7 +22,7 @@ from rich.progress import (
 from rich.progress import Progress as Bar
 
 from twinlog.cli.pipeline.session_options import session_choices
-from twinlog.cli.running import fail
+from twinlog.cli.shared.running import fail
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import typer
 from rich.table import Table
 
-from twinlog.cli.connecting import Access, with_access
 from twinlog.cli.pipeline import sync_options as option
 from twinlog.cli.pipeline.option_values import cluster_options
 from twinlog.cli.pipeline.options import AsJson, SparkConf, SparkMaster
 from twinlog.cli.pipeline.running import errors, report_failures, spark_job
+from twinlog.cli.shared.connecting import Access, with_access
 
 if TYPE_CHECKING:
     from twinlog.base.file_modes import Modes

@@ -17,7 +17,7 @@ from twinlog.cli.pipeline import archive_options as option
 from twinlog.cli.pipeline.option_values import catalog_options
 from twinlog.cli.pipeline.options import AsJson, SparkConf
 from twinlog.cli.pipeline.running import report_failures, setting
-from twinlog.cli.running import fail
+from twinlog.cli.shared.running import fail
 
 if TYPE_CHECKING:
     from twinlog.spark.jobs.archive.tables.table import TablePlace

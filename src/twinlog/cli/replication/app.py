@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from twinlog.cli.connecting import Connection, run_client, with_connection
 from twinlog.cli.replication.rejoin import rejoin
 from twinlog.cli.replication.report import report_of
 from twinlog.cli.replication.role import change_one
 from twinlog.cli.replication.watch import watch_groups
-from twinlog.cli.report import show, text_report
+from twinlog.cli.shared.connecting import Connection, run_client, with_connection
+from twinlog.cli.shared.report import show, text_report
 from twinlog.observe.cluster.broker_groups import gather_groups
 from twinlog.observe.replicas.planned_switch import Switched, carry_out, plan_switch
 

@@ -10,7 +10,7 @@ import typer
 
 from twinlog.base.clock import wall_clock_ms
 from twinlog.broker.replication.epoch_file import forget_epochs
-from twinlog.cli.stored_settings import stored_settings, topic_kinds
+from twinlog.cli.shared.stored_settings import stored_settings, topic_kinds
 from twinlog.metadata.errors import MetadataError
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.store import StoreSettings

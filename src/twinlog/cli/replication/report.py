@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from twinlog.cli.report import Report, Table, plain, when
+from twinlog.cli.shared.report import Report, Table, plain, when
 from twinlog.observe.cluster.broker_groups import Group, LagFacts, Member
 
 MIB = 1024 * 1024

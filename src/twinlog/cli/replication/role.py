@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from twinlog.cli.report import Report, text_report
+from twinlog.cli.shared.report import Report, text_report
 from twinlog.client import Admin, BrokerRefused, ClientError
 from twinlog.replication.role_plan import Step
 

@@ -8,9 +8,9 @@ import sys
 import time
 from typing import Any
 
-from twinlog.cli.connecting import EXPECTED_FAILURES
 from twinlog.cli.replication.report import CatchUp, Progress, report_of
-from twinlog.cli.report import Report, plain, rich_parts, start_redraw
+from twinlog.cli.shared.connecting import EXPECTED_FAILURES
+from twinlog.cli.shared.report import Report, plain, rich_parts, start_redraw
 from twinlog.client import Admin
 from twinlog.observe.cluster.broker_groups import Group, gather_groups
 

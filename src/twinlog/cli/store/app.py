@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from twinlog.cli.progress_bar import ProgressBar
+from twinlog.cli.shared.progress_bar import ProgressBar
 from twinlog.cli.store.repair import repair
 from twinlog.cli.store.resend import resend
 from twinlog.settings.broker_conf import load_broker_conf

@@ -11,8 +11,8 @@ from typing import Annotated
 
 import typer
 
-from twinlog.cli.connecting import EXPECTED_FAILURES, Connection, with_connection
-from twinlog.cli.stored_settings import stored_settings, topic_kinds
+from twinlog.cli.shared.connecting import EXPECTED_FAILURES, Connection, with_connection
+from twinlog.cli.shared.stored_settings import stored_settings, topic_kinds
 from twinlog.client import Admin, ClientOptions
 from twinlog.metadata.errors import MetadataError
 from twinlog.settings.errors import SettingsError

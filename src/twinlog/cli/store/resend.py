@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from twinlog.cli.connecting import Connection, run_client, with_connection
+from twinlog.cli.shared.connecting import Connection, run_client, with_connection
 from twinlog.client import Admin, BrokerRefused, NoRoute, Outgoing, Producer
 from twinlog.store.errors import StoreError
 from twinlog.store.offline.tail_file import Damage, read_tail, sent_again

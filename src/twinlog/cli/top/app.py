@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from twinlog.base.clock import wall_clock_ms
-from twinlog.cli.connecting import Connection, run_client, with_connection
-from twinlog.cli.report import Report, Table, show
+from twinlog.cli.shared.connecting import Connection, run_client, with_connection
+from twinlog.cli.shared.report import Report, Table, show
 from twinlog.cli.top.grids import TABS, Grid, Snapshot, grid_data, grid_of, headline
 from twinlog.client import Admin, ClientError
 from twinlog.observe.cluster.survey import Survey

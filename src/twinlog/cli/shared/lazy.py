@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from twinlog.cli.examples import epilog_of
+from twinlog.cli.shared.examples import epilog_of
 
 
 class Lazy(NamedTuple):

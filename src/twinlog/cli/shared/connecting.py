@@ -19,8 +19,8 @@ from typing import Annotated, Any, NamedTuple, NoReturn
 import typer
 from typer.core import TyperCommand
 
-from twinlog.cli.explain import explain
-from twinlog.cli.streams import leave_pipe
+from twinlog.cli.shared.explain import explain
+from twinlog.cli.shared.streams import leave_pipe
 from twinlog.client import Admin, BadArgument, ClientOptions, Credentials, tls_context
 from twinlog.client.errors import REQUEST_FAILURES
 from twinlog.settings.accounts import TOOLS_FILE, read_tools_file

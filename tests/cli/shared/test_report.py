@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from twinlog.cli.report import Report, Table, joined, pairs, plain, show, table, text_report, when
+from twinlog.cli.shared.report import Report, Table, joined, pairs, plain, show, table, text_report, when
 from twinlog.wire.bodies import MessageQueue, TopicConfig
 from twinlog.wire.codes import version_name
 

@@ -3,8 +3,8 @@ import io
 from tests.cli.terminals import in_terminal
 from tests.store.store_at import fill, open_store
 
-from twinlog.cli import progress_bar
-from twinlog.cli.progress_bar import MIB, ProgressBar, bar_line
+from twinlog.cli.shared import progress_bar
+from twinlog.cli.shared.progress_bar import MIB, ProgressBar, bar_line
 
 
 def test_a_bar_has_a_rate_and_the_time_left():

@@ -13,9 +13,9 @@ from typing import Annotated, NoReturn, Protocol, TypeVar
 import typer
 
 from twinlog.base.system_calls import new_event_loop
-from twinlog.cli.option_values import read_port
-from twinlog.cli.service_manager import service_manager
-from twinlog.cli.streams import leave_pipe
+from twinlog.cli.shared.option_values import read_port
+from twinlog.cli.shared.service_manager import service_manager
+from twinlog.cli.shared.streams import leave_pipe
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.net import NetSettings
 from twinlog.settings.properties import format_properties
