@@ -16,7 +16,7 @@ from twinlog.broker.sends import parking
 from twinlog.net.connection import Connection, ConnectionOptions
 from twinlog.wire.command import Command, decode_command
 from twinlog.wire.frame import take_frame
-from twinlog.wire.message_id import UniqueIds
+from twinlog.wire.values.message_id import UniqueIds
 
 NOW_MS = 1_700_000_000_000
 

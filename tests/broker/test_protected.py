@@ -16,8 +16,8 @@ from twinlog.net.connection import Connection, ConnectionOptions
 from twinlog.net.pool import connect
 from twinlog.security.errors import AccountsBroken
 from twinlog.wire.codes import RequestCode
-from twinlog.wire.message_id import parse_offset_message_id
 from twinlog.wire.twinlog_codes import TwinlogCode
+from twinlog.wire.values.message_id import parse_offset_message_id
 
 ACCESS = {
     "authenticationEnabled": True,

@@ -17,7 +17,7 @@ from twinlog.observe.groups.group_progress import GroupMember, Progress, QueuePr
 from twinlog.observe.groups.offset_reset import NEWEST, OLDEST
 from twinlog.observe.messages import messages
 from twinlog.wire.message import Message
-from twinlog.wire.message_id import offset_message_id
+from twinlog.wire.values.message_id import offset_message_id
 
 
 async def test_a_reset_is_the_one_that_was_previewed_and_is_done_once(monkeypatch):

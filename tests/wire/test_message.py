@@ -6,17 +6,18 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.wire import compression, sys_flag
+from twinlog.wire import compression
 from twinlog.wire.batch import BatchElement, decode_batch, encode_batch
 from twinlog.wire.compression import compress, decompress
 from twinlog.wire.errors import BodyError, CompressionError, PropertiesError, RecordError, WireError
 from twinlog.wire.fields import decode_fields, encode_fields
-from twinlog.wire.filter_expression import parse_tags
 from twinlog.wire.headers import PullHeader, SendHeader, SendHeaderV2
 from twinlog.wire.java_text import java_hash, utf16_length
 from twinlog.wire.message import Message, decode_message, decode_messages, encode_message
-from twinlog.wire.message_id import UniqueIds, offset_message_id, parse_offset_message_id
 from twinlog.wire.properties import check_pairs, decode_properties, encode_properties
+from twinlog.wire.values import sys_flag
+from twinlog.wire.values.filter_expression import parse_tags
+from twinlog.wire.values.message_id import UniqueIds, offset_message_id, parse_offset_message_id
 
 from . import vectors
 

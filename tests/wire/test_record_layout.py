@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.wire.message import Message, decode_message, encode_message
-from twinlog.wire.message_id import encode_host
 from twinlog.wire.record_layout import (
     HEAD_BYTES,
     HEAD_FIELDS,
@@ -17,6 +16,7 @@ from twinlog.wire.record_layout import (
     record_properties,
     store_timestamp,
 )
+from twinlog.wire.values.message_id import encode_host
 
 hosts = st.sampled_from([("10.0.0.1", 10911), ("::1", 4711)])
 messages = st.builds(

@@ -42,8 +42,8 @@ from twinlog.settings.access import plain_acl_home
 from twinlog.settings.accounts import parse_account
 from twinlog.telemetry.fence import Fence
 from twinlog.telemetry.log import get_logger
-from twinlog.wire.message_id import UniqueIds
 from twinlog.wire.twinlog_codes import TwinlogCode
+from twinlog.wire.values.message_id import UniqueIds
 
 if TYPE_CHECKING:
     from twinlog.broker.naming.register_service import RegisterService

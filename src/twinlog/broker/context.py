@@ -21,8 +21,8 @@ from twinlog.settings.broker import TOPIC_QUEUES_MAX
 from twinlog.store.log.append import Appended, Draft
 from twinlog.telemetry.fence import Fence
 from twinlog.wire.bodies import MessageQueue
-from twinlog.wire.message_id import UniqueIds
 from twinlog.wire.properties import decode_properties, encode_properties
+from twinlog.wire.values.message_id import UniqueIds
 
 if TYPE_CHECKING:
     from twinlog.broker.clients.client_table import ClientTable

@@ -22,11 +22,11 @@ from twinlog.client.sending.sender import Selector, Sender
 from twinlog.client.sending.transactions import CheckBack, Outcome, TransactionResult, end_transaction_header
 from twinlog.client.tracing import Tracer
 from twinlog.net.errors import RequestTimeout
-from twinlog.wire import sys_flag
 from twinlog.wire.bodies import HeartbeatData, MessageQueue, ProducerData
 from twinlog.wire.message import Message
-from twinlog.wire.message_id import UniqueIds
-from twinlog.wire.recall_handle import parse_recall_handle
+from twinlog.wire.values import sys_flag
+from twinlog.wire.values.message_id import UniqueIds
+from twinlog.wire.values.recall_handle import parse_recall_handle
 
 
 class Producer(BaseClient):

@@ -40,7 +40,7 @@ from twinlog.telemetry.log import get_logger
 from twinlog.wire import properties as names
 from twinlog.wire.errors import WireError
 from twinlog.wire.message import Message
-from twinlog.wire.message_id import UniqueIds, parse_offset_message_id
+from twinlog.wire.values.message_id import UniqueIds, parse_offset_message_id
 
 log = get_logger(__name__)
 _FLUSH_MS = 1_000

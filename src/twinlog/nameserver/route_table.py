@@ -26,7 +26,7 @@ from twinlog.nameserver.registration import (
 )
 from twinlog.wire.bodies import BrokerData, DataVersion, QueueData
 from twinlog.wire.codes import MASTER_ID
-from twinlog.wire.topic_bits import READ_WRITE, WRITE
+from twinlog.wire.values.topic_bits import READ_WRITE, WRITE
 
 SILENCE_MS_MAX = 120_000
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from twinlog.nameserver.route_table import RouteTable
 from twinlog.wire.bodies import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from twinlog.wire.codes import MASTER_ID
-from twinlog.wire.topic_bits import UNIT, UNIT_SUBSCRIPTION, WRITE
+from twinlog.wire.values.topic_bits import UNIT, UNIT_SUBSCRIPTION, WRITE
 
 SYNC_MEMBER_TOPIC_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
 

@@ -35,7 +35,7 @@ from twinlog.wire.record_layout import (
     V6_EXTRA_BYTES,
     is_blank,
 )
-from twinlog.wire.sys_flag import BORN_HOST_V6, STORE_HOST_V6
+from twinlog.wire.values.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
 RECORDS_MAX = 64  # side by side: more is a bad disk, which `twinlog store repair` fills again
 BYTES_MAX = 16 * 1024 * 1024

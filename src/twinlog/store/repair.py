@@ -35,7 +35,7 @@ from twinlog.store.scan.stop import StopReason
 from twinlog.store.scan.walk import Hole, walk_log
 from twinlog.wire.message import decode_message
 from twinlog.wire.record_layout import BLANK_BYTES, MAGIC_BLANK, SIZE_AND_MAGIC
-from twinlog.wire.sys_flag import TRANSACTION_HIDDEN
+from twinlog.wire.values.sys_flag import TRANSACTION_HIDDEN
 
 Fetch = Callable[[int, int], bytes | None]
 """the twin's bytes from one physical offset to another, or None"""

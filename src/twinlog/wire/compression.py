@@ -5,8 +5,8 @@
 
 import zlib
 
-from twinlog.wire import sys_flag
 from twinlog.wire.errors import CompressionError
+from twinlog.wire.values import sys_flag
 
 BODY_BYTES_MAX = 64 * 1024 * 1024  # of a decompressed body; above this it counts as a decompression bomb
 _ZSTD_BLOCKS_MAX = 100_000  # a block holds 128 KiB, or what its writer flushed

@@ -8,12 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from twinlog.wire import properties as names
-from twinlog.wire import sys_flag
 from twinlog.wire.checksum import crc32
 from twinlog.wire.compression import decompress
 from twinlog.wire.errors import RecordError
 from twinlog.wire.java_text import utf16_length
-from twinlog.wire.message_id import decode_host, encode_host, offset_message_id
 from twinlog.wire.properties import decode_properties, encode_properties
 from twinlog.wire.record_layout import (
     BEFORE_HOSTS,
@@ -28,6 +26,8 @@ from twinlog.wire.record_layout import (
     TIMESTAMP,
     TOPIC_BYTES_V1_MAX,
 )
+from twinlog.wire.values import sys_flag
+from twinlog.wire.values.message_id import decode_host, encode_host, offset_message_id
 
 _HOSTS_V6 = sys_flag.BORN_HOST_V6 | sys_flag.STORE_HOST_V6
 

@@ -15,7 +15,7 @@ Every encoder, decoder and scan takes its offsets and types from here. `message`
 
 import struct
 
-from twinlog.wire.sys_flag import BORN_HOST_V6, STORE_HOST_V6
+from twinlog.wire.values.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
 MAGIC_V1 = 0xDAA320A7
 MAGIC_V2 = 0xDAA320AB

@@ -15,7 +15,7 @@ from twinlog.broker.deferred import timer_service
 from twinlog.broker.deferred.services import DeferredServices
 from twinlog.broker.deferred.timer_service import TimerService
 from twinlog.metadata import timer_check
-from twinlog.wire.recall_handle import RecallHandle
+from twinlog.wire.values.recall_handle import RecallHandle
 
 HOUR_MS = 3_600_000
 

@@ -7,8 +7,8 @@ from tests.broker.running import SEND_FIELDS, broker_conf, connected, pull_messa
 
 from twinlog.broker.topics.ensure import ensure_topic
 from twinlog.wire.batch import BatchElement, encode_batch
-from twinlog.wire.message_id import parse_offset_message_id
 from twinlog.wire.properties import decode_properties, encode_properties
+from twinlog.wire.values.message_id import parse_offset_message_id
 
 
 async def test_a_sent_message_can_be_pulled(broker, connection):

@@ -11,7 +11,7 @@ from twinlog.broker.sends.timer_rules import (
     recall_handle,
 )
 from twinlog.net.errors import RequestRefused
-from twinlog.wire.recall_handle import RecallHandle, parse_recall_handle
+from twinlog.wire.values.recall_handle import RecallHandle, parse_recall_handle
 
 NOW = 1_800_000_000_500
 RULES = TimerRules()

@@ -11,11 +11,11 @@ from twinlog.spark.reading.decode import Decoder
 from twinlog.spark.reading.property_columns import PropertyColumns
 from twinlog.spark.schema import STORE_MESSAGE_COLUMNS, arrow_schema, checked
 from twinlog.store.scan.scan import scan
-from twinlog.wire import sys_flag
 from twinlog.wire.batch import BatchElement, encode_batch
 from twinlog.wire.compression import compress
 from twinlog.wire.message import Message, decode_message, encode_message
 from twinlog.wire.properties import decode_properties
+from twinlog.wire.values import sys_flag
 
 int32, int64 = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
 words = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), min_size=1, max_size=8)

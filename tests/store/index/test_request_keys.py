@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.index.request_keys import hash_requests
 from twinlog.store.scan.key_hash import hash_key
-from twinlog.wire.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
+from twinlog.wire.values.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 
 requests = st.builds(
     lambda topic, keys, uniq_key, flags: DispatchRequest(topic, 0, 0, 1, 0, 0, 0, keys, uniq_key, flags),

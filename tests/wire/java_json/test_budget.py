@@ -24,8 +24,8 @@ from twinlog.wire.java_json import budget, dialect
 from twinlog.wire.java_json.dialect import quote_bare_keys
 from twinlog.wire.java_json.fastjson import loads
 from twinlog.wire.message import decode_message, decode_messages
-from twinlog.wire.message_id import parse_offset_message_id
 from twinlog.wire.properties import decode_properties
+from twinlog.wire.values.message_id import parse_offset_message_id
 
 KINDS = bodies.Body.__subclasses__()
 

@@ -21,9 +21,9 @@ from twinlog.wire.bodies import CheckClientBody, ConsumerData, ConsumerIdList, H
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.command import Command
 from twinlog.wire.fields import decode_fields
-from twinlog.wire.filter_expression import is_tag_type
 from twinlog.wire.headers import ConsumerGroupHeader, UnregisterClientHeader
-from twinlog.wire.topic_bits import READ_WRITE, UNIT_SUBSCRIPTION
+from twinlog.wire.values.filter_expression import is_tag_type
+from twinlog.wire.values.topic_bits import READ_WRITE, UNIT_SUBSCRIPTION
 
 log = get_logger(__name__)
 FILTERS_KEY = "maxFilterLength"

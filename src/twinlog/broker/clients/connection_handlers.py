@@ -25,7 +25,7 @@ from twinlog.wire.codes import VERSION_RELAY_MIN, RequestCode, ResponseCode
 from twinlog.wire.errors import WireError
 from twinlog.wire.fields import decode_fields
 from twinlog.wire.headers import ConsumerGroupHeader, GroupHeader, RelayHeader
-from twinlog.wire.message_id import parse_offset_message_id
+from twinlog.wire.values.message_id import parse_offset_message_id
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext

@@ -16,10 +16,10 @@ import msgspec
 from twinlog.store.log.append import Draft
 from twinlog.wire.checksum import crc32
 from twinlog.wire.java_text import tags_code
-from twinlog.wire.message_id import decode_host
 from twinlog.wire.properties import KEYS, PAIR_END, TAGS, UNIQ_KEY, decode_properties, encode_properties
 from twinlog.wire.record_layout import HEAD_BYTES, HEADS, MAGIC_V1, PROPERTIES_LENGTH, RECORD_BYTES_MIN
-from twinlog.wire.sys_flag import BORN_HOST_V6, STORE_HOST_V6
+from twinlog.wire.values.message_id import decode_host
+from twinlog.wire.values.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
 if TYPE_CHECKING:
     from twinlog.store.message_store import MessageStore

@@ -11,7 +11,7 @@ from twinlog.store.log.append import Draft
 from twinlog.wire import properties as names
 from twinlog.wire.codes import UNSET_REMARK, RequestCode, ResponseCode
 from twinlog.wire.properties import encode_properties
-from twinlog.wire.recall_handle import parse_recall_handle
+from twinlog.wire.values.recall_handle import parse_recall_handle
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext

@@ -15,8 +15,8 @@ from twinlog.security.request_needs import PUB, UPDATE
 from twinlog.store.log.append import PutStatus
 from twinlog.wire.codes import UNSET_REMARK, RequestCode, ResponseCode
 from twinlog.wire.errors import WireError
-from twinlog.wire.message_id import parse_offset_message_id
-from twinlog.wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
+from twinlog.wire.values.message_id import parse_offset_message_id
+from twinlog.wire.values.sys_flag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext

@@ -27,7 +27,7 @@ from twinlog.wire.fields import decode_fields
 from twinlog.wire.headers import EndTransactionHeader
 from twinlog.wire.message import Message
 from twinlog.wire.numbers import Int, Long
-from twinlog.wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK
+from twinlog.wire.values.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK
 
 # -- ending a transaction ----------------------------------------------------------------------------
 

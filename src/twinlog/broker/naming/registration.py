@@ -25,7 +25,7 @@ from twinlog.wire.fields import encode_fields
 from twinlog.wire.frame import FRAME_BYTES_MAX
 from twinlog.wire.headers import RegisterBrokerHeader
 from twinlog.wire.java_json.fastjson import dumps, quote
-from twinlog.wire.topic_bits import READ_WRITE
+from twinlog.wire.values.topic_bits import READ_WRITE
 
 if TYPE_CHECKING:
     from twinlog.settings.broker_conf import BrokerConf

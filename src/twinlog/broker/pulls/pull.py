@@ -25,7 +25,7 @@ from twinlog.wire.codes import BUSY_REMARK, VERSION, RequestCode, ResponseCode
 from twinlog.wire.command import RESPONSE_FLAG
 from twinlog.wire.frame import encode_prefix
 from twinlog.wire.numbers import Int, Long
-from twinlog.wire.sys_flag import PULL_COMMIT_OFFSET, PULL_SUSPEND
+from twinlog.wire.values.sys_flag import PULL_COMMIT_OFFSET, PULL_SUSPEND
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable

@@ -11,10 +11,10 @@ from twinlog.broker.topics.ensure import ensure_group
 from twinlog.net.errors import RequestRefused
 from twinlog.store.queues.unit_filters import TagCodes
 from twinlog.wire.codes import FAQ_REMARK, ResponseCode
-from twinlog.wire.filter_expression import is_tag_type, parse_tags
 from twinlog.wire.java_text import tags_code
-from twinlog.wire.sys_flag import PULL_SUBSCRIPTION
-from twinlog.wire.topic_bits import READ
+from twinlog.wire.values.filter_expression import is_tag_type, parse_tags
+from twinlog.wire.values.sys_flag import PULL_SUBSCRIPTION
+from twinlog.wire.values.topic_bits import READ
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext

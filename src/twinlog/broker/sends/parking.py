@@ -22,7 +22,7 @@ from twinlog.wire import properties as names
 from twinlog.wire.codes import ResponseCode
 from twinlog.wire.message import Message
 from twinlog.wire.properties import PROPERTIES_BYTES_MAX, encode_properties
-from twinlog.wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE
+from twinlog.wire.values.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext

@@ -11,8 +11,8 @@ from twinlog.net.connection import Connection
 from twinlog.net.errors import NetError, RequestRefused
 from twinlog.wire import properties as names
 from twinlog.wire.codes import BUSY_REMARK, RequestCode, ResponseCode
-from twinlog.wire.message_id import offset_message_id
 from twinlog.wire.properties import decode_properties, encode_properties
+from twinlog.wire.values.message_id import offset_message_id
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext

@@ -30,9 +30,9 @@ from twinlog.wire import properties as names
 from twinlog.wire.batch import BatchElement, decode_batch
 from twinlog.wire.codes import BUSY_REMARK, FAQ_REMARK, RequestCode, ResponseCode
 from twinlog.wire.errors import WireError
-from twinlog.wire.message_id import offset_message_id
 from twinlog.wire.properties import decode_properties, encode_properties
-from twinlog.wire.sys_flag import INNER_BATCH, MULTI_TAGS, NEED_UNWRAP, TRANSACTION_MASK
+from twinlog.wire.values.message_id import offset_message_id
+from twinlog.wire.values.sys_flag import INNER_BATCH, MULTI_TAGS, NEED_UNWRAP, TRANSACTION_MASK
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

@@ -17,7 +17,7 @@ from twinlog.wire import properties as names
 from twinlog.wire.codes import BUSY_REMARK, FAQ_REMARK, RequestCode, ResponseCode
 from twinlog.wire.fields import decode_fields
 from twinlog.wire.headers import SendBackHeader
-from twinlog.wire.topic_bits import UNIT_SUBSCRIPTION, WRITE
+from twinlog.wire.values.topic_bits import UNIT_SUBSCRIPTION, WRITE
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext

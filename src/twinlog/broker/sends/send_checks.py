@@ -17,7 +17,7 @@ from twinlog.wire import properties as names
 from twinlog.wire.codes import FAQ_REMARK, VERSION_MAX_RECONSUME, RequestCode, ResponseCode
 from twinlog.wire.fields import camel, decode_fields
 from twinlog.wire.headers import SendHeader, SendHeaderV2
-from twinlog.wire.topic_bits import WRITE, permission_text
+from twinlog.wire.values.topic_bits import WRITE, permission_text
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext

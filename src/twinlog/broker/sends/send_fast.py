@@ -39,8 +39,8 @@ from twinlog.wire.java_text import tags_code
 from twinlog.wire.properties import NAME_END, PAIR_END, TRANSACTION_ID
 from twinlog.wire.sends.binary_sends import BinarySends
 from twinlog.wire.sends.send_headers import decode_json_send
-from twinlog.wire.sys_flag import TRANSACTION_MASK
-from twinlog.wire.topic_bits import WRITE
+from twinlog.wire.values.sys_flag import TRANSACTION_MASK
+from twinlog.wire.values.topic_bits import WRITE
 
 if TYPE_CHECKING:
     import re

@@ -16,8 +16,8 @@ from twinlog.broker.sends.send_properties import NO_SHAPE
 from twinlog.broker.topics.name_rules import topic_name_problem
 from twinlog.wire import properties as names
 from twinlog.wire.fields import read_int
-from twinlog.wire.message_id import offset_message_id
-from twinlog.wire.sys_flag import MULTI_TAGS, TRANSACTION_MASK
+from twinlog.wire.values.message_id import offset_message_id
+from twinlog.wire.values.sys_flag import MULTI_TAGS, TRANSACTION_MASK
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext

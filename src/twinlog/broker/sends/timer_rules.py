@@ -14,7 +14,7 @@ from twinlog.net.errors import RequestRefused
 from twinlog.wire import properties as names
 from twinlog.wire.codes import ResponseCode
 from twinlog.wire.numbers import LONG_MAX
-from twinlog.wire.recall_handle import RecallHandle
+from twinlog.wire.values.recall_handle import RecallHandle
 
 if TYPE_CHECKING:
     from twinlog.settings.store import StoreSettings

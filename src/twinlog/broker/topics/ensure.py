@@ -8,7 +8,7 @@ from twinlog.broker.topics.name_rules import group_name_problem
 from twinlog.settings.broker import TOPIC_QUEUES_MAX
 from twinlog.wire.bodies import SubscriptionGroupConfig, TopicConfig
 from twinlog.wire.codes import ResponseCode
-from twinlog.wire.topic_bits import READ_WRITE
+from twinlog.wire.values.topic_bits import READ_WRITE
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext

@@ -9,7 +9,7 @@ from twinlog.broker.topics.ensure import ensure_topic
 from twinlog.broker.topics.topic_limits import check_queues
 from twinlog.wire.bodies import SubscriptionGroupConfig, TopicConfig
 from twinlog.wire.codes import ResponseCode
-from twinlog.wire.topic_bits import INHERIT, READ_WRITE, UNIT, UNIT_SUBSCRIPTION
+from twinlog.wire.values.topic_bits import INHERIT, READ_WRITE, UNIT, UNIT_SUBSCRIPTION
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext

@@ -14,7 +14,7 @@ from twinlog.client import Admin, BadArgument, ClientError, NoRoute
 from twinlog.client.admin.topics import ORDER_NAMESPACE
 from twinlog.client.consuming.rebalance import allocate_averagely
 from twinlog.wire.bodies import TopicConfig
-from twinlog.wire.topic_bits import UNIT, UNIT_SUBSCRIPTION, permission_text
+from twinlog.wire.values.topic_bits import UNIT, UNIT_SUBSCRIPTION, permission_text
 
 TOPIC = need("t", "topic", "topic name")
 

@@ -11,7 +11,7 @@ from twinlog.wire.errors import BodyError, WireError
 from twinlog.wire.fields import encode_fields
 from twinlog.wire.headers import QueryMessageHeader, ViewMessageHeader
 from twinlog.wire.message import Message, decode_messages
-from twinlog.wire.message_id import parse_offset_message_id
+from twinlog.wire.values.message_id import parse_offset_message_id
 
 TOOLS_GROUP = "TOOLS_CONSUMER"
 LONG_MAX = 2**63 - 1

@@ -6,7 +6,6 @@ from enum import Enum
 
 from twinlog.client.answer_fields import read_number
 from twinlog.telemetry.log import get_logger
-from twinlog.wire import sys_flag
 from twinlog.wire.batch import decode_batch
 from twinlog.wire.bodies import MessageQueue, SubscriptionData
 from twinlog.wire.codes import ResponseCode
@@ -14,10 +13,11 @@ from twinlog.wire.command import Command
 from twinlog.wire.compression import BODY_BYTES_MAX, decompress
 from twinlog.wire.errors import BodyError, CompressionError
 from twinlog.wire.fields import decode_fields
-from twinlog.wire.filter_expression import parse_tags, tag_codes
 from twinlog.wire.headers import PullHeader, PullResponseHeader
 from twinlog.wire.message import Message, decode_messages
 from twinlog.wire.properties import decode_properties
+from twinlog.wire.values import sys_flag
+from twinlog.wire.values.filter_expression import parse_tags, tag_codes
 
 log = get_logger(__name__)
 TAG, SQL92 = "TAG", "SQL92"

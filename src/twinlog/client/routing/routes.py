@@ -8,7 +8,7 @@ from twinlog.client.errors import BadRoute
 from twinlog.settings.broker import TOPIC_QUEUES_MAX
 from twinlog.wire.bodies import MessageQueue, TopicRouteData
 from twinlog.wire.codes import MASTER_ID
-from twinlog.wire.topic_bits import READ, WRITE
+from twinlog.wire.values.topic_bits import READ, WRITE
 
 
 @dataclass(frozen=True, slots=True)

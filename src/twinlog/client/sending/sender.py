@@ -30,7 +30,7 @@ from twinlog.wire.codes import RequestCode
 from twinlog.wire.command import Command
 from twinlog.wire.fields import encode_fields
 from twinlog.wire.headers import EndTransactionHeader
-from twinlog.wire.recall_handle import parse_recall_handle
+from twinlog.wire.values.recall_handle import parse_recall_handle
 
 log = get_logger(__name__)
 Selector = Callable[[Sequence[MessageQueue]], MessageQueue]

@@ -9,12 +9,12 @@ from twinlog.client.sending.outgoing import SendResult
 from twinlog.client.tasks import TaskSet
 from twinlog.net.connection import Handler, Request
 from twinlog.telemetry.log import get_logger
-from twinlog.wire import sys_flag
 from twinlog.wire.codes import RequestCode
 from twinlog.wire.fields import decode_fields, encode_fields
 from twinlog.wire.headers import CheckTransactionHeader, EndTransactionHeader
 from twinlog.wire.message import Message, decode_message
-from twinlog.wire.message_id import parse_offset_message_id
+from twinlog.wire.values import sys_flag
+from twinlog.wire.values.message_id import parse_offset_message_id
 
 log = get_logger(__name__)
 

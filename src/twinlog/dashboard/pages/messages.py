@@ -29,7 +29,7 @@ from twinlog.observe.messages.messages import COUNT_MAX, Consumption, Found, con
 from twinlog.observe.topics import is_dead_letter
 from twinlog.observe.units import bytes_text, count_text, time_text
 from twinlog.wire.errors import WireError
-from twinlog.wire.message_id import parse_offset_message_id
+from twinlog.wire.values.message_id import parse_offset_message_id
 
 TIME, KEY, ID = "time", "key", "id"
 _BY = {TIME: "time", KEY: "key", ID: "message id"}

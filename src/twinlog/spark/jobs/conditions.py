@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from twinlog.wire.sys_flag import TRANSACTION_PREPARED
+from twinlog.wire.values.sys_flag import TRANSACTION_PREPARED
 
 # A log also holds prepared and rolled-back messages of transactions, which are in no queue.
 IN_A_QUEUE = f"(sysFlag & {TRANSACTION_PREPARED}) = 0"

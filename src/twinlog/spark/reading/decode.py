@@ -19,13 +19,13 @@ from twinlog.spark.reading.property_columns import PropertyColumns, spans
 from twinlog.spark.schema import Columns, arrow_schema, batch_of
 from twinlog.store.scan.record_columns import ScannedRecords
 from twinlog.store.scan.scan import scan
-from twinlog.wire import sys_flag
 from twinlog.wire.batch import decode_batch
 from twinlog.wire.compression import decompress
 from twinlog.wire.errors import WireError
 from twinlog.wire.message import decode_message, encode_message
 from twinlog.wire.properties import KEYS, TAGS, UNIQ_KEY, decode_properties
 from twinlog.wire.record_layout import FIELD_AT, V6_EXTRA_BYTES
+from twinlog.wire.values import sys_flag
 
 BATCH_ROWS_MAX = 8192
 BATCH_BYTES_MAX = 8 * 1024 * 1024

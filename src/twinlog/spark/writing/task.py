@@ -23,8 +23,8 @@ from twinlog.spark.writing.stamped_write import StampedWrite
 from twinlog.spark.writing.stamps import LAYOUT_PROPERTY, STAMP_PROPERTY, Stamps
 from twinlog.spark.writing.totals import SendTotals
 from twinlog.wire.bodies import MessageQueue
-from twinlog.wire.message_id import month_ms
 from twinlog.wire.properties import UNIQ_KEY
+from twinlog.wire.values.message_id import month_ms
 
 _WAITING_BYTES_MAX = 2 * 1024 * 1024  # rows are encoded while at most so many bytes are not acknowledged
 

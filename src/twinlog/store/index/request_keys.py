@@ -10,7 +10,7 @@ import numpy as np
 
 from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.scan.key_hash import hash_keys, hash_prefix
-from twinlog.wire.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
+from twinlog.wire.values.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 
 
 def hash_requests(requests: list[DispatchRequest]) -> tuple[np.ndarray, np.ndarray | slice]:

@@ -27,7 +27,7 @@ from twinlog.wire.checksum import crc32
 from twinlog.wire.java_text import tags_code
 from twinlog.wire.properties import INNER_BASE, INNER_NUM, PROPERTIES_BYTES_MAX, decode_properties, encode_properties
 from twinlog.wire.record_layout import BLANK_BYTES, HEAD_BYTES, HEADS, HOST_BYTES, PROPERTIES_LENGTH
-from twinlog.wire.sys_flag import BORN_HOST_V6, INNER_BATCH, NEED_UNWRAP, STORE_HOST_V6, TRANSACTION_HIDDEN
+from twinlog.wire.values.sys_flag import BORN_HOST_V6, INNER_BATCH, NEED_UNWRAP, STORE_HOST_V6, TRANSACTION_HIDDEN
 
 _HOST_BITS = BORN_HOST_V6 | STORE_HOST_V6
 _IPV4_HEAD = HEADS[0]

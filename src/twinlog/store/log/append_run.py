@@ -21,7 +21,7 @@ from twinlog.store.log.appender import PACKED_LENGTHS, Appender
 from twinlog.store.log.record_crc import CRC_NAME, crc_property
 from twinlog.wire.checksum import crc32
 from twinlog.wire.record_layout import HEAD_BYTES, HEADS, HOST_BYTES
-from twinlog.wire.sys_flag import BORN_HOST_V6, INNER_BATCH, NEED_UNWRAP, STORE_HOST_V6, TRANSACTION_MASK
+from twinlog.wire.values.sys_flag import BORN_HOST_V6, INNER_BATCH, NEED_UNWRAP, STORE_HOST_V6, TRANSACTION_MASK
 
 Row = tuple[str, int, bytes, bytes, int, int, int, int, int, str, str | None]
 """topic, queue id, body, properties, born timestamp, flag, system flag, reconsumed, tags code, keys, unique key"""

@@ -17,7 +17,6 @@ from twinlog.store.log.record_crc import CRC_PROPERTY_BYTES
 from twinlog.store.topic_name import is_topic
 from twinlog.wire.errors import WireError
 from twinlog.wire.java_text import utf16_length
-from twinlog.wire.message_id import encode_host
 from twinlog.wire.numbers import INT_MAX, INT_MIN
 from twinlog.wire.record_layout import (
     BLANK_BYTES,
@@ -27,6 +26,7 @@ from twinlog.wire.record_layout import (
     PROPERTIES_LENGTH,
     TOPIC_BYTES_V1_MAX,
 )
+from twinlog.wire.values.message_id import encode_host
 
 TOPIC_BYTES_MAX = 255  # only %RETRY% topics may be longer than 127
 RECORD_SLACK = 64 * 1024  # a record may exceed maxMessageSize by topic and properties

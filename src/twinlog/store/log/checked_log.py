@@ -24,7 +24,7 @@ from twinlog.wire.record_layout import (
     RECORD_BYTES_MIN,
     TIMESTAMP,
 )
-from twinlog.wire.sys_flag import BORN_HOST_V6, STORE_HOST_V6
+from twinlog.wire.values.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
 _SYS_FLAG_AT = HOSTS_AT - 12  # before it: system flag, born timestamp
 _unpack = BEFORE_HOSTS.unpack_from

@@ -36,7 +36,7 @@ from twinlog.store.recovery.unit_repair import heads_at
 from twinlog.store.scan.record_columns import ScannedRecords
 from twinlog.store.scan.walk import Hole, LogEnd, walk_log
 from twinlog.wire.record_layout import MAGIC_V1, MAGIC_V2
-from twinlog.wire.sys_flag import TRANSACTION_HIDDEN, TRANSACTION_MASK, TRANSACTION_ROLLBACK
+from twinlog.wire.values.sys_flag import TRANSACTION_HIDDEN, TRANSACTION_MASK, TRANSACTION_ROLLBACK
 
 PROBLEMS_MAX = 1000
 

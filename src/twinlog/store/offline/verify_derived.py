@@ -22,7 +22,7 @@ from twinlog.store.queues.consume_queue_ext import ADDRESS_MAX
 from twinlog.store.recovery.unit_repair import rows_by_segment
 from twinlog.store.scan.column_batch import ColumnBatch
 from twinlog.store.scan.record_columns import ScannedRecords, columns_at
-from twinlog.wire.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
+from twinlog.wire.values.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 
 _DELAYS = DelayLevels("1s")  # no delayed message is decoded here
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from twinlog.wire.record_layout import FIELD_AT, HEAD_BYTES, MAGIC_V1, PROPERTIES_LENGTH
-from twinlog.wire.sys_flag import BORN_HOST_V6, STORE_HOST_V6
+from twinlog.wire.values.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
 WIDTH_MAX = 1024
 ABSENT, UNKNOWN = -1, -2

@@ -24,7 +24,7 @@ from twinlog.store.queues.consume_queue import ConsumeQueue, pack_unit
 from twinlog.store.queues.consume_queue_ext import ConsumeQueueExt
 from twinlog.store.scan.column_batch import ColumnBatch, Columns, QueueRun
 from twinlog.telemetry.log import get_logger
-from twinlog.wire.sys_flag import TRANSACTION_HIDDEN
+from twinlog.wire.values.sys_flag import TRANSACTION_HIDDEN
 
 log = get_logger(__name__)
 

@@ -18,7 +18,7 @@ from twinlog.store.queues.consume_queue_ext import ExtUnit
 from twinlog.store.queues.property_table import PropertyTable
 from twinlog.wire.numbers import LONG_MAX, LONG_MIN
 from twinlog.wire.record_layout import FIELD_AT, HEAD_BYTES, MAGIC_V1, PROPERTIES_LENGTH, record_properties
-from twinlog.wire.sys_flag import BORN_HOST_V6, STORE_HOST_V6
+from twinlog.wire.values.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
 Accepted = tuple[int, int, int]  # place in the block, physical offset, size
 CODES_AT_ONCE_MAX = 16  # each costs one comparison of the whole block

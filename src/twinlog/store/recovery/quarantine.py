@@ -34,7 +34,7 @@ from twinlog.store.queues.queue_table import Queue, QueueTable
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.message import Message, encode_message
 from twinlog.wire.record_layout import BLANK_BYTES, MAGIC_BLANK, RECORD_BYTES_MIN, SIZE_AND_MAGIC
-from twinlog.wire.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
+from twinlog.wire.values.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 
 log = get_logger(__name__)
 

@@ -46,7 +46,7 @@ from twinlog.store.scan.scan import scan
 from twinlog.store.scan.stop import Stop, StopReason
 from twinlog.store.scan.walk import ends_segment, next_record
 from twinlog.telemetry.log import get_logger
-from twinlog.wire.sys_flag import TRANSACTION_HIDDEN, TRANSACTION_MASK
+from twinlog.wire.values.sys_flag import TRANSACTION_HIDDEN, TRANSACTION_MASK
 
 log = get_logger(__name__)
 SCAN_BYTES_MIN = 256 * 1024 * 1024  # a third of a second; of small files hardly anything would be scanned otherwise

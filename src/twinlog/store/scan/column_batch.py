@@ -22,7 +22,7 @@ from twinlog.store.scan.key_hash import hash_prefix, hash_rows
 from twinlog.store.scan.record_columns import ScannedRecords
 from twinlog.store.scan.replay import requests_of
 from twinlog.wire.java_text import tags_code
-from twinlog.wire.sys_flag import INNER_BATCH, TRANSACTION_MASK
+from twinlog.wire.values.sys_flag import INNER_BATCH, TRANSACTION_MASK
 
 ROWS_MIN = 64  # below this, plain requests are faster
 _LAYOUTS_MAX = 16

@@ -16,7 +16,7 @@ import numpy as np
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.scan.scan import find_record, scan
 from twinlog.store.scan.walk import NextStep, next_step
-from twinlog.wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK
+from twinlog.wire.values.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK
 
 RECORDS_PER_SLICE = 2048
 

@@ -23,7 +23,7 @@ from twinlog.wire.record_layout import (
     RECORD_BYTES_MIN,
     V6_EXTRA_BYTES,
 )
-from twinlog.wire.sys_flag import BORN_HOST_V6, STORE_HOST_V6
+from twinlog.wire.values.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
 HEAD_TYPE = np.dtype(HEAD_NUMPY_FIELDS)  # of a record with IPv4 hosts
 _ONE_HEAD = np.dtype((np.void, HEAD_BYTES))

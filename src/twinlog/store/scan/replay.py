@@ -12,7 +12,7 @@ from twinlog.store.property_scan import dispatch_properties
 from twinlog.store.scan.record_columns import ScannedRecords
 from twinlog.wire.java_text import tags_code
 from twinlog.wire.properties import INNER_BASE, INNER_NUM, decode_properties
-from twinlog.wire.sys_flag import INNER_BATCH
+from twinlog.wire.values.sys_flag import INNER_BATCH
 
 
 def requests_of(batch: ScannedRecords, delay_levels: DelayLevels) -> list[DispatchRequest]:

@@ -26,7 +26,7 @@ from twinlog.wire.record_layout import (
     SIZE_AND_MAGIC,
     TIMESTAMP,
 )
-from twinlog.wire.sys_flag import BORN_HOST_V6, STORE_HOST_V6
+from twinlog.wire.values.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
 SMALL_BYTES_MAX = 40 * 1024
 _BEHIND_HOSTS_BYTES = BEHIND_HOSTS.size

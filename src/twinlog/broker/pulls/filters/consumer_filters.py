@@ -13,7 +13,7 @@ from twinlog.broker.pulls.filters.sql92 import FilterSyntaxError, PropertyFilter
 from twinlog.metadata.filters import BloomData, ConsumerFilter, FilterTable, row_length
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.bodies import SubscriptionData
-from twinlog.wire.filter_expression import is_tag_type
+from twinlog.wire.values.filter_expression import is_tag_type
 
 log = get_logger(__name__)
 

@@ -26,7 +26,7 @@ from twinlog.spark.reading.brokers.stream_reader import QueueStreamReader
 from twinlog.spark.reading.stores.options import store_options
 from twinlog.spark.reading.stores.stream_reader import StoreStreamReader
 from twinlog.spark.schema import arrow_schema, ddl
-from twinlog.wire.sys_flag import TRANSACTION_PREPARED
+from twinlog.wire.values.sys_flag import TRANSACTION_PREPARED
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

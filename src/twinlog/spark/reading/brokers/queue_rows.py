@@ -19,7 +19,7 @@ from twinlog.spark.schema import Columns
 from twinlog.store.scan.record_columns import ScannedRecords
 from twinlog.store.scan.scan import scan
 from twinlog.store.scan.stop import StopReason
-from twinlog.wire.filter_expression import parse_tags
+from twinlog.wire.values.filter_expression import parse_tags
 
 
 def read_queue(options: ReadOptions, columns: Columns, wanted: QueueRange) -> Iterator[pa.RecordBatch]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from twinlog.wire.topic_bits import permission_text
+from twinlog.wire.values.topic_bits import permission_text
 
 
 @pytest.mark.parametrize(("perm", "text"), [(7, "RWX"), (6, "RW-"), (4, "R--"), (2, "-W-"), (1, "--X"), (0, "---")])
