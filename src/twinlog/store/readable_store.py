@@ -16,6 +16,7 @@ from twinlog.store.log.checked_log import LoadedLog, is_whole
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.log.log_access import RECENT_BYTES, DiskLog, LogAccess, MemoryLog, SeenChunks
 from twinlog.store.queues.careful_read import is_sound, read_carefully
+from twinlog.store.queues.examined import ExaminedBlocks
 from twinlog.store.queues.queue_table import QueueTable
 from twinlog.store.queues.read import (
     Accept,
@@ -90,6 +91,7 @@ class ReadableStore:
         self.on_damaged_record: list[Callable[[int], None]] = []  # called in the thread of the read
         self.under_repair: set[int] = set()  # of these, those that a twin is being asked for, for the first time
         self.opened_end = 1 << 62  # where the log ended when this process opened it; everything is old before
+        self.examined = ExaminedBlocks()
         self._seen = SeenChunks(settings.segment_bytes)
         self._ops = ops
 
@@ -162,6 +164,7 @@ class ReadableStore:
             accept=accept,
             accept_record=accept_record,
             correct_offset=self.corrects_offsets,
+            kept=self.examined,
         )
         result = read_at(queue_offset, count_max=count_max)
         if log is None or not log.is_old or queue is None or result.status not in _CHECKED:

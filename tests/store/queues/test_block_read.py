@@ -1,14 +1,15 @@
 """Reading through a filter in blocks returns what examining one unit after the other returns."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.store.queues.test_read import Store
 
 from twinlog.broker.pulls.filters.sql92 import compile_sql92
 from twinlog.store.dispatch import DispatchRequest
-from twinlog.store.queues import block_read, read
+from twinlog.store.queues import block_read, examined, read, unit_filters
 from twinlog.store.queues.consume_queue_ext import ADDRESS_MAX, ExtUnit
+from twinlog.store.queues.examined import ExaminedBlocks
 from twinlog.store.queues.read import ReadLimits, ReadStatus
 from twinlog.store.queues.unit_filters import CODES_AT_ONCE_MAX, ExtTest, PropertyTest, TagCodes
 from twinlog.wire.message import Message, encode_message
@@ -203,3 +204,117 @@ def test_blocks_select_what_the_plain_loop_selects(
     words = ", ".join(f"'{code}'" for code in codes or [9])
     with_a_look = PropertyTest(wanted.matches, compile_sql92(f"n IN ({words})").may_match)
     assert store.read(offset, accept_record=with_a_look, **more) == one_by_one
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """Blocks end in the middle of reads, and reads in the middle of blocks."""
+    for name, units in {"_TAG_UNITS": 3, "_TAG_UNITS_MAX": 11, "_TABLE_UNITS": 4, "_TABLE_UNITS_MAX": 13}.items():
+        monkeypatch.setattr(block_read, name, units)
+    monkeypatch.setattr(block_read, "_PROPERTY_UNITS", 5)
+    monkeypatch.setattr(unit_filters, "EXACT_LOOKS_MAX", 3)
+
+
+def put_numbered(store: Store, code: int, size: int) -> None:
+    put_record(store, Message(topic="SimpleCQ", body=b"b" * size, properties={"n": str(code)}), code)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("send"), st.lists(st.tuples(st.integers(0, 3), st.integers(1, 400)), max_size=20)),
+        st.tuples(st.just("read"), st.tuples(st.integers(1, 9), st.sampled_from([700, 2_000, 1 << 30]))),
+        st.tuples(st.just("cut"), st.integers(0, 30)),
+        st.tuples(st.just("expire"), st.integers(0, 30)),
+        st.tuples(st.just("move"), st.integers(0, 30)),
+    ),
+    min_size=3,
+    max_size=30,
+)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(STEPS, st.sets(st.integers(0, 4), min_size=1, max_size=2), st.sampled_from(["tags", "properties", "look"]))
+def test_a_reader_that_goes_on_gets_what_the_plain_loop_selects(tmp_path_factory, small_blocks, steps, codes, kind):
+    """Seen to fail for the last wanted message at the end of a block."""
+    store, kept, offset = Store(tmp_path_factory.mktemp("store")), ExaminedBlocks(), 0
+    numbers = PropertyTest(lambda text: int(text[2:3]) in codes)
+    words = ", ".join(f"'{code}'" for code in codes)
+    fast, plain = {
+        "tags": ({"accept": TagCodes(codes)}, {"accept": lambda code, ext: code is None or code in codes}),
+        "properties": ({"accept_record": numbers}, {"accept_record": lambda record: numbers(record)}),
+        "look": (
+            {"accept_record": PropertyTest(numbers.matches, compile_sql92(f"n IN ({words})").may_match)},
+            {"accept_record": lambda record: numbers(record)},
+        ),
+    }[kind]
+    for step, value in steps:
+        queue = store.queues.get("SimpleCQ", 0)
+        if step == "send":
+            for code, size in value:
+                put_numbered(store, code, size)
+        elif queue is None:
+            continue
+        elif step == "read":
+            count_max, bytes_max = value
+            limits = ReadLimits(memory_bytes=1 << 40, bytes_in_memory_max=bytes_max, units_examined_max=17)
+            found = store.read(offset, count_max=count_max, limits=limits, kept=kept, **fast)
+            assert found == store.read(offset, count_max=count_max, limits=limits, **plain)
+            offset = found.next_offset
+        elif step == "cut":  # other messages take the places of those that were cut off
+            end = queue.physical_offset(min(value, queue.end - 1)) if queue.end > queue.min else store.log.log_end
+            del store.log.data[end:]
+            store.queues.truncate_after(end)
+        elif step == "expire" and queue.min + value < queue.end:
+            store.log.log_start = queue.physical_offset(queue.min + value)
+            store.queues.correct_min(store.log.log_start)
+        else:
+            offset = value
+
+
+def test_what_a_read_leaves_of_a_block_is_not_examined_again(store, monkeypatch):
+    for number in range(900):
+        store.send(tags_code=number % 2)
+    examined, accepted = [], TagCodes.accepted
+    monkeypatch.setattr(
+        TagCodes, "accepted", lambda self, block: examined.append(len(block[0])) or accepted(self, block)
+    )
+    kept, offset = ExaminedBlocks(), 0
+    for _ in range(14):
+        offset = store.read(offset, accept=TagCodes({1}), kept=kept).next_offset
+    assert offset == 896
+    assert examined == [512, 388]
+
+
+def test_units_in_the_place_of_those_that_were_cut_off_are_examined(store):
+    for _ in range(40):
+        store.send(tags_code=1)
+    kept, wanted = ExaminedBlocks(), TagCodes({1})
+    assert store.read(accept=wanted, count_max=8, kept=kept).next_offset == 8
+    del store.log.data[1_000:]
+    store.queues.truncate_after(1_000)
+    for _ in range(40):
+        store.send(tags_code=2)
+    found = store.read(8, accept=wanted, kept=kept)
+    assert (found.count, found.next_offset) == (2, 50)
+
+
+def test_records_that_were_written_again_are_examined_again(store):
+    for _ in range(40):
+        put_numbered(store, 1, 10)
+    kept, wanted = ExaminedBlocks(), PropertyTest(lambda text: text == b"n\x012\x02")
+    assert store.read(accept_record=wanted, kept=kept).count == 0
+    store.log.data[:] = store.log.data.replace(b"n\x011\x02", b"n\x012\x02")
+    assert store.read(accept_record=wanted, kept=kept).count == 0
+    kept.clear()
+    assert store.read(accept_record=wanted, kept=kept).count == 32
+
+
+def test_blocks_are_dropped_when_there_are_too_many(store, monkeypatch):
+    monkeypatch.setattr(examined, "_UNITS_MAX", 100)
+    for _ in range(64):
+        store.send(tags_code=1)
+    kept, queue = ExaminedBlocks(), store.queues.get("SimpleCQ", 0)
+    for wanted in (TagCodes({1}), TagCodes({1, 2})):
+        assert store.read(accept=wanted, kept=kept).count == 32
+    assert kept.get(queue, TagCodes({1}).key) is None
+    assert kept.get(queue, TagCodes({1, 2}).key) is not None

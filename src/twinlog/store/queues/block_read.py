@@ -2,25 +2,31 @@
 
 What it trades: `read._select` is the definition, and examines one unit after the other. Here a filter on tags compares
 the codes of a whole block with numpy, so a unit that it refuses costs nothing. A filter on properties gets the
-properties of each record from one window on the log. What is unusual (records on disk, deleted or in two segments,
-placeholders, filter data) returns None, and `_select` decides. A property test holds the two equal.
+properties of each record from one window on the log. A reader that goes on where the last block ended gets larger
+blocks, and what a read leaves of one is kept for the next read (`examined`). What is unusual (records on disk, deleted
+or in two segments, placeholders, filter data) returns None, and `_select` decides. A property test holds the two equal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from twinlog.store.queues.consume_queue import FILL_SIZE, ConsumeQueue
 from twinlog.store.queues.consume_queue_ext import ADDRESS_MAX
-from twinlog.store.queues.unit_filters import Accepted, Block, PropertyTest, TagCodes
+from twinlog.store.queues.examined import Examined, ExaminedBlocks
+from twinlog.store.queues.unit_filters import Block, PropertyTest, TagCodes
 
 UNITS_MIN = 24  # fewer are examined faster one by one
+GROWTH = 4  # of the next block, for a reader that goes on
 _TAG_UNITS = 512
-_PROPERTY_UNITS = 128  # each record costs, and the batch may be full after a few
+_TAG_UNITS_MAX = 2048
+_PROPERTY_UNITS = 128  # each record costs
 _TABLE_UNITS = 384  # a look at many records costs little more than one at a few
+_TABLE_UNITS_MAX = 1024
 _COLUMNS = ("physical_offset", "size", "tags_code")
 _largest, _smallest = np.maximum.reduce, np.minimum.reduce  # the methods max and min are slower for a short array
 
@@ -43,86 +49,133 @@ class Room(NamedTuple):
 
 
 class Selected(NamedTuple):
-    """The units that a filter accepted; the records of a run stand side by side, from `begin` to `end` in the log."""
+    """The units that a filter accepted: where their records lie in the log, in its order, and their sizes."""
 
     next_offset: int
-    messages: int
-    size: int
-    runs: list[tuple[int, int]]
+    total: int  # of the sizes
+    offsets: list[int]
+    sizes: list[int]
 
 
 def select_blocks(
-    queue: ConsumeQueue, log: Log, queue_offset: int, room: Room, wanted: TagCodes | PropertyTest
+    queue: ConsumeQueue, log: Log, queue_offset: int, room: Room, wanted: TagCodes | PropertyTest, kept: ExaminedBlocks
 ) -> Selected | None:
     """What a filtered read from `queue_offset` on returns; None when it must go unit by unit."""
-    next_offset, total, count, physical_min = queue_offset, 0, 0, room.physical_min
-    block_units = _block_units(wanted)
-    runs: list[tuple[int, int]] = []
-    run_begin = run_end = 0
-    while next_offset < room.examined_end:
-        units_max = min(block_units, room.examined_end - next_offset)
-        data = queue.read(next_offset, units_max)
-        if len(data) != units_max * ConsumeQueue.UNIT_BYTES:
-            return None
-        units = np.frombuffer(data, ConsumeQueue.UNIT_TYPE)
-        offsets, sizes, tags_codes = block = Block(*(units[name].astype(np.int64) for name in _COLUMNS))
-        size_max = int(_largest(sizes))
-        if size_max == FILL_SIZE or _smallest(sizes) <= 0 or _smallest(tags_codes) <= ADDRESS_MAX:
-            return None
-        if offsets[0] < physical_min or _smallest(offsets[1:] - offsets[:-1], initial=0) < 0:
-            return None
-        physical_min = int(offsets[-1])
-        accepted = _accepted(wanted, log, block)
-        if accepted is None:
-            return None
-        passed = 0  # units of this block
-        for place, begin, size in accepted:
-            if total and total + size_max > room.size:
-                stop = _first_above(sizes, passed, place + 1, room.size - total)
-                if stop <= place:
-                    runs.append((run_begin, run_end))
-                    return Selected(next_offset + stop, count, total, runs)
-            passed = place + 1
-            if begin == run_end:
-                run_end += size
-            else:
-                runs.append((run_begin, run_end))
-                run_begin, run_end = begin, begin + size
-            total += size
-            count += 1
-            if count >= room.messages:
-                runs.append((run_begin, run_end))
-                return Selected(next_offset + passed, count, total, runs)
-        if total and total + size_max > room.size:
-            stop = _first_above(sizes, passed, units_max, room.size - total)
-            if stop < units_max:
-                next_offset += stop
-                break
-        next_offset += units_max
-    runs.append((run_begin, run_end))
-    return Selected(next_offset, count, total, runs)
+    next_offset, total, physical_min, examined_end = queue_offset, 0, room.physical_min, room.examined_end
+    offsets: list[int] = []
+    sizes: list[int] = []
+    while next_offset < examined_end:
+        block = kept.get(queue, wanted.key)
+        if block is None or not block.begin <= next_offset < block.end or block.physical_first < physical_min:
+            block = _examine(queue, log, next_offset, wanted, kept, block)
+            if block is None or block.physical_first < physical_min:
+                return None
+        physical_min = block.physical_last
+        numbers, end = block.numbers, min(block.end, examined_end)
+        first = bisect_left(numbers, next_offset)
+        last, wanted_last = bisect_left(numbers, end, first), first + room.messages - len(offsets)
+        if last >= wanted_last:  # the last of them ends the read
+            last, end = wanted_last, numbers[wanted_last - 1] + 1
+            examined_end = end
+        with_block = total + sum(block.sizes[first:last])
+        if with_block and with_block + block.size_max > room.size:
+            end, last, is_full = _until_full(block, next_offset, end, first, last, total, room.size)
+            if is_full:
+                examined_end = end
+        offsets += block.offsets[first:last]
+        sizes += block.sizes[first:last]
+        total = sum(sizes)
+        next_offset = end
+    return Selected(next_offset, total, offsets, sizes)
 
 
-def _block_units(wanted: TagCodes | PropertyTest) -> int:
-    if isinstance(wanted, TagCodes):
-        return _TAG_UNITS
-    return _PROPERTY_UNITS if wanted.may_match is None else _TABLE_UNITS
+def _until_full(
+    block: Examined, next_offset: int, end: int, first: int, last: int, total: int, size_max: int
+) -> tuple[int, int, bool]:
+    """(where a read that goes on to `end` stops, the first accepted unit that it leaves out, whether it is full).
+
+    Once there is a message, any unit whose record has no room ends the batch, whether the filter accepts it or not.
+    """
+    for place in range(first, last):
+        number, size = block.numbers[place], block.sizes[place]
+        if total:
+            stop = _first_above(block, next_offset, number + 1, size_max - total)
+            if stop <= number:
+                return stop, place, True
+        total += size
+        next_offset = number + 1
+    stop = _first_above(block, next_offset, end, size_max - total) if total else end
+    return stop, last, stop < end
 
 
-def _accepted(wanted: TagCodes | PropertyTest, log: Log, block: Block) -> Iterable[Accepted] | None:
-    """The units of this block that the filter accepts; None when their records are not in one segment of the log."""
-    if isinstance(wanted, TagCodes):
-        return wanted.accepted(block)
-    offsets, sizes, _ = block
-    base = int(offsets[0])
-    window = log.window(base, int(offsets[-1] + sizes[-1]) - base)
-    if window is None:
+def _first_above(block: Examined, next_offset: int, end: int, size_max: int) -> int:
+    """The first unit in [next_offset, end) whose record is larger than `size_max`; `end` when there is none."""
+    begin = block.begin
+    larger = np.flatnonzero(block.unit_sizes[next_offset - begin : end - begin] > size_max)
+    return next_offset + int(larger[0]) if len(larger) else end
+
+
+def _examine(
+    queue: ConsumeQueue,
+    log: Log,
+    begin: int,
+    wanted: TagCodes | PropertyTest,
+    kept: ExaminedBlocks,
+    before: Examined | None,
+) -> Examined | None:
+    """The block of units from `begin` on, which is kept; None when something in it is unusual."""
+    stamp = kept.stamp(queue)
+    goes_on = before is not None and before.end == begin
+    units_max = _units_max(wanted, before.end - before.begin if before is not None and goes_on else 0)
+    data = queue.read(begin, min(units_max, queue.max_offset - begin))
+    units = np.frombuffer(data, ConsumeQueue.UNIT_TYPE)
+    if not len(units):
         return None
-    log.need(offsets.tolist(), sizes.tolist())
-    return wanted.accepted(block, window)
+    offsets, sizes, tags_codes = block = Block(*(units[name].astype(np.int64) for name in _COLUMNS))
+    size_max = int(_largest(sizes))
+    if size_max == FILL_SIZE or _smallest(sizes) <= 0 or _smallest(tags_codes) <= ADDRESS_MAX:
+        return None
+    if _smallest(offsets[1:] - offsets[:-1], initial=0) < 0:
+        return None
+    accepted = wanted.accepted(block) if isinstance(wanted, TagCodes) else _accepted(wanted, log, block)
+    if accepted is None:
+        return None
+    places, count = accepted
+    examined = Examined(
+        begin,
+        begin + count,
+        stamp,
+        int(offsets[0]),
+        int(offsets[count - 1]),
+        size_max,
+        sizes[:count],
+        (places + begin).tolist(),
+        offsets[places].tolist(),
+        sizes[places].tolist(),
+    )
+    kept.put(queue, wanted.key, examined)
+    return examined
 
 
-def _first_above(sizes: np.ndarray, begin: int, end: int, size_max: int) -> int:
-    """The first place in [begin, end) whose record is larger than `size_max`; `end` when there is none."""
-    larger = np.flatnonzero(sizes[begin:end] > size_max)
-    return begin + int(larger[0]) if len(larger) else end
+def _units_max(wanted: TagCodes | PropertyTest, before: int) -> int:
+    """How many units to examine; `before` is the length of a block that this one follows."""
+    if isinstance(wanted, TagCodes):
+        return min(max(_TAG_UNITS, before * GROWTH), _TAG_UNITS_MAX)
+    if wanted.may_match is None:
+        return _PROPERTY_UNITS
+    return min(max(_TABLE_UNITS, before * GROWTH), _TABLE_UNITS_MAX)
+
+
+def _accepted(wanted: PropertyTest, log: Log, block: Block) -> tuple[np.ndarray, int] | None:
+    """Which units the filter accepts, and how many it has examined; None if the first records are in two segments."""
+    count = len(block.offsets)
+    while True:
+        offsets, sizes, tags_codes = block.offsets[:count], block.sizes[:count], block.tags_codes[:count]
+        base = int(offsets[0])
+        window = log.window(base, int(offsets[-1] + sizes[-1]) - base)
+        if window is not None:
+            log.need(offsets.tolist(), sizes.tolist())
+            return wanted.accepted(Block(offsets, sizes, tags_codes), window)
+        if count < UNITS_MIN:
+            return None
+        count //= 4  # those before the end of a segment

@@ -12,11 +12,12 @@ that lie side by side become one window, so a consumer that keeps up costs one s
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from itertools import accumulate
+from operator import add, eq
 from typing import Protocol
 
 import msgspec
@@ -25,6 +26,7 @@ from twinlog.store.page_cache import physical_memory_bytes
 from twinlog.store.queues.block_read import UNITS_MIN, Room, select_blocks
 from twinlog.store.queues.consume_queue import FILL_SIZE, ConsumeQueue
 from twinlog.store.queues.consume_queue_ext import ADDRESS_MAX, ExtUnit
+from twinlog.store.queues.examined import ExaminedBlocks
 from twinlog.store.queues.queue_table import Queue
 from twinlog.store.queues.unit_filters import ExtTest, PropertyTest, TagCodes
 
@@ -106,11 +108,13 @@ def read_queue(
     accept: Accept | None = None,
     accept_record: AcceptRecord | None = None,
     correct_offset: bool = True,
+    kept: ExaminedBlocks | None = None,
 ) -> ReadResult:
     """Messages from `queue_offset` on, as a pull answers them.
 
     `accept` decides on the tags code and filter data of a unit, `accept_record` on the record's bytes; `next_offset`
-    also moves past what they refuse. The first message is returned even when it is larger than the limits.
+    also moves past what they refuse. The first message is returned even when it is larger than the limits. `kept` has
+    what filters found in units that were read before.
     """
     min_offset, max_offset = (queue.min_offset, queue.max_offset) if queue is not None else (0, 0)
     if queue is None or not min_offset <= queue_offset < max_offset:
@@ -126,7 +130,9 @@ def read_queue(
             accept = None  # this queue has no filter data, so it accepts everything
         wanted = _for_blocks(accept, accept_record)
         if wanted is not None:
-            found = _read_blocks(queue, log, queue_offset, count_max, bytes_max, limits, wanted)
+            found = _read_blocks(
+                queue, log, queue_offset, count_max, bytes_max, limits, wanted, kept or ExaminedBlocks()
+            )
             if found is not None:
                 return found
     check_each = accept_record is not None
@@ -206,7 +212,7 @@ def _for_blocks(accept: Accept | None, accept_record: AcceptRecord | None) -> Ta
 
 def _read_blocks(
     queue: ConsumeQueue, log: LogReader, queue_offset: int, count_max: int, bytes_max: int, limits: ReadLimits,
-    wanted: TagCodes | PropertyTest,
+    wanted: TagCodes | PropertyTest, kept: ExaminedBlocks,
 ) -> ReadResult | None:  # fmt: skip
     """What a filter accepts, if all units are usual and their records in memory; None when `_select` must decide."""
     min_offset, max_offset = queue.min_offset, queue.max_offset
@@ -219,27 +225,31 @@ def _read_blocks(
         min(bytes_max, limits.bytes_in_memory_max),
         max(log.log_start, log.log_end - limits.memory_bytes),
     )
-    found = select_blocks(queue, log, queue_offset, room, wanted)
+    found = select_blocks(queue, log, queue_offset, room, wanted, kept)
     if found is None:
         return None
-    windows = _windows_on(log, found.runs)
-    if windows is None:
-        return None
-    status = ReadStatus.FOUND if found.size else ReadStatus.NO_MATCHED_MESSAGE
-    return ReadResult(status, found.next_offset, min_offset, max_offset, windows, found.messages, found.size)
+    next_offset, total, offsets, sizes = found
+    if not total:
+        return ReadResult(ReadStatus.NO_MATCHED_MESSAGE, next_offset, min_offset, max_offset)
+    first = offsets[0]
+    window = log.window(first, offsets[-1] + sizes[-1] - first)
+    if window is None:  # the records lie in two files, or are gone
+        windows = _windows(log, list(_runs(offsets, sizes)))
+        if windows is None:
+            return None
+    else:
+        log.need(offsets, sizes)
+        windows = [window[begin - first : end - first] for begin, end in _runs(offsets, sizes)]
+    return ReadResult(ReadStatus.FOUND, next_offset, min_offset, max_offset, windows, len(offsets), total)
 
 
-def _windows_on(log: LogReader, runs: list[tuple[int, int]]) -> list[memoryview] | None:
-    """As `_windows`, for runs in the order of the log: one slice of the log if they are all in one segment."""
-    runs = [run for run in runs if run[0] < run[1]]
-    if len(runs) < 2:
-        return _windows(log, runs)
-    base = runs[0][0]
-    window = log.window(base, runs[-1][1] - base)
-    if window is None:
-        return _windows(log, runs)
-    log.need([begin for begin, _ in runs], [end - begin for begin, end in runs])
-    return [window[begin - base : end - base] for begin, end in runs]
+def _runs(offsets: list[int], sizes: list[int]) -> Iterable[tuple[int, int]]:
+    """Where records begin and end, those side by side together."""
+    ends = list(map(add, offsets, sizes))
+    if not any(map(eq, ends, offsets[1:])):
+        return zip(offsets, ends, strict=True)
+    begins = [begin for begin, before in zip(offsets, [-1, *ends], strict=False) if begin != before]
+    return zip(begins, [end for end, after in zip(ends, [*offsets[1:], -1], strict=True) if end != after], strict=True)
 
 
 def _select(

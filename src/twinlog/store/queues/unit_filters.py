@@ -8,7 +8,7 @@ PropertyTest   by the properties of a record
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,8 +20,8 @@ from twinlog.wire.numbers import LONG_MAX, LONG_MIN
 from twinlog.wire.record_layout import FIELD_AT, HEAD_BYTES, MAGIC_V1, PROPERTIES_LENGTH, record_properties
 from twinlog.wire.values.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
-Accepted = tuple[int, int, int]  # place in the block, physical offset, size
 CODES_AT_ONCE_MAX = 16  # each costs one comparison of the whole block
+EXACT_LOOKS_MAX = 128  # at records of a block: the loop waits meanwhile
 
 _MAGIC_AT, _FLAG_AT, _BODY_LENGTH_AT = (FIELD_AT[name] for name in ("magic", "sys_flag", "body_length"))
 _HEAD = struct.Struct(f">{_MAGIC_AT}xI{_FLAG_AT - _MAGIC_AT - 4}xi{_BODY_LENGTH_AT - _FLAG_AT - 4}xi")
@@ -53,13 +53,18 @@ class TagCodes:
     def goes_in_blocks(self) -> bool:
         return len(self.sought) <= CODES_AT_ONCE_MAX
 
-    def accepted(self, block: Block) -> Iterable[Accepted]:
-        """The units of a block that this filter accepts."""
+    @property
+    def key(self) -> Hashable:
+        """Equal for filters that accept the same."""
+        return self.codes
+
+    def accepted(self, block: Block) -> tuple[np.ndarray, int]:
+        """Which units of a block this filter accepts, and how many it has examined: all of them."""
         found = np.zeros(len(block.offsets), bool) if len(self.sought) != 1 else block.tags_codes == self.sought[0]
         for code in self.sought[1:] if len(self.sought) == 1 else self.sought:
             found |= block.tags_codes == code
         (places,) = found.nonzero()
-        return zip(places.tolist(), block.offsets[places].tolist(), block.sizes[places].tolist(), strict=True)
+        return places, len(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,20 +94,27 @@ class PropertyTest:
             return True
         return self.matches(properties)
 
-    def accepted(self, block: Block, window: memoryview) -> Iterator[Accepted]:
-        """The units of a block whose records pass; `window` is the log from the first record on.
+    @property
+    def key(self) -> Hashable:
+        """Equal for filters that accept the same."""
+        return self.matches
 
-        It runs for each record that a pull with a property filter examines. The usual record (IPv4, short topic) is
-        cut without a call.
+    def accepted(self, block: Block, window: memoryview) -> tuple[np.ndarray, int]:
+        """Which units of a block have records that pass, and how many it has examined: not all if many cost much.
+
+        `window` is the log from the first record on. The loop runs for each record that a quick look has not refused.
+        The usual record (IPv4, short topic) is cut without a call.
         """
         matches, head, base = self.matches, _HEAD.unpack_from, int(block.offsets[0])
-        offsets, sizes, places = block.offsets, block.sizes, None
+        offsets, sizes, count = block.offsets, block.sizes, len(block.offsets)
+        places = np.arange(count)
         if self.may_match is not None and np.minimum.reduce(sizes) >= HEAD_BYTES:
             (places,) = self.may_match(PropertyTable(window, offsets - base, sizes)).nonzero()
-            offsets, sizes = offsets[places], sizes[places]
-        numbers = range(len(offsets)) if places is None else places.tolist()
-        for place, physical_offset, size in zip(numbers, offsets.tolist(), sizes.tolist(), strict=True):
-            begin = physical_offset - base
+        if len(places) > EXACT_LOOKS_MAX:
+            count = int(places[EXACT_LOOKS_MAX])
+            places = places[:EXACT_LOOKS_MAX]
+        passed = []
+        for begin, size in zip((offsets[places] - base).tolist(), sizes[places].tolist(), strict=True):
             try:
                 magic, flags, body_length = head(window, begin)
                 if magic == MAGIC_V1 and not flags & _V6:
@@ -112,5 +124,5 @@ class PropertyTest:
                     properties = bytes(record_properties(window[begin : begin + size]))
             except (IndexError, struct.error):
                 properties = None
-            if properties is None or matches(properties):
-                yield place, physical_offset, size
+            passed.append(properties is None or matches(properties))
+        return places[np.array(passed, bool)], count

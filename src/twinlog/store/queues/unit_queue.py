@@ -33,7 +33,7 @@ _CHUNK_BYTES = 1 << 20
 class UnitQueue:
     """A queue of equal units; `first` is where its oldest file begins, `end` the number of the next unit."""
 
-    __slots__ = ("directory", "end", "file_units", "files", "first", "tail", "written")
+    __slots__ = ("changes", "directory", "end", "file_units", "files", "first", "tail", "written")
 
     UNIT: ClassVar[struct.Struct]
     UNIT_BYTES: ClassVar[int]
@@ -45,6 +45,7 @@ class UnitQueue:
         self.directory = directory
         self.file_units = -(-file_bytes // self.UNIT_BYTES)  # Java rounds up, too
         self.first = self.written = self.end = 0
+        self.changes = 0  # how often units may have changed, other than by appends
         self.tail = bytearray()
 
     @property
@@ -100,6 +101,7 @@ class UnitQueue:
         """Forget units from `end` on; what was in files becomes zero, so that no recovery finds it again."""
         with self.files.writing, self.files.lock:
             assert self.first <= end <= self.end, (self.first, end, self.end)
+            self.changes += 1
             if end >= self.written:
                 del self.tail[(end - self.written) * self.UNIT_BYTES :]
             else:
@@ -134,10 +136,12 @@ class UnitQueue:
                 os.rmdir(self.directory)
             self.tail.clear()
             self.first = self.written = self.end = 0
+            self.changes += 1
 
     def recover(self, *, thorough: bool = True) -> None:
         """Find where the data begins and ends. After a crash the last three files are checked, as in Java."""
         starts = self._load_starts()
+        self.changes += 1
         self.tail.clear()
         if not starts:
             self.first = self.written = self.end = 0
