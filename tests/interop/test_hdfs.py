@@ -19,8 +19,8 @@ from twinlog.spark.jobs.lag.charts import write_plot
 from twinlog.spark.jobs.lag.job import save_sample
 from twinlog.spark.jobs.lag.sample import LagRow
 from twinlog.spark.jobs.restore.map_table import read_map, replace_map
-from twinlog.spark.jobs.sync.history import HistoryTables, metadata_at
-from twinlog.spark.jobs.sync.lake_table import own_history
+from twinlog.spark.jobs.sync.tables.history import HistoryTables, metadata_at
+from twinlog.spark.jobs.sync.tables.lake_table import own_history
 from twinlog.spark.lake.address import parse_address
 from twinlog.spark.lake.errors import NotThere
 from twinlog.spark.lake.lake import Entry

@@ -19,7 +19,7 @@ from tests.spark.test_with_spark import wait_for
 from twinlog.broker.embedded import EmbeddedBroker
 from twinlog.client import Outgoing
 from twinlog.client.sync import Producer
-from twinlog.spark.jobs.sync.replica_state import SyncFolder
+from twinlog.spark.jobs.sync.replicas.replica_state import SyncFolder
 from twinlog.spark.jobs.sync_status import load_status
 from twinlog.spark.session import find_java
 

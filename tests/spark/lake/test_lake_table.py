@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 from tests.spark.lake.archives import DyingLake, Killed
 
-from twinlog.spark.jobs.sync import table_join
-from twinlog.spark.jobs.sync.history import TableRules
-from twinlog.spark.jobs.sync.lake_table import AnothersHistory, LakeTable, history_names, own_history
+from twinlog.spark.jobs.sync.tables import table_join
+from twinlog.spark.jobs.sync.tables.history import TableRules
+from twinlog.spark.jobs.sync.tables.lake_table import AnothersHistory, LakeTable, history_names, own_history
 from twinlog.spark.lake.address import parse_address
 from twinlog.spark.lake.local_lake import LocalLake
 

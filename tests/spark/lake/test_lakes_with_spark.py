@@ -23,10 +23,10 @@ from twinlog.spark.jobs.lag.charts import write_plot
 from twinlog.spark.jobs.lag.job import LagJob, lag
 from twinlog.spark.jobs.restore.job import RestoreJob, restore
 from twinlog.spark.jobs.restore.map_table import read_map
-from twinlog.spark.jobs.sync.history import metadata_at
 from twinlog.spark.jobs.sync.job import sync
-from twinlog.spark.jobs.sync.lake_table import AnothersHistory
 from twinlog.spark.jobs.sync.sync_plan import SyncJob
+from twinlog.spark.jobs.sync.tables.history import metadata_at
+from twinlog.spark.jobs.sync.tables.lake_table import AnothersHistory
 from twinlog.spark.lake.spark_tables import read_table, table_names
 from twinlog.spark.session import register
 

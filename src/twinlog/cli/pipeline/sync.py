@@ -56,7 +56,7 @@ def sync(
     masters' metadata are kept in a table of changes. The exit status is 1 if a broker failed in its last tick.
     """
     with report_failures():
-        from twinlog.spark.jobs.sync.metadata_changes import KINDS
+        from twinlog.spark.jobs.sync.replicas.metadata_changes import KINDS
         from twinlog.spark.jobs.sync.sync_plan import (
             SyncJob,
             check_job,

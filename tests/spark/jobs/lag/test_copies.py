@@ -1,7 +1,7 @@
 """`pipeline lag --copies`: the replicas that `pipeline sync` keeps are measured beside all others."""
 
 import pytest
-from tests.spark.jobs.sync.test_history import Tasks, run_for
+from tests.spark.jobs.sync.tables.test_history import Tasks, run_for
 from tests.spark.jobs.sync.test_ticks import SETTINGS, Master
 from typer.testing import CliRunner
 

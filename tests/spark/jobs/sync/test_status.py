@@ -5,7 +5,7 @@ import urllib.request
 
 import pyarrow.dataset as ds
 import pytest
-from tests.spark.jobs.sync.test_history import Tasks, run_for
+from tests.spark.jobs.sync.tables.test_history import Tasks, run_for
 from tests.spark.jobs.sync.test_ticks import SETTINGS, Master
 from typer.testing import CliRunner
 
@@ -15,10 +15,10 @@ from twinlog.cli.pipeline.status import duration, problems_of, size, state_text
 from twinlog.client.sync import Producer
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.progress import quiet
-from twinlog.spark.jobs.sync.status_log import StatusLog, state_of
 from twinlog.spark.jobs.sync.sync_metrics import serve_metrics, sync_metrics
 from twinlog.spark.jobs.sync.sync_plan import SyncJob
 from twinlog.spark.jobs.sync.sync_run import SyncRun
+from twinlog.spark.jobs.sync.tables.status_log import StatusLog, state_of
 from twinlog.spark.jobs.sync.tick_work import BrokerReport
 from twinlog.spark.jobs.sync_status import OBSERVED_MAX, age_seconds, load_status, status_of
 from twinlog.wire.bodies import DataVersion

@@ -9,8 +9,8 @@ from twinlog.metadata.tables import open_tables
 from twinlog.spark.cluster_options import ClusterOptions
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.sync.broker_tick import read_master_conf, whole_revisions
-from twinlog.spark.jobs.sync.metadata_changes import adopt_again, differences, image_of, versions_of
-from twinlog.spark.jobs.sync.replica_state import Change
+from twinlog.spark.jobs.sync.replicas.metadata_changes import adopt_again, differences, image_of, versions_of
+from twinlog.spark.jobs.sync.replicas.replica_state import Change
 from twinlog.spark.jobs.sync.sync_plan import (
     BrokerTarget,
     SyncJob,

@@ -25,10 +25,10 @@ from twinlog.client import Outgoing
 from twinlog.client.sync import Admin, Producer
 from twinlog.spark.cluster_options import ClusterOptions
 from twinlog.spark.errors import BadOption
-from twinlog.spark.jobs.sync.history import metadata_at
 from twinlog.spark.jobs.sync.job import sync
-from twinlog.spark.jobs.sync.replica_state import SyncFolder
+from twinlog.spark.jobs.sync.replicas.replica_state import SyncFolder
 from twinlog.spark.jobs.sync.sync_plan import SyncJob
+from twinlog.spark.jobs.sync.tables.history import metadata_at
 from twinlog.store.lock import is_locked
 
 pytestmark = pytest.mark.timeout(300)

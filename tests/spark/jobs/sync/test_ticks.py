@@ -17,8 +17,8 @@ from twinlog.broker.embedded import EmbeddedBroker
 from twinlog.client import Outgoing
 from twinlog.client.sync import Admin, Producer
 from twinlog.spark.cluster_options import ClusterOptions
-from twinlog.spark.jobs.sync.replica import SparseFiles
-from twinlog.spark.jobs.sync.replica_state import SyncFolder
+from twinlog.spark.jobs.sync.replicas.replica import SparseFiles
+from twinlog.spark.jobs.sync.replicas.replica_state import SyncFolder
 from twinlog.spark.jobs.sync.sync_plan import BrokerTarget
 from twinlog.spark.jobs.sync.task import run_group
 from twinlog.spark.jobs.sync.tick_work import Drained, TickWork
@@ -289,8 +289,8 @@ import sys
 from twinlog.spark.jobs.sync.task import run_group
 from twinlog.spark.jobs.sync.tick_work import TickWork
 from twinlog.spark.jobs.sync.sync_plan import BrokerTarget
-from twinlog.spark.jobs.sync.replica import SparseFiles
-from twinlog.spark.jobs.sync.replica_state import SyncFolder
+from twinlog.spark.jobs.sync.replicas.replica import SparseFiles
+from twinlog.spark.jobs.sync.replicas.replica_state import SyncFolder
 from twinlog.spark.cluster_options import ClusterOptions
 target = BrokerTarget("broker-a", sys.argv[2])
 work = TickWork(to=sys.argv[1], cluster=ClusterOptions(name_servers=()), groups=[[target]], range_bytes_max=60_000)

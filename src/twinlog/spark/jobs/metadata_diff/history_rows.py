@@ -15,7 +15,7 @@ import pyarrow.dataset as ds
 from pyarrow import ArrowException
 
 from twinlog.spark.errors import BadOption
-from twinlog.spark.jobs.sync.history import CHANGES, check_kept
+from twinlog.spark.jobs.sync.tables.history import CHANGES, check_kept
 from twinlog.spark.paths import is_local, local_path
 
 _COLUMNS = ["broker", "kind", "key", "seenAt", "sequence", "newValue"]

@@ -85,7 +85,7 @@ def snapshot_at(spark: SparkSession | None, moment: Moment) -> Snapshot:
 def _rows_by_spark(spark: SparkSession, moment: Moment) -> list[dict[str, Any]]:
     from pyspark.errors import AnalysisException
 
-    from twinlog.spark.jobs.sync.history import metadata_at
+    from twinlog.spark.jobs.sync.tables.history import metadata_at
 
     try:
         table = metadata_at(spark, moment.history, moment.when, broker=moment.broker)

@@ -33,10 +33,10 @@ from twinlog.settings.replication import ReplicationSettings
 from twinlog.spark.cluster_options import tls_of
 from twinlog.spark.errors import SparkSourceError
 from twinlog.spark.jobs.sync.copy_slots import CopySlots
-from twinlog.spark.jobs.sync.metadata_changes import image_of
-from twinlog.spark.jobs.sync.replica import Replica
-from twinlog.spark.jobs.sync.replica_state import MasterConf
-from twinlog.spark.jobs.sync.replica_trim import drop_old_segments
+from twinlog.spark.jobs.sync.replicas.metadata_changes import image_of
+from twinlog.spark.jobs.sync.replicas.replica import Replica
+from twinlog.spark.jobs.sync.replicas.replica_state import MasterConf
+from twinlog.spark.jobs.sync.replicas.replica_trim import drop_old_segments
 from twinlog.spark.jobs.sync.sources import HaSource, StoreSource
 from twinlog.spark.jobs.sync.sync_plan import BrokerTarget
 from twinlog.spark.jobs.sync.tick_work import BrokerReport, TickWork

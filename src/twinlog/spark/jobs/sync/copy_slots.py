@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 from twinlog.spark.jobs.sync.log_copy import CopyLimits, copy_log
-from twinlog.spark.jobs.sync.replica import Replica
+from twinlog.spark.jobs.sync.replicas.replica import Replica
 from twinlog.spark.jobs.sync.sources import HaSource, StoreSource
 from twinlog.spark.jobs.sync.sync_plan import COPIES_AT_ONCE, copy_share_ms
 from twinlog.spark.jobs.sync.tick_work import TickWork

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twinlog.spark.jobs.progress import ReportProgress, quiet
-from twinlog.spark.jobs.sync.history import only_writer
-from twinlog.spark.jobs.sync.lake_table import own_history
 from twinlog.spark.jobs.sync.sync_metrics import serve_metrics
 from twinlog.spark.jobs.sync.sync_plan import SyncJob, check_job
 from twinlog.spark.jobs.sync.sync_run import SyncRun, SyncSummary
+from twinlog.spark.jobs.sync.tables.history import only_writer
+from twinlog.spark.jobs.sync.tables.lake_table import own_history
 from twinlog.spark.lake.lake import Lake
 from twinlog.spark.lake.opening import open_lake
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from twinlog.base.clock import wall_clock_ms
 from twinlog.replication.errors import ReplicationError
-from twinlog.spark.jobs.sync.replica import Replica
+from twinlog.spark.jobs.sync.replicas.replica import Replica
+from twinlog.spark.jobs.sync.replicas.whole_records import WholeRecords
 from twinlog.spark.jobs.sync.sources import LogSource
-from twinlog.spark.jobs.sync.whole_records import WholeRecords
 from twinlog.store.errors import DamagedTransfer
 from twinlog.wire.checksum import crc32
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from twinlog.base.addresses import address_text
 from twinlog.base.clock import wall_clock_ms
 from twinlog.spark.errors import BadOption
-from twinlog.spark.jobs.sync.status_log import StatusLog
+from twinlog.spark.jobs.sync.tables.status_log import StatusLog
 from twinlog.spark.jobs.sync_status import BrokerState, SyncStatus, age_seconds
 from twinlog.telemetry.metrics import Metrics
 from twinlog.telemetry.metrics_port import MetricsServer

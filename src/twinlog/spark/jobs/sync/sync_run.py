@@ -23,8 +23,6 @@ from twinlog.net.errors import NetError
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.progress import JobProgress, ReportProgress
-from twinlog.spark.jobs.sync.history import HistoryRules, HistoryTables
-from twinlog.spark.jobs.sync.status_log import StatusLog
 from twinlog.spark.jobs.sync.sync_plan import (
     BrokerTarget,
     SyncJob,
@@ -33,6 +31,8 @@ from twinlog.spark.jobs.sync.sync_plan import (
     choose_masters,
     share_out,
 )
+from twinlog.spark.jobs.sync.tables.history import HistoryRules, HistoryTables
+from twinlog.spark.jobs.sync.tables.status_log import StatusLog
 from twinlog.spark.jobs.sync.task import run_group
 from twinlog.spark.jobs.sync.tick_work import BrokerReport, TickWork
 from twinlog.spark.lake.lake import Lake

@@ -18,7 +18,7 @@ from twinlog.net.pool import ConnectionPool
 from twinlog.spark.cluster_options import ClusterOptions, tls_of
 from twinlog.spark.jobs.sync.broker_tick import BrokerErrors, BrokerTick
 from twinlog.spark.jobs.sync.copy_slots import DISK_ERRORS, CopySlots
-from twinlog.spark.jobs.sync.replica import Replica, SparseFiles
+from twinlog.spark.jobs.sync.replicas.replica import Replica, SparseFiles
 from twinlog.spark.jobs.sync.sync_plan import COPIES_AT_ONCE, BrokerTarget, check_folder
 from twinlog.spark.jobs.sync.tick_work import BrokerReport, TickWork
 

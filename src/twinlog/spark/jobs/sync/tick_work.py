@@ -9,7 +9,7 @@ import msgspec
 
 from twinlog.base.file_modes import PRIVATE, Modes
 from twinlog.spark.cluster_options import ClusterOptions
-from twinlog.spark.jobs.sync.replica_state import JournalEntry, RangeDigest
+from twinlog.spark.jobs.sync.replicas.replica_state import JournalEntry, RangeDigest
 from twinlog.spark.jobs.sync.sync_plan import BrokerTarget, Keep
 from twinlog.wire.bodies import DataVersion
 

@@ -8,14 +8,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.spark.jobs.sync.test_history import few_files, report, rows
+from tests.spark.jobs.sync.tables.test_history import few_files, report, rows
 
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.metadata_diff import history_rows
-from twinlog.spark.jobs.sync import history
-from twinlog.spark.jobs.sync.history import HistoryRules, HistoryTables, check_kept
-from twinlog.spark.jobs.sync.replica_state import Change, JournalEntry, RangeDigest
-from twinlog.spark.jobs.sync.table_join import (
+from twinlog.spark.jobs.sync.replicas.replica_state import Change, JournalEntry, RangeDigest
+from twinlog.spark.jobs.sync.tables import history
+from twinlog.spark.jobs.sync.tables.history import HistoryRules, HistoryTables, check_kept
+from twinlog.spark.jobs.sync.tables.table_join import (
     FILE_BYTES,
     JoinPlan,
     TableFile,

@@ -17,8 +17,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from twinlog.replication.replica.join import LogRange
-from twinlog.spark.jobs.sync.replica_state import RangeDigest, ReplicaState, SyncFolder, new_identity
-from twinlog.spark.jobs.sync.whole_records import Whole
+from twinlog.spark.jobs.sync.replicas.replica_state import RangeDigest, ReplicaState, SyncFolder, new_identity
+from twinlog.spark.jobs.sync.replicas.whole_records import Whole
 from twinlog.store.errors import OffsetGap, SegmentSizeMismatch
 from twinlog.store.file_ops import FileOps
 from twinlog.store.lock import has_abort_marker, set_abort_marker

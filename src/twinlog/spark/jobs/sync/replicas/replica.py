@@ -10,9 +10,9 @@ from typing import Self
 
 from twinlog.metadata.tables import MetadataTables, open_tables
 from twinlog.replication.metadata.kinds import KIND_BY_NAME, KINDS
-from twinlog.spark.jobs.sync.metadata_changes import Image, adopt_again, differences, image_of, versions_of
-from twinlog.spark.jobs.sync.replica_log import ReplicaLog
-from twinlog.spark.jobs.sync.replica_state import Change, JournalEntry, seen_after
+from twinlog.spark.jobs.sync.replicas.metadata_changes import Image, adopt_again, differences, image_of, versions_of
+from twinlog.spark.jobs.sync.replicas.replica_log import ReplicaLog
+from twinlog.spark.jobs.sync.replicas.replica_state import Change, JournalEntry, seen_after
 from twinlog.store.errors import StoreError, StoreLocked
 from twinlog.store.file_ops import FileOps
 from twinlog.store.lock import StoreLock

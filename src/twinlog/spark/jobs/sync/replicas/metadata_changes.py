@@ -11,7 +11,7 @@ from twinlog.metadata.groups import GroupTable
 from twinlog.metadata.table import Changes
 from twinlog.metadata.tables import MetadataTables
 from twinlog.replication.metadata.kinds import DELAY_OFFSETS, KIND_BY_NAME, table_of
-from twinlog.spark.jobs.sync.replica_state import Change, encode_value
+from twinlog.spark.jobs.sync.replicas.replica_state import Change, encode_value
 from twinlog.wire.bodies import DataVersion
 
 FORBIDDEN = "forbidden"  # which topics a group may not read: stored with the groups, recorded as a kind of its own

@@ -16,12 +16,12 @@ from twinlog.client.sync import Producer
 from twinlog.net.errors import NetError
 from twinlog.spark.errors import BadOption
 from twinlog.spark.jobs.progress import quiet
-from twinlog.spark.jobs.sync import history, table_join
-from twinlog.spark.jobs.sync.history import AlreadyRunning, CannotWriteHistory, HistoryTables, only_writer
 from twinlog.spark.jobs.sync.job import sync
-from twinlog.spark.jobs.sync.replica_state import Change, JournalEntry, RangeDigest
+from twinlog.spark.jobs.sync.replicas.replica_state import Change, JournalEntry, RangeDigest
 from twinlog.spark.jobs.sync.sync_plan import SyncJob
 from twinlog.spark.jobs.sync.sync_run import SyncRun
+from twinlog.spark.jobs.sync.tables import history, table_join
+from twinlog.spark.jobs.sync.tables.history import AlreadyRunning, CannotWriteHistory, HistoryTables, only_writer
 from twinlog.spark.jobs.sync.tick_work import BrokerReport
 from twinlog.wire.bodies import DataVersion
 

@@ -17,10 +17,10 @@ from twinlog.replication.replica.join import LogRange
 from twinlog.replication.replica.link import Append
 from twinlog.spark.jobs.sync import log_copy
 from twinlog.spark.jobs.sync.log_copy import CopyLimits, copy_log
-from twinlog.spark.jobs.sync.metadata_changes import image_of
-from twinlog.spark.jobs.sync.replica import Replica, ReplicaInUse, SparseFiles
-from twinlog.spark.jobs.sync.replica_state import JournalEntry, SyncFolder
-from twinlog.spark.jobs.sync.whole_records import WholeRecords
+from twinlog.spark.jobs.sync.replicas.metadata_changes import image_of
+from twinlog.spark.jobs.sync.replicas.replica import Replica, ReplicaInUse, SparseFiles
+from twinlog.spark.jobs.sync.replicas.replica_state import JournalEntry, SyncFolder
+from twinlog.spark.jobs.sync.replicas.whole_records import WholeRecords
 from twinlog.store.errors import DamagedTransfer, StoreError
 from twinlog.wire.bodies import DataVersion, TopicConfig
 

@@ -32,8 +32,8 @@ from twinlog.base.clock import wall_clock_ms
 from twinlog.base.safe_files import open_file
 from twinlog.replication.metadata.kinds import DELAY_OFFSETS, OFFSETS, find_kind
 from twinlog.spark.errors import BadOption, SparkSourceError
-from twinlog.spark.jobs.sync import table_join
-from twinlog.spark.jobs.sync.lake_table import LakeTable, history_names
+from twinlog.spark.jobs.sync.tables import table_join
+from twinlog.spark.jobs.sync.tables.lake_table import LakeTable, history_names
 from twinlog.spark.jobs.sync.tick_work import BrokerReport, Drained
 from twinlog.spark.lake.address import Address, parse_address
 from twinlog.spark.lake.lake import Lake

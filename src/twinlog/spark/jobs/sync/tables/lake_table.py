@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from twinlog.base.atomic_file import replace_file
 from twinlog.base.clock import wall_clock_ms
 from twinlog.spark.errors import SparkSourceError
-from twinlog.spark.jobs.sync import table_join
+from twinlog.spark.jobs.sync.tables import table_join
 from twinlog.spark.lake.lake import Lake
 from twinlog.spark.lake.spark_tables import parquet_bytes
 

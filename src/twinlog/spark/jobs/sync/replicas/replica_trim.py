@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from twinlog.settings.store import StoreSettings
-from twinlog.spark.jobs.sync.replica import Replica
+from twinlog.spark.jobs.sync.replicas.replica import Replica
 from twinlog.spark.jobs.sync.sync_plan import Keep
 from twinlog.store.delay_levels import DelayLevels
 from twinlog.store.lock import has_abort_marker, set_abort_marker

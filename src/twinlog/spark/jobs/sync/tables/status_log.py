@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from twinlog.base.clock import wall_clock_ms
 from twinlog.spark.errors import BadOption
-from twinlog.spark.jobs.sync.history import AppendedTable, CannotWriteHistory, TableRules
 from twinlog.spark.jobs.sync.sync_plan import SyncJob
+from twinlog.spark.jobs.sync.tables.history import AppendedTable, CannotWriteHistory, TableRules
 from twinlog.spark.jobs.sync.tick_work import BrokerReport
 from twinlog.spark.jobs.sync_status import (
     DIRECTORY,

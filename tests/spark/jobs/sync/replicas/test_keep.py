@@ -12,9 +12,9 @@ from twinlog.broker.embedded import EmbeddedBroker
 from twinlog.client import Outgoing
 from twinlog.client.sync import Admin, Producer, PullConsumer
 from twinlog.spark.errors import BadOption
-from twinlog.spark.jobs.sync import replica_trim
-from twinlog.spark.jobs.sync.replica import Replica
-from twinlog.spark.jobs.sync.replica_trim import expired_count
+from twinlog.spark.jobs.sync.replicas import replica_trim
+from twinlog.spark.jobs.sync.replicas.replica import Replica
+from twinlog.spark.jobs.sync.replicas.replica_trim import expired_count
 from twinlog.spark.jobs.sync.sync_plan import Keep, parse_keep, parse_kinds
 from twinlog.wire.bodies import MessageQueue
 
