@@ -113,3 +113,25 @@ def test_only_one_module_asks_which_calls_there_are():
     rooms = [path for path in (ROOT / "src" / "twinlog").rglob("*.py") if "spark" not in path.parts]
     asking = [path.name for path in rooms if re.search(rf"os\.({names})|F_OFD_|import uvloop", path.read_text())]
     assert asking == ["system_calls.py"]
+
+
+@pytest.mark.skipif(not hasattr(system_calls._LIBC, "mallopt"), reason="an allocator with rules of its own")
+def test_freed_memory_is_there_for_the_next_large_buffers():
+    script = """if True:
+        import resource, sys
+        from twinlog.base.system_calls import keep_freed_memory
+        if sys.argv[1:]:
+            keep_freed_memory()
+        def use():
+            return len([bytearray(size) for size in (256_000, 1_100_000, 4_200_000, 1_100_000)])
+        use()
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        for _ in range(10):
+            use()
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+    """
+    faults = [
+        int(subprocess.run([sys.executable, "-c", script, *keep], capture_output=True, check=True, text=True).stdout)
+        for keep in ([], ["keep"])
+    ]
+    assert faults[0] > 1000 > 100 > faults[1]

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from twinlog.base.system_calls import keep_freed_memory
 from twinlog.broker.broker import Broker
 from twinlog.cli.shared.running import (
     ConfigFile,
@@ -41,6 +42,7 @@ def broker(
     start_logging(log_level, log_json)
     options = {"namesrvAddr": namesrv, "metricsPort": metrics_port}
     conf = load_conf(load_broker_conf, config, options, print_only=print_config)
+    keep_freed_memory()
     run_service(
         lambda metrics: Broker(conf, metrics=metrics, on_ready=report_ready),
         pages=lambda broker: broker.answer_page,
