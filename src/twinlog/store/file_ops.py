@@ -2,7 +2,7 @@
 
 Everything durable goes through one `FileOps` object, so that a test can fail the n-th write, allocation
 or flush and check what recovery makes of it. The appends themselves go into mapped memory,
-whose blocks `allocate` has secured beforehand.
+whose blocks `allocate` has secured beforehand; only large batches are written by a call.
 """
 
 from __future__ import annotations

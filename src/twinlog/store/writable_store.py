@@ -140,7 +140,7 @@ class WritableStore(ReadableStore):
         appender = self._appender
         try:
             stored = append_batches(appender, born_host, batches)
-        except AllocationFailed:
+        except (AllocationFailed, OSError):  # one by one, it is known which of them are stored
             return None
         if stored is not None:
             appender.add_run(self._columns_of(stored, batches))
@@ -148,8 +148,6 @@ class WritableStore(ReadableStore):
 
     def _columns_of(self, stored: StoredBatches, batches: Sequence[Batch]) -> ColumnBatch:
         """The records of batches that were just stored."""
-        memory, base = self._appender.memory, self._appender.base
-        assert memory is not None
         numbers: dict[str, int] = {}
         topic_numbers: list[int] = []
         runs: list[QueueRun] = []
@@ -160,8 +158,9 @@ class WritableStore(ReadableStore):
             topic_numbers.append(numbers.setdefault(topic, len(numbers)))
             runs.append((topic, queue_id, row, row + count, queue_offset))
             row += count
+        base = int(stored.physical_offsets[0])
         records = columns_of_heads(
-            memoryview(memory),
+            stored.data,
             stored.physical_offsets - base,
             base,
             stored.heads,

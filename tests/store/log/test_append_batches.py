@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import tempfile
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from twinlog.settings.store import StoreSettings
+from twinlog.store.file_ops import FileOps
+from twinlog.store.log import append_batches
 from twinlog.store.log.append import Draft
 from twinlog.store.message_store import MessageStore
 from twinlog.store.scan.record_columns import columns_at
@@ -33,8 +37,8 @@ texts = st.sampled_from(
     ]
 )
 elements = st.builds(BatchElement, st.binary(max_size=3000) | st.just(b"same"), texts, st.sampled_from([0, 7, -1]))
-bodies = st.tuples(st.lists(elements, min_size=1, max_size=6), st.integers(1, 30)).map(
-    lambda drawn: encode_batch(drawn[0][:5] if drawn[1] < 3 else drawn[0][:1] * drawn[1])
+bodies = st.lists(st.tuples(elements, st.sampled_from([1, 1, 2, 9, 20])), min_size=1, max_size=5).map(
+    lambda drawn: encode_batch([element for element, number in drawn for _ in range(number)])
 )
 torn = st.tuples(bodies, st.integers(0, 40), st.integers(0, 255)).map(
     lambda drawn: drawn[0][: drawn[1]] + bytes([drawn[2]]) + drawn[0][drawn[1] + 1 :]
@@ -97,11 +101,14 @@ def play(given_groups: list[list[tuple]], *, together: bool, **options) -> tuple
         return places, units, keys, [file.read_bytes() for file in files]
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.lists(batches, min_size=1, max_size=6), max_size=4), st.booleans())
-def test_batches_stored_together_are_stored_as_one_by_one(given_groups, crc):
-    together, single = (play(given_groups, together=one, property_crc_enabled=crc) for one in (True, False))
-    assert together == single
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(st.lists(batches, min_size=1, max_size=6), max_size=4), st.booleans(), st.sampled_from([0, 3000, 99999])
+)
+def test_batches_stored_together_are_stored_as_one_by_one(given_groups, crc, written_bytes_min):
+    with mock.patch.object(append_batches, "_WRITTEN_BYTES_MIN", written_bytes_min):
+        together = play(given_groups, together=True, property_crc_enabled=crc)
+    assert together == play(given_groups, together=False, property_crc_enabled=crc)
 
 
 def many(number: int, body: bytes = b"x") -> bytes:
@@ -124,8 +131,11 @@ def test_ordinary_batches_are_really_taken_together(flush, body):
         assert stored is not None and (stored.counts, stored.queue_offsets) == ([40, 30, 9], [1, 1, 41])
         assert store.append_batches(("::1", 1), group) is None
         made = store._columns_of(stored, group).records
-        positions, memory = stored.physical_offsets - store._appender.base, store._appender.memory
-        read, stop = columns_at(memoryview(memory), positions, store.log_end, 0, check_offset=True)
+        begin, memory = int(stored.physical_offsets[0]), store._appender.memory
+        assert memory is not None and memory[begin : store.log_end] == stored.data
+        read, stop = columns_at(
+            stored.data, stored.physical_offsets - begin, len(stored.data), begin, check_offset=True
+        )
         assert stop is None and made.topics == read.topics
         for name in (name for name in made.__dataclass_fields__ if name not in ("buffer", "topics", "stop")):
             assert getattr(made, name).tolist() == getattr(read, name).tolist(), name
@@ -133,3 +143,30 @@ def test_ordinary_batches_are_really_taken_together(flush, body):
         store.truncate(int(stored.physical_offsets[50]))
         store.dispatch_pending()
         assert store.log_end < log_end and store.max_offset("T", 1) == 11
+
+
+class Torn(FileOps):
+    """Fails the `nth` write from now on, after its bytes were written."""
+
+    nth = 0
+
+    def write(self, descriptor: int, data: bytes | bytearray | memoryview, at: int) -> None:
+        super().write(descriptor, data, at)
+        self.nth -= 1
+        if self.nth == 0:
+            raise OSError(errno.EIO, "injected")
+
+
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_large_piece_that_cannot_be_written_leaves_nothing_behind(tmp_path, nth):
+    batch = ("T", 0, many(900, b"x" * 200), 5, 0, 0)
+    ops = Torn()
+    with MessageStore.open(StoreSettings(root_dir=str(tmp_path), segment_bytes=1 << 20), ops=ops) as store:
+        store.append(Draft("T", 0, b"first"))
+        log_end, ops.nth = store.log_end, nth
+        assert store.append_batches(HOST, [batch]) is None
+        assert store.log_end == log_end and not any(store.commit_log.tail().map[log_end:])
+        stored = store.append_batches(HOST, [batch])
+        assert stored is not None and stored.queue_offsets == [1]
+        store.dispatch_pending()
+        assert store.max_offset("T", 0) == 901

@@ -197,11 +197,11 @@ class FastSend:
             target = targets.get(constants) or targets.decide(constants)
             if target is None or command_flag & ~ONEWAY_FLAG:
                 break
+            if target.is_batch:  # which `BatchSends` decodes again, and admits
+                self._stopped_at_batch = True
+                break
             body = data[body_at:frame_end]
             if signed is not None and not signed.admits(target.topic, body):
-                break
-            if target.is_batch:
-                self._stopped_at_batch = True
                 break
             match, uniq_at, tags_at, keys_at, special = target.shape
             found = match(text)

@@ -6,13 +6,15 @@ records but where they are; the caller reads them as columns, as a replica does.
 are ordinary and fit the current segment, and returns None otherwise, with nothing stored. A property test holds this
 equal to one batch after the other.
 
-As in `append_run`, all of it becomes visible with its first eight bytes, written last.
+As in `append_run`, all of it becomes visible with its first eight bytes, written last. A large piece is written by a
+system call: a copy into the mapping would need pages that were filled with zeros before.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -34,12 +36,16 @@ _ELEMENT_TYPE = np.dtype([("size", ">i4"), ("magic", ">i4"), ("crc", ">i4"), ("f
 _SIZE = struct.Struct(">i").unpack_from
 _COPIED_BYTES_MAX = 1024  # bodies up to this size are copied faster than viewed
 _ELEMENT_BYTES_MIN = ELEMENT_HEAD.size + 2
+_WRITTEN_BYTES_MIN = 64 * 1024  # from here on a call is cheaper than a copy into the mapping
+_ALIKE_MIN = 8  # so many elements of one size in a row are read, or joined, as a table
+_ALIKE_STEP = 256
 
 
 class StoredBatches(NamedTuple):
     """Where the records of all batches are."""
 
     physical_offsets: np.ndarray
+    data: memoryview  # of all records
     heads: np.ndarray  # of all records, as they were written
     sizes: list[int]  # of each batch's records together
     counts: list[int]  # of the records of each batch
@@ -66,7 +72,7 @@ def append_batches(appender: Appender, born_host: tuple[str, int], batches: Sequ
         return None
     data = b"".join([batch[2] for batch in batches])
     elements = _read_elements(data, batches)
-    if elements is None or CRC_NAME in data:
+    if elements is None:
         return None
     counts, body_at, body_end, end, _ = elements
     added = _added_bytes(data, elements, appender.crc_bytes)
@@ -79,9 +85,10 @@ def append_batches(appender: Appender, born_host: tuple[str, int], batches: Sequ
     if longest > appender.body_bytes_max or int(sizes.max()) > appender.record_bytes_max:
         return None
     room, begin = int(sizes.sum()), log.log_end
-    if begin + room > appender.ready_end and (
-        begin + room + BLANK_BYTES > log.tail().end or not appender.make_ready(room)
-    ):
+    is_large = room >= _WRITTEN_BYTES_MIN
+    if (is_large or begin + room > appender.ready_end) and begin + room + BLANK_BYTES > log.tail().end:
+        return None
+    if not is_large and begin + room > appender.ready_end and not appender.make_ready(room):
         return None
     physical_offsets = begin + np.cumsum(sizes) - sizes
     timestamp = max(appender.clock_ms(), appender.last_timestamp)
@@ -100,16 +107,23 @@ def append_batches(appender: Appender, born_host: tuple[str, int], batches: Sequ
     for name, place in (("queue_id", 1), ("born_timestamp", 3), ("sys_flag", 4), ("reconsume_times", 5)):
         heads[name] = np.repeat([batch[place] for batch in batches], counts)
     joined = _join(heads, data, elements, cursors, added)
-    memory = appender.memory
-    assert memory is not None and len(joined) == room
-    position = begin - appender.base
-    memory[position + 8 : position + room] = joined[8:]
-    memory[position : position + 8] = joined[:8]
+    if joined is None:
+        return None
+    assert len(joined) == room
+    if is_large:
+        log.write_records(joined)
+    else:
+        memory = appender.memory
+        assert memory is not None
+        position = begin - appender.base
+        memory[position + 8 : position + room] = joined[8:]
+        memory[position : position + 8] = joined[:8]
+        log.log_end = begin + room
     appender.last_timestamp = timestamp
     for cursor, next_offset in next_offsets.items():
         cursor.next_offset = next_offset
-    log.log_end = begin + room
-    return StoredBatches(physical_offsets, heads, np.add.reduceat(sizes, first_rows).tolist(), counts, queue_offsets)
+    totals = np.add.reduceat(sizes, first_rows).tolist()
+    return StoredBatches(physical_offsets, joined, heads, totals, counts, queue_offsets)
 
 
 def _cursors(appender: Appender, batches: Sequence[Batch]) -> list[QueueCursor] | None:
@@ -163,23 +177,34 @@ def _starts(data: bytes, lengths: list[int]) -> tuple[np.ndarray, list[int]] | N
     (size,) = _SIZE(data)
     if size >= _ELEMENT_BYTES_MIN and not any(length % size for length in lengths):
         number = len(data) // size
-        if bool((np.ndarray((number,), ">i4", buffer=data, strides=(size,)) == size).all()):  # all have this size
+        if _count_alike(data, 0, size, number) == number:
             return np.arange(0, len(data), size, dtype=np.int64), [length // size for length in lengths]
     starts: list[int] = []
     counts: list[int] = []
-    at = end = 0
+    at = end = before = alike = 0
     for length in lengths:
-        before, end = len(starts), end + length
+        first, end = len(starts), end + length
         while end - at >= _ELEMENT_BYTES_MIN:
-            starts.append(at)
             (size,) = _SIZE(data, at)
             if size < _ELEMENT_BYTES_MIN:
                 return None
-            at += size
+            alike = alike + 1 if size == before else 0
+            number, before = 1, size
+            if alike >= _ALIKE_MIN and size <= end - at:
+                number = _count_alike(data, at, size, min(_ALIKE_STEP, (end - at) // size))
+            starts += range(at, at + number * size, size)
+            at += number * size
         if at != end:
             return None
-        counts.append(len(starts) - before)
+        counts.append(len(starts) - first)
     return np.array(starts, np.int64), counts
+
+
+def _count_alike(data: bytes, at: int, size: int, number: int) -> int:
+    """How many of `number` elements from `at` on have this size before the first that does not."""
+    differ = np.ndarray((number,), ">i4", buffer=data, offset=at, strides=(size,)) != size
+    first = int(differ.argmax())
+    return first if differ[first] else number
 
 
 def _checksums(data: bytes, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
@@ -199,33 +224,47 @@ def _added_bytes(data: bytes, elements: _Elements, crc_bytes: int) -> np.ndarray
 
 def _join(
     heads: np.ndarray, data: bytes, elements: _Elements, cursors: list[QueueCursor], added: np.ndarray
-) -> memoryview:
-    """The records back to back."""
-    _, body_at, body_end, end, _ = elements
-    topic = cursors[0].topic_bytes
-    length, size = int(body_end[0] - body_at[0]), int(end[0] - body_at[0]) + ELEMENT_HEAD.size
-    if (
-        len(data) == len(heads) * size
-        and bool((body_end - body_at == length).all())
-        and bool((end - body_at == size - ELEMENT_HEAD.size).all())
-        and bool((added == added[0]).all())
-        and all(cursor.topic_bytes == topic for cursor in cursors)
-    ):
-        return _join_table(heads, np.frombuffer(data, np.uint8).reshape(-1, size), length, topic, int(added[0]))
-    return _join_parts(heads, data, elements, cursors, added)
+) -> memoryview | None:
+    """The records back to back; None if one still has the checksum of a record that it was before."""
+    counts, body_at, body_end, end, _ = elements
+    lengths, sizes = body_end - body_at, end - body_at
+    topics = [cursor.topic_bytes for cursor in cursors]
+    numbers = np.zeros(len(heads), np.int64)
+    if any(topic != topics[0] for topic in topics):
+        distinct = {topic: number for number, topic in enumerate(topics)}
+        numbers = np.repeat([distinct[topic] for topic in topics], counts)
+    differ = np.zeros(len(heads), bool)
+    for column in (lengths, sizes, added, numbers):
+        differ[1:] |= column[1:] != column[:-1]
+    cuts = [0, *np.flatnonzero(differ).tolist(), len(heads)]
+    if (len(cuts) - 1) * _ALIKE_MIN > len(heads):
+        return _join_parts(heads, data, elements, cursors, added)
+    starts = np.append(0, np.cumsum(heads["size"], dtype=np.int64))[cuts].tolist()
+    joined, source = np.empty(starts[-1], np.uint8), np.frombuffer(data, np.uint8)
+    for number, (first, last) in enumerate(pairwise(cuts)):
+        begin = int(body_at[first]) - ELEMENT_HEAD.size
+        given = source[begin : int(end[last - 1])].reshape(last - first, -1)
+        table = joined[starts[number] : starts[number + 1]].reshape(last - first, -1)
+        topic = topics[int(numbers[first])] if len(topics) > 1 else topics[0]
+        if not _fill_table(table, heads[first:last], given, int(lengths[first]), topic, int(added[first])):
+            return None
+    return joined.data
 
 
-def _join_table(heads: np.ndarray, given: np.ndarray, body_length: int, topic: bytes, added: int) -> memoryview:
-    """The same for elements that are alike: each part of all records is one copy."""
+def _fill_table(
+    table: np.ndarray, heads: np.ndarray, given: np.ndarray, body_length: int, topic: bytes, added: int
+) -> bool:
+    """Records of elements that are alike: each part of all of them is one copy. False as in `_join`."""
     number, size = given.shape
     topic_at, given_at = HEAD_BYTES + body_length, ELEMENT_HEAD.size + body_length
     length_at = topic_at + len(topic)
     end = length_at + size - given_at
-    table = np.empty((number, end + added), np.uint8)
     table[:, :HEAD_BYTES] = heads.view(np.uint8).reshape(number, HEAD_BYTES)
     table[:, HEAD_BYTES:topic_at] = given[:, ELEMENT_HEAD.size : given_at]
     table[:, topic_at:length_at] = np.frombuffer(topic, np.uint8)
     table[:, length_at:end] = given[:, given_at:]
+    if CRC_NAME in given[:, given_at:].tobytes():
+        return False
     if added:
         record_end = end + added - CRC_PROPERTY_BYTES
         table[:, length_at : length_at + 2] = np.frombuffer(
@@ -235,13 +274,15 @@ def _join_table(heads: np.ndarray, given: np.ndarray, body_length: int, topic: b
         flat, width = table.data.cast("B"), end + added
         crcs = [crc32(flat[at : at + record_end]) for at in range(0, number * width, width)]
         table[:, record_end:] = crc_properties(np.array(crcs, np.int64))
-    return table.data.cast("B")
+    return True
 
 
 def _join_parts(
     heads: np.ndarray, data: bytes, elements: _Elements, cursors: list[QueueCursor], added: np.ndarray
-) -> memoryview:
+) -> memoryview | None:
     """The same, record by record."""
+    if CRC_NAME in data:
+        return None
     counts, body_at, body_end, end, _ = elements
     packed = heads.tobytes()
     topics = (topic for cursor, count in zip(cursors, counts, strict=True) for topic in [cursor.topic_bytes] * count)

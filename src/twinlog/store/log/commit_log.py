@@ -211,6 +211,24 @@ class CommitLog:
         self.log_end = segment.end
         return self.tail()
 
+    def write_records(self, data: memoryview) -> None:
+        """Append records, which the last segment has room for, by system calls; what fails leaves the log as it was.
+
+        The kernel need not fill pages with zeros that are overwritten as a whole. The first eight bytes, without which
+        there is no record, come last.
+        """
+        segment = self.tail()
+        position = self.log_end - segment.base
+        assert position + len(data) + BLANK_BYTES <= segment.size
+        try:
+            self._ops.write(segment.descriptor, data[8:], position + 8)
+            self._ops.write(segment.descriptor, data[:8], position)
+        except OSError:
+            self.truncate(self.log_end)  # records after the first could be found behind a shorter one
+            raise
+        self.log_end += len(data)
+        self.allocate_ahead()
+
     def write_raw(self, physical_offset: int, data: bytes | bytearray | memoryview) -> None:
         """Append a master's bytes, which may begin and end inside a record and cross files.
 
