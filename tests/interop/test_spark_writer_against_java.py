@@ -102,6 +102,30 @@ def test_compressed_rows_share_batches_and_are_inflated_by_readers(place, topic,
     assert sorted(row["body"] for row in read(place, topic)) == sorted(row["body"] for row in rows)
 
 
+@pytest.mark.parametrize(("body_bytes", "batches"), [(1000, 8), (1, 8)])
+def test_large_batches_of_long_and_of_short_rows_are_accepted(place, topic, body_bytes, batches):
+    rows = [{"body": b"%06d" % n + b"x" * body_bytes} for n in range(4 * 4096)]
+    result = write(place, topic, rows[:4096] if body_bytes > 1 else rows)
+    assert (result.requests, result.retries) == (batches, 0)
+    wait_for(lambda: len(read(place, topic)) == result.rows)
+    assert sorted(row["body"] for row in read(place, topic)) == [row["body"] for row in rows[: result.rows]]
+
+
+def test_a_broker_with_a_small_limit_gets_smaller_batches(place, topic):
+    rows = [{"body": b"%06d" % n + bytes(1000)} for n in range(4096)]
+    with WaitingAdmin(place.names.address) as admin:
+        (address,) = admin.topic_masters(topic).values()
+        before = admin.broker_config(address)["maxMessageSize"]
+        admin.update_broker_config(address, {"maxMessageSize": "300000"})
+        try:
+            result = write(place, topic, rows)
+        finally:
+            admin.update_broker_config(address, {"maxMessageSize": before})
+    assert result.rows == 4096 and result.requests > 4
+    wait_for(lambda: len(read(place, topic)) == 4096)
+    assert sorted(row["body"] for row in read(place, topic)) == [row["body"] for row in rows]
+
+
 def indexed(place: Cluster, topic: str, row: int) -> None:
     """Wait until the broker finds a row by its key: Java's index follows its log a moment later."""
     key = Stamps(f"write-of-{topic}", 0, 0).key(topic, row)

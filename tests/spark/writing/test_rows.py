@@ -103,11 +103,17 @@ def test_a_retry_topic_gets_no_batches():
     assert [is_batch for _, _, is_batch in made.requests(0, 3)] == [False] * 3
 
 
-def test_many_large_bodies_are_taken_in_pieces():
-    batch = pa.RecordBatch.from_pydict({"body": pa.array([bytes(3 << 20)] * 7)})
+def test_many_large_bodies_are_taken_in_pieces_of_about_one_size():
+    batch = pa.RecordBatch.from_pydict({"body": pa.array([bytes(3 << 20)] * 14)})
     pieces = list(pieces_of(batch, options(), 0, 0))
-    assert sum(map(len, pieces)) == 7
-    assert len(pieces) >= 3
+    assert [len(piece) for piece in pieces] == [4, 5, 5]
+
+
+def test_batches_have_about_one_size_and_not_too_many_rows():
+    rows = encoded(frame([{"body": b"x" * 1000}] * 3000), options(batchBytes=1_000_000))
+    assert [end - begin for begin, end, _ in rows.requests(0, 3000)] == [750] * 4
+    rows = encoded(frame([{"body": b"x"}] * 5000), options())
+    assert [end - begin for begin, end, _ in rows.requests(0, 5000)] == [2048, 2048, 904]
 
 
 def test_a_slice_of_a_batch_is_encoded_like_the_rows_themselves():

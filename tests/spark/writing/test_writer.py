@@ -30,6 +30,8 @@ from twinlog.spark.writing.options import write_options
 from twinlog.spark.writing.sender import Sender
 from twinlog.wire.bodies import MessageQueue
 from twinlog.wire.codes import RequestCode, ResponseCode
+from twinlog.wire.command import decode_header
+from twinlog.wire.frame import JSON
 
 pytestmark = pytest.mark.timeout(120)
 SENDS = (RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_MESSAGE_V2)
@@ -260,6 +262,40 @@ def test_a_busy_broker_is_tried_again_and_an_illegal_message_is_not(make_topic, 
     answering(monkeypatch, ResponseCode.MESSAGE_ILLEGAL, 1)
     with pytest.raises(CannotWrite, match=rf"topic {topic.name} broker {BROKER} queue 0 \(row 0 .*MESSAGE_ILLEGAL"):
         write(topic, numbered(10))
+
+
+@pytest.mark.parametrize("write_id", ["", "smaller"])
+def test_batches_that_a_broker_refuses_for_their_size_are_sent_in_smaller_ones(make_topic, monkeypatch, write_id):
+    topic, sizes = make_topic(queues=1), refusing_over(monkeypatch, 300_000)
+    rows = [{"body": b"%06d" % n + bytes(1000)} for n in range(3000)]
+    result = write(topic, frame(rows), write_id=write_id)
+    assert [body[:6] for body in topic.read()] == [f"{n:06d}" for n in range(3000)]
+    assert (result.rows, result.retries) == (3000, 0)
+    assert len([size for size in sizes if size > 300_000]) == 1  # it is not tried again with the next one
+    assert result.requests == len(sizes) - 1 >= 10
+
+
+def refusing_over(monkeypatch, bytes_max: int) -> list[int]:
+    """Let the broker refuse batches of more bytes, as those with a smaller maxMessageSize do; the sizes of all."""
+    sizes: list[int] = []
+    refused: list[Response] = []
+    real_parts, real_receive = remoting.BlockingConnection.send_parts, remoting.BlockingConnection.receive
+
+    def send_parts(self, parts):
+        sizes.append(len(parts[1]))
+        if len(parts[1]) <= bytes_max:
+            return real_parts(self, parts)
+        opaque = decode_header(parts[0][8:], JSON).opaque
+        refused.append(Response(opaque, ResponseCode.MESSAGE_ILLEGAL, "too large", {}, memoryview(b"")))
+
+    def receive(self, *arguments):
+        answers = refused[:] or real_receive(self, *arguments)
+        refused.clear()
+        return answers
+
+    monkeypatch.setattr(remoting.BlockingConnection, "send_parts", send_parts)
+    monkeypatch.setattr(remoting.BlockingConnection, "receive", receive)
+    return sizes
 
 
 def test_a_missing_topic_says_how_to_create_it(make_topic):

@@ -12,7 +12,7 @@ from twinlog.spark.errors import BadOption
 from twinlog.spark.option_values import OptionValues
 
 MESSAGE_BYTES_MAX = 4 * 1024 * 1024  # the default limit of brokers
-BATCH_BYTES = 256 * 1024
+BATCH_BYTES = 1024 * 1024
 
 _BOTH = (
     *CLUSTER_OPTIONS,

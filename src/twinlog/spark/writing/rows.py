@@ -28,7 +28,10 @@ from twinlog.spark.writing.properties import RowNames, column_pairs, map_pairs
 from twinlog.wire.compression import compress
 from twinlog.wire.properties import PROPERTIES_BYTES_MAX
 
-PIECE_BYTES = 4 * 1024 * 1024  # rows are encoded in pieces with about so many bytes of bodies
+PIECE_BYTES = 16 * 1024 * 1024  # rows are encoded in pieces with at most about so many bytes of bodies
+# A broker stores a batch in one go, and other producers wait meanwhile. Java's brokers (4.x) refuse a batch whose
+# records exceed maxMessageSize, and a record has up to 300 bytes more than its element.
+BATCH_ROWS_MAX = 2048
 _HEAD = np.dtype([("size", ">i4"), ("magic", ">i4"), ("crc", ">i4"), ("flag", ">i4"), ("body", ">i4")])
 _FRAME_BYTES = _HEAD.itemsize + 2
 
@@ -59,7 +62,9 @@ def pieces_of(batch: pa.RecordBatch, options: WriteOptions, first_row: int, part
     if options.deliver_at_ms is not None:
         columns["deliverAt"] = _delivery_times(columns, options.deliver_at_ms, len(batch))
     sizes = _body_sizes(columns.get("body"), options, rows)
-    piece_of_row = np.cumsum(sizes) // PIECE_BYTES
+    total = int(sizes.sum())
+    piece_bytes = -(-total // -(-total // PIECE_BYTES))  # pieces of about the same size
+    piece_of_row = (np.cumsum(sizes) - 1) // piece_bytes
     cuts = [0, *(np.flatnonzero(np.diff(piece_of_row)) + 1).tolist(), len(batch)]
     for begin, end in pairwise(cuts):
         part = {name: column.slice(begin, end - begin) for name, column in columns.items()}
@@ -157,18 +162,27 @@ class EncodedRows:
         """The elements of these rows."""
         return self._data[int(self.offsets[begin]) : int(self.offsets[end])]
 
-    def requests(self, begin: int, end: int) -> Iterator[tuple[int, int, bool]]:
-        """Rows `begin` to `end`, all of one queue, split into requests: (begin, end, whether it is a batch)."""
+    def requests(self, begin: int, end: int, batch_bytes: int | None = None) -> Iterator[tuple[int, int, bool]]:
+        """Rows `begin` to `end`, all of one queue, split into requests: (begin, end, whether it is a batch).
+
+        The batches that follow one another have about the same size, at most `batch_bytes`, or that of the options.
+        """
+        batch_bytes = batch_bytes or self._batch_bytes
         kinds = np.where(self.alone[begin:end], -1, self.sys_flags[begin:end])
         cuts = [begin, *(begin + 1 + np.flatnonzero(np.diff(kinds))).tolist(), end]
+        offsets = self.offsets
         for low, high in pairwise(cuts):
+            total = int(offsets[high] - offsets[low])
+            wanted = -(-total // max(1, -(-total // batch_bytes)))
             while low < high:
                 if self.alone[low]:
                     yield low, low + 1, False
                     low += 1
                     continue
-                room = int(self.offsets[low]) + self._batch_bytes
-                until = min(int(np.searchsorted(self.offsets, room, "right")) - 1, high)
+                first = int(offsets[low])
+                until = int(np.searchsorted(offsets, first + wanted))
+                limit = int(np.searchsorted(offsets, first + batch_bytes, "right")) - 1
+                until = min(until, max(limit, low + 1), low + BATCH_ROWS_MAX, high)
                 yield low, until, True
                 low = until
 

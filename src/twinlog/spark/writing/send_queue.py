@@ -38,6 +38,16 @@ class SendQueue:
     refusals: int = 0  # since the last success: refused, or not answered in time
     away_since: float | None = None  # since when its broker is away
 
+    def split_first(self, batch_bytes: int) -> bool:
+        """Put batches of at most `batch_bytes` in place of the first request; False if it is one already."""
+        first = self.waiting[0]
+        if not first.is_batch or first.size <= batch_bytes or first.end - first.begin < 2:
+            return False
+        self.waiting.popleft()
+        parts = [SendRequest(first.rows, *part) for part in first.rows.requests(first.begin, first.end, batch_bytes)]
+        self.waiting.extendleft(reversed(parts))
+        return True
+
     def reset_failures(self) -> None:
         self.errors.clear()
         self.refusals, self.away_since = 0, None

@@ -27,6 +27,8 @@ from twinlog.wire.codes import RequestCode, ResponseCode
 
 log = get_logger(__name__)
 _AVOID_S = 10.0
+_SMALL_BATCH_BYTES = 256 * 1024  # not refused for its size by any broker that is set up sensibly
+_TOO_LARGE = "size exceeded"  # in the remark of Java 5 with SYSTEM_ERROR
 _ERRORS_SHOWN_MAX = 8
 _AGAIN_CODES = (  # Java's producer retries these too
     ResponseCode.SYSTEM_ERROR,
@@ -51,6 +53,7 @@ class Sender:
         self._flights: dict[int, tuple[str, SendQueue, float]] = {}
         self._in_flight: Counter[str] = Counter()
         self._avoided: dict[str, float] = {}
+        self._batch_bytes: dict[str, int] = {}  # of brokers that refused larger batches
         self._waiting_bytes = 0
         self.totals = SendTotals()
 
@@ -109,6 +112,8 @@ class Sender:
         if address is None:
             raise ClientError("no master of this broker is registered")
         connection = connection_to(address, self._connect)
+        if limit := self._batch_bytes.get(send_queue.queue.broker_name):
+            send_queue.split_first(limit)
         send_queue.in_doubt = True
         opaque = self._write(connection, send_queue)
         send_queue.is_in_flight = True
@@ -171,6 +176,8 @@ class Sender:
                 self._stored(send_queue, answer)
                 continue
             problem = f"{address} refuses it with {name_of(ResponseCode, answer.code)}: {answer.remark}"
+            if self._made_smaller(send_queue, answer, problem):
+                continue
             if answer.code not in _AGAIN_CODES:
                 raise CannotWrite(f"{send_queue}: {problem}")
             refused.append((send_queue, problem))
@@ -204,6 +211,19 @@ class Sender:
         if status.name not in totals.unsafe:
             log.warning(f"rows are {problem}", where=str(send_queue), rows=count)
         totals.unsafe[status.name] += count
+
+    def _made_smaller(self, send_queue: SendQueue, answer: Response, problem: str) -> bool:
+        """Whether a refused batch is sent again in smaller ones: the broker's maxMessageSize may be below its size."""
+        if answer.code != ResponseCode.MESSAGE_ILLEGAL and _TOO_LARGE not in answer.remark:
+            return False
+        if not send_queue.split_first(_SMALL_BATCH_BYTES):
+            return False
+        send_queue.in_doubt = False
+        broker = send_queue.queue.broker_name
+        if broker not in self._batch_bytes:
+            log.warning("smaller batches from now on", where=str(send_queue), bytes=_SMALL_BATCH_BYTES, error=problem)
+        self._batch_bytes[broker] = _SMALL_BATCH_BYTES
+        return True
 
     # -- failures ----------------------------------------------------------------------------------
 

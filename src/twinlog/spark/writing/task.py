@@ -26,7 +26,7 @@ from twinlog.wire.bodies import MessageQueue
 from twinlog.wire.properties import UNIQ_KEY
 from twinlog.wire.values.message_id import month_ms
 
-_WAITING_BYTES_MAX = 2 * 1024 * 1024  # rows are encoded while at most so many bytes are not acknowledged
+_WAITING_BYTES_MAX = 4 * 1024 * 1024  # rows are encoded while at most so many bytes are not acknowledged
 
 
 @dataclass(frozen=True, slots=True)
