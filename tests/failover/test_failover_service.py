@@ -10,7 +10,7 @@ import pytest
 
 from twinlog.failover.ack_rule import AckRule
 from twinlog.failover.comparisons import CreatedAt, Delete
-from twinlog.failover.etcd import LeaseGone, OutcomeUnknown
+from twinlog.failover.etcd import EtcdUnavailable, LeaseGone, OutcomeUnknown
 from twinlog.failover.failover_service import FailoverService
 from twinlog.failover.host import OwnLog
 from twinlog.failover.records import (
@@ -189,7 +189,7 @@ async def running(group):
     )
     host = Host()
     service = FailoverService(host, group, lambda: conf, clock_ms=(clock := Skipping()))
-    host.clock = clock
+    host.clock, host.service = clock, service
     task = asyncio.create_task(service.run())
     await until(lambda: member_name(ME) in group.entries)  # by then it has seen that there is no leader
     yield host
@@ -287,6 +287,40 @@ async def test_a_lease_lasts_from_before_the_keepalive_was_sent(group, running):
     group.on_keepalive = delay
     await until(lambda: ends)
     assert ends[0] <= begun[0] + 2_000 - 500
+
+
+async def test_the_answer_to_a_send_names_etcd_when_it_takes_no_keys(group, running):
+    """Leases are renewed meanwhile: a full etcd does that. Seen to fail when a renewal took the reason away."""
+    await elected(running)
+    refused = OutcomeUnknown("/v3/kv/txn was sent to e:1: status 429: etcdserver: mvcc: database space exceeded")
+
+    def refuse(wanted):
+        if any(write.key == IN_SYNC for write in wanted.writes):
+            raise refused
+
+    group.on_transaction = refuse
+    group.write(member_name("other"), group.entries[member_name(ME)].value, 0)
+    running.ends = {"other": 100}
+    why = running.service.why_refused
+    await until(lambda: "database space exceeded" in why())
+    renewals = []
+    group.on_keepalive = lambda: renewals.append(why())
+    await until(lambda: len(renewals) > 2)
+    assert all("etcd" in one and "in-sync set cannot be changed" in one for one in renewals)
+    group.on_transaction = lambda wanted: None
+    await until(lambda: "etcd" not in why())
+
+
+async def test_a_broker_that_lost_its_lease_says_that_etcd_does_not_answer(group, running):
+    await elected(running)
+
+    def refuse():
+        raise EtcdUnavailable("no endpoint of etcd answers: e:1: connection refused")
+
+    group.on_keepalive = refuse
+    running.clock.skipped_ms += 2_000
+    await until(lambda: not running.is_master)
+    assert "no endpoint of etcd answers: e:1: connection refused" in running.service.why_refused()
 
 
 def another_leads(group, *, may_lose):

@@ -21,6 +21,7 @@ from twinlog.settings.broker import TOPIC_QUEUES_MAX
 from twinlog.store.log.append import Appended, Draft
 from twinlog.telemetry.fence import Fence
 from twinlog.wire.bodies import MessageQueue
+from twinlog.wire.codes import BUSY_REMARK
 from twinlog.wire.properties import decode_properties, encode_properties
 from twinlog.wire.values.message_id import UniqueIds
 
@@ -56,6 +57,9 @@ Raises RequestRefused(code, remark) for a message that must not be stored (a tim
 
 
 def _do_nothing() -> None: ...
+
+
+def _unexplained() -> None: ...
 
 
 async def _not_repaired(physical_offset: int, seconds_max: float) -> None: ...
@@ -105,6 +109,7 @@ class BrokerContext:
     term: int = 0  # how often this broker became master while running
     step_down_listeners: list[Callable[[], None]] = field(default_factory=list)  # may append for the last time
     master_is_chosen: bool = False  # automatic failover names the master; name servers are not asked for it
+    why_refused: Callable[[], str | None] = _unexplained  # why sends are not acknowledged; set by automatic failover
     master_address: str | None = None  # a replica's master, from the name server's last answer
     master_ha_address: str | None = None
 
@@ -139,6 +144,12 @@ class BrokerContext:
     @property
     def request_modes(self) -> RequestModeTable:
         return self.tables.request_modes
+
+    @property
+    def busy_remark(self) -> str:
+        """The remark to a request that only a master takes: Java's words, and the reason if there is one."""
+        why = self.why_refused()
+        return BUSY_REMARK if why is None else f"{BUSY_REMARK}: {why}"
 
     async def until_confirmed(self) -> None:
         """Return once it is not in doubt whether this broker is still the master: at once, nearly always.

@@ -96,7 +96,9 @@ class BrokerServices:
             conf = self._ctx.conf.failover
             timeout_s = conf.lease_seconds / 4
             group = open_group(conf, settings.cluster_name, settings.broker_name, timeout_s=timeout_s)
-            yield FailoverService(self.failover_host, group, lambda: self._ctx.conf)
+            service = FailoverService(self.failover_host, group, lambda: self._ctx.conf)
+            self._ctx.why_refused = self._ctx.pending_sends.why_late = service.why_refused
+            yield service
 
     def handlers(self) -> dict[int, Handler]:
         """The handler of each request code."""

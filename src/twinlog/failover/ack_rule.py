@@ -49,6 +49,16 @@ class AckRule:
             return False
         return not any(member in self._awaited and ends.get(member, 0) <= had for member, had in self._late.items())
 
+    def shortfall(self, ends: Mapping[str, int], log_end: int) -> str:
+        """What the newest message lacks to be acknowledged, in words."""
+        state = self._state
+        if state.size < self._size_min:
+            return f"the in-sync set has {state.size} of the {self._size_min} members that it needs"
+        if self._me not in state.certain:
+            return "this master is perhaps not in the in-sync set"
+        late = sorted(member for member in self._awaited if ends.get(member, 0) < log_end)
+        return f"in-sync members that have not reported the message: {', '.join(late) or 'none'}"
+
     def missed(self, ends: Mapping[str, int], end: int) -> None:
         """A send waited too long for the log before `end`: members that lack it are late until they report more."""
         self._late = {member: ends.get(member, 0) for member in self._awaited if ends.get(member, 0) < end}

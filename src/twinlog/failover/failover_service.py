@@ -18,6 +18,7 @@ from twinlog.failover.behind import Behind
 from twinlog.failover.decide import decide, explain
 from twinlog.failover.etcd import EtcdError, LeaseGone
 from twinlog.failover.in_sync import InSyncRules, InSyncState, Replica
+from twinlog.failover.reasons import problem_text, why_not_master, why_not_safe
 from twinlog.failover.records import Keys, Member, RecordBroken, State, encode_record, member_name
 from twinlog.failover.tail_notes import TailNotes
 from twinlog.failover.transactions import transaction
@@ -56,6 +57,7 @@ _STEPS_MAX = 10  # in one turn; then the keys are read again after a pause
 _REST_LEASES = 3  # lease times in which a broker that could not change its role leaves the leader key to others
 _GONE_MS_MAX = 1_000  # a replica whose link is gone leaves the in-sync set, so that sends go on
 _EXPECTED = (EtcdError, RecordBroken, ReplicationError, StoreError, OSError)
+_LEASE, _KEYS = "lease", "keys"  # what a problem is about: a full etcd renews leases, and takes no keys
 _UNFINISHED = StepDown("a change of role was not finished")
 
 
@@ -90,7 +92,7 @@ class FailoverService:
         self._published_ms = 0
         self._tails = TailNotes(host, group, wall_ms)
         self._wake = asyncio.Event()
-        self._problem = ""  # the last one that was logged
+        self._problems: dict[str, str] = {}  # of the lease, and of the keys, as long as they last
         self._reason: str | None = None  # why there is no master, as it was logged last
 
     @property
@@ -112,6 +114,13 @@ class FailoverService:
     def keys(self) -> Keys | None:
         """The newest read, for those who show it."""
         return self._keys
+
+    def why_refused(self) -> str:
+        """Why a send is not acknowledged now, for the remark of its answer."""
+        host, problem = self._host, "; ".join(dict.fromkeys(self._problems.values()))
+        if host.is_master and self._rule is not None:
+            return why_not_safe(self._rule, host.replica_ends(), host.log().end, problem)
+        return why_not_master(self._keys, host.member, problem, self._reason)
 
     async def run(self) -> None:
         tasks = [asyncio.create_task(work) for work in (self._keep_lease(), self._look_and_act())]
@@ -140,7 +149,7 @@ class FailoverService:
                     self._host.lease(-1)
                 pause_s = 0.0
             except EtcdError as error:
-                self._report(str(error))
+                self._report(_LEASE, error)
                 pause_s = period_s / 4
             if self._clock_ms() > self._lease_until_ms:
                 self._wake.set()
@@ -162,7 +171,7 @@ class FailoverService:
         self._lease_until_ms = began_ms + lasts_s * 1000 - ttl_s * 250
         if self._led_lease == self._lease:
             self._host.lease(self._lease_until_ms)
-        self._report("")
+        self._report(_LEASE)
 
     async def _give_back(self) -> None:
         """Nothing is acknowledged from now on, so another broker may lead at once."""
@@ -183,8 +192,9 @@ class FailoverService:
                 await self._act()
                 await self._publish_changes()
                 await self._tails.note(self._following)
+                self._report(_KEYS)
             except _EXPECTED as error:
-                self._report(str(error))
+                self._report(_KEYS, error)
                 with contextlib.suppress(*_EXPECTED):
                     await self._act_alone()
             is_calm = self._host.is_master or (
@@ -384,13 +394,14 @@ class FailoverService:
 
     # -- reports -------------------------------------------------------------------------------
 
-    def _report(self, problem: str) -> None:
-        """Log a problem with etcd or the disk once, and its end."""
-        if problem and not self._problem:
-            log.warning("failover cannot go on; a master stops when its lease ends", problem=problem)
-        elif self._problem and not problem:
+    def _report(self, what: str, error: Exception | None = None) -> None:
+        """Log a problem of the lease or of the keys, with etcd or the disk, once, and its end."""
+        if error is not None:
+            if not self._problems:
+                log.warning("failover cannot go on; a master stops when its lease ends", problem=str(error))
+            self._problems[what] = problem_text(error)
+        elif self._problems.pop(what, None) is not None and not self._problems:
             log.info("failover goes on")
-        self._problem = problem
 
     def _explain(self) -> None:
         reason = explain(self._view(), self._clock_ms(), self.rules) if not self._host.is_master else None

@@ -22,6 +22,8 @@ from twinlog.net.connection import ConnectionOptions
 from twinlog.wire.command import Command, encode_command
 from twinlog.wire.message import decode_message
 
+WHY = (None, 'etcd: "full" – 1')  # what a broker says about a message that is on no replica
+
 
 @pytest.fixture(autouse=True)
 def caches_and_numpy_are_used_at_once(monkeypatch):
@@ -36,9 +38,9 @@ def test_the_fast_path_stores_and_answers_as_the_plain_one(frames, step):
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(sends, min_size=1, max_size=8), st.sampled_from(["SYNC_MASTER", "ASYNC_MASTER"]))
-def test_both_paths_wait_for_the_same_things(frames, role):
-    waiting = {"flushDiskType": "SYNC_FLUSH", "brokerRole": role}
+@given(st.lists(sends, min_size=1, max_size=8), st.sampled_from(["SYNC_MASTER", "ASYNC_MASTER"]), st.sampled_from(WHY))
+def test_both_paths_wait_for_the_same_things(frames, role, why):
+    waiting = {"flushDiskType": "SYNC_FLUSH", "brokerRole": role, "why": why}
     assert play(frames, 100_000, fast=True, **waiting) == play(frames, 100_000, fast=False, **waiting)
 
 
@@ -106,6 +108,13 @@ def test_both_paths_count_the_sizes_of_messages_alike():
     assert found[1][1][0][2] == [1, 2, 1, 1, 0, 0, 0], "up to 1 KiB, 4 KiB, 512 KiB, 1 MiB"
 
 
+def test_both_paths_say_why_a_message_is_on_no_replica():
+    frames = [ordinary(1), ordinary(2)]
+    found = play(frames, 1_000_000, fast=True, why=WHY[1], brokerRole="SYNC_MASTER")
+    assert found == play(frames, 1_000_000, fast=False, why=WHY[1], brokerRole="SYNC_MASTER")
+    assert len(found[0]) == 2 and all("code=11" in one and repr(WHY[1]) in one for one in found[0]), found[0]
+
+
 def ordinary(number: int) -> bytes:
     """The frame of a send as a Java producer writes it."""
     fields = {**SEND_FIELDS, "i": f"UNIQ_KEY\x01{number:032X}\x02"}
@@ -116,15 +125,16 @@ class FakePeer:
     peer = ("127.0.0.1", 5555)
 
 
-def play(frames: list[bytes], step: int, *, fast: bool, **conf: str) -> tuple[list, list]:
+def play(frames: list[bytes], step: int, *, fast: bool, why: str | None = None, **conf: str) -> tuple[list, list]:
     """(answers, stored messages) after a connection received `frames` in pieces of `step` bytes."""
-    return asyncio.run(_play(frames, step, fast, conf))
+    return asyncio.run(_play(frames, step, fast, why, conf))
 
 
-async def _play(frames: list[bytes], step: int, fast: bool, conf: dict[str, str]) -> tuple[list, list]:
+async def _play(frames: list[bytes], step: int, fast: bool, why: str | None, conf: dict[str, str]) -> tuple[list, list]:
     random.seed(1)  # queue -1 lets the broker choose
     with tempfile.TemporaryDirectory() as folder, open_context(Path(folder), **conf) as ctx:
         ensure_topic(ctx, "T", 4)
+        ctx.pending_sends.why_late = lambda: why
         woken = []
         ctx.put_hooks.clear()
         parking.install(ctx, lambda topic, due_ms: woken.append((topic, due_ms)))

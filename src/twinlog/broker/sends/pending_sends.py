@@ -27,6 +27,7 @@ CODES = {
     PutStatus.SLAVE_NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
 }
 
+_LACKS_REPLICAS = frozenset({PutStatus.FLUSH_SLAVE_TIMEOUT, PutStatus.SLAVE_NOT_AVAILABLE})
 _NEVER_MS = 1 << 62
 
 WriteAnswer = Callable[[PutStatus], None]  # called once, when the status of the send is final
@@ -71,6 +72,9 @@ class PendingSends:
         self._guard = guard if guard is not None else MasterGuard(clock_ms)
         self._waiting: WaitQueue[WriteAnswer] = WaitQueue()
         self.replicas: Replicas = NoReplicas()
+        self.why_late: Callable[[], str | None] = lambda: (
+            None
+        )  # the reason of a send that replicas lack; for its remark
         self.on_flush_wanted: list[Callable[[], None]] = []
 
     @property
@@ -91,17 +95,17 @@ class PendingSends:
             on_answer()
             return response
 
-        def send(status: PutStatus) -> None:
+        def final(status: PutStatus) -> Command:
             on_answer()
-            response.code = CODES[status]
-            request.connection.send(response)
+            response.code, response.remark = CODES[status], self.remark(status) or response.remark
+            return response
 
-        status = self.hold(end, send)
-        if status is None:
-            return None
-        on_answer()
-        response.code = CODES[status]
-        return response
+        status = self.hold(end, lambda status: request.connection.send(final(status)))
+        return None if status is None else final(status)
+
+    def remark(self, status: PutStatus) -> str | None:
+        """What the answer says beside its code. Java: nothing."""
+        return self.why_late() if status in _LACKS_REPLICAS else None
 
     def hold(self, end: int, write_answer: WriteAnswer) -> PutStatus | None:
         """The status of the records up to `end` if it is final now; None when `write_answer` gets it later."""

@@ -10,7 +10,7 @@ from twinlog.broker.sends.send_checks import check_send, choose_queue, read_head
 from twinlog.net.connection import Connection
 from twinlog.net.errors import NetError, RequestRefused
 from twinlog.wire import properties as names
-from twinlog.wire.codes import BUSY_REMARK, RequestCode, ResponseCode
+from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.properties import decode_properties, encode_properties
 from twinlog.wire.values.message_id import offset_message_id
 
@@ -37,7 +37,7 @@ class ReplyHandler:
     async def handle(self, request: Request) -> Command:
         ctx, settings = self._ctx, self._ctx.settings
         if not ctx.is_master:
-            return request.reply(ResponseCode.SYSTEM_BUSY, BUSY_REMARK)
+            return request.reply(ResponseCode.SYSTEM_BUSY, ctx.busy_remark)
         fixed_fields = region_and_trace(settings)
         try:
             header = read_header(request)

@@ -28,7 +28,7 @@ from twinlog.store.message_store import MessageStore
 from twinlog.telemetry.histograms import LARGE_BYTES
 from twinlog.wire import properties as names
 from twinlog.wire.batch import BatchElement, decode_batch
-from twinlog.wire.codes import BUSY_REMARK, FAQ_REMARK, RequestCode, ResponseCode
+from twinlog.wire.codes import FAQ_REMARK, RequestCode, ResponseCode
 from twinlog.wire.errors import WireError
 from twinlog.wire.properties import decode_properties, encode_properties
 from twinlog.wire.values.message_id import offset_message_id
@@ -61,7 +61,7 @@ class SendHandler:
     def handle(self, request: Request) -> Command | Awaitable[Command | None] | None:
         ctx = self._ctx
         if not ctx.is_master:
-            return request.reply(ResponseCode.SYSTEM_BUSY, BUSY_REMARK)
+            return request.reply(ResponseCode.SYSTEM_BUSY, ctx.busy_remark)
         fixed_fields = region_and_trace(ctx.settings)
         edition = ctx.topics.edition
         try:

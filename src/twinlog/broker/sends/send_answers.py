@@ -30,6 +30,12 @@ Unanswered = tuple["Target", int | str | None, str, int]
 """A send that was decoded: its target, opaque (None: a oneway), unique key as `json_texts` has it, end of its frame."""
 
 _ANSWER_END = f',"serializeTypeCurrentRPC":"JSON","version":{VERSION}}}'
+
+
+def _end(remark: str | None) -> str:
+    return _ANSWER_END if remark is None else f',"remark":{encode(remark).decode("latin-1")}{_ANSWER_END}'
+
+
 _PREFIXES_MAX = 1024
 _PREFIXES = [encode_prefix(length, 0).decode("latin-1") for length in range(_PREFIXES_MAX)]
 
@@ -42,9 +48,12 @@ _STARTS = {status: _start(status) for status in CODES}
 _OK, _OK_START = PutStatus.PUT_OK, _STARTS[PutStatus.PUT_OK]  # to look up an enum costs a fifth of a microsecond
 
 
-def answers(sends: Sequence[Unanswered], places: Sequence[RecordPlace], status: PutStatus) -> bytes:
+def answers(
+    sends: Sequence[Unanswered], places: Sequence[RecordPlace], status: PutStatus, remark: str | None = None
+) -> bytes:
     """Count the sends whose message was stored, and answer those that are not oneway."""
     start, prefixes = _OK_START if status is _OK else _STARTS[status], _PREFIXES
+    answer_end = _end(remark)
     large, medium = LARGE_BYTES, MEDIUM_BYTES
     texts: list[str] = []
     for (target, opaque, uniq_key, _), (physical_offset, queue_offset, size) in zip(sends, places, strict=False):
@@ -60,7 +69,7 @@ def answers(sends: Sequence[Unanswered], places: Sequence[RecordPlace], status: 
             continue
         answer = (
             f"{start}{target.answer_start}{physical_offset:016X}{target.answer_middle}{queue_offset}"
-            f'","transactionId":"{uniq_key}"}},"flag":1,"language":"JAVA","opaque":{opaque}{_ANSWER_END}'
+            f'","transactionId":"{uniq_key}"}},"flag":1,"language":"JAVA","opaque":{opaque}{answer_end}'
         )
         length = len(answer)
         texts.append(prefixes[length] if length < _PREFIXES_MAX else _prefix(length))
@@ -68,9 +77,11 @@ def answers(sends: Sequence[Unanswered], places: Sequence[RecordPlace], status: 
     return "".join(texts).encode("latin-1")  # a byte per character, in the prefixes too
 
 
-def batch_answers(sends: Sequence[Unanswered], places: Sequence[BatchPlace], status: PutStatus) -> bytes:
+def batch_answers(
+    sends: Sequence[Unanswered], places: Sequence[BatchPlace], status: PutStatus, remark: str | None = None
+) -> bytes:
     """The same for batches; each place is that of all records of one batch."""
-    start, texts = _STARTS[status], list[str]()
+    start, answer_end, texts = _STARTS[status], _end(remark), list[str]()
     for (target, opaque, uniq_key, _), (offsets, queue_offset, size) in zip(sends, places, strict=False):
         number = len(offsets) // 8
         target.counter.count += number
@@ -83,7 +94,7 @@ def batch_answers(sends: Sequence[Unanswered], places: Sequence[BatchPlace], sta
         transaction = f'","transactionId":"{uniq_key}' if uniq_key else ""
         answer = (
             f"{start}{target.answer_start}{ids}{target.answer_middle}{queue_offset}{transaction}"
-            f'"}},"flag":1,"language":"JAVA","opaque":{opaque}{_ANSWER_END}'
+            f'"}},"flag":1,"language":"JAVA","opaque":{opaque}{answer_end}'
         )
         texts += (_prefix(len(answer)), answer)
     return "".join(texts).encode("latin-1")

@@ -14,7 +14,7 @@ from twinlog.net.access import check_topic
 from twinlog.net.errors import RequestRefused
 from twinlog.security.request_needs import SUB
 from twinlog.wire import properties as names
-from twinlog.wire.codes import BUSY_REMARK, FAQ_REMARK, RequestCode, ResponseCode
+from twinlog.wire.codes import FAQ_REMARK, RequestCode, ResponseCode
 from twinlog.wire.fields import decode_fields
 from twinlog.wire.headers import SendBackHeader
 from twinlog.wire.values.topic_bits import UNIT_SUBSCRIPTION, WRITE
@@ -44,7 +44,7 @@ class SendBackHandler:
     def handle(self, request: Request) -> Command:
         ctx = self._ctx
         if not ctx.is_master:
-            return request.reply(ResponseCode.SYSTEM_BUSY, BUSY_REMARK)
+            return request.reply(ResponseCode.SYSTEM_BUSY, ctx.busy_remark)
         header = decode_fields(SendBackHeader, request.fields)
         name = header.group or ""
         group = ensure_group(ctx, name)

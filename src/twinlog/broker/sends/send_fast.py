@@ -266,7 +266,7 @@ class FastSend:
     def _answer_when_safe(
         self,
         connection: Connection,
-        written: Callable[[list[Unanswered], list[P], PutStatus], bytes],
+        written: Callable[[list[Unanswered], list[P], PutStatus, str | None], bytes],
         sends: list[Unanswered],
         places: list[P],
         count: int,
@@ -277,12 +277,13 @@ class FastSend:
 
         Those of a chunk wait together, for the last one that wants an answer.
         """
+        pending = self._ctx.pending_sends
         put_times, rpc = self._ctx.stats.put_times, self._sent if written is answers else self._sent_batches
         requests = len(places)
 
         def write_later(status: PutStatus) -> None:
             took()
-            connection.send(written(sends, places, status))
+            connection.send(written(sends, places, status, pending.remark(status)))
 
         def took() -> None:
             seconds = perf_counter() - started
@@ -291,7 +292,8 @@ class FastSend:
 
         status = self._hold(sends, places, write_later) if self._waits else PutStatus.PUT_OK
         if status is not None:
-            if answered := written(sends, places, status):
+            remark = None if status is PutStatus.PUT_OK else pending.remark(status)
+            if answered := written(sends, places, status, remark):
                 out.append(answered)
             took()
 

@@ -1,6 +1,7 @@
 """Lists of messages that are sent together: which may, in which requests, and one result of several. No I/O."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from twinlog.client.errors import BadMessage
 from twinlog.client.sending.draft import BatchItem
@@ -39,14 +40,15 @@ def join_results(results: Sequence[SendResult]) -> SendResult:
     if len(results) == 1:
         return results[0]
     first = results[0]
-    worst = next((each.status for each in results if each.status is not SendStatus.OK), SendStatus.OK)
+    worst = next((each for each in results if each.status is not SendStatus.OK), first)
     return SendResult(
-        worst,
+        worst.status,
         ",".join(each.message_id for each in results),
         first.queue,
         first.queue_offset,
         ",".join(each.offset_message_id for each in results),
         first.transaction_id,
+        remark=worst.remark,
     )
 
 
@@ -56,6 +58,6 @@ def split_result(result: SendResult, ids: Sequence[str]) -> list[SendResult]:
     if len(places) != count:  # an inner batch is one record, with one place
         places = [result.offset_message_id] * count
     return [
-        SendResult(result.status, ids[i], result.queue, result.queue_offset + i, places[i], result.transaction_id)
+        replace(result, message_id=ids[i], queue_offset=result.queue_offset + i, offset_message_id=places[i])
         for i in range(count)
     ]

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from twinlog.client.answer_fields import read_number
 from twinlog.client.errors import BadMessage
@@ -11,6 +12,9 @@ from twinlog.wire import properties as names
 from twinlog.wire.bodies import MessageQueue
 from twinlog.wire.codes import ResponseCode
 from twinlog.wire.java_text import java_hash
+
+if TYPE_CHECKING:
+    from twinlog.wire.command import Command
 
 
 class SendStatus(Enum):
@@ -41,6 +45,7 @@ class SendResult:
     recall_handle: str | None = None  # of a timer message; see Producer.recall
     region_id: str = DEFAULT_REGION  # of the broker
     trace_on: bool = True  # whether the broker wants traces of this message
+    remark: str = ""  # why the status is not OK, if the broker says so
 
 
 @dataclass(slots=True, init=False)
@@ -175,13 +180,13 @@ def _check_delay(message: Outgoing, level_max: int) -> None:
         raise BadMessage(f"message for {message.topic!r} has a delay below 0 ({text}); give milliseconds from now on")
 
 
-def read_send_answer(code: int, fields: dict[str, str] | None, queue: MessageQueue, message_id: str) -> SendResult:
-    fields = fields or {}
+def read_send_answer(answer: "Command", queue: MessageQueue, message_id: str) -> SendResult:
+    fields = answer.fields or {}
     queue_id = read_number(fields, "queueId", queue.queue_id)
     if queue_id != queue.queue_id:
         queue = MessageQueue(queue.topic, queue.broker_name, queue_id)
     return SendResult(
-        STORED_CODES[code],
+        STORED_CODES[answer.code],
         message_id,
         queue,
         read_number(fields, "queueOffset", -1),
@@ -190,6 +195,7 @@ def read_send_answer(code: int, fields: dict[str, str] | None, queue: MessageQue
         fields.get("recallHandle"),
         fields.get(names.MSG_REGION) or DEFAULT_REGION,
         fields.get(names.TRACE_ON) != "false",
+        answer.remark or "",
     )
 
 

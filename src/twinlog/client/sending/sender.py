@@ -82,7 +82,7 @@ class Sender:
                     await session.renewed_route(draft.topic, max(1, plan.left_ms(monotonic_ms())))
                 continue
             self._choice.worked(address)
-            return read_send_answer(answer.code, answer.fields, queue, draft.message_id)
+            return read_send_answer(answer, queue, draft.message_id)
 
     async def _ask(self, connection: Connection, draft: SendDraft, queue: MessageQueue, timeout_ms: int) -> Command:
         if self._frames is None:
