@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +70,9 @@ class Written:
         return answers
 
 
-def wired(options: ConnectionOptions) -> tuple[Connection, Written]:
-    """A connection whose peer is the test; needs a running loop."""
+def wired(options: ConnectionOptions, clock: Callable[[], float] = lambda: 0.0) -> tuple[Connection, Written]:
+    """A connection whose peer is the test; needs a running loop. All that it receives is handled within one turn."""
+    options.inbound.turns.clock = clock
     connection, transport = Connection(options), Written()
     connection.connection_made(transport)  # type: ignore[arg-type]
     return connection, transport

@@ -32,4 +32,5 @@ def test_a_master_names_what_the_message_lacks():
 def test_a_problem_is_one_short_line_that_names_etcd():
     text = problem_text(EtcdUnavailable("no endpoint answers:\n" + "e:1 refused; " * 100))
     assert text.startswith("etcd: no endpoint answers: e:1 refused") and len(text) == 200
+    assert problem_text(EtcdUnavailable("no endpoint of etcd answers")) == "no endpoint of etcd answers"
     assert problem_text(OSError(28, "No space left")) == "[Errno 28] No space left"

@@ -191,6 +191,7 @@ OWN_SETTINGS = {
     "maxConnectionsPerAddress": "Java has no limit",
     "maxReplicaConnections": "Java has no limit",
     "maxWaitingRequestsPerConnection": "Java has no limit",
+    "maxErrorsInARowPerConnection": "Java has no limit",
     "maxClientRegistrations": "Java has no limit",
     "maxSubscriptionLength": "Java has no limit",
     "maxFilterLength": "Java has no limit",

@@ -16,6 +16,7 @@ OWN_KEYS = {
     "adminRequestsFrom",
     "maxConnections",
     "maxWaitingRequestsPerConnection",
+    "maxErrorsInARowPerConnection",
     "maxConnectionsPerAddress",
     "proxyProtocolFrom",
     "haSharedSecret",

@@ -43,7 +43,7 @@ async def listening(
     """
     settings, net = ctx.settings, ctx.conf.net
     tls = ServerTls(net.tls)
-    inbound = Inbound(net.unfinished_bytes_max, net.progress_seconds_max, ctx.limits, net.waiting_requests_max)
+    inbound = Inbound.configured(net, ctx.limits)
     admission = Admission(net.connections_max, net.address_connections_max, ctx.limits, local_places=LOCAL_PLACES)
     if metrics is not None:
         inbound.watch(metrics, "twinlog_broker")

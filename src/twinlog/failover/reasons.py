@@ -14,7 +14,7 @@ _PROBLEM_CHARS_MAX = 200  # a remark is a line: etcd's own text may name three e
 def problem_text(error: Exception) -> str:
     """An error on the way to etcd or to the disk, shortened, with the name of the one at fault."""
     text = " ".join(str(error).split())
-    if isinstance(error, EtcdError):
+    if isinstance(error, EtcdError) and "etcd" not in text:
         text = f"etcd: {text}"
     return text if len(text) <= _PROBLEM_CHARS_MAX else f"{text[: _PROBLEM_CHARS_MAX - 3]}..."
 

@@ -75,8 +75,8 @@ class NameServerService:
 
     async def run(self) -> None:
         settings, net = self._conf.nameserver, self._conf.net
-        limits, waiting_max = self.context.limits, net.waiting_requests_max
-        inbound = Inbound(net.unfinished_bytes_max, net.progress_seconds_max, limits, waiting_max)
+        limits = self.context.limits
+        inbound = Inbound.configured(net, limits)
         admission = Admission(net.connections_max, net.address_connections_max, limits, local_places=LOCAL_PLACES)
         if self._metrics is not None:
             inbound.watch(self._metrics, "twinlog_namesrv")

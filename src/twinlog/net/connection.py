@@ -17,6 +17,7 @@ from twinlog.base.address_list import plain_host
 from twinlog.base.addresses import address_text
 from twinlog.net.errors import ConnectionLost, RequestRefused, RequestTimeout
 from twinlog.net.inbound import Inbound, UnfinishedFrame
+from twinlog.net.turns import TURN_S_MAX
 from twinlog.net.waiting_answers import WaitingAnswers
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.codes import RequestCode, ResponseCode
@@ -96,7 +97,9 @@ class Connection(asyncio.Protocol):
         self._tasks: dict[asyncio.Task[None], int] = {}  # with the bytes of the body that each works on
         self._out: list[Buffer] | None = None
         self._out_bytes = 0
-        self._stalled = False  # whole frames are kept: the peer does not read its answers, or waits for too many
+        # Whole frames are kept: the peer does not read its answers, or waits for too many, or for its turn.
+        self._stalled = self._waits_for_turn = False
+        self._errors = 0  # requests in a row that nobody could have answered
         self._writable = asyncio.Event()
         self._writable.set()
         self._close_reason: object = None
@@ -310,10 +313,11 @@ class Connection(asyncio.Protocol):
 
     def _handle_frames(self, data: bytes) -> int:
         at, end = 0, len(data)
-        fast, out = self._options.fast, self._out
+        fast, out, inbound = self._options.fast, self._out, self._inbound
+        turn_ends = inbound.turns.clock() + TURN_S_MAX
         while True:
-            if fast is not None and out is not None:
-                at = fast(self, data, at, end, out)
+            if fast is not None and out is not None and (handled := fast(self, data, at, end, out)) != at:
+                at, self._errors = handled, 0
             span = frame_span(data, at, end)
             if span is None:
                 return at
@@ -330,8 +334,23 @@ class Connection(asyncio.Protocol):
             self._handle(request)
             if self._out_bytes > _OUT_BYTES_MAX:
                 self._write_gathered()
+            if self._errors:
+                inbound.check_errors(self._errors)
+            if at < end and inbound.turns.clock() > turn_ends:
+                self._end_turn()
             if self._stalled:
                 return at
+
+    def _end_turn(self) -> None:
+        """Leave the rest of the chunk, and what the peer sends meanwhile, until others were served."""
+        self._stalled = self._waits_for_turn = True
+        self._inbound.turns.wait(self._next_turn)
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def _next_turn(self) -> None:
+        self._waits_for_turn = False
+        self._go_on()
 
     def _write_gathered(self) -> None:
         """Write the answers so far; if the peer takes too little of them, its other requests must wait."""
@@ -346,17 +365,19 @@ class Connection(asyncio.Protocol):
         request.connection = self
         handler = self._options.handlers.get(request.code)
         if handler is None:
+            self._errors += 1
             remark = f" request type {request.code} not supported"
             self._answer(request, request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark))
             return
         try:
             result = handler(request)
         except Exception as error:
-            result = answer_for_error(request, error)
-        if result is None:
+            self._answer(request, self._answer_for_error(request, error))
             return
-        if isinstance(result, Command | bytes | list):
-            self._answer(request, result)
+        if result is None or isinstance(result, Command | bytes | list):
+            self._errors = 0
+            if result is not None:
+                self._answer(request, result)
         else:
             task = self._loop.create_task(self._answer_later(request, result))
             self._tasks[task] = size = len(request.body or b"")
@@ -384,10 +405,15 @@ class Connection(asyncio.Protocol):
     async def _answer_later(self, request: Request, pending: Awaitable[Answer]) -> None:
         try:
             result = await pending
+            self._errors = 0
         except Exception as error:
-            result = answer_for_error(request, error)
+            result = self._answer_for_error(request, error)
         if result is not None:
             self._answer(request, result)
+
+    def _answer_for_error(self, request: Request, error: Exception) -> Command:
+        self._errors += isinstance(error, WireError)
+        return answer_for_error(request, error)
 
     def _answer(self, request: Request, answer: Command | bytes | list[Buffer]) -> None:
         if not request.flag & ONEWAY_FLAG:
@@ -433,7 +459,7 @@ class Connection(asyncio.Protocol):
 
     def _go_on(self) -> None:
         """Read again, and first handle what is kept, unless there still is a reason to wait."""
-        if self._transport is None or self.closed or not self._writable.is_set():
+        if self._transport is None or self.closed or not self._writable.is_set() or self._waits_for_turn:
             return
         if len(self._tasks) >= self._inbound.tasks_max:
             return

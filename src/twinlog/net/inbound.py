@@ -7,22 +7,30 @@ arrive. Bodies that wait for a thread or a disk end by themselves: above the lim
 
 A frame that has begun must grow by 64 KiB, or end, once in `progress_s_max`: a 16 MiB frame may take hours, but an
 abandoned beginning is dropped.
+
+A connection whose requests are all unknown, or cannot be decoded, is closed after `errors_max` of them in a row.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from twinlog.net.limits import Limits
+from twinlog.net.limits import Limits, limit_text
+from twinlog.net.turns import Turns
 from twinlog.telemetry.log import get_logger
 from twinlog.telemetry.metrics import Metrics
+from twinlog.wire.errors import FrameError
+
+if TYPE_CHECKING:
+    from twinlog.settings.net import NetSettings
 
 log = get_logger(__name__)
 
 BYTES_KEY = "maxUnfinishedFrameBytes"
 TASKS_KEY = "maxWaitingRequestsPerConnection"
+ERRORS_KEY = "maxErrorsInARowPerConnection"
 PROGRESS_KEY = "frameProgressTimeoutSeconds"
 _PROGRESS_BYTES = 64 * 1024
 _ROOM = 8  # this part of the budget is freed at once: to choose connections to close, all are examined
@@ -60,8 +68,11 @@ class Inbound:
         progress_s_max: float = 60.0,
         limits: Limits | None = None,
         tasks_max: int = 1024,
+        errors_max: int = 0,
     ) -> None:
         self.tasks_max = tasks_max  # requests of one connection that are answered later
+        self._errors_max = errors_max
+        self.turns = Turns()
         self.bytes = 0
         self.work_bytes = 0
         self.bytes_max = bytes_max
@@ -69,6 +80,17 @@ class Inbound:
         self._limits = limits or Limits()
         self._frames: set[UnfinishedFrame] = set()
         self._waiting: list[Callable[[], None]] = []
+
+    @classmethod
+    def configured(cls, settings: NetSettings, limits: Limits) -> Inbound:
+        """With the limits that an operator has set."""
+        return cls(
+            settings.unfinished_bytes_max,
+            settings.progress_seconds_max,
+            limits,
+            settings.waiting_requests_max,
+            settings.errors_in_a_row_max,
+        )
 
     @property
     def is_full(self) -> bool:
@@ -79,6 +101,13 @@ class Inbound:
         """A connection has so many requests in work that its next ones must wait."""
         self._limits.count(TASKS_KEY)
         log.info("the next requests of a connection wait", peer=peer, key=TASKS_KEY, limit=self.tasks_max)
+
+    def check_errors(self, in_a_row: int) -> None:
+        """FrameError for a connection that sends nothing but errors."""
+        if self._errors_max and in_a_row > self._errors_max:
+            self._limits.count(ERRORS_KEY)
+            what = f"{in_a_row} requests in a row were unknown or could not be decoded"
+            raise FrameError(limit_text(what, ERRORS_KEY, self._errors_max, "is this a RocketMQ client?"))
 
     def grow(self, frame: UnfinishedFrame, count: int, now_s: float) -> None:
         """`count` more bytes of an unfinished frame have arrived. It may be dropped for it, or others."""

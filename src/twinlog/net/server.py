@@ -159,6 +159,7 @@ class Server:
     async def _accept(self, listener: socket.socket) -> None:
         loop, refused = asyncio.get_running_loop(), 0
         while True:
+            await asyncio.sleep(0)  # asyncio's own loop would accept all that wait before it serves anybody
             try:
                 accepted, address = await loop.sock_accept(listener)
             except OSError as error:  # out of descriptors, or the peer gave up: others must still get in

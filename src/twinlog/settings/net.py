@@ -57,6 +57,8 @@ class NetSettings:
     progress_seconds_max: int = conf("frameProgressTimeoutSeconds", 60, minimum=1)
     # Most requests of one connection that are in work or wait for something; its next ones are not read meanwhile.
     waiting_requests_max: int = conf("maxWaitingRequestsPerConnection", 1_024, minimum=2)
+    # Most requests of one connection in a row that are unknown or cannot be decoded; one more closes it. 0: no limit.
+    errors_in_a_row_max: int = conf("maxErrorsInARowPerConnection", 1_000, minimum=0)
     # Most connections to all remoting ports of the server; 0: no limit.
     connections_max: int = conf("maxConnections", 50_000, minimum=0)
     # Most of them from one address, unless it is in proxyProtocolFrom; 0: no limit.

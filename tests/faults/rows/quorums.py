@@ -103,7 +103,7 @@ def full_disks(home: Path, seed: int, side: str = TWINLOG, rounds: int = 2, full
         group.equal_logs()
     assert not verdict.broken, f"{load.history}: {verdict}"
     after = ", ".join(f"{took:.1f}" for took in verdict.recovery_s)
-    said = sorted({reason[:90] for reason in reasons})
+    said = sorted({reason[:200] for reason in reasons})
     return f"{verdict}; etcd ended {ended} times; sends {after} s after space returned; answers meanwhile: {said}"
 
 

@@ -99,6 +99,7 @@ class MasterService:
     async def _accept(self, listener: socket.socket) -> None:
         loop, failed = asyncio.get_running_loop(), False
         while True:
+            await asyncio.sleep(0)  # asyncio's own loop would accept all that wait before it serves anybody
             try:
                 accepted, address = await loop.sock_accept(listener)
             except OSError as error:  # out of descriptors, or the peer gave up: go on accepting
