@@ -2,8 +2,9 @@
 
 KIND `ha` opens COUNT connections to the HA port and writes garbage: random bytes, numbers that could be reports of a
 replica, the begin of a report. KIND `mirror` is a false replica, which reports everything that it is sent, for COUNT
-seconds. KIND `frames` sends COUNT mutated and hostile requests to a remoting port. RATE limits them per second, so that
-the processes under attack, and a healthy client, have a core left.
+seconds. KIND `frames` sends COUNT mutated and hostile requests to a remoting port. RATE limits them per second.
+KIND `greedy` writes to a remoting port, over eight connections and for COUNT seconds, as many small requests as it
+takes; half of them are unknown there.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from tools.fuzz.mutation import corpus, mutate
 
 from twinlog.base.addresses import parse_address
 from twinlog.wire.codes import RequestCode
+from twinlog.wire.command import Command, encode_command
 
 # What an administrator may do is not an attack: these would change or stop the server on purpose.
 _CHANGES = {
@@ -36,6 +38,9 @@ async def attack(address: str, kind: str, count: int, seed: int, rate: float) ->
     began, done, dice = time.monotonic(), 0, random.Random(seed)
     if kind == "mirror":
         return await mirror(target.host, target.port, count)
+    if kind == "greedy":
+        answered = await asyncio.gather(*(greedy(target.host, target.port, count) for _ in range(_AT_ONCE)))
+        return print(f"{sum(answered)} bytes of answers in {count} s")
     streams = ha_streams(dice, count) if kind == "ha" else frame_streams(dice, count)
     for group in iter(lambda: [each for _, each in zip(range(_AT_ONCE), streams, strict=False)], []):
         await asyncio.gather(*(play(target.host, target.port, data) for data, _ in group))
@@ -56,6 +61,31 @@ async def play(host: str, port: int, data: bytes) -> None:
                     await reader.read(1 << 16)
             finally:
                 writer.transport.abort()
+
+
+async def greedy(host: str, port: int, seconds: float) -> int:
+    """How many bytes of answers came. A name server knows the first request, a broker the second."""
+    route = Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, 1, fields={"topic": "Faults"})
+    end = Command(RequestCode.GET_MAX_OFFSET, 2, fields={"topic": "Faults", "queueId": "0"})
+    chunk, answered = (encode_command(route) + encode_command(end)) * 1000, 0
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while True:
+                with contextlib.suppress(OSError):
+                    reader, writer = await asyncio.open_connection(host, port)
+                    try:
+                        while data := await _ask_and_read(reader, writer, chunk):
+                            answered += len(data)
+                    finally:
+                        writer.transport.abort()
+                await asyncio.sleep(0.1)
+    return answered
+
+
+async def _ask_and_read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chunk: bytes) -> bytes:
+    if writer.transport.get_write_buffer_size() < len(chunk):
+        writer.write(chunk)
+    return await reader.read(1 << 20)
 
 
 async def mirror(host: str, port: int, seconds: float) -> None:

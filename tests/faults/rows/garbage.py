@@ -14,46 +14,62 @@ from tests.faults.load import Load
 
 ROOT = Path(__file__).parent.parent.parent.parent
 GROWTH_MIB_MAX = 50
+SENDS = 300  # of the healthy client, at least, for each percentile
 
 
 def garbage(
-    home: Path, seed: int, side: str = TWINLOG, streams: int = 100_000, frames: int = 1_000_000, rate: float = 2000
+    home: Path,
+    seed: int,
+    side: str = TWINLOG,
+    streams: int = 100_000,
+    frames: int = 1_000_000,
+    rate: float = 2000,
+    greedy_s: float = 3,
+    p99_times: float | None = None,
 ) -> str:
     """Garbage streams on the HA port, mutated frames on the remoting, VIP and name server ports of a SYNC pair.
 
-    The servers live, log no traceback, grow by less than 50 MiB, and a healthy client's sends go on. In the end
-    the real replica is stopped: garbage, and a false replica that reports all it is sent, must not acknowledge anything
-    in its place. Seen to fail with a master that counts every connection without an identity.
+    The servers live, log no traceback, grow by less than 50 MiB, and a healthy client's sends go on, with a p99 below
+    `p99_times` the calm one if that is given. In the end the real replica is stopped: garbage, and a false replica that
+    reports all it is sent, must not acknowledge anything in its place. The attackers stand for other machines, so they
+    run at the lowest priority.
+    Seen to fail with a master that counts every connection without an identity; and by its p99, under the greedy
+    attack, with TURN_S_MAX of `net/turns.py` at an hour.
     """
     with Group(home, side, conf={"brokerName": "broker-faults"}).running() as group:
         group.start_pair("SYNC_MASTER", slaveTimeout="3000")
         load = Load(group.names.address, seed, producers=1, pause_s=0.01)
         with load.running():
-            load.go_on(150)
-        calm = latencies(load.history.sends)
+            load.go_on(SENDS)  # to warm up
+            first = len(load.history.sends)
+            load.go_on(SENDS)
+        calm = latencies(load.history.sends[first:])
         before = {"master": memory_mib(group.master.pid), "names": memory_mib(group.names.pid)}
         ports = [group.master.port, group.master.port - 2, group.names.port]
         attacks = [(group.master.port + 1, "ha", streams)] + [(port, "frames", frames // len(ports)) for port in ports]
-        first = len(load.history.sends)
+        attacks.append((group.master.port, "greedy", int(greedy_s)))
+        under: dict[str, float] = {}
         for number, (port, kind, count) in enumerate(attacks):
+            first = len(load.history.sends)
             with load.running():
                 played = attack(f"127.0.0.1:{port}", kind, count, seed + number, rate)
+                under[kind] = max(under.get(kind, 0), latencies(load.history.sends[first:]))
                 load.go_on(10)
-        under = latencies(load.history.sends[first:])
         after = {"master": memory_mib(group.master.pid), "names": memory_mib(group.names.pid)}
         false = _false_acknowledgements(group, load, seed, max(200, streams // 100), rate)
         group.logs_equal(60)
         verdict = group.judge(load)
         noise = [one.home.name for one in (group.master, group.names) if "Traceback" in one.output.read_text()]
     growth = {name: after[name] - before[name] for name in after}
-    assert not noise or side != TWINLOG, f"a traceback in the log of {noise}"
-    assert not verdict.broken, f"{load.history}: {verdict}"
-    assert not false, f"{len(false)} sends were acknowledged by garbage on the HA port"
-    assert max(growth.values()) < GROWTH_MIB_MAX, f"memory grew by {growth} MiB"
     grown = ", ".join(f"{name} {mib:+.0f} MiB" for name, mib in growth.items())
-    return (
-        f"{streams} streams, {frames} frames ({played}); {grown}; p99 {calm:.1f} ms calm, {under:.1f} ms under attack"
-    )
+    p99 = ", ".join(f"{ms:.1f} ms under {kind}" for kind, ms in under.items())
+    seen = f"{streams} streams, {frames} frames (greedy: {played}); {grown}; p99 {calm:.1f} ms calm, {p99}"
+    assert not noise or side != TWINLOG, f"a traceback in the log of {noise}; {seen}"
+    assert not verdict.broken, f"{load.history}: {verdict}; {seen}"
+    assert not false, f"{len(false)} sends were acknowledged by garbage on the HA port; {seen}"
+    assert max(growth.values()) < GROWTH_MIB_MAX, f"memory grew by {growth} MiB; {seen}"
+    assert p99_times is None or max(under.values()) < p99_times * calm, f"the p99 is above its goal; {seen}"
+    return seen
 
 
 def _false_acknowledgements(group: Group, load: Load, seed: int, streams: int, rate: float) -> list[Send]:
@@ -76,7 +92,8 @@ def _false_acknowledgements(group: Group, load: Load, seed: int, streams: int, r
 
 
 def attack(address: str, kind: str, count: int, seed: int, rate: float) -> str:
-    command = [sys.executable, "-m", "tests.faults.attack", address, kind, str(count), str(seed), str(rate)]
+    words = ["-m", "tests.faults.attack", address, kind, str(count), str(seed), str(rate)]
+    command = ["nice", "-n", "19", sys.executable, *words]
     return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
 
 

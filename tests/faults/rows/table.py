@@ -57,7 +57,11 @@ ROWS = [
     Row("5,000 topics and 2,000 groups", tables.many_topics, {}),
     Row("offsets committed at the replica", tables.offsets_at_replica, {"rounds": 5}),
     Row("clock one hour forward and back", clocks.wrong_clock, {"rounds": 3}, (TWINLOG,)),
-    Row("garbage on all ports", garbage.garbage, {"streams": 100_000, "frames": 1_000_000, "rate": 4000}),
+    Row(
+        "garbage on all ports",
+        garbage.garbage,
+        {"streams": 100_000, "frames": 1_000_000, "rate": 4000, "greedy_s": 30, "p99_times": 2},
+    ),
     Row("messages of 4 MiB", links.large_messages, {"rounds": 20}),
     Row("replica on 1 Mbit/s", links.slow_link, {"seconds": 30, "large_bytes": 4 << 20}),
     Row("partitions", links.partition, {"seconds": 30}),
