@@ -161,7 +161,7 @@ def _units_max(wanted: TagCodes | PropertyTest, before: int) -> int:
     """How many units to examine; `before` is the length of a block that this one follows."""
     if isinstance(wanted, TagCodes):
         return min(max(_TAG_UNITS, before * GROWTH), _TAG_UNITS_MAX)
-    if wanted.may_match is None:
+    if wanted.look_at is None:
         return _PROPERTY_UNITS
     return min(max(_TABLE_UNITS, before * GROWTH), _TABLE_UNITS_MAX)
 

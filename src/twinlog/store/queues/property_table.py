@@ -27,6 +27,7 @@ _HEAD_TYPE = np.dtype(
     }
 )
 VALUE_BYTES_MAX = _PAD_BYTES - 1
+NAME_BYTES_MAX = _PAD_BYTES - 8  # with its two separators; longer ones are not looked for
 
 
 class PropertyTable:
@@ -55,6 +56,17 @@ class PropertyTable:
         table[:, 0] = 2
         self.fits &= table[np.arange(count), self.lengths - 1] == 2
 
+    def only(self, rows: np.ndarray) -> PropertyTable:
+        """The table of these rows."""
+        if len(rows) == len(self.lengths):
+            return self
+        table = object.__new__(PropertyTable)
+        table.width, table.fits, table.lengths = self.width, self.fits[rows], self.lengths[rows]
+        count = len(self.lengths) * self.width
+        chosen = self.cells[:count].view(f"V{self.width}")[rows].view(np.uint8)
+        table.cells = np.concatenate((chosen, self.cells[count:]))
+        return table
+
     def values_at(self, pair_start: bytes) -> np.ndarray:
         """Where in `cells` the value after `pair_start` (02 name 01) begins, in each row.
 
@@ -62,11 +74,13 @@ class PropertyTable:
         """
         cells, width, size = self.cells, self.width, len(pair_start)
         count = len(self.lengths)
-        end = count * width - size + 1
-        found = cells[: max(end, 0)] == 2
-        found &= cells[1 : 1 + len(found)] == pair_start[1]
-        found &= cells[size - 1 : size - 1 + len(found)] == 1
-        (places,) = found.nonzero()
+        if size > NAME_BYTES_MAX:
+            return np.full(count, UNKNOWN, np.int64)
+        end = -(-count * width // 8) * 8  # the bytes behind the last row are zeros, and not found
+        found = cells[:end] == 2
+        found &= cells[1 : 1 + end] == pair_start[1]
+        found &= cells[size - 1 : size - 1 + end] == 1
+        places = _true_places(found)
         for at in range(2, size - 1):
             places = places[cells[places + at] == pair_start[at]]
         rows = places // width
@@ -78,6 +92,14 @@ class PropertyTable:
             values[rows[1:][rows[1:] == rows[:-1]]] = UNKNOWN
         values[rows[cells[places] == 2]] = UNKNOWN
         return values
+
+
+def _true_places(flags: np.ndarray) -> np.ndarray:
+    """Where a few of many flags are True; their number is a multiple of 8, so that most are passed by eights."""
+    eights = flags.view(np.uint64)
+    (groups,) = (eights != 0).nonzero()
+    rows, columns = eights[groups].view(bool).reshape(-1, 8).nonzero()
+    return groups[rows] * 8 + columns
 
 
 def _pieces(window: memoryview, size: int) -> np.ndarray:

@@ -79,13 +79,14 @@ class ExtTest:
 
 @dataclass(frozen=True, slots=True)
 class PropertyTest:
-    """Records whose properties, in text form, `matches` accepts; `may_match` is a quick look at many of them.
+    """Records whose properties, in text form, `matches` accepts.
 
-    A record whose lengths lead out of it is damaged, and accepted: whoever reads old records checks them.
+    `look_at` is a look at many of them: the rows of a table that may be accepted, and whether each surely is. A record
+    whose lengths lead out of it is damaged, and accepted: whoever reads old records checks them.
     """
 
     matches: Callable[[bytes], bool]
-    may_match: Callable[[PropertyTable], np.ndarray] | None = None
+    look_at: Callable[[PropertyTable], tuple[np.ndarray, np.ndarray]] | None = None
 
     def __call__(self, record: memoryview) -> bool:
         try:
@@ -102,19 +103,27 @@ class PropertyTest:
     def accepted(self, block: Block, window: memoryview) -> tuple[np.ndarray, int]:
         """Which units of a block have records that pass, and how many it has examined: not all if many cost much.
 
-        `window` is the log from the first record on. The loop runs for each record that a quick look has not refused.
-        The usual record (IPv4, short topic) is cut without a call.
+        `window` is the log from the first record on.
         """
-        matches, head, base = self.matches, _HEAD.unpack_from, int(block.offsets[0])
-        offsets, sizes, count = block.offsets, block.sizes, len(block.offsets)
-        places = np.arange(count)
-        if self.may_match is not None and np.minimum.reduce(sizes) >= HEAD_BYTES:
-            (places,) = self.may_match(PropertyTable(window, offsets - base, sizes)).nonzero()
-        if len(places) > EXACT_LOOKS_MAX:
-            count = int(places[EXACT_LOOKS_MAX])
-            places = places[:EXACT_LOOKS_MAX]
-        passed = []
-        for begin, size in zip((offsets[places] - base).tolist(), sizes[places].tolist(), strict=True):
+        base, count = int(block.offsets[0]), len(block.offsets)
+        if self.look_at is not None and np.minimum.reduce(block.sizes) >= HEAD_BYTES:
+            places, accepted = self.look_at(PropertyTable(window, block.offsets - base, block.sizes))
+            (open_at,) = (~accepted).nonzero()
+        else:
+            places, accepted, open_at = np.arange(count), np.zeros(count, bool), np.arange(count)
+        if len(open_at) > EXACT_LOOKS_MAX:
+            end = int(open_at[EXACT_LOOKS_MAX])
+            open_at, count = open_at[:EXACT_LOOKS_MAX], int(places[end])
+            places, accepted = places[:end], accepted[:end]
+        if len(open_at):
+            begins, sizes = block.offsets[places[open_at]] - base, block.sizes[places[open_at]]
+            accepted[open_at] = self._passed(window, begins.tolist(), sizes.tolist())
+        return places[accepted], count
+
+    def _passed(self, window: memoryview, begins: list[int], sizes: list[int]) -> list[bool]:
+        """Whether each of these records passes; the usual one (IPv4, short topic) is cut without a call."""
+        matches, head, passed = self.matches, _HEAD.unpack_from, list[bool]()
+        for begin, size in zip(begins, sizes, strict=True):
             try:
                 magic, flags, body_length = head(window, begin)
                 if magic == MAGIC_V1 and not flags & _V6:
@@ -125,4 +134,4 @@ class PropertyTest:
             except (IndexError, struct.error):
                 properties = None
             passed.append(properties is None or matches(properties))
-        return places[np.array(passed, bool)], count
+        return passed

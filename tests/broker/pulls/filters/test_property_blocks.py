@@ -12,6 +12,7 @@ from twinlog.store.queues.unit_filters import Block, PropertyTest
 from twinlog.wire.record_layout import HEADS, MAGIC_V1, MAGIC_V2
 
 HOST = bytes(8)
+NO, MAYBE, YES = range(3)
 
 
 def record(text: bytes, magic: int = MAGIC_V1, body: bytes = b"body \x02a\x015\x02", flags: int = 0) -> bytes:
@@ -26,12 +27,16 @@ def block(records: list[bytes]) -> tuple[Block, memoryview]:
     return Block(1000 + np.cumsum(sizes) - sizes, sizes, np.zeros_like(sizes)), memoryview(b"".join(records))
 
 
-def looked_at(expression: str, texts: list[bytes], **more: int) -> list[bool]:
-    """What the first look leaves for the exact one. The last record must not be the shortest."""
+def looked_at(expression: str, texts: list[bytes], **more: int) -> list[int]:
+    """Whether the look at many messages selects each of these. The last record must not be the shortest."""
     wanted = compile_sql92(expression)
-    assert wanted.may_match is not None
+    assert wanted.look_at is not None
     units, window = block([*(record(text, **more) for text in texts), record(b"z" * 60)])
-    return wanted.may_match(PropertyTable(window, units.offsets - 1000, units.sizes)).tolist()[:-1]
+    rows, surely = wanted.look_at(PropertyTable(window, units.offsets - 1000, units.sizes))
+    verdicts = [NO] * len(texts) + [NO]
+    for row, is_sure in zip(rows.tolist(), surely.tolist(), strict=True):
+        verdicts[row] = YES if is_sure else MAYBE
+    return verdicts[:-1]
 
 
 COMPARED = st.builds(
@@ -58,23 +63,25 @@ def test_blocks_select_what_the_expression_selects(expression, texts, end):
         return
     records = [record(text + end, (MAGIC_V1, MAGIC_V2)[number % 7 == 3]) for number, text in enumerate(texts)]
     units, window = block([*records, record(b"z" * 120)])
-    found, count = PropertyTest(wanted.matches_text, wanted.may_match).accepted(units, window)
+    found, count = PropertyTest(wanted.matches_text, wanted.look_at).accepted(units, window)
     one_by_one, _ = PropertyTest(wanted.matches_text).accepted(units, window)
     assert (found.tolist(), count) == (one_by_one.tolist(), len(records) + 1)
 
 
 @pytest.mark.parametrize(
-    ("expression", "left"),
+    ("expression", "selected", "left"),
     [
-        ("a = 5", [b"a\x015\x02", b"a\x0105\x02", b"a\x01+5\x02", b"a\x01x\x02", b"a\x015\x02a\x016\x02", b"a\x015"]),
-        ("a > 7", [b"a\x018\x02", b"c\x01d\x02a\x0112\x02", b"a\x01-1\x02", b"a\x011234567890\x02"]),
-        ("a = 'eu'", [b"a\x01eu\x02", b"b\x01\x02a\x01eu\x02", b"a\x01us\x02a\x01eu\x02"]),
-        ("a IN ('x', 'yy')", [b"a\x01x\x02", b"a\x01yy\x02", b"c\x019\x02a\x01x\x02"]),
-        ("a = 5 AND b = 'x'", [b"a\x015\x02b\x01x\x02", b"b\x01x\x02a\x015\x02"]),
-        ("a = 5 OR b = 'x'", [b"a\x015\x02", b"b\x01x\x02"]),
+        ("a = 5", [b"a\x015\x02", b"a\x0105\x02"], [b"a\x01+5\x02", b"a\x01x\x02", b"a\x015\x02a\x016\x02", b"a\x015"]),
+        ("a > 7", [b"a\x018\x02", b"c\x01d\x02a\x0112\x02"], [b"a\x01-1\x02", b"a\x011234567890\x02"]),
+        ("a = 'eu'", [b"a\x01eu\x02", b"b\x01\x02a\x01eu\x02"], [b"a\x01us\x02a\x01eu\x02"]),
+        ("a IN ('x', 'yy')", [b"a\x01x\x02", b"a\x01yy\x02", b"c\x019\x02a\x01x\x02"], []),
+        ("a = 5 AND b = 'x'", [b"a\x015\x02b\x01x\x02", b"b\x01x\x02a\x015\x02"], [b"a\x01+5\x02b\x01x\x02"]),
+        ("a = 5 AND NOT (b = 'x')", [], [b"a\x015\x02", b"a\x015\x02b\x01x\x02"]),
+        ("a = 5 OR b = 'x'", [b"a\x015\x02", b"b\x01x\x02"], [b"a\x01y\x02b\x01x\x02"]),
+        ("(a = 5 AND b = 'y') OR b = 'x'", [b"a\x014\x02b\x01x\x02"], [b"a\x01z\x02b\x01x\x02"]),
     ],
 )
-def test_what_cannot_be_selected_is_refused(expression, left):
+def test_what_surely_is_or_is_not_selected_needs_no_exact_look(expression, selected, left):
     refused = [
         b"a\x016\x02b\x01y\x02",
         b"aa\x015\x02",
@@ -84,20 +91,23 @@ def test_what_cannot_be_selected_is_refused(expression, left):
         b"b\x01xx\x02",
         b"b\x015\x02",
     ]
-    pairs = list(zip(left, refused, strict=False))
-    assert looked_at(expression, [text for pair in pairs for text in pair]) == [True, False] * len(pairs)
+    for texts, verdict in ((selected, YES), (left, MAYBE)):
+        pairs = list(zip(texts, refused, strict=False))
+        assert looked_at(expression, [text for pair in pairs for text in pair]) == [verdict, NO] * len(pairs)
 
 
 def test_what_is_unusual_is_left_to_the_exact_look():
     other = b"a\x014\x02"
-    assert looked_at("a = 5", [other]) == [False]
-    assert looked_at("a = 5", [other[:-1], b"", b"x" * WIDTH_MAX + b"\x02"]) == [True] * 3
-    assert looked_at("a = 5", [other], magic=MAGIC_V2) == [True]
-    assert looked_at("a = 5", [other], flags=1 << 4) == [True]
+    assert looked_at("a = 5", [other]) == [NO]
+    assert looked_at("a = 5", [other[:-1], b"", b"x" * WIDTH_MAX + b"\x02"]) == [MAYBE] * 3
+    assert looked_at("a = 5", [other], magic=MAGIC_V2) == [MAYBE]
+    assert looked_at("a = 5", [other], flags=1 << 4) == [MAYBE]
+    long_name = "n" * 127
+    assert looked_at(f"{long_name} = 5", [f"{long_name}\x015\x02".encode(), other]) == [MAYBE] * 2
 
 
 @pytest.mark.parametrize(
     "expression", ["NOT (a = 5)", "a IS NULL", "a = 5 OR b > 1.5", "a = b", " OR ".join(["a = 5"] * 17), "5 = a"]
 )
 def test_an_expression_that_refuses_little_has_no_first_look(expression):
-    assert compile_sql92(expression).may_match is None
+    assert compile_sql92(expression).look_at is None

@@ -36,6 +36,6 @@ def select(
     matches = wanted.matches_text
     return MessageFilter(
         accept=ExtTest(may_match) if bits is not None else None,
-        accept_record=PropertyTest(matches, wanted.may_match),
+        accept_record=PropertyTest(matches, wanted.look_at),
         wakes=lambda message: matches(bytes(message.properties_bytes)),
     )

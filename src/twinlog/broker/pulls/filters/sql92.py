@@ -42,7 +42,7 @@ from twinlog.broker.pulls.filters.expressions import (
     text_test,
 )
 from twinlog.broker.pulls.filters.java_compare import UnequalKinds
-from twinlog.broker.pulls.filters.property_blocks import MayMatch, first_look
+from twinlog.broker.pulls.filters.property_blocks import LookAt, first_look
 from twinlog.broker.pulls.filters.property_code import MatchesText, matcher
 
 EXPRESSION_CHARS_MAX = 65_536
@@ -71,7 +71,7 @@ class PropertyFilter:
     expression: str
     evaluate: Evaluate  # True, False or None; raises UnequalKinds
     matches_text: MatchesText  # as `matches`, for properties in text form
-    may_match: MayMatch | None = None  # the messages of a table that it may select
+    look_at: LookAt | None = None  # the messages of a table that it selects or may select
 
     def matches(self, properties: Properties) -> bool:
         """Whether a message with these properties is selected; an error of evaluation selects nothing."""
