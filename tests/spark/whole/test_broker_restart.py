@@ -4,8 +4,8 @@ import time
 
 import pytest
 from tests.spark.second_broker import SecondBroker
-from tests.spark.test_with_spark import bodies, read_stream, started, wait_for
 from tests.spark.topics import numbers
+from tests.spark.whole.test_with_spark import bodies, read_stream, started, wait_for
 
 from twinlog.client import Outgoing
 from twinlog.client.sync import Producer

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from examples.stateful_stream.running_totals import STATE_STORE, totals
 from pyspark.sql.streaming.datasource import ReadAllAvailable
-from tests.spark.test_with_spark import read_stream, started, wait_for
 from tests.spark.topics import BROKER, bodies_of
+from tests.spark.whole.test_with_spark import read_stream, started, wait_for
 from tests.spark.writing.written import frame, rows_of, write
 
 from twinlog.client.sync import Admin

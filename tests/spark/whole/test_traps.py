@@ -30,8 +30,8 @@ import pyarrow.dataset as ds
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition, SimpleDataSourceStreamReader
-from tests.spark.test_with_spark import read, read_stream, run, written
 from tests.spark.topics import Topic, bodies_of, numbers
+from tests.spark.whole.test_with_spark import read, read_stream, run, written
 from tests.store.store_at import fill, open_store
 
 from twinlog.client.sync import PullConsumer

@@ -14,7 +14,7 @@ import pytest
 from tests.interop.processes import free_port
 from tests.spark.jobs.commands import run as run_command
 from tests.spark.jobs.sync.test_ticks import assert_same_log
-from tests.spark.test_with_spark import wait_for
+from tests.spark.whole.test_with_spark import wait_for
 
 from twinlog.broker.embedded import EmbeddedBroker
 from twinlog.client import Outgoing

@@ -15,8 +15,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
-from tests.spark.test_with_spark import bodies, read_stream, run, started, wait_for
 from tests.spark.topics import numbers
+from tests.spark.whole.test_with_spark import bodies, read_stream, run, started, wait_for
 
 from twinlog.spark.session import register
 
