@@ -242,41 +242,18 @@ class ReplicaService:
         return encode_pass(ha_number(self._settings().shared_secret, facts.pass_number))
 
     async def _join(self, addresses: MasterAddresses) -> MasterFacts | None:
-        """Check that joining is safe, and prepare the log for it; None when the master cannot be asked.
-
-        With haMasterAddress alone, the usual port of a broker is tried: one below its HA port.
-        """
+        """Check that joining is safe, and prepare the log for it; None when the master cannot be asked."""
         store, settings = self._store, self._settings()
         address = addresses.remoting
         if address is None:
-            assert addresses.ha is not None
-            address = below(addresses.ha, 1)
-            try:
-                await self._pool.get(address)
-            except NetError as error:
-                if settings.shared_secret is not None:  # without an answer there is no proof
-                    raise ReplicationError(
-                        f"{address} cannot be asked for a proof of haSharedSecret: {error}"
-                    ) from error
+            address = await self._usual_address(addresses, settings)
+            if address is None:
                 return None
         if settings.shared_secret is not None:
             await prove(await self._pool.get(address), settings.shared_secret)
         ours = LogRange(store.log_start, store.log_end)
         handshake = Handshake(self._pool, address, store, self._met_damage)
-        identity = self._identity
-        facts = await handshake.facts(
-            HelloHeader(
-                cluster_name=identity.cluster_name,
-                broker_name=identity.broker_name,
-                broker_id=self.broker_id,
-                instance=identity.instance,
-                log_start=ours.start,
-                log_end=ours.end,
-                segment_bytes=store.settings.segment_bytes,
-                whole_history=settings.copy_whole_history,
-                master_epoch=self._epochs.now.seen if self._epochs is not None else None,
-            )
-        )
+        facts = await handshake.facts(self._hello(ours, settings))
         if settings.shared_secret is not None and not is_proven(await self._pool.get(address)):
             raise ReplicationError(f"the connection to {address} was lost, and with it the proof of haSharedSecret")
         if self._epochs is not None and facts.is_twinlog:
@@ -306,6 +283,32 @@ class ReplicaService:
         if isinstance(plan, Begin | Reseed) and settings.copy_whole_history and not facts.is_twinlog:
             await self._begin_java_history(handshake, facts.log)
         return facts
+
+    async def _usual_address(self, addresses: MasterAddresses, settings: ReplicationSettings) -> str | None:
+        """With haMasterAddress alone, the usual port of a broker, one below its HA port; None when nothing answers."""
+        assert addresses.ha is not None
+        address = below(addresses.ha, 1)
+        try:
+            await self._pool.get(address)
+        except NetError as error:
+            if settings.shared_secret is not None:  # without an answer there is no proof
+                raise ReplicationError(f"{address} cannot be asked for a proof of haSharedSecret: {error}") from error
+            return None
+        return address
+
+    def _hello(self, ours: LogRange, settings: ReplicationSettings) -> HelloHeader:
+        identity = self._identity
+        return HelloHeader(
+            cluster_name=identity.cluster_name,
+            broker_name=identity.broker_name,
+            broker_id=self.broker_id,
+            instance=identity.instance,
+            log_start=ours.start,
+            log_end=ours.end,
+            segment_bytes=self._store.settings.segment_bytes,
+            whole_history=settings.copy_whole_history,
+            master_epoch=self._epochs.now.seen if self._epochs is not None else None,
+        )
 
     def _met_damage(self, physical_offset: int) -> bool:
         """Note a damaged record, so that it is repaired; returns whether the join waits for that."""
