@@ -89,7 +89,16 @@ def replacing(
 
 def sync_directory(path: Path) -> None:
     """Make created, renamed and removed names in `path` durable: a synced file may still be lost with its name."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    _sync(path, os.O_DIRECTORY)
+
+
+def sync_file(path: Path) -> None:
+    """Make the content of a file durable that another program, or a library, wrote."""
+    _sync(path)
+
+
+def _sync(path: Path, flags: int = 0) -> None:
+    descriptor = os.open(path, os.O_RDONLY | flags)
     try:
         os.fsync(descriptor)
     finally:

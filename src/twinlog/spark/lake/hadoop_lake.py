@@ -146,6 +146,9 @@ class HadoopLake:
     def table_file(self, name: str) -> NoReturn:
         raise AssertionError("only Spark writes and reads tables here")
 
+    def make_durable(self, name: str) -> None:
+        """Nothing to do: only Spark writes tables here, and what it has written is as durable as the store makes it."""
+
     # -- parts -------------------------------------------------------------------------------------
 
     def _path(self, name: str) -> Any:

@@ -65,6 +65,10 @@ class Lake(Protocol):
         """A file system of pyarrow and the path of this file there, to write or read a table's file."""
         ...
 
+    def make_durable(self, name: str) -> None:
+        """Return when this file, which was written without `write` or `put_if_absent`, survives a power cut."""
+        ...
+
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

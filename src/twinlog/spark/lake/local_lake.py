@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from twinlog.base.atomic_file import replace_file, sync_directory
+from twinlog.base.atomic_file import replace_file, sync_directory, sync_file
 from twinlog.spark.lake.address import Address
 from twinlog.spark.lake.errors import LakeError, NotThere
 from twinlog.spark.lake.lake import Entry, check_name
@@ -78,6 +78,7 @@ class LocalLake:
                 if not target.exists():
                     raise NotThere(self.root / old) from None
             else:
+                self._sync_up(target.parent)
                 self._remove_empty(source.parent)
 
     def check_exclusive(self, name: str) -> None:
@@ -89,6 +90,21 @@ class LocalLake:
         path = self._path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         return LocalFileSystem(), str(path)
+
+    def make_durable(self, name: str) -> None:
+        path = self._path(name)
+        with self._errors(name):
+            try:
+                sync_file(path)
+            except FileNotFoundError:
+                raise NotThere(self.root / name) from None
+            self._sync_up(path.parent)
+
+    def _sync_up(self, folder: Path) -> None:
+        """Make the names in a folder durable, and those of the folders above it: they may be new as well."""
+        sync_directory(folder)
+        if folder != self.root.local:
+            self._sync_up(folder.parent)
 
     def _path(self, name: str) -> Path:
         return self.root.local / check_name(name)

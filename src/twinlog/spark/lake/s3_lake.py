@@ -148,6 +148,9 @@ class S3Lake:
     def table_file(self, name: str) -> tuple[FileSystem, str]:
         return _arrow_s3(self.settings, self._bucket), f"{self._bucket}/{self._key(check_name(name))}"
 
+    def make_durable(self, name: str) -> None:
+        """Nothing to do: what a store has confirmed is durable."""
+
     # -- parts -------------------------------------------------------------------------------------
 
     @property

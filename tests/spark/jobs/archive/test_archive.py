@@ -122,8 +122,9 @@ def test_a_task_that_cannot_write_fails_the_run_and_its_batch_does_not_count(spa
     topic.send_numbers(3, start=3)
 
     def obstruct(path):  # once the run has tidied up, staging becomes a file
-        finish_last_batch(path)
+        last = finish_last_batch(path)
         (root / "_staging").write_text("")
+        return last
 
     with monkeypatch.context() as patch:
         patch.setattr("twinlog.spark.jobs.archive.job.finish_last_batch", obstruct)

@@ -115,7 +115,10 @@ def _compact_one(root: Path, one: Compaction, rewrite: Rewrite, ops: Ops, summar
             make_partition(root, live, new, ops)
             for number, path in enumerate(made):
                 ops.move(path, new / f"c{name[:12]}-{number:05d}.parquet")
+            ops.sync(new)
             ops.exchange(new, live)
+            for directory in (live.parent, new.parent):
+                ops.sync(directory)
             ops.remove(new)  # the old files
     ops.remove(staged)  # with files of failed attempts
     if not unchanged:

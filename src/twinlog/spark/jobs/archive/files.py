@@ -1,6 +1,8 @@
 """The files of a Parquet archive: adding a batch, exchanging a partition, finishing a killed run.
 
-Every change that readers see is one rename, made under a lock that archive and compaction share.
+Every change that readers see is one rename, made under a lock that archive and compaction share. What a step relies on
+is durable before it: staged files and Spark's offsets before the commit that names them, moves before the next commit,
+an exchange before the old files are removed. So a power cut leaves what a kill leaves.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from twinlog.base.atomic_directory import CannotExchange, exchange_directories
+from twinlog.base.atomic_file import sync_directory
 from twinlog.base.safe_files import open_file
 from twinlog.spark.jobs.archive.layout import (
     COMPACTING,
@@ -45,6 +48,10 @@ class Ops:
         except CannotExchange as error:
             hint = "compact where ext4, xfs, btrfs or tmpfs holds the archive, or archive with --format delta"
             raise BadArchive(f"{error}: {hint}") from error
+
+    def sync(self, directory: Path) -> None:
+        """Make the names in a directory durable."""
+        sync_directory(directory)
 
     def remove(self, directory: Path) -> None:
         shutil.rmtree(directory, ignore_errors=True)
@@ -78,6 +85,11 @@ def _move(root: Path, commit: ArchiveCommit, ops: Ops) -> None:
     for old, new in commit.moves:
         if (root / old).exists():  # otherwise it was moved before the run was killed
             ops.move(root / old, root / new)
+    if commit.moves:  # the next commit no longer names them
+        partitions = {(root / new).parent for _, new in commit.moves}
+        for directory in sorted({*partitions, *(one.parent for one in partitions), root}):
+            if directory.is_dir():  # days may be removed by hand
+                ops.sync(directory)
 
 
 def partition_files(root: Path, partition: str) -> dict[str, int]:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.errors import BadOption, SparkSourceError
 from twinlog.spark.jobs.archive.archive_plan import ArchiveJob, check_job
+from twinlog.spark.jobs.archive.checkpoint import drop_torn
 from twinlog.spark.jobs.archive.files import finish_last_batch, held
 from twinlog.spark.jobs.archive.lakes import job as lakes
 from twinlog.spark.jobs.archive.lakes.job import fill
@@ -82,7 +83,7 @@ def archive(
     root = job.root
     _prepare(root, job)
     with held(root / "_run.lock", f"another run fills {root}: wait for its end, or archive to another directory"):
-        finish_last_batch(root)
+        drop_torn(root, finish_last_batch(root).batch)
         run = uuid.uuid4().hex
         writer = stream_writer(spark, job, root, run)
         query = writer.trigger(**({"processingTime": job.every} if job.every else {"availableNow": True})).start()

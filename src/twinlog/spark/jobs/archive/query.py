@@ -18,6 +18,7 @@ from twinlog.base.system_names import (
 )
 from twinlog.spark.errors import SparkSourceError
 from twinlog.spark.jobs.archive.archive_plan import ArchiveJob
+from twinlog.spark.jobs.archive.checkpoint import keep_offsets
 from twinlog.spark.jobs.archive.files import commit_batch
 from twinlog.spark.jobs.archive.layout import (
     CHECKPOINT,
@@ -94,6 +95,7 @@ class CommitBatch:
         query = json.loads((root / CHECKPOINT / "metadata").read_text())["id"]
         if load_commit(root).covers(number, query):  # an earlier run was killed between our commit and Spark's
             return
+        keep_offsets(root, number)
         staged = [StagedFile(row.path, row.partition, row.rows, row.bytes) for row in batch.collect()]
         commit_batch(root, number, query, self.run, staged)
 

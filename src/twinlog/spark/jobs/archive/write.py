@@ -44,6 +44,7 @@ class StagedFileWriter:
     def __init__(self, lake: Lake, folder: str, schema: pa.Schema, compression: str, suffix: str = STAGED) -> None:
         self.name = f"{folder}/{uuid.uuid4().hex}{suffix}"
         self.rows = self.waiting_bytes = 0
+        self._lake = lake
         self._schema = schema
         self._waiting: list[pa.RecordBatch] = []
         settings: dict[str, Any] = {"compression": compression}
@@ -68,6 +69,7 @@ class StagedFileWriter:
         """Complete the file; returns its size."""
         self.write_group()
         self._writer.close()
+        self._lake.make_durable(self.name)  # a commit that names it must not outlive it
         return self._files.get_file_info(self._path).size
 
 

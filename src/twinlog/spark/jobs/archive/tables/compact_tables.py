@@ -62,6 +62,7 @@ def _compact_delta(table: DeltaArchive, job: CompactJob) -> CompactSummary:
     except DeltaError as error:
         what = str(error).splitlines()[0]
         raise BadArchive(f"{table.place.lake.root} was not compacted ({what}): it stays as it was") from error
+    table.keep()
     return CompactSummary(
         str(table.place.lake.root),
         partitions=done["partitionsOptimized"],

@@ -21,6 +21,7 @@ from deltalake.transaction import AddAction, CommitProperties, PostCommitHookPro
 from twinlog.spark.ddl_types import type_text
 from twinlog.spark.jobs.archive.layout import CHECKPOINT, BadArchive, StagedFile, day_of, topic_of
 from twinlog.spark.jobs.archive.tables.commits import PREFIX, TableCommit, decode_commit
+from twinlog.spark.jobs.archive.tables.delta_log import DeltaLog
 from twinlog.spark.jobs.archive.tables.table import PARTITIONS, Conflict, FileShape, TablePlace, Version, no_version
 from twinlog.spark.schema import Columns, arrow_schema
 
@@ -60,6 +61,7 @@ def create_delta(place: TablePlace, columns: Columns) -> DeltaArchive:
         raise _cannot(place, error) from error
     made = open_delta(place)
     assert made is not None
+    made.keep()
     return made
 
 
@@ -69,6 +71,7 @@ class DeltaArchive:
     def __init__(self, place: TablePlace, table: DeltaTable) -> None:
         self.place = place
         self.table = table
+        self._log = DeltaLog(place.lake)
 
     def columns(self) -> Columns:
         schema: Any = pa.schema(self._fresh().schema().to_arrow())
@@ -80,6 +83,7 @@ class DeltaArchive:
             self._fresh().alter.add_columns(fields, post_commithook_properties=KEEP_LOG)
         except DeltaError as error:
             raise _cannot(self.place, error) from error
+        self.keep()
 
     def file_shape(self, columns: Columns) -> FileShape:
         return FileShape(arrow_schema({name: kind for name, kind in columns.items() if name not in PARTITIONS}), "")
@@ -114,6 +118,7 @@ class DeltaArchive:
             max_commit_retries=0,  # after any other commit our own rules are asked again
             app_transactions=[Transaction(APPLICATION, commit.batch)],
         )
+        self._log.keep(self.table.version())
         try:
             self.table.create_write_transaction(
                 actions, "append", self.table.schema(), list(PARTITIONS), commit_properties=properties
@@ -122,6 +127,11 @@ class DeltaArchive:
             raise Conflict(str(error)) from error
         except (DeltaError, OSError) as error:
             raise _cannot(self.place, error) from error
+        self.keep()
+
+    def keep(self) -> None:
+        """Return when the newest version survives a power cut."""
+        self._log.keep(self._fresh().version())
 
     def repeat_last(self) -> None:
         """Make the newest version name the last batch: Delta removes the entries of older ones when they are old."""

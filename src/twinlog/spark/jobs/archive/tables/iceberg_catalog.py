@@ -127,6 +127,7 @@ class DirectoryCatalog(NoopCatalog):
             requirement.validate(current)
         before = f"{current.location}/{_version_file(version)}"
         changed = update_table_metadata(current, updates, metadata_location=before)
+        self._keep_manifests(table, changed)
         if not self._lake.put_if_absent(_version_file(version + 1), _encode(changed)):
             raise CommitFailedException(f"{self._lake.root} was changed by another process")
         # A process that slept before its commit, while old versions were expired, may have created one of those again.
@@ -135,6 +136,17 @@ class DirectoryCatalog(NoopCatalog):
         return CommitTableResponse(
             metadata=changed, **{"metadata-location": f"{changed.location}/{_version_file(version + 1)}"}
         )
+
+    def _keep_manifests(self, table: Table, changed: TableMetadata) -> None:
+        """Make durable what pyiceberg wrote for a new snapshot, before the metadata names it."""
+        snapshot = changed.current_snapshot()
+        if snapshot is None or table.metadata.current_snapshot_id == snapshot.snapshot_id:
+            return
+        made = [
+            one.manifest_path for one in snapshot.manifests(table.io) if one.added_snapshot_id == snapshot.snapshot_id
+        ]
+        for place in (*made, snapshot.manifest_list):
+            self._lake.make_durable(place.removeprefix(f"{changed.location}/"))
 
     def _newest(self) -> tuple[int, TableMetadata]:
         """The hint may be old, if a process was killed before it wrote the next one: look after it."""
