@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typer
 
+from twinlog.cli.pipeline.options import SPELLINGS
 from twinlog.cli.pipeline.session_options import with_session_options
 from twinlog.cli.shared.lazy import Lazy, LazyGroup
 
@@ -38,6 +39,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
+    context_settings={"token_normalize_func": lambda word: SPELLINGS.get(word, word)},
     help="Data jobs on Spark; `pip install 'twinlog[spark]'` brings all they need.",
 )
 

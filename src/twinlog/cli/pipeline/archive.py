@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import threading
@@ -59,7 +60,7 @@ def archive(
 
         job = jobs.ArchiveJob(
             target=target,
-            name_server=name_server,
+            name_server=name_server or (None if store else os.environ.get("NAMESRV_ADDR")),
             stores=tuple(store or ()),
             topics=names(topic),
             pattern=pattern,

@@ -6,12 +6,14 @@ from typing import Annotated
 
 import typer
 
+from twinlog.cli.pipeline.options import name_server_option
+
 Target = Annotated[
     str, typer.Argument(metavar="ARCHIVE", help="A directory that the driver and all workers can access.")
 ]
 Compression = Annotated[str, typer.Option("--compression", help="snappy, zstd, lz4, gzip or none.")]
-NameServer = Annotated[
-    str | None, typer.Option("-n", "--namesrvAddr", metavar="HOST:PORT;...", help="Archive topics of a cluster.")
+NameServer = Annotated[  # its variable counts only if no store is given
+    str | None, name_server_option("Archive topics of a cluster; default: $NAMESRV_ADDR, without --store.", None)
 ]
 Store = Annotated[
     list[str] | None, typer.Option("--store", metavar="DIR", help="Archive a store directory; may be repeated.")

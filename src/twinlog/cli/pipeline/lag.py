@@ -53,7 +53,7 @@ def lag(
     if replot and plot is None:
         fail("--replot draws the table again: name the file with --plot lag.html")
     if not replot and not name_servers:
-        fail("lag needs a name server: give --nameServer host:port, or --replot to draw what is there")
+        fail("lag needs a name server: give --namesrvAddr host:port, or --replot to draw what is there")
     every_s = seconds(every, "--every")
     for_s = 0.0 if once else None if for_ is None else seconds(for_, "--for")
     options = cluster_options(name_servers, access)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-NameServer = Annotated[
-    str | None,
-    typer.Option("--nameServer", "-n", metavar="HOST:PORT;...", envvar="NAMESRV_ADDR", help="Name servers."),
-]
+
+def name_server_option(help: str, variable: str | None = "NAMESRV_ADDR") -> Any:
+    """The option that names a cluster, the same in every command; its other spelling is `SPELLINGS`."""
+    return typer.Option("-n", "--namesrvAddr", metavar="HOST:PORT;...", envvar=variable, help=help)
+
+
+SPELLINGS = {"nameServer": "namesrvAddr"}  # as the option of Spark's sources is called, and some commands had it
+NameServer = Annotated[str | None, name_server_option("Name servers.")]
 SourceOption = Annotated[
     list[str] | None,
     typer.Option("--option", metavar="KEY=VALUE", help='An option of format("rocketmq"); may be repeated.'),

@@ -6,12 +6,9 @@ from typing import Annotated
 
 import typer
 
-NameServer = Annotated[
-    str,
-    typer.Option(
-        "-n", "--namesrvAddr", metavar="HOST:PORT;...", envvar="NAMESRV_ADDR", help="Name servers of the target."
-    ),
-]
+from twinlog.cli.pipeline.options import name_server_option
+
+NameServer = Annotated[str, name_server_option("Name servers of the target.")]
 Topic = Annotated[list[str], typer.Option("-t", "--topic", help="Topics, with commas or repeated.")]
 Archive = Annotated[str | None, typer.Option("--archive", metavar="DIR", help="Restore from an archive.")]
 Store = Annotated[

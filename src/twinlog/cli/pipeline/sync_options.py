@@ -6,13 +6,10 @@ from typing import Annotated
 
 import typer
 
+from twinlog.cli.pipeline.options import name_server_option
+
 To = Annotated[str, typer.Option("--to", metavar="DIR", help="Where the replica directories are, one per broker.")]
-NameServer = Annotated[
-    str | None,
-    typer.Option(
-        "-n", "--namesrvAddr", envvar="NAMESRV_ADDR", metavar="HOST:PORT;...", help="Name servers of the masters."
-    ),
-]
+NameServer = Annotated[str | None, name_server_option("Name servers of the masters.")]
 Cluster = Annotated[str | None, typer.Option("--cluster", metavar="NAME", help="Only the masters of this cluster.")]
 Broker = Annotated[
     list[str] | None, typer.Option("--broker", metavar="NAME", help="Only this broker; may be repeated.")

@@ -121,7 +121,7 @@ def test_pairs_are_those_the_name_server_knows(broker):
     options = ClusterOptions(name_servers=(broker.namesrv_address,))
     with pytest.raises(BadOption, match="knows no replicas"):
         registered_pairs(options)
-    with pytest.raises(BadOption, match="--nameServer"):
+    with pytest.raises(BadOption, match="--namesrvAddr"):
         registered_pairs(ClusterOptions(name_servers=()))
     known = {
         "a": BrokerData(cluster="c", broker_name="a", broker_addrs={0: "h:1", 1: "h:2", 2: "h:3"}),

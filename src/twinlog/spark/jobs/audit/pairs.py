@@ -29,7 +29,7 @@ def pairs_of(texts: Sequence[str], options: ClusterOptions | None = None) -> Pai
 def registered_pairs(options: ClusterOptions) -> Pairs:
     """Every replica that the name servers know, with its master."""
     if not options.name_servers:
-        raise BadOption("nothing to audit: give a master and its replica, or --nameServer to compare all that it knows")
+        raise BadOption("nothing to audit: give a master and its replica, or --namesrvAddr to compare all replicas")
     return pairs_in(Cluster(options).info(), options)
 
 

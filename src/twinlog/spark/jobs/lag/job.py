@@ -96,7 +96,7 @@ def lag(
 ) -> LagSummary:
     """Take samples until the time is over; Ctrl-C ends it and keeps what was written."""
     if not job.cluster.name_servers:
-        raise BadOption("lag needs a name server: give --nameServer host:port")
+        raise BadOption("lag needs a name server: give --namesrvAddr host:port")
     table_location(job.to, "--to")
     if job.every_s < 1:
         raise BadOption(f"a sample every {job.every_s:g} s is too often: Spark itself needs about one")
