@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, Self
 
-from twinlog.base.clock import wall_clock_ms
+from twinlog.base.clock import monotonic_ms
 from twinlog.net.connecting import connecting_to, target_of
 from twinlog.net.errors import ConnectFailed
 from twinlog.replication.errors import PeerSilent, ReplicationError
@@ -47,7 +47,7 @@ class HaSource:
     name = "ha"
 
     def __init__(self, address: str, log_end: int, pass_number: int | None, tls: ssl.SSLContext | None = None) -> None:
-        self._link = ReplicaLink(_SETTINGS, log_end, wall_clock_ms())
+        self._link = ReplicaLink(_SETTINGS, log_end, monotonic_ms())
         self._buffer = memoryview(bytearray(CHUNK_BYTES))
         self._durable_end = log_end
         try:
@@ -74,17 +74,17 @@ class HaSource:
         try:
             count = self._socket.recv_into(self._buffer)
         except TimeoutError:
-            if self._link.is_silent(wall_clock_ms()):
+            if self._link.is_silent(monotonic_ms()):
                 raise PeerSilent(self._address, _SETTINGS.silence_ms_max) from None
             self.report(self._durable_end)
             return ()
         if count == 0:
             raise ConnectionError(f"{self._address} closed the connection")
-        return self._link.receive(self._buffer[:count], wall_clock_ms())
+        return self._link.receive(self._buffer[:count], monotonic_ms())
 
     def report(self, log_end: int) -> None:
         self._durable_end = log_end
-        report = self._link.appended(log_end, wall_clock_ms())
+        report = self._link.appended(log_end, monotonic_ms())
         if report is not None:
             self._socket.settimeout(_CONNECT_SECONDS)
             self._socket.sendall(report)
