@@ -186,3 +186,13 @@ def test_with_accounts_people_sign_in_and_the_secret_stays_out_of_page_and_addre
         page.goto(dashboard.url)
         assert "/login" in page.url
         assert secret not in dashboard.output.read_text()
+
+
+def test_an_address_without_a_page_leads_back(shown, browser):
+    with browser.new_context(color_scheme="dark") as context:
+        page = context.new_page()
+        answer = page.goto(shown.url("/nosuch<b>"))
+        assert answer.status == 404 and "/nosuch" in text_of(page, "main")
+        assert serious_faults(page) == []
+        page.get_by_role("link", name="Go to the cluster").click()
+        page.get_by_text("DefaultCluster").first.wait_for()

@@ -172,3 +172,24 @@ def test_a_connected_consumer_is_shown_and_answers(shown, browser):
         page.get_by_role("button", name="Ask ").click()
         page.get_by_text("as it says itself").wait_for()
         assert "python" in text_of(page, "#content")
+
+
+def test_groups_of_the_broker_itself_are_hidden_until_they_are_asked_for(shown, browser):
+    with new_page(browser) as page:
+        page.goto(shown.url("/groups"))
+        page.get_by_role("link", name="billing").wait_for()
+        assert page.get_by_role("link", name="SELF_TEST_C_GROUP").count() == 0
+        page.get_by_text("System groups").click()
+        page.get_by_role("link", name="SELF_TEST_C_GROUP").wait_for()
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [("/topics?topic=Nope", "has no route for topic 'Nope'"), ("/groups?group=nope", "No broker has a group 'nope'")],
+)
+def test_what_does_not_exist_is_named_and_can_not_be_changed(shown, browser, path, why):
+    with new_page(browser) as page:
+        page.goto(shown.url(path))
+        page.get_by_text(why).wait_for()
+        assert not page.get_by_role("button", name="Delete").is_visible()
+        assert serious_faults(page) == []

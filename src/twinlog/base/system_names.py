@@ -15,7 +15,8 @@ BENCHMARK_TOPIC = "BenchmarkTest"
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 SYSTEM_PREFIX = "rmq_sys_"
-TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
+SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+TRANSACTION_GROUP = f"{SYSTEM_GROUP_PREFIX}TRANS"
 
 TOPIC_LENGTH_MAX = 127
 LONG_TOPIC_LENGTH_MAX = 255  # of retry and dead-letter topics
@@ -66,6 +67,11 @@ def is_retry_or_dlq(topic: str) -> bool:
 def reply_topic(cluster_name: str) -> str:
     """Where the answers of request-reply calls are sent."""
     return f"{cluster_name}_REPLY_TOPIC"
+
+
+def is_builtin_group(group: str) -> bool:
+    """Whether `group` is one that a broker makes for itself, so that nobody looks for it."""
+    return group in SYSTEM_GROUPS or group.upper().startswith(SYSTEM_GROUP_PREFIX)
 
 
 def is_system_topic(topic: str, cluster_name: str = "", broker_name: str = "") -> bool:

@@ -12,6 +12,7 @@ from urllib.parse import parse_qs
 import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from nicegui import app as nicegui_app
 from nicegui import ui
 from starlette.staticfiles import StaticFiles
 
@@ -22,7 +23,7 @@ from twinlog.dashboard.guard import Guard, cookie_name
 from twinlog.dashboard.login_page import login_html, safe_target
 from twinlog.dashboard.observer_service import Observer, probe_accounts
 from twinlog.dashboard.settings import DashboardSettings, check_exposure
-from twinlog.dashboard.theme import COOKIE, FAVICON, STATIC
+from twinlog.dashboard.theme import COOKIE, FAVICON, STATIC, not_found_html
 from twinlog.net.errors import CannotListen
 from twinlog.telemetry.log import get_logger
 
@@ -97,8 +98,13 @@ def make_app(settings: DashboardSettings, access: Access, port: int) -> FastAPI:
     ui.run_with(
         app, title="Twinlog", favicon=FAVICON, dark=None, language="en-US", tailwind=False, show_welcome_message=False
     )
+    nicegui_app.add_exception_handler(404, _not_found)  # NiceGUI's own page has no way back, and no name for the error
     app.add_middleware(Guard, access=access, settings=settings, port=port)
     return app
+
+
+def _not_found(request: Request, _: Exception) -> Response:
+    return HTMLResponse(not_found_html(request.url.path, request.cookies.get(COOKIE)), status_code=404)
 
 
 async def _serve(server: _Server, listening: socket.socket) -> None:

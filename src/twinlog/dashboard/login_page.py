@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from twinlog.dashboard.markup import Markup, join, tag
-from twinlog.dashboard.theme import head_links, theme_class
+from twinlog.dashboard.markup import Markup, tag
+from twinlog.dashboard.theme import plain_document
 
 
 def login_html(problem: str, target: str, theme: str | None) -> str:
@@ -21,16 +21,7 @@ def login_html(problem: str, target: str, theme: str | None) -> str:
         action="/login",
         cls="tl-login-form",
     )
-    head = join(
-        [
-            tag("meta", charset="utf-8"),
-            tag("title", "Sign in · Twinlog"),
-            tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            head_links(),
-        ]
-    )
-    body = tag("body", tag("main", form, cls="tl-login"), cls=theme_class(theme))
-    return Markup("<!doctype html>") + tag("html", tag("head", head), body, lang="en")
+    return plain_document("Sign in", form, theme)
 
 
 def _field(label: str, name: str, kind: str, complete: str) -> Markup:

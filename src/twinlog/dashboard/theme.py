@@ -1,11 +1,11 @@
-"""Light and dark: what the browser remembers, and the links to our styles."""
+"""Light and dark: what the browser remembers, the links to our styles, and documents without NiceGUI."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from twinlog import __version__
-from twinlog.dashboard.markup import Markup, tag
+from twinlog.dashboard.markup import Markup, join, tag
 
 STATIC = Path(__file__).parent / "static"
 COOKIE = "twinlog_theme"  # light or dark; without it, what the system prefers
@@ -33,3 +33,23 @@ def is_dark(theme: str | None) -> bool | None:
 
 def theme_class(theme: str | None) -> str:
     return {True: "body--dark", False: "body--light", None: "tl-auto"}[is_dark(theme)]
+
+
+def plain_document(title: str, main: Markup, theme: str | None) -> str:
+    """A whole page that needs no script: sign in, and what does not exist."""
+    head = join(
+        [
+            tag("meta", charset="utf-8"),
+            tag("title", f"{title} · Twinlog"),
+            tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+            head_links(),
+        ]
+    )
+    body = tag("body", tag("main", main, cls="tl-login"), cls=theme_class(theme))
+    return Markup("<!doctype html>") + tag("html", tag("head", head), body, lang="en")
+
+
+def not_found_html(path: str, theme: str | None) -> str:
+    lines = tag("h1", "No such page"), tag("p", "The dashboard has no page ", tag("code", path), cls="tl-muted")
+    box = tag("div", *lines, tag("a", "Go to the cluster", href="/"), cls="tl-login-form")
+    return plain_document("No such page", box, theme)

@@ -5,6 +5,8 @@ A Twinlog broker's endpoint and the exporter use the same; `tests/interop/test_m
 
 from __future__ import annotations
 
+from twinlog.base.system_names import SYSTEM_GROUP_PREFIX
+
 NODE = ("cluster", "node_type", "node_id")
 STORAGE = (*NODE, "storage_type", "storage_medium")
 IN = (*NODE, "topic", "message_type", "is_system")
@@ -17,7 +19,6 @@ RPC = (*NODE, "protocol_type", "request_code", "response_code", "is_long_polling
 
 LOCAL_DISK = ("local", "disk")  # storage_type, storage_medium
 REMOTING = "remoting"  # protocol_type
-SYSTEM_GROUP_PREFIX = "cid_rmq_sys_"
 _MODES = {"CONSUME_ACTIVELY": "pull", "CONSUME_PASSIVELY": "push", "CONSUME_POP": "pop"}
 
 
@@ -26,7 +27,7 @@ def consume_mode(consume_type: str) -> str:
 
 
 def is_system_group(group: str) -> bool:
-    return group.lower().startswith(SYSTEM_GROUP_PREFIX)
+    return group.upper().startswith(SYSTEM_GROUP_PREFIX)
 
 
 def true_false(value: bool) -> str:

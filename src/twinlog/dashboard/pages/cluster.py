@@ -69,11 +69,10 @@ def summary_markup(view: ClusterView) -> Markup:
     java = sum(one.kind == "java" for one in answering)
     kinds = ", ".join(f"{n} {name}" for n, name in ((len(answering) - java, "Twinlog"), (java, "Java")) if n)
     worst = sick[0].health.level if sick else Level.OK
+    health = f"{len(sick)} of {len(view.groups)} not healthy" if sick else "all healthy"
     masters = [one for one in brokers if one.is_master]
     return tiles(
-        tile(
-            "Health", "all healthy" if not sick else f"{len(sick)} of {len(view.groups)} unwell", _groups(view), worst
-        ),
+        tile("Health", health, _groups(view), worst),
         tile("Brokers", f"{len(answering)} of {len(brokers)}", f"answer; {kinds}" if kinds else "answer"),
         tile("In", rate_text(_total([one.puts_per_second for one in masters])), "to masters"),
         tile("Out", rate_text(_total([one.gets_per_second for one in brokers])), "from all brokers"),

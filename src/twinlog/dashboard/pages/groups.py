@@ -11,7 +11,7 @@ from urllib.parse import quote
 from nicegui import ui
 
 from twinlog.base.clock import wall_clock_ms
-from twinlog.base.system_names import DLQ_PREFIX
+from twinlog.base.system_names import DLQ_PREFIX, is_builtin_group
 from twinlog.client.errors import REQUEST_FAILURES
 from twinlog.dashboard.dialogs.group_dialogs import delete_group, save_group
 from twinlog.dashboard.dialogs.reset_dialog import reset_group
@@ -27,7 +27,7 @@ from twinlog.observe.groups.backlogs import Backlog
 from twinlog.observe.groups.group_progress import GroupMember, Members, Progress, all_members
 from twinlog.observe.topics import is_retry
 from twinlog.observe.units import UNKNOWN, count_text, duration_text, rate_text, time_text
-from twinlog.telemetry.rocketmq_names import consume_mode, is_system_group
+from twinlog.telemetry.rocketmq_names import consume_mode
 from twinlog.wire.bodies import SubscriptionGroupConfig
 from twinlog.wire.codes import version_name
 
@@ -80,7 +80,7 @@ async def _list(context: PageContext) -> None:
     def refresh() -> None:
         latest = context.observer.backlogs.latest
         names = {*configs, *(group for group, _ in (latest.rows if latest is not None else ()))}
-        wanted = sorted(name for name in names if others.value or not is_system_group(name))
+        wanted = sorted(name for name in names if others.value or not is_builtin_group(name))
         shown.show([group_row(name, latest) for name in wanted])
 
     others.on_value_change(refresh)
@@ -141,10 +141,18 @@ class _Detail:
         self._waits_ms: dict[str, int] = {}
 
     async def build(self) -> None:
-        context = self._context
         title = tag("a", "All groups", href="/groups") + tag("h2", self._group, cls="tl-subject")
         ui.html(title, sanitize=False).classes("tl-crumbs")
         self._summary = LiveHtml()
+        with ui.element("div").classes("tl-known") as self._known:
+            self._build_known()
+        self._offered: list[str] = []
+        await self._refresh()
+        ui.timer(_DETAIL_S, self._refresh)
+
+    def _build_known(self) -> None:
+        """What is shown of a group that exists."""
+        context = self._context
         with ui.row().classes("tl-toolbar tl-toolbar-bare"):
             dead = quote(DLQ_PREFIX + self._group, safe="")
             ui.link("Its dead letters", f"/messages?topic={dead}").classes("tl-button-link")
@@ -163,9 +171,6 @@ class _Detail:
             self._client_info = LiveHtml()
         with ui.element("section").classes("tl-panel"):
             self._settings = LiveHtml()
-        self._offered: list[str] = []
-        await self._refresh()
-        ui.timer(_DETAIL_S, self._refresh)
 
     async def _refresh(self) -> None:
         context = self._context
@@ -176,6 +181,11 @@ class _Detail:
         self._members = await all_members(context.admin, masters.values(), self._group)
         latest = context.observer.backlogs.latest
         topics = latest.of_group(self._group) if latest is not None else {}
+        is_known = bool(self._config or self._members.clients or topics)
+        self._known.set_visibility(is_known)
+        if not is_known:
+            self._summary.show(unknown_markup(self._group, masters, latest))
+            return
         await self._ask_waits(topics, masters)
         self._summary.show(self._summary_markup(topics, latest))
         self._queues.show(queues_markup(topics, self._waits_ms))
@@ -258,6 +268,15 @@ class _Detail:
         behind = latest.behind(self._group) if latest is not None and not latest.silent else None
         if await delete_group(self._context, self._group, members=len(self._members.clients), behind=behind):
             ui.navigate.to("/groups")
+
+
+def unknown_markup(group: str, masters: Mapping[str, str], latest: Backlog | None) -> Markup:
+    """A group that nobody has, or that only a master without an answer may have."""
+    if not masters or latest is None or latest.silent:
+        return tag("p", f"No master that answers has a group '{group}'.", cls="tl-result tl-warning")
+    return tag(
+        "p", f"No broker has a group '{group}'. A consumer makes it when it connects.", cls="tl-result tl-critical"
+    )
 
 
 def queues_markup(topics: Mapping[str, Mapping[str, Progress]], waits_ms: Mapping[str, int]) -> Markup:

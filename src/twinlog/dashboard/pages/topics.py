@@ -123,10 +123,17 @@ class _Detail:
         self._rate, self._held = Series(), Series()
 
     async def build(self) -> None:
-        context = self._context
         title = tag("a", "All topics", href="/topics") + tag("h2", self._topic, cls="tl-subject")
         ui.html(title, sanitize=False).classes("tl-crumbs")
         self._summary = LiveHtml()
+        with ui.element("div").classes("tl-known") as self._known:
+            self._build_known()
+        await self._refresh()
+        ui.timer(_DETAIL_S, self._refresh)
+
+    def _build_known(self) -> None:
+        """What is shown of a topic that exists."""
+        context = self._context
         with ui.row().classes("tl-toolbar tl-toolbar-bare"):
             ui.link("Its messages", f"/messages?topic={quote(self._topic, safe='')}").classes("tl-button-link")
             action_button(context, "Change", "edit", self._change)
@@ -142,8 +149,6 @@ class _Detail:
             self._queues = LiveHtml()
         with ui.element("section").classes("tl-panel"):
             self._route = LiveHtml()
-        await self._refresh()
-        ui.timer(_DETAIL_S, self._refresh)
 
     async def _refresh(self) -> None:
         if not self._context.is_open():
@@ -153,7 +158,9 @@ class _Detail:
             view = self._view = await topic_view(self._context.admin, self._topic)
         except REQUEST_FAILURES as error:
             self._summary.show(tag("p", str(error), cls="tl-result tl-critical"))
+            self._known.set_visibility(self._view is not None)
             return
+        self._known.set_visibility(True)
         self._rate.add(now_ms, view.per_second)
         self._summary.show(summary_markup(view, now_ms))
         self._queues.show(queues_markup(view))

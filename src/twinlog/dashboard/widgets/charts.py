@@ -34,6 +34,7 @@ class LineChart:
         self._title, self._text = title, text
         with ui.element("figure").classes("tl-chart"):
             self._caption = LiveHtml(tag="figcaption")
+            self._in_bytes = unit.startswith("bytes")
             options = _options(_FORMATS[unit], is_whole=unit in ("bytes", "msg"))
             self._chart = ui.echart(options, renderer="svg").classes("tl-chart-canvas")
             self._chart.props('role="img"')
@@ -60,6 +61,9 @@ class LineChart:
         if series != self._chart.options["series"]:
             self._chart.options["series"] = series
             self._chart.options["legend"]["show"] = len(lines) > 1
+            if self._in_bytes:
+                highest = max((value or 0 for points in lines.values() for _, value in points), default=0)
+                self._chart.options["yAxis"]["interval"] = byte_step(highest)
             self._chart.update()
 
 
@@ -72,6 +76,14 @@ def thin(points: Points, points_max: int = POINTS_MAX) -> list[tuple[int, float 
     return [max(run, key=lambda one: -1.0 if one[1] is None else one[1]) for run in runs]
 
 
+def byte_step(highest: float, lines_max: int = 4) -> int:
+    """Between two lines of a chart of bytes: a power of two, so that each has a round number of KiB or MiB."""
+    step = 1
+    while step * lines_max < highest:
+        step *= 2
+    return step
+
+
 def _options(formatter: str, *, is_whole: bool) -> dict[str, Any]:
     return {
         "animation": False,
@@ -82,7 +94,7 @@ def _options(formatter: str, *, is_whole: bool) -> dict[str, Any]:
         "xAxis": {
             "type": "time",
             "axisLine": {"lineStyle": {"color": _GREY}},
-            "axisLabel": {"color": _GREY, "hideOverlap": True, "formatter": "{HH}:{mm}:{ss}"},
+            "axisLabel": {"color": _GREY, "hideOverlap": True, "margin": 14, "formatter": "{HH}:{mm}:{ss}"},
             "splitLine": {"show": False},
         },
         "yAxis": {
