@@ -4,10 +4,12 @@ import asyncio
 
 import pytest
 from tests.replication.cluster import running_cluster
+from typer.testing import CliRunner
 
 from twinlog.broker.embedded import EmbeddedBroker
 from twinlog.cli.admin.app import run as run_admin
 from twinlog.cli.consume import run as consume
+from twinlog.cli.main import app
 from twinlog.cli.shared.explain import did_you_mean
 
 CLUSTER = "DefaultCluster"
@@ -86,6 +88,26 @@ def test_a_topic_without_permission_is_said_to_have_none(failing, twinlog_broker
     for words in ([], ["-g", "forbidden-readers"]):
         assert consume(["-t", "WriteOnly", "-n", names, "--idle", "5", *words]) == 1
         assert "topic 'WriteOnly' has permission 2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("borker", "there is no command 'borker'; did you mean 'broker'?"),
+        ("clusterList", "there is no command 'clusterList'; did you mean 'twinlog admin clusterList'?"),
+        ("pipeline sycn", "there is no command 'sycn'; did you mean 'sync'?"),
+    ],
+)
+def test_a_command_that_does_not_exist_has_the_likely_one_named(words, expected):
+    done = CliRunner().invoke(app, words.split(), env={"COLUMNS": "120"})
+    assert done.exit_code == 2 and expected in done.stderr
+
+
+def test_a_name_server_that_is_not_there_is_one_question(failing, free_tcp_port_factory):
+    address = f"127.0.0.1:{free_tcp_port_factory()}"
+    error = failing("clusterList", names=address)
+    assert f"no name server of {address} answers (cannot connect to {address}: Connection refused); is" in error
+    assert error.count("?") == 1 and "Errno" not in error
 
 
 def test_an_unknown_command_has_a_suggestion(failing, capsys):

@@ -117,6 +117,21 @@ def test_help_pages_fit_80_columns(commands, monkeypatch):
         assert not too_long, (command.name, too_long)
 
 
+def test_help_pages_are_filled_to_the_width_and_flags_have_no_value(commands, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    for path, make in PARSERS.items():
+        page = make().format_help().partition("example")[0].splitlines()
+        assert not [line for line in page if len(line) > 80], path
+    for path, command in commands.items():
+        if path not in PARSERS and path != "admin":
+            assert "\n" not in (command.help or "").replace("\n\n", ""), f"{path}: a line ends where the source's does"
+            flags = [one for one in command.params if getattr(one, "is_flag", False)]
+            assert [one.metavar for one in flags] == [""] * len(flags), path
+    root = typer.main.get_command(app)
+    context = root.make_context("twinlog", [], resilient_parsing=True)
+    assert {one.metavar for one in root.get_params(context)} == {""}, "--version and --help take no value"
+
+
 ENVIRONMENT = {key: value for key, value in os.environ.items() if not key.startswith("COMP_")}
 
 

@@ -78,7 +78,6 @@ def main(arguments: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser("twinlog dashboard", description=_SUMMARY, epilog=_EXAMPLE)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     group = parser.add_argument_group("page")
     group.add_argument("--host", default="127.0.0.1", help="address to listen on; default: %(default)s")
     group.add_argument("--port", default=8088, type=_port, help="0 takes a free one; default: %(default)s")

@@ -45,7 +45,6 @@ def parser() -> argparse.ArgumentParser:
         prog="twinlog exporter",
         description="Serve Prometheus metrics of a cluster, under the names of rocketmq-exporter and of RocketMQ 5.",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.add_argument("--listen", default="127.0.0.1", metavar="ADDRESS", help="where to serve; default: %(default)s")
     made.add_argument("--port", type=port, default=PORT, help="default: %(default)s; 0 takes a free one")

@@ -41,6 +41,14 @@ COMMANDS: dict[str, Lazy] = {
 class RootGroup(LazyGroup):
     table = COMMANDS
 
+    def nearest(self, name: str) -> str:
+        from twinlog.cli.admin.app import find, load_commands
+
+        load_commands()
+        if find(name) is not None:  # mqadmin has no word in front of its commands
+            return f"; did you mean 'twinlog admin {name}'?"
+        return super().nearest(name)
+
 
 app = typer.Typer(cls=RootGroup, no_args_is_help=True, pretty_exceptions_enable=False)
 

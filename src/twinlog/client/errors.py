@@ -2,7 +2,7 @@
 
 import itertools
 
-from twinlog.net.errors import NetError
+from twinlog.net.errors import ConnectFailed, NetError
 from twinlog.wire.codes import RequestCode, ResponseCode
 from twinlog.wire.errors import WireError
 
@@ -80,7 +80,8 @@ class NoNameServer(ClientError):
     """None of the configured name servers answers."""
 
     def __init__(self, addresses: str, last: object) -> None:
-        super().__init__(f"no name server of {addresses} answers ({last}); is `twinlog namesrv` running there?")
+        why = last.problem if isinstance(last, ConnectFailed) else last
+        super().__init__(f"no name server of {addresses} answers ({why}); is `twinlog namesrv` running there?")
         self.last = last
 
 

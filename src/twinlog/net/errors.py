@@ -1,6 +1,8 @@
 """What can go wrong between two peers."""
 
 import errno
+import os
+import socket
 
 from twinlog.base.addresses import AddressError, address_text
 
@@ -11,8 +13,9 @@ class NetError(Exception):
 
 class ConnectFailed(NetError):
     def __init__(self, address: str, reason: object) -> None:
-        super().__init__(f"cannot connect to {address}: {reason}; is it running and reachable?")
         self.address = address
+        self.problem = f"cannot connect to {address}: {_why(reason)}"  # for errors with a hint of their own
+        super().__init__(f"{self.problem}; is it running and reachable?")
 
 
 class BadAddress(ConnectFailed):
@@ -20,7 +23,17 @@ class BadAddress(ConnectFailed):
 
     def __init__(self, address: str, error: AddressError) -> None:
         NetError.__init__(self, str(error))
-        self.address = address
+        self.address, self.problem = address, str(error)
+
+
+def _why(reason: object) -> str:
+    """The system's words. asyncio's repeat the address, and look like a piece of a program."""
+    if isinstance(reason, socket.gaierror):
+        return str(reason.strerror)
+    is_plain = isinstance(reason, ConnectionError) or type(reason) is OSError  # an SSLError has numbers of its own
+    if is_plain and isinstance(reason, OSError) and reason.errno is not None:
+        return os.strerror(reason.errno)
+    return str(reason)
 
 
 class CannotListen(OSError):

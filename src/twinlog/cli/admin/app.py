@@ -53,7 +53,7 @@ def run(arguments: Sequence[str]) -> int:
     if found is None:
         nearest = did_you_mean(name, COMMANDS)
         print(
-            f"twinlog admin: there is no command {name!r}{nearest or ''}; `twinlog admin help` lists them",
+            f"twinlog admin: there is no command {name!r}{nearest or '; `twinlog admin help` lists them'}",
             file=sys.stderr,
         )
         return 2

@@ -159,11 +159,19 @@ def explained(error: BaseException, connection: Connection | None) -> str:
     return str(error)
 
 
+class _Lines(argparse.RawDescriptionHelpFormatter):
+    """Text of one line is filled to the width; text of several lines, such as examples, keeps them."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        kind = argparse.HelpFormatter if "\n" not in text else argparse.RawDescriptionHelpFormatter
+        return kind._fill_text(self, text, width, indent)
+
+
 class Parser(argparse.ArgumentParser):
     """An error names the command that explains the options. Lines of examples at the end of a help page stay lines."""
 
     def __init__(self, *args: Any, **details: Any) -> None:
-        super().__init__(*args, **{"formatter_class": argparse.RawDescriptionHelpFormatter, **details})
+        super().__init__(*args, **{"formatter_class": _Lines, **details})
 
     def error(self, message: str) -> NoReturn:
         print(f"{self.prog}: {message}; `{self.prog} --help` explains the options", file=sys.stderr)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
@@ -38,8 +39,22 @@ class LazyGroup(TyperGroup):
             return TyperCommand(cmd_name, help=lazy.summary)
         command = load_command(cmd_name, lazy, type(self).wrap)
         above = str(getattr(ctx, "command_path", "")).split()[1:]  # without the program's name
-        _add_examples(command, " ".join([*above, cmd_name]))
+        _complete_help(command, " ".join([*above, cmd_name]), ctx)
         return command
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and not args[0].startswith("-") and args[0] not in self.table:
+            ctx.fail(f"there is no command {args[0]!r}{self.nearest(args[0])}")
+        return super().resolve_command(ctx, args)
+
+    def nearest(self, name: str) -> str:
+        """What may have been meant, as the end of a sentence."""
+        from twinlog.cli.shared.explain import did_you_mean  # imports a client
+
+        return did_you_mean(name, self.table)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return [_without_value(one) for one in super().get_params(ctx)]
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         self._listing = True
@@ -63,7 +78,23 @@ def load_command(
     return command
 
 
-def _add_examples(command: Any, path: str) -> None:
+def _complete_help(command: Any, path: str, ctx: Any) -> None:
+    """Add its examples; fill its paragraphs to the width of the terminal; flags are shown without a value."""
     command.epilog = command.epilog or epilog_of(path)
+    command.help = _filled(command.help or "")
+    for parameter in command.get_params(ctx):
+        _without_value(parameter)
     for name, child in getattr(command, "commands", {}).items():
-        _add_examples(child, f"{path} {name}")
+        _complete_help(child, f"{path} {name}", ctx)
+
+
+def _filled(text: str) -> str:
+    """Typer keeps the line ends of a docstring, which are those of our source."""
+    return "\n\n".join(part.replace("\n", " ") for part in inspect.cleandoc(text).split("\n\n"))
+
+
+def _without_value(parameter: Any) -> Any:
+    """Typer writes `--json <bool>`, as if the option took a value."""
+    if getattr(parameter, "is_flag", False):
+        parameter.metavar = ""
+    return parameter
