@@ -31,3 +31,22 @@ def test_a_commit_imports_neither_arrow_nor_the_client():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.stdout.strip(), done.returncode) == ("[]", 0), done.stderr
+
+
+_PLAN = """
+import sys
+from pyspark.sql.types import BinaryType, StructField, StructType
+from pyspark_rocketmq import *
+from twinlog.spark.source import RocketmqSource
+source = RocketmqSource({{"nameServer": "127.0.0.1:9876", "topic": "T"}})
+source.writer(StructType([StructField("body", BinaryType())]), overwrite=False)
+print([name for name in {heavy!r} if name in sys.modules])
+"""
+
+
+@pytest.mark.timeout(120)
+def test_making_a_writer_imports_neither_arrow_nor_a_loop():
+    heavy = ("pyarrow", "numpy", "pandas", "asyncio", "twinlog.client.producer", "twinlog.net.connection")
+    code = _PLAN.format(heavy=heavy)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.returncode) == ("[]", 0), done.stderr
