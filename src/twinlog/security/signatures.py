@@ -7,14 +7,22 @@ TLS keeps requests from being recorded.
 from __future__ import annotations
 
 import binascii
+import hashlib
 import hmac
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
 
 ACCESS_KEY = "AccessKey"
 SIGNATURE = "Signature"
+SIGNATURE_LENGTH = 28  # base64 of 20 bytes
 SECURITY_TOKEN = "SecurityToken"
 UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 VERSION_SIGNS_QUERY_FLAG = 400  # clients up to V4_9_3 add the flag of a query after they have signed
+_BLOCK_BYTES = 64  # of SHA-1
+_INNER, _OUTER = (bytes(byte ^ pad for byte in range(256)) for pad in (0x36, 0x5C))
 
 
 def signed_content(fields: Mapping[str, str], body: bytes | None, *, without_flag: bool = False) -> bytes:
@@ -41,3 +49,15 @@ def is_signed(fields: Mapping[str, str], body: bytes | None, secret: bytes, *, w
         return False
     wanted = sign_content(signed_content(fields, body, without_flag=without_flag), secret)
     return hmac.compare_digest(wanted, given.encode("utf-8", "surrogatepass"))
+
+
+class AccountKey(NamedTuple):
+    """HMAC-SHA1 with one secret, up to where the content begins: a third of the time of a whole one."""
+
+    inner: _Hash
+    outer: _Hash
+
+
+def account_key(secret: bytes) -> AccountKey:
+    block = (hashlib.sha1(secret).digest() if len(secret) > _BLOCK_BYTES else secret).ljust(_BLOCK_BYTES, b"\0")
+    return AccountKey(hashlib.sha1(block.translate(_INNER)), hashlib.sha1(block.translate(_OUTER)))

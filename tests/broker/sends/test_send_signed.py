@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import random
 import struct
 import tempfile
 from pathlib import Path
@@ -12,59 +10,24 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.broker.contexts import open_context, wired
+from tests.broker.contexts import open_context
 from tests.broker.running import SEND_FIELDS
+from tests.broker.sends.signing import ACCOUNTS, ALLOWED, SIGNERS, Peer, gate_of, ordinary, play, signed
 from tests.broker.sends.spellings import STYLES, bodies, spell, unusual_fields, usual_fields
 
-from twinlog.broker.sends import send, send_batches, send_properties, send_signed
+from twinlog.broker.sends import send_batches, send_properties, send_signed
 from twinlog.broker.sends.send_fast import FastSend
-from twinlog.broker.sends.send_signed import account_key
 from twinlog.broker.topics.ensure import ensure_topic
-from twinlog.net.access import protected
-from twinlog.net.connection import ConnectionOptions
-from twinlog.security.gate import AccountGate
-from twinlog.security.policies import Entry, Policy
-from twinlog.security.signatures import signature
+from twinlog.security.signatures import account_key, signature
 from twinlog.security.users import Account
-from twinlog.settings.access import AccessSettings
-from twinlog.wire.command import Command, encode_command
+from twinlog.wire.command import Command
 from twinlog.wire.frame import BINARY, JSON, encode_frame
-
-ALLOWED = (
-    Policy("Custom", (Entry("Topic:T", ("Pub",), "Allow"), Entry("Topic:T2", ("Pub",), "Allow", ("10.0.0.1",)))),
-)
-ACCOUNTS = {
-    "root": Account("root", "r" * 100, "Super"),
-    "alice": Account("alice", "alice secret", policies=ALLOWED),
-    "off": Account("off", "secret", "Super", "disable"),
-}
-SIGNERS = ["root", "alice", "alice", "alice", "alice wrongly", "off", "nobody", "", "alice cut", "alice moved"]
 
 
 @pytest.fixture(autouse=True)
 def caches_and_numpy_are_used_at_once(monkeypatch):
     monkeypatch.setattr(send_properties, "_SEEN_BEFORE", 0)
     monkeypatch.setattr(send_batches, "_TOGETHER_MIN", 2)
-
-
-def signed(signer: str, style: str, command: Command, *, first: bool = False) -> Command:
-    """`command` as one of the SIGNERS signs it; `first`: names that begin with a capital come first, as from Go."""
-    name, _, how = signer.partition(" ")
-    if not name:
-        return command
-    fields = {**(command.fields or {}), "AccessKey": name}
-    names = send_names(style, fields)
-    secret = ACCOUNTS[name].secret if name in ACCOUNTS and how != "wrongly" else "wrong"
-    made = signature({names[key]: value for key, value in fields.items()}, command.body, secret)
-    made = {"cut": made[:-1], "moved": made[1:] + made[:1]}.get(how, made)
-    fields = {"AccessKey": name, "Signature": made, **fields} if first else {**fields, "Signature": made}
-    return Command(command.code, command.opaque, command.flag, fields=fields, body=command.body)
-
-
-def send_names(style: str, fields: dict[str, str]) -> dict[str, str]:
-    from tests.broker.sends.spellings import LONG_NAMES
-
-    return {key: LONG_NAMES.get(key, key) if "long" in style else key for key in fields}
 
 
 def _spelled(style, signer, first, fields, body, opaque, order, code):
@@ -149,17 +112,6 @@ def test_what_is_signed_is_what_is_stored_however_a_header_is_read(frames, step)
     assert play(frames, step, fast=True) == play(frames, 100_000, fast=False)
 
 
-def ordinary(number: int, signer: str = "alice", topic: str = "T") -> bytes:
-    """The frame of a send as a Java producer writes it."""
-    fields = {**SEND_FIELDS, "b": topic, "i": f"UNIQ_KEY\x01{number:032X}\x02TAGS\x01a\x02"}
-    return encode_command(signed(signer, "java", Command(310, 10 + number, fields=fields, body=b"x" * 30)))
-
-
-class Peer:
-    def __init__(self, host: str = "127.0.0.1") -> None:
-        self.peer = (host, 5555)
-
-
 def test_a_template_is_used_from_every_address_that_is_allowed_and_from_no_other(monkeypatch):
     data = [ordinary(number, topic="T2") for number in range(8)]
     with tempfile.TemporaryDirectory() as folder, open_context(Path(folder)) as ctx:
@@ -210,33 +162,3 @@ def test_the_hash_of_an_account_is_the_hmac_of_the_library(secret, content):
     inner.update(content)
     outer.update(inner.digest())
     assert outer.digest() == hmac.digest(secret, content, "sha1")
-
-
-def gate_of(ctx, accounts=ACCOUNTS, edition=(0,)):
-    access = AccessSettings(authentication=True, authorization=True)
-    ctx.gate = AccountGate(access, "DefaultCluster", lambda: accounts, lambda: edition[0])
-
-
-def play(frames: list[bytes], step: int, *, fast: bool) -> tuple[list, list]:
-    return asyncio.run(_play(frames, step, fast))
-
-
-async def _play(frames: list[bytes], step: int, fast: bool) -> tuple[list, list]:
-    random.seed(1)  # queue -1 lets the broker choose
-    with tempfile.TemporaryDirectory() as folder, open_context(Path(folder)) as ctx:
-        for topic in ("T", "T2"):
-            ensure_topic(ctx, topic, 4)
-        gate_of(ctx)
-        assert ctx.gate is not None
-        handlers = protected(send.handlers(ctx), ctx.gate)
-        fast_path = FastSend(ctx).take if fast else None
-        connection, transport = wired(ConnectionOptions(handlers, after_batch=ctx.publish_appends, fast=fast_path))
-        data = b"".join(frames)
-        for at in range(0, len(data), step):
-            if not transport.closed:
-                connection.data_received(data[at : at + step])
-        records, at = [], 0
-        while (record := ctx.store.record_at(at)) is not None and at < ctx.store.log_end:
-            records.append(bytes(record))
-            at += len(record)
-        return [bytes(transport.data), transport.closed], records

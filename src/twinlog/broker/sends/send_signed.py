@@ -11,13 +11,20 @@ A send that is not admitted is left to the plain path, which makes the refusal.
 
 from __future__ import annotations
 
-import hashlib
 from binascii import b2a_base64
 from hmac import compare_digest
 from typing import TYPE_CHECKING, NamedTuple
 
-from twinlog.broker.sends.send_template import BORN, BORN_DIGITS, KnownHeader, learn
-from twinlog.security.signatures import ACCESS_KEY, SIGNATURE, UNIQUE_KEY_QUERY
+from twinlog.broker.sends.send_signed_varied import VariedHeader, VariedHeaders
+from twinlog.broker.sends.send_template import BORN, BORN_DIGITS, KnownHeader, Template, learn
+from twinlog.security.signatures import (
+    ACCESS_KEY,
+    SIGNATURE,
+    SIGNATURE_LENGTH,
+    UNIQUE_KEY_QUERY,
+    AccountKey,
+    account_key,
+)
 from twinlog.wire.frame import PREFIX
 from twinlog.wire.sends.signed_sends import SignedOrder, decode_signed_binary, decode_signed_json, decode_usual_json
 
@@ -31,26 +38,11 @@ if TYPE_CHECKING:
     from twinlog.wire.sends.send_headers import FlatSend
     from twinlog.wire.sends.signed_sends import Signed, SignedSend
 
-_BLOCK_BYTES = 64  # of SHA-1
-_INNER, _OUTER = (bytes(byte ^ pad for byte in range(256)) for pad in (0x36, 0x5C))
 _SIGNATURE_START = b'"Signature":"'
-_SIGNATURE_LENGTH = 28  # base64 of 20 bytes
 _HEADER_BYTES_MAX = 1024  # longer ones are not cached
 _HEADERS_MAX = 16384  # cached; when there are more, all are dropped
 _MISSES_MAX = 8
 _SOURCES_MAX = 1024  # addresses that one template was used from
-
-
-class AccountKey(NamedTuple):
-    """HMAC-SHA1 with one secret, up to where the content begins: a third of the time of a whole one."""
-
-    inner: _Hash
-    outer: _Hash
-
-
-def account_key(secret: bytes) -> AccountKey:
-    block = (hashlib.sha1(secret).digest() if len(secret) > _BLOCK_BYTES else secret).ljust(_BLOCK_BYTES, b"\0")
-    return AccountKey(hashlib.sha1(block.translate(_INNER)), hashlib.sha1(block.translate(_OUTER)))
 
 
 class SignedParts(NamedTuple):
@@ -67,11 +59,11 @@ class SignedParts(NamedTuple):
 class SignedHeader(KnownHeader):
     """A template of signed headers, and where the parts of the signed content come from."""
 
-    __slots__ = ("name", "signed", "sources")
+    __slots__ = ("name", "signed", "sources", "topic")
 
-    def __init__(self, known: KnownHeader, name: str, source: str, signed: SignedParts) -> None:
+    def __init__(self, known: KnownHeader, name: str, topic: str, source: str, signed: SignedParts) -> None:
         self.constants, self.misses = known.constants, known.misses
-        self.name = name
+        self.name, self.topic = name, topic
         self.sources = {source}  # addresses from which the account may send this
         self.signed = signed
 
@@ -85,6 +77,7 @@ class SignedSends:
         self._keys: dict[str, AccountKey] = {}
         self._allowed: dict[tuple[str, str, str], bool] = {}
         self._headers: dict[bytes, SignedHeader] = {}
+        self._varied = VariedHeaders()
         self._signed: Signed | None = None  # of the header that was decoded last
 
     def clear(self) -> None:
@@ -92,6 +85,7 @@ class SignedSends:
         self._keys.clear()
         self._allowed.clear()
         self._headers.clear()
+        self._varied.clear()
 
     def decode_json(self, header: bytes) -> FlatSend | None:
         usual = decode_usual_json(header)
@@ -150,7 +144,17 @@ class SignedSends:
     # -- templates -----------------------------------------------------------------------------
 
     def take(self, data: bytes, at: int, end: int, rows: list[Row], sends: list[Unanswered], source: str) -> int:
-        """Add the messages at the front of a chunk that fit templates; returns where the first begins that does not.
+        """Add the messages at the front of a chunk that fit templates; returns where the first begins that does not."""
+        while True:
+            at = self._take_same(data, at, end, rows, sends, source)
+            first = at
+            if self._varied:
+                at = self._varied.take(data, at, end, rows, sends, source, self._is_admitted)
+            if at == first:
+                return at
+
+    def _take_same(self, data: bytes, at: int, end: int, rows: list[Row], sends: list[Unanswered], source: str) -> int:
+        """The same for templates in which properties are constant, too.
 
         As `KnownHeaders.take`, with the signature. A loop for each message: calls would cost as much as what they do.
         """
@@ -158,7 +162,9 @@ class SignedSends:
         while end - at > 20:
             begin, header_at = at, at + 8
             known = get(data[header_at : find(BORN, header_at, header_at + _HEADER_BYTES_MAX) + len(BORN)])
-            if known is None or known.misses >= _MISSES_MAX or not self._is_admitted(known, source):
+            if known is None or known.misses >= _MISSES_MAX:
+                break
+            if source not in known.sources and not self._is_admitted(known, source):
                 break
             (
                 prefix, before, key_length, _, trailer, born_skip, key_skip, after_length, trailer_length,
@@ -177,7 +183,7 @@ class SignedSends:
                 key_end, trailer_at = key_at + key_length, body_at - trailer_length
                 opaque_at, born_end = key_end + after_length, born_at + BORN_DIGITS
                 signature_at = key_end + signature_skip
-                signature_end = signature_at + _SIGNATURE_LENGTH
+                signature_end = signature_at + SIGNATURE_LENGTH
                 born, key, opaque = data[born_at:born_end], data[key_at:key_end], data[opaque_at:trailer_at]
                 if not (
                     body_at < frame_end <= end
@@ -214,11 +220,8 @@ class SignedSends:
                 break
         return at
 
-    def _is_admitted(self, known: SignedHeader, source: str) -> bool:
-        if source in known.sources:
-            return True
-        target: Target = known.constants[18]
-        if not self._may_send(known.name, target.topic, source):
+    def _is_admitted(self, known: SignedHeader | VariedHeader, source: str) -> bool:
+        if not self._may_send(known.name, known.topic, source):
             return False
         if len(known.sources) >= _SOURCES_MAX:
             known.sources.clear()
@@ -226,29 +229,46 @@ class SignedSends:
         return True
 
     def learn(self, header: bytes, row: Row, target: Target, source: str, *, is_oneway: bool) -> None:
-        """Cache the template of a header that was decoded and admitted; it replaces one with the same prefix."""
-        before = self._headers.get(header[: header.find(BORN) + len(BORN)])
-        uniq_key = row[10] or ""
-        if (before is not None and before.misses >= _MISSES_MAX) or not uniq_key or len(header) > _HEADER_BYTES_MAX:
-            return
-        found, template = decode_signed_json(header), learn(header, uniq_key)
-        if found is None or template is None or row[3].count(uniq_key.encode()) != 1:
-            return
-        after, mark, rest = template.after.partition(_SIGNATURE_START)
-        if not mark or header.count(SIGNATURE.encode()) != 1 or rest[_SIGNATURE_LENGTH : _SIGNATURE_LENGTH + 1] != b'"':
+        """Cache the templates of a header that was decoded and admitted; they replace those with the same prefix."""
+        prefix = header[: header.find(BORN) + len(BORN)]
+        same, is_known = self._headers.get(prefix), prefix in self._varied
+        found = decode_signed_json(header) if not is_known or same is None or same.misses < _MISSES_MAX else None
+        if found is None or len(prefix) > _HEADER_BYTES_MAX:
             return
         _, fields = found
-        key, content = self._keys.get(fields[ACCESS_KEY]), _content_parts(fields, uniq_key)
-        if key is None or content is None:
+        key = self._keys.get(fields[ACCESS_KEY])
+        if key is None:
             return
-        start = key.inner.copy()
-        start.update(content[0])
+        if not is_known:
+            self._varied.learn(prefix, header, fields, row, key, target, is_oneway=is_oneway)
+        parts = _same_parts(header, fields, row, key)
+        if parts is None:
+            return
         if len(self._headers) >= _HEADERS_MAX:
             self._headers.clear()
+        template, signed = parts
         plain = KnownHeader(template, row, target, is_oneway)
-        plain.misses = before.misses if before is not None else 0
-        signed = SignedParts(after + mark, rest[_SIGNATURE_LENGTH:], start, content[1], content[2], key.outer)
-        self._headers[template.prefix] = SignedHeader(plain, fields[ACCESS_KEY], source, signed)
+        plain.misses = same.misses if same is not None else 0
+        self._headers[prefix] = SignedHeader(plain, fields[ACCESS_KEY], target.topic, source, signed)
+
+
+def _same_parts(
+    header: bytes, fields: dict[str, str], row: Row, key: AccountKey
+) -> tuple[Template, SignedParts] | None:
+    """The template of headers with the same properties; None when there is none."""
+    uniq_key = row[10] or ""
+    template = learn(header, uniq_key) if uniq_key and len(header) <= _HEADER_BYTES_MAX else None
+    if template is None or row[3].count(uniq_key.encode()) != 1:
+        return None
+    after, mark, rest = template.after.partition(_SIGNATURE_START)
+    if not mark or header.count(SIGNATURE.encode()) != 1 or rest[SIGNATURE_LENGTH : SIGNATURE_LENGTH + 1] != b'"':
+        return None
+    content = _content_parts(fields, uniq_key)
+    if content is None:
+        return None
+    start = key.inner.copy()
+    start.update(content[0])
+    return template, SignedParts(after + mark, rest[SIGNATURE_LENGTH:], start, content[1], content[2], key.outer)
 
 
 def _content_parts(fields: dict[str, str], uniq_key: str) -> tuple[bytes, bytes, bytes] | None:
