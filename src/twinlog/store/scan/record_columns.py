@@ -8,7 +8,7 @@ IPv6 host are read record by record.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -69,6 +69,17 @@ class ScannedRecords:
         return ScannedRecords(buffer=self.buffer, topics=self.topics, stop=self.stop, **columns)
 
 
+_AS_STORED = (
+    "body_crc",
+    "queue_id",
+    "flag",
+    "queue_offset",
+    "sys_flag",
+    "born_timestamp",
+    "store_timestamp",
+    "reconsume_times",
+    "prepared_transaction_offset",
+)
 _COLUMNS = tuple(name for name in ScannedRecords.__dataclass_fields__ if name not in ("buffer", "topics", "stop"))
 
 
@@ -92,15 +103,6 @@ def columns_at(
         physical_offset=position + base,
         size=size,
         version=version,
-        body_crc=fields["body_crc"],
-        queue_id=fields["queue_id"],
-        flag=fields["flag"],
-        queue_offset=fields["queue_offset"],
-        sys_flag=fields["sys_flag"],
-        born_timestamp=fields["born_timestamp"],
-        store_timestamp=fields["store_timestamp"],
-        reconsume_times=fields["reconsume_times"],
-        prepared_transaction_offset=fields["prepared_transaction_offset"],
         body_at=body_at,
         body_length=body_length,
         topic_at=parts.topic_at,
@@ -109,6 +111,7 @@ def columns_at(
         properties_length=parts.properties_length,
         topic_number=np.zeros(len(position), np.int64),
         topics=[],
+        **_as_stored(fields),
     )
     good = parts.fit
     if check_offset:
@@ -142,15 +145,6 @@ def columns_of_heads(
         physical_offset=position + base,
         size=size,
         version=version,
-        body_crc=fields["body_crc"],
-        queue_id=fields["queue_id"],
-        flag=fields["flag"],
-        queue_offset=fields["queue_offset"],
-        sys_flag=fields["sys_flag"],
-        born_timestamp=fields["born_timestamp"],
-        store_timestamp=fields["store_timestamp"],
-        reconsume_times=fields["reconsume_times"],
-        prepared_transaction_offset=fields["prepared_transaction_offset"],
         body_at=body_at,
         body_length=body_length,
         topic_at=topic_at,
@@ -159,7 +153,13 @@ def columns_of_heads(
         properties_length=position + size - properties_at,
         topic_number=topic_number,
         topics=topics,
+        **_as_stored(fields),
     )
+
+
+def _as_stored(fields: dict[str, np.ndarray]) -> dict[str, Any]:
+    """The columns that are fields of the record as they are, under the same names."""
+    return {name: fields[name] for name in _AS_STORED}
 
 
 class _Parts(NamedTuple):
