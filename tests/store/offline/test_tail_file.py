@@ -2,7 +2,7 @@
 
 import pytest
 
-from twinlog.store.offline.tail_file import Damage, NotATail, read_tail, sent_again
+from twinlog.store.offline.tail_file import Damage, NotATail, count_messages, read_tail, sent_again
 from twinlog.wire.message import Message, encode_message
 from twinlog.wire.record_layout import MAGIC_BLANK, SIZE_AND_MAGIC
 
@@ -23,6 +23,7 @@ def test_records_come_in_order_over_the_end_of_a_segment(tmp_path):
     blank = SIZE_AND_MAGIC.pack(20, MAGIC_BLANK) + bytes(12)
     path = tail(tmp_path, encode_message(message(0)), blank, encode_message(message(1)))
     assert [one.body for one in read_tail(path)] == [b"body 0", b"body 1"]
+    assert count_messages(path) == 2  # by their heads alone
 
 
 def test_a_damaged_record_ends_the_tail_with_its_place_and_reason(tmp_path):

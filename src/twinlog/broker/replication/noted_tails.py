@@ -5,7 +5,6 @@ The step that cuts the log adds them (`tail_cut.py`). The failover service write
 
 from __future__ import annotations
 
-import mmap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +13,8 @@ import msgspec
 from twinlog.base.atomic_file import replace_file
 from twinlog.base.safe_files import read_file
 from twinlog.store.cut_backup import BACKUP_DIRECTORY
+from twinlog.store.offline.tail_file import count_messages
 from twinlog.telemetry.log import get_logger
-from twinlog.wire.record_layout import BLANK_BYTES, MAGIC_BLANK, SIZE_AND_MAGIC
 
 if TYPE_CHECKING:
     from twinlog.base.file_modes import Modes
@@ -60,21 +59,6 @@ def load_tails(root: Path) -> list[NotedTail]:
 def forget_tail(root: Path, file: str, modes: Modes) -> None:
     """The history has it."""
     _save(root, [one for one in load_tails(root) if one.file != file], modes)
-
-
-def count_messages(path: Path) -> int:
-    """The number of records in a tail. Only their heads are read: a tail may be long."""
-    if not path.stat().st_size:
-        return 0
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        at = count = 0
-        while at + BLANK_BYTES <= len(data):
-            size, magic = SIZE_AND_MAGIC.unpack_from(data, at)
-            if size < BLANK_BYTES:
-                break
-            count += magic != MAGIC_BLANK
-            at += size
-        return count
 
 
 def _save(root: Path, tails: list[NotedTail], modes: Modes) -> None:

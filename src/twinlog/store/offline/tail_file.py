@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from twinlog.store.errors import StoreError
 from twinlog.wire import properties as names
 from twinlog.wire.errors import RecordError
 from twinlog.wire.message import Message, decode_message
-from twinlog.wire.record_layout import MAGIC_BLANK, SIZE_AND_MAGIC
+from twinlog.wire.record_layout import BLANK_BYTES, MAGIC_BLANK, SIZE_AND_MAGIC
 
 _NAME = re.compile(r"tail-(\d+)-(\d+)")
 _PARKED = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC})
@@ -67,6 +68,21 @@ def read_tail(path: Path) -> Iterator[Message | Damage]:
             return
         yield message
         at += message.store_size
+
+
+def count_messages(path: Path) -> int:
+    """The number of records in a tail. Only their heads are read: a tail may be long."""
+    if not path.stat().st_size:
+        return 0
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        at = count = 0
+        while at + BLANK_BYTES <= len(data):
+            size, magic = SIZE_AND_MAGIC.unpack_from(data, at)
+            if size < BLANK_BYTES:
+                break
+            count += magic != MAGIC_BLANK
+            at += size
+        return count
 
 
 def sent_again(message: Message) -> tuple[str, dict[str, str]] | str:
