@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from twinlog.base.addresses import address_text
 from twinlog.cli.shared.connecting import Parser, add_connection_options, argparse_app, client_options, run_client
-from twinlog.cli.shared.option_values import natural
+from twinlog.cli.shared.option_values import interval_seconds, natural
 from twinlog.cli.shared.running import print_ready, run_until_signal
 from twinlog.client import Admin, BadArgument
 from twinlog.exporter.broker_round import RoundLimits
@@ -49,7 +49,11 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--listen", default="127.0.0.1", metavar="ADDRESS", help="where to serve; default: %(default)s")
     made.add_argument("--port", type=port, default=PORT, help="default: %(default)s; 0 takes a free one")
     made.add_argument(
-        "--interval", type=seconds, default=15.0, metavar="SECONDS", help="how often brokers are asked; default: 15"
+        "--interval",
+        type=interval_seconds,
+        default=15.0,
+        metavar="SECONDS",
+        help="how often brokers are asked; default: 15",
     )
     made.add_argument(
         "--topics",
@@ -92,13 +96,3 @@ def positive(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
         raise ArgumentTypeError(f"{text!r} is not a number of 1 or more")
     return int(text)
-
-
-def seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0.1 <= value <= 3600:
-        raise ArgumentTypeError(f"{text!r} is not a number of seconds from 0.1 to 3600")
-    return value

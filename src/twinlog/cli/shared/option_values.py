@@ -5,6 +5,7 @@ These are for argparse, except `read_port`, which is for Typer.
 
 from __future__ import annotations
 
+import math
 from argparse import ArgumentTypeError
 from datetime import datetime
 
@@ -28,12 +29,17 @@ def natural(text: str) -> int:
 
 def positive_seconds(text: str) -> float:
     """A time of more than 0 seconds, and less than a day."""
-    try:
-        found = float(text)
-    except ValueError:
-        found = 0.0
+    found = _number(text)
     if not 0 < found < 86_400:
         raise ArgumentTypeError(f"{text!r} is not a time in seconds: write a number above 0, such as 30 or 0.5")
+    return found
+
+
+def interval_seconds(text: str) -> float:
+    """The pause between two rounds of questions to a cluster."""
+    found = _number(text)
+    if not 0.1 <= found <= 3600:
+        raise ArgumentTypeError(f"{text!r} is not a number of seconds from 0.1 to 3600")
     return found
 
 
@@ -65,3 +71,11 @@ def read_port(text: str) -> int:
     if not (str(text).isdecimal() and int(text) <= 65535):
         raise typer.BadParameter(f"{text!r} is not a port; give a number from 0 to 65535, 0 takes a free one")
     return int(text)
+
+
+def _number(text: str) -> float:
+    """NaN, which lies between no two limits, for what is not a number."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
