@@ -209,6 +209,17 @@ def test_a_queue_that_is_gone_is_a_loss_unless_forgiven(make_topic):
     assert topic.stream(failOnDataLoss="false").latestOffset(start, ALL) == start
 
 
+@pytest.mark.parametrize("now", [False, True])
+def test_a_topic_that_is_no_longer_named_is_not_called_gone(make_topic, now):
+    before, after = make_topic(queues=1), make_topic(queues=1)
+    start = before.stream(startingOffsets="earliest").initialOffset()
+    stream = after.stream()
+    if now:
+        stream.prepareForTriggerAvailableNow()
+    with pytest.raises(DataLoss, match=f"topic {before.name} .*the options do not name it any more: name its topic"):
+        stream.latestOffset(start, ALL)
+
+
 def test_a_topic_that_is_gone_is_a_loss(make_topic):
     topic = make_topic(queues=1)
     stream = topic.stream(startingOffsets="earliest")

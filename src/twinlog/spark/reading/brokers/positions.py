@@ -15,6 +15,8 @@ from twinlog.spark.reading.brokers.options import Position, PositionKind, ReadOp
 from twinlog.spark.reading.data_loss import report_loss
 from twinlog.wire.bodies import MessageQueue
 
+_NOT_NAMED = "it was read before, and the options do not name it any more: name its topic again, beside the others"
+
 
 def find_queues(options: ReadOptions, cluster: Cluster) -> list[MessageQueue]:
     """The queues to read, as they are now; an error for one that does not exist."""
@@ -74,7 +76,8 @@ def find_queues_that_remain(
         for topic, error in unknown.items()
         if all(queue.topic != topic for queue in away)
     }
-    lost |= {where(queue, known[queue]): "the queue is gone" for queue in sorted(gone)}
+    for queue in sorted(gone):
+        lost[where(queue, known[queue])] = "the queue is gone" if queue in wanted else _NOT_NAMED
     reported.intersection_update(lost)
     for place in [place for place in lost if place not in reported]:
         report_loss(options.fail_on_data_loss, place, lost[place])
