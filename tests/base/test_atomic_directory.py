@@ -5,7 +5,7 @@ import os
 import pytest
 
 from twinlog.base import atomic_directory
-from twinlog.base.atomic_directory import CannotExchange, exchange_directories, replace_directory
+from twinlog.base.atomic_directory import CannotExchange, exchange_directories, remove_exchanged, replace_directory
 
 
 def make(directory, content):
@@ -49,6 +49,15 @@ def test_the_names_are_durable_before_the_old_directory_is_removed(tmp_path, mon
     with pytest.raises(OSError, match="Input/output error"):
         replace_directory(path, new)
     assert (os.listdir(path), os.listdir(new)) == (["new"], ["old"])
+
+
+def test_whoever_has_opened_a_directory_sees_all_its_files_although_it_is_exchanged(tmp_path):
+    one, two = make(tmp_path / "one", "a"), make(tmp_path / "two", "b")
+    seen = []
+    with os.scandir(one) as reader:  # opened, and not yet read
+        exchange_directories(one, two)
+        remove_exchanged(two, pause=lambda _seconds: seen.extend(entry.name for entry in reader))
+    assert (seen, os.listdir(one), two.exists()) == (["a"], ["b"], False)
 
 
 def test_an_error_names_the_file_system_and_the_reason(tmp_path):

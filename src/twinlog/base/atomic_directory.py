@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import errno
 import os
 import shutil
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from twinlog.base.atomic_file import sync_directory
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+_LISTING_S = 0.2  # far more than it takes from opening a directory to the last of its names
 _WITHOUT_EXCHANGE = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
 
 
@@ -48,5 +50,15 @@ def replace_directory(path: Path, new: Path) -> None:
             shutil.rmtree(path)
         os.rename(new, path)
     sync_directory(path.parent)
-    with contextlib.suppress(FileNotFoundError):
-        shutil.rmtree(new)
+    remove_exchanged(new)
+
+
+def remove_exchanged(directory: Path, pause: Callable[[float], None] = time.sleep) -> None:
+    """Remove the side of an exchange that is out of use, when nobody lists it any more.
+
+    A reader may have opened it by its old name, and read no entry yet: if files were removed now, it would take the
+    few that are left for all.
+    """
+    if directory.exists():
+        pause(_LISTING_S)
+        shutil.rmtree(directory, ignore_errors=True)

@@ -45,6 +45,10 @@ class KilledAfter(Ops):
         self._step()
         super().exchange(one, other)
 
+    def remove_exchanged(self, directory):
+        self._step()
+        super().remove_exchanged(directory)
+
     def remove(self, directory):
         self._step()
         super().remove(directory)

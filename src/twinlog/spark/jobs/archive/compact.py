@@ -119,7 +119,8 @@ def _compact_one(root: Path, one: Compaction, rewrite: Rewrite, ops: Ops, summar
             ops.exchange(new, live)
             for directory in (live.parent, new.parent):
                 ops.sync(directory)
-            ops.remove(new)  # the old files
+    if unchanged:
+        ops.remove_exchanged(new)  # the old files
     ops.remove(staged)  # with files of failed attempts
     if not unchanged:
         return _with(summary, left=(*summary.left, one.partition))

@@ -15,7 +15,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from twinlog.base.atomic_directory import CannotExchange, exchange_directories
+from twinlog.base.atomic_directory import CannotExchange, exchange_directories, remove_exchanged
 from twinlog.base.atomic_file import sync_directory
 from twinlog.base.safe_files import open_file
 from twinlog.spark.jobs.archive.layout import (
@@ -52,6 +52,9 @@ class Ops:
     def sync(self, directory: Path) -> None:
         """Make the names in a directory durable."""
         sync_directory(directory)
+
+    def remove_exchanged(self, directory: Path) -> None:
+        remove_exchanged(directory)
 
     def remove(self, directory: Path) -> None:
         shutil.rmtree(directory, ignore_errors=True)

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from twinlog.base.atomic_directory import exchange_directories
+from twinlog.base.atomic_directory import exchange_directories, remove_exchanged
 from twinlog.base.atomic_file import sync_directory
 
 FILES_MAX = 60  # more small files than these are joined
@@ -169,4 +169,4 @@ def exchange_files(path: Path, plan: JoinPlan, write: Callable[[Path], None]) ->
     except OSError:
         shutil.rmtree(aside, ignore_errors=True)
         raise
-    shutil.rmtree(aside, ignore_errors=True)
+    remove_exchanged(aside)
