@@ -155,7 +155,7 @@ def _print_archived(summary: ArchiveSummary, as_json: bool) -> None:
     if summary.unparsed:
         print(f"{summary.unparsed:,} messages do not parse: they are in {summary.unparsed_target}, with the reason")
     if not summary.topics:
-        print(f"{summary.target}: nothing new")
+        print(f"{summary.target}: {'no message parsed' if summary.unparsed else 'nothing new'}")
         return
     table = Table("topic", title=summary.target, title_justify="left")
     for name in ("messages", "files", "bytes"):
