@@ -13,9 +13,12 @@ from tests.broker.running import SEND_FIELDS, broker_conf, running_broker
 from twinlog.broker.broker import Broker
 from twinlog.client.signing import Credentials, sign
 from twinlog.net.connection import Connection, ConnectionOptions
+from twinlog.net.errors import RequestTimeout
+from twinlog.net.local_admin import is_administration
 from twinlog.net.pool import connect
 from twinlog.security.errors import AccountsBroken
 from twinlog.wire.codes import RequestCode
+from twinlog.wire.command import Command
 from twinlog.wire.twinlog_codes import TwinlogCode
 from twinlog.wire.values.message_id import parse_offset_message_id
 
@@ -100,6 +103,46 @@ async def test_settings_that_are_shown_have_no_account_in_them(tmp_path: Path):
         shown = (await root.request(26)).body or b""
         assert b"authenticationEnabled=true" in shown
         assert b"secret" not in shown
+
+
+async def test_no_answer_log_line_or_file_holds_a_secret_in_clear_and_files_are_private(tmp_path: Path, caplog):
+    """Every request is asked by a super user. Seen to fail: with a key whose name `is_secret` does not know."""
+    secrets = ("root secret", "inner secret", "alice secret", "0123456789abcdef secret")
+    conf = broker_conf(tmp_path, **ACCESS, haSharedSecret=secrets[3])
+    async with running_broker(conf) as broker, signed(broker, ROOT) as root:
+        await make_alice(root)
+        shown: list[object] = []
+        for code in sorted(broker.servers[0]._options.handlers):
+            if not is_administration(code) or RequestCode.AUTH_CREATE_USER <= code <= RequestCode.AUTH_LIST_ACL:
+                fields = {**SEND_FIELDS, "topic": "T", "username": "alice", "subject": "User:alice"}
+                with contextlib.suppress(RequestTimeout):  # the end of a transaction that is none has no answer
+                    answer = await root.request(code, fields, b'{"username":"alice"}', timeout_ms=500)
+                    shown += [answer.fields, answer.remark, answer.body]
+        assert any(b"authenticationEnabled" in one for one in shown if isinstance(one, bytes))
+    files = [path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size < 1_000_000]
+    assert {"accounts.json", "audit.log"} <= {path.name for path in files}
+    everything = repr(shown) + caplog.text + "".join(path.read_text(errors="replace") for path in files)
+    assert not [secret for secret in secrets if secret in everything]
+    assert {path.stat().st_mode & 0o077 for path in files} == {0}
+
+
+async def test_the_same_bytes_may_be_sent_again_and_are_checked_again(tmp_path: Path):
+    """Java's signature has no time and no number: a replay is a second send, until the account may no longer send.
+
+    Seen to fail: with a signature that is remembered instead of checked.
+    """
+    request = Command(310, 7, fields=dict(SEND_FIELDS), body=b"body")
+    sign(request, ALICE)
+    async with running_broker(broker_conf(tmp_path, **ACCESS)) as broker, signed(broker, ROOT) as root:
+        await make_alice(root)
+        async with signed(broker, None) as thief:
+            recorded = request.fields or {}
+            assert (await thief.request(310, recorded, b"body")).code == 0
+            for changed in ({**recorded, "b": "U"}, {**recorded, "AccessKey": "root"}, {**recorded, "e": "1"}):
+                assert (await thief.request(310, changed, b"body")).remark == "check signature failed."
+            assert (await thief.request(310, recorded, b"bodx")).remark == "check signature failed."
+            await root.request(3002, {"username": "alice"}, b'{"password":"new secret","userType":"Normal"}')
+            assert (await thief.request(310, recorded, b"body")).remark == "check signature failed."
 
 
 async def test_a_broken_file_of_accounts_stops_the_start(tmp_path: Path):

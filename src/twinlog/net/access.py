@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twinlog.net.errors import RequestRefused
-from twinlog.net.local_admin import ADMIN_CODES
+from twinlog.net.local_admin import is_administration
 from twinlog.security.audit import AuditLog, audit_line
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.codes import ResponseCode
@@ -102,4 +102,4 @@ def audited(handlers: Mapping[int, Handler], audit: AuditLog | None, gate: Gate 
 
         return handle
 
-    return {code: beside(handler) if code in ADMIN_CODES else handler for code, handler in handlers.items()}
+    return {code: beside(handler) if is_administration(code) else handler for code, handler in handlers.items()}

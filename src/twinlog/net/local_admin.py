@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from twinlog.base.address_list import address_list, is_loopback
 from twinlog.net.errors import RequestRefused
+from twinlog.security.request_needs import BETWEEN_BROKERS
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.codes import RequestCode as Code
 from twinlog.wire.codes import ResponseCode
@@ -24,42 +25,47 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 KEY = "adminRequestsFrom"
 
-ADMIN_CODES = frozenset(
+_READING = ("GET_", "QUERY_", "VIEW_")
+OPEN_CODES = frozenset(
     {
-        Code.UPDATE_BROKER_CONFIG,
-        Code.UPDATE_AND_CREATE_TOPIC,
-        Code.UPDATE_AND_CREATE_TOPIC_LIST,
-        Code.UPDATE_AND_CREATE_STATIC_TOPIC,
-        Code.DELETE_TOPIC_IN_BROKER,
-        Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
-        Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
-        Code.DELETE_SUBSCRIPTIONGROUP,
-        Code.UPDATE_AND_GET_GROUP_FORBIDDEN,
-        Code.RESET_CONSUMER_OFFSET_IN_BROKER,
-        Code.INVOKE_BROKER_TO_RESET_OFFSET,
-        Code.CLONE_GROUP_OFFSET,
-        Code.CONSUME_MESSAGE_DIRECTLY,
-        Code.RESUME_CHECK_HALF_MESSAGE,
-        Code.SET_MESSAGE_REQUEST_MODE,
-        Code.TRIGGER_DELETE_FILES,
-        Code.CLEAN_EXPIRED_CONSUMEQUEUE,
-        Code.CLEAN_UNUSED_TOPIC,
-        Code.DELETE_EXPIRED_COMMITLOG,
-        Code.RESET_MASTER_FLUSH_OFFSET,
-        Code.UPDATE_COLD_DATA_FLOW_CTR_CONFIG,
-        Code.REMOVE_COLD_DATA_FLOW_CTR_CONFIG,
-        Code.SET_COMMITLOG_READ_MODE,
-        *(code for code in Code if code.name.startswith("AUTH_")),
-        TwinlogCode.CHANGE_ROLE,
-        # of a name server
-        Code.UPDATE_NAMESRV_CONFIG,
-        Code.PUT_KV_CONFIG,
-        Code.DELETE_KV_CONFIG,
-        Code.DELETE_TOPIC_IN_NAMESRV,
-        Code.WIPE_WRITE_PERM_OF_BROKER,
-        Code.ADD_WRITE_PERM_OF_BROKER,
+        *(code for code in Code if code.name.startswith(_READING)),
+        TwinlogCode.REPLICATION_STATUS,
+        # of clients
+        Code.SEND_MESSAGE,
+        Code.SEND_MESSAGE_V2,
+        Code.SEND_BATCH_MESSAGE,
+        Code.CONSUMER_SEND_MSG_BACK,
+        Code.END_TRANSACTION,
+        Code.SEND_REPLY_MESSAGE,
+        Code.SEND_REPLY_MESSAGE_V2,
+        Code.RECALL_MESSAGE,
+        Code.PULL_MESSAGE,
+        Code.LITE_PULL_MESSAGE,
+        Code.HEART_BEAT,
+        Code.UNREGISTER_CLIENT,
+        Code.CHECK_CLIENT_CONFIG,
+        Code.LOCK_BATCH_MQ,
+        Code.UNLOCK_BATCH_MQ,
+        Code.UPDATE_CONSUMER_OFFSET,
+        Code.SEARCH_OFFSET_BY_TIMESTAMP,
+        Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
+        # of brokers
+        *BETWEEN_BROKERS,
+        Code.REGISTER_BROKER,
+        Code.UNREGISTER_BROKER,
+        Code.BROKER_HEARTBEAT,
+        Code.REGISTER_TOPIC_IN_NAMESRV,  # its own brokers'
+        # without effect here
+        Code.NOTIFY_MIN_BROKER_ID_CHANGE,
+        Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS,
+        Code.EXPORT_ROCKSDB_CONFIG_TO_JSON,
     }
 )
+"""Requests that are not administration. All others are, also those that nobody has thought about yet."""
+
+
+def is_administration(code: int) -> bool:
+    return code not in OPEN_CODES
 
 
 class LocalAdmin:
@@ -86,7 +92,7 @@ class LocalAdmin:
 
     def around(self, handlers: Mapping[int, Handler]) -> dict[int, Handler]:
         """The same handlers; those of administration check first."""
-        return {code: self._checked(one) if code in ADMIN_CODES else one for code, one in handlers.items()}
+        return {code: self._checked(one) if is_administration(code) else one for code, one in handlers.items()}
 
     def _checked(self, handler: Handler) -> Handler:
         def handle(request: Request) -> Answer | Awaitable[Answer]:
