@@ -13,7 +13,8 @@ MODULES_MAX, MODULE_LINES_MAX, FUNCTION_LINES_MAX = 20, 500, 60
 
 # Loops over every message of a chunk, where a call per message would cost as much as the work in it.
 HOT_LOOPS = {
-    "broker/sends/send_signed.py: take",
+    "broker/sends/send_signed.py: _take_same",
+    "broker/sends/send_signed_varied.py: take",
     "store/log/append_batch.py: append_elements",
     "store/log/append_batches.py: append_batches",
     "store/log/append_run.py: append_run",
