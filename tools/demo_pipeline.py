@@ -74,7 +74,7 @@ def ask(tables: Mapping[str, Path], questions: Mapping[str, str]) -> None:
 
 
 def follow(folder: Path, names: str, stack: contextlib.ExitStack) -> subprocess.Popen[bytes]:
-    """`pipeline sync` beside everything else, until it is told to end."""
+    """`pipeline sync` beside everything else, until it is stopped."""
     words = ["pipeline", "sync", "-n", names, "--to", str(folder / "copies"), "--every", "2s"]
     console.print(Text(f"   $ twinlog {' '.join(words)} &", "dim"))
     with (folder / "sync.log").open("wb") as log:

@@ -193,7 +193,7 @@ class Access:
                         await admin.runtime_info(address)
                         if await self._is_refused(address, wrong):
                             return
-                        reason = f"{address} answers whatever the secret is, so it cannot tell who you are"
+                        reason = f"{address} answers whatever the secret is, so it does not prove who you are"
                     except BrokerRefused as refused:
                         if is_refusal(refused):
                             raise

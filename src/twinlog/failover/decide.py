@@ -108,11 +108,11 @@ def _as_replica(view: View, now_ms: int, rules: Rules) -> list[Step]:
 
 
 def _own_key(view: View, keys: Keys, now_ms: int) -> list[Step]:
-    """The leader key is ours: a campaign was won, or this broker has stepped down, or it is of an earlier life."""
+    """The leader key is ours: a campaign was won, or this broker has stepped down, or its earlier run had the key."""
     leader = keys.leader
     assert leader is not None
     if not _is_ours(view, keys):
-        return []  # of an earlier life: only its lease may end it, for nobody can be sure that it is over
+        return []  # of an earlier run: only its lease may end it, since that process may still be alive
     if leader.epoch <= view.epochs.own or leader.epoch < view.epochs.seen:
         to = view.handing_to if keys.wish is not None else None
         return [Resign("this broker has stepped down in this epoch; the next master takes a new one", to)]
@@ -138,5 +138,5 @@ def _publish(view: View, keys: Keys, state: State) -> list[Step]:
 
 
 def _is_ours(view: View, keys: Keys) -> bool:
-    """Whether the leader key is on the lease of this life of this process."""
+    """Whether the leader key is on the lease that this process has now."""
     return keys.leader is not None and keys.leader.member == view.me and keys.leader_lease == view.lease != 0

@@ -32,7 +32,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What a member remembers of earlier reads, in this life of its process."""
+    """What a member remembers of earlier reads, since its process started."""
 
     first_ms: int | None = None  # when the first read came
     leaderless_ms: int | None = None  # since when reads show no leader
@@ -64,7 +64,7 @@ class View:
     lease_until_ms: int = 0  # until then the lease is certainly alive at etcd, with a margin
     keys: Keys | None = None  # the newest read; None before the first one
     watched: Watched = Watched()
-    following: tuple[str, int] | None = None  # (member, epoch) of the master that this replica was told to follow
+    following: tuple[str, int] | None = None  # (member, epoch) of the master that this replica has to follow
     in_sync: InSyncState = field(default_factory=InSyncState)  # of a master
     replicas: Mapping[str, Replica] = field(default_factory=dict[str, Replica])  # of a master, by member
     acknowledged: int = 0  # of a master: the highest end acknowledged, and at least its log end when it was promoted

@@ -39,7 +39,7 @@ class HolderCheck:
 
     @contextlib.contextmanager
     def contest(self, holders: list[Holder]) -> Generator[None]:
-        """Around the question and what follows from it: until then, nobody is told who has the names."""
+        """Open while holders are asked and their answers applied; `member_group` answers after that."""
         names = {holder.broker_name for _, holder in holders}
         decided = asyncio.get_running_loop().create_future()
         for name in names:

@@ -58,5 +58,5 @@ class RecallHandler:
         appended = ctx.put(draft)
         check_put(ctx, appended)
         response = request.reply(fields={"msgId": handle.unique_key})
-        # As for a send: who is told that a message will not come must not get it after a crash or a failover.
+        # As for a send: a recall that was acknowledged must hold after a crash or a failover.
         return ctx.pending_sends.answer(request, response, appended.end, wait=True, on_answer=lambda: None)

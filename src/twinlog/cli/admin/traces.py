@@ -53,7 +53,7 @@ async def trace_by_id(admin: Admin, args: Namespace) -> Report:
             end_ms=args.endTimestamp,
         )
     except NoRoute as error:
-        hint = "brokers have RMQ_SYS_TRACE_TOPIC with traceTopicEnable=true, and clients trace when they are told to"
+        hint = "brokers have RMQ_SYS_TRACE_TOPIC with traceTopicEnable=true, and clients trace if that is switched on"
         raise BadArgument(f"no broker has the trace topic {args.traceTopic!r}: {hint}") from error
     found = [
         Traced(record, address_text(*message.born_host).rpartition(":")[0])

@@ -66,7 +66,9 @@ def judge_group(group: Group) -> Iterator[Finding]:
         else:
             healthy += 1
     if master.role == "SYNC_MASTER" and not healthy:
-        yield error(area, "the master waits for replicas, and none is in sync", "start a replica, or mend its link")
+        yield error(
+            area, "the master waits for replicas, and no replica is in sync", "start a replica, or mend its link"
+        )
     for member in group.members:
         for task, one in member.document.get("failedTasks", {}).items():
             text = f"{task} of {member.address} failed {one.get('failures')} times: {one.get('error')}"

@@ -54,7 +54,7 @@ class ServiceManager:
                 sender.setblocking(False)
                 sender.sendto(lines.encode(), name)
         except OSError:
-            pass  # a full or missing socket: the next line tells it again
+            pass  # a full or missing socket: the next line repeats it
 
 
 @cache

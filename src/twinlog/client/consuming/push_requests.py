@@ -131,7 +131,7 @@ def _queue_info(worker: QueueWorker) -> dict[str, Any]:
         "lastLockTimestamp": 0,
         "lastPullTimestamp": worker.pulled_at_ms,
         "locked": worker.locked_until > time.monotonic(),
-        "paused": worker.paused,  # Java does not tell it
+        "paused": worker.paused,  # Java does not report it
         "transactionMsgCount": 0,
         "transactionMsgMaxOffset": 0,
         "transactionMsgMinOffset": 0,

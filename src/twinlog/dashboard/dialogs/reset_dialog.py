@@ -43,7 +43,7 @@ class _ResetDialog:
             ui.dialog().props('persistent aria-label="Reset offsets"') as self._dialog,
             ui.card().classes("tl-dialog tl-dialog-wide"),
         ):
-            note = f"Consumers that are connected ({members}) are told to go on there." if members else ""
+            note = f"Consumers that are connected ({members}) go on there." if members else ""
             ui.html(tag("h2", f"Reset the offsets of {group}") + tag("p", note, cls="tl-muted"), sanitize=False)
             self._topic = self._select("Topic", {one: one for one in topics}, topics[0])
             self._kind = self._select("Go to", TARGETS, NEWEST)

@@ -90,23 +90,23 @@ def _no_members(facts: GroupFacts) -> Iterator[Finding]:
 
 def _subscriptions(facts: GroupFacts) -> Iterator[Finding]:
     """Members of a group must subscribe alike: brokers keep one subscription, that of the last heartbeat."""
-    told = [one for one in facts.members if one.subscriptions]
-    kinds = {frozenset(each.meaning for each in one.subscriptions) for one in told}
+    subscribed = [one for one in facts.members if one.subscriptions]
+    kinds = {frozenset(each.meaning for each in one.subscriptions) for one in subscribed}
     if len(kinds) > 1:
         yield problem(
             "members subscribe to different things: each gets a share of the queues, and what only the others want "
             "is skipped or never read",
             "give all members of a group the same topics and expressions, or put them into different groups",
-            *(f"{one.client_id} at {one.address}: {'; '.join(map(str, one.subscriptions))}" for one in told),
+            *(f"{one.client_id} at {one.address}: {'; '.join(map(str, one.subscriptions))}" for one in subscribed),
         )
     for member in facts.members:
         if member.error:
             yield note(
-                f"member {member.client_id} at {member.address} does not tell its state",
+                f"member {member.client_id} at {member.address} does not report its state",
                 "ask again; clients of other languages than Java and Python may never do",
                 member.error,
             )
-    if facts.members and not facts.subscriptions and not told:
+    if facts.members and not facts.subscriptions and not subscribed:
         yield problem("the members subscribe to no topic", "call subscribe() before the consumer starts")
 
 
@@ -210,34 +210,34 @@ def _offsets(facts: GroupFacts) -> Iterator[Finding]:
 
 
 def _assignment(facts: GroupFacts) -> Iterator[Finding]:
-    told = [one for one in facts.members if not one.error]
-    if not told or facts.message_model == "BROADCASTING":
+    answered = [one for one in facts.members if not one.error]
+    if not answered or facts.message_model == "BROADCASTING":
         return
-    read = {queue for one in told for queue in one.queues}
-    subscribed = {one.topic for each in told for one in each.subscriptions}
+    read = {queue for one in answered for queue in one.queues}
+    subscribed = {one.topic for each in answered for one in each.subscriptions}
     for topic in facts.topics.values():
         readable = [queue for queue in topic.queues if topic.permissions.get(queue.broker_name, 0) & 4]
         left = [queue for queue in readable if queue not in read]
         if topic.name in subscribed and left:
-            mute, locks = len(facts.members) - len(told), any(one.orderly for one in told)
-            yield (problem if not mute else note)(
-                f"{len(left)} of {len(readable)} queues of {topic.name!r} are read by no member that tells",
+            silent, locks = len(facts.members) - len(answered), any(one.orderly for one in answered)
+            yield (problem if not silent else note)(
+                f"{len(left)} of {len(readable)} queues of {topic.name!r} are read by no member that answered",
                 "wait 20 s for the next rebalance; if it stays, restart the members one by one, and see that all of "
                 "them reach all brokers",
                 f"not read: {shortened([_place(queue) for queue in left])}",
-                *([f"{mute} members do not tell what they read: these queues may be theirs"] if mute else []),
+                *([f"{silent} members did not answer what they read: these queues may be theirs"] if silent else []),
                 *(["it consumes in order: a client that has gone may hold their locks, for 60 s"] if locks else []),
             )
         if topic.name in subscribed and readable:
-            idle = [one.client_id for one in told if not any(queue.topic == topic.name for queue in one.queues)]
+            idle = [one.client_id for one in answered if not any(queue.topic == topic.name for queue in one.queues)]
             if idle and not left:
                 yield note(
                     f"{len(idle)} members have no queue of {topic.name!r}: it has {len(readable)} queues for "
-                    f"{len(told)} members",
+                    f"{len(answered)} members",
                     f"to use all members, give the topic more queues: twinlog admin updateTopic -t {topic.name} -r N",
                     f"without a queue: {shortened(idle)}",
                 )
-    for member in told:
+    for member in answered:
         waiting = [queue for queue, one in member.queues.items() if member.orderly and not one.locked]
         if waiting:
             yield problem(
@@ -262,7 +262,7 @@ def _listeners(facts: GroupFacts) -> Iterator[Finding]:
             yield problem(
                 f"{member.client_id} does not poll: messages wait for it"
                 if member.polls
-                else f"the listener of {member.client_id} does not come to an end: messages wait, none is finished",
+                else f"the listener of {member.client_id} does not return: messages wait, and no message is finished",
                 _stack_hint(facts, member),
                 f"{_place(queue)}: {one.cached} messages wait, the last was finished {seconds} s ago",
             )

@@ -1,4 +1,4 @@
-"""Everything about one consumer group that servers and members can tell: who reads what, from where, and how far.
+"""Everything that servers and members report about one consumer group: who reads what, from where, and how far.
 
 In: an Admin and the name of a group. Out: GroupFacts, on which `diagnose_group` decides without I/O.
 """
@@ -60,7 +60,7 @@ class AssignedQueue:
 
 @dataclass(frozen=True, slots=True)
 class MemberFacts:
-    """One client of the group; what it does not tell is empty."""
+    """One client of the group; what it does not report is empty."""
 
     client_id: str
     address: str
@@ -212,8 +212,8 @@ async def _members(
         except REQUEST_FAILURES as error:
             found[client_id] = replace(known, error=str(error))
             continue
-        told = replace(known, **_running(info))
-        found[client_id] = replace(told, queues=await _with_store_times(admin, told.queues, now_ms))
+        running = replace(known, **_running(info))
+        found[client_id] = replace(running, queues=await _with_store_times(admin, running.queues, now_ms))
     return tuple(found[client_id] for client_id in sorted(found))
 
 

@@ -17,7 +17,7 @@ ours needs Hadoop's S3 connector with its half gigabyte of SDK. Its settings are
 What every lake promises, and all that jobs may rely on:
 
     write           readers see the old bytes or the new ones, never a part
-    put_if_absent   of two callers with the same name exactly one is told yes, also if an answer was lost
+    put_if_absent   of two callers with the same name exactly one gets True, also if an answer was lost
     list            all names that begin with a text, sorted; a name written before the call began is there
     move            may be repeated: a source that is gone and a target that is there is a move that was done
     delete          may be repeated

@@ -50,7 +50,7 @@ class Lake(Protocol):
         ...
 
     def delete(self, names: Iterable[str]) -> None:
-        """Remove files; one that does not exist is no error."""
+        """Remove files; one that does not exist is not an error."""
         ...
 
     def move(self, old: str, new: str) -> None:

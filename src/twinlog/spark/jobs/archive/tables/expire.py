@@ -98,7 +98,7 @@ def old_snapshots(table: IcebergTable, before_ms: int) -> list[int]:
     metadata = table.table.refresh().metadata
     replaced = {one.parent_snapshot_id: one.timestamp_ms for one in table.ancestors()}
     kept = {ref.snapshot_id for ref in metadata.refs.values()}
-    # A snapshot that is no ancestor of the current one was taken back; that happened after it was made.
+    # A snapshot that is not an ancestor of the current one was taken back; that happened after it was made.
     newest_change = max((entry.timestamp_ms for entry in metadata.snapshot_log), default=0)
     return [
         one.snapshot_id
