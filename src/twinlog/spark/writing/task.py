@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from twinlog.base.clock import wall_clock_ms
+from twinlog.base.system_calls import keep_freed_memory
 from twinlog.client.errors import NoRoute
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.writing.options import WriteOptions
@@ -70,6 +71,7 @@ class TaskWrite:
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> SendTotals:
         """Write all rows and wait for every acknowledgement."""
+        keep_freed_memory()  # columns and batches of megabytes come and go all the time
         try:
             for batch in batches:
                 self._has_times |= "deliverAt" in batch.schema.names

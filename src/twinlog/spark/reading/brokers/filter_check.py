@@ -11,7 +11,6 @@ from twinlog.client.consuming.pulling import TAG, subscription_of
 from twinlog.client.errors import BrokerRefused
 from twinlog.spark.cluster import Cluster
 from twinlog.spark.errors import BadOption
-from twinlog.spark.live_broker import LiveBroker
 from twinlog.spark.reading.brokers.options import ReadOptions
 from twinlog.wire.bodies import CheckClientBody, MessageQueue, encode_body
 from twinlog.wire.codes import RequestCode
@@ -22,6 +21,8 @@ def check_filter(options: ReadOptions, cluster: Cluster, queues: Iterable[Messag
     """BadOption if a broker of these queues refuses the filter, or does not filter by SQL92."""
     if options.expression_type == TAG:
         return
+    from twinlog.spark.live_broker import LiveBroker  # with all kinds of metadata, which few reads need
+
     for address, topic in sorted({(cluster.address_of(queue), queue.topic) for queue in queues}):
         subscription = subscription_of(topic, options.expression, options.expression_type)
         body = CheckClientBody(client_id="spark", group=options.pull_group, subscription_data=subscription)

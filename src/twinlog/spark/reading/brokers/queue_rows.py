@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from twinlog.base.system_calls import keep_freed_memory
 from twinlog.client.consuming.pulling import TAG
 from twinlog.spark.errors import BadRecord
 from twinlog.spark.offsets import where
@@ -24,6 +25,7 @@ from twinlog.wire.values.filter_expression import parse_tags
 
 def read_queue(options: ReadOptions, columns: Columns, wanted: QueueRange) -> Iterator[pa.RecordBatch]:
     """The rows of `wanted`."""
+    keep_freed_memory()  # answers and columns of megabytes come and go all the time
     tags = parse_tags(options.expression) if options.expression_type == TAG else None  # SQL92 is the broker's alone
     decoder = Decoder(columns, broker_name=wanted.queue.broker_name, inflates=options.inflates, tags=tags)
     order = _OffsetCheck(wanted, dense=not options.is_filtered, fails=options.fail_on_data_loss)
