@@ -51,16 +51,16 @@ LABELS_NOT_IN_TWINLOG = {
 NOT_IN_EXPORTER = {
     "rocketmq_throughput_in_total": "a broker tells bytes only as rates: rocketmq_producer_message_size",
     "rocketmq_throughput_out_total": "likewise: rocketmq_consumer_message_size",
-    "rocketmq_message_size": "a broker does not tell sizes of messages",
-    "rocketmq_rpc_latency_milliseconds": "a broker does not tell times of requests",
-    "rocketmq_consumer_queueing_latency_milliseconds": "a broker does not tell when messages not pulled were stored",
-    "rocketmq_commit_messages_total": "a broker does not tell",
-    "rocketmq_rollback_messages_total": "a broker does not tell",
-    "rocketmq_half_messages": "a broker does not tell",
-    "rocketmq_timer_enqueue_total": "a broker does not tell",
-    "rocketmq_timer_dequeue_total": "a broker does not tell",
-    "rocketmq_timing_messages": "a broker does not tell",
-    "rocketmq_timer_dequeue_latency_milliseconds": "a broker does not tell",
+    "rocketmq_message_size": "a broker does not report sizes of messages",
+    "rocketmq_rpc_latency_milliseconds": "a broker does not report times of requests",
+    "rocketmq_consumer_queueing_latency_milliseconds": "a broker does not report when messages not pulled were stored",
+    "rocketmq_commit_messages_total": "a broker does not report",
+    "rocketmq_rollback_messages_total": "a broker does not report",
+    "rocketmq_half_messages": "a broker does not report",
+    "rocketmq_timer_enqueue_total": "a broker does not report",
+    "rocketmq_timer_dequeue_total": "a broker does not report",
+    "rocketmq_timing_messages": "a broker does not report",
+    "rocketmq_timer_dequeue_latency_milliseconds": "a broker does not report",
 }
 OF_THE_LIBRARY = {"otel_scope_name", "otel_scope_version", "le"}
 

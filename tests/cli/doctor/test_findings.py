@@ -125,7 +125,7 @@ HEALTHY = Member(1, "r:1", "twinlog", {"following": {"state": "following"}}, 0, 
             "does not follow: ahead",
         ),
         (group(HEALTHY, role="ASYNC_MASTER", lag=LagFacts(7, in_sync=False)), Level.WARNING, "7 bytes behind"),
-        (group(HEALTHY, lag=LagFacts(7, in_sync=False)), Level.ERROR, "none is in sync"),
+        (group(HEALTHY, lag=LagFacts(7, in_sync=False)), Level.ERROR, "no replica is in sync"),
         (group(role="ASYNC_MASTER"), Level.WARNING, "has no replica"),
         (group(HEALTHY, failedTasks={"X": {"failures": 2, "error": "boom"}}), Level.WARNING, "X of m:1 failed 2 times"),
         (group(HEALTHY), Level.OK, "1 replicas are in sync"),
@@ -195,7 +195,7 @@ async def test_a_healthy_pair_is_fine_and_a_silent_replica_is_not(tmp_path):
         await cluster.stop("two")
         broken = await run("--json")
         assert broken.exit_code == 1
-        assert any("none is in sync" in one["what"] for one in json.loads(broken.stdout))
+        assert any("no replica is in sync" in one["what"] for one in json.loads(broken.stdout))
 
 
 def test_the_exit_status_is_for_scripts():

@@ -234,7 +234,7 @@ def test_what_takes_long_to_make_is_judged_from_facts():
     waiting = {queue: AssignedQueue(True, 9, 1, 1)}
     stuck = MemberFacts("m", "a:1", "JAVA", subscriptions=one.subscriptions, queues=waiting)
     (found,) = diagnose_group(facts(members=(stuck,)))
-    assert "does not come to an end" in found.what and "consumerStatus -g G -i m -s" in found.todo
+    assert "does not return" in found.what and "consumerStatus -g G -i m -s" in found.todo
     polls = replace(stuck, polls=True)
     assert texts(facts(members=(polls,))) == ["m does not poll: messages wait for it"]
     new = replace(stuck, queues={queue: replace(waiting[queue], oldest_stored_ms=NOW - 1_000)})
