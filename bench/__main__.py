@@ -29,6 +29,7 @@ from tests.interop.twinlog_servers import Twinlog
 
 from bench import growth, recovery, replication
 from bench.clients import measure_clients
+from bench.failover import measure_failover
 from bench.java_client import SCENES, measure_java_client
 from bench.metadata import measure_metadata
 from bench.protected import measure_accounts, measure_tls
@@ -49,6 +50,7 @@ BROKER_PARTS = (
     "recovery",
     "catch-up",
     "sync",
+    "failover",
     "lag",
     "metadata",
     "tails",
@@ -71,6 +73,7 @@ PARTS = (*BROKER_PARTS, *growth.PARTS, *SPARK_PARTS)
 NOT_QUICK = (
     "accounts",
     "clients",
+    "failover",
     "lag",
     "metadata",
     "growth-topics",
@@ -208,6 +211,9 @@ def measures_of(given: argparse.Namespace) -> dict[str, Callable[[Path, Options]
             quick=options.quick,
         ),
         "sync": lambda folder, options: replication.measure_sync(
+            folder, load, rounds=options.rounds, seconds=options.seconds
+        ),
+        "failover": lambda folder, options: measure_failover(
             folder, load, rounds=options.rounds, seconds=options.seconds
         ),
         "lag": lambda folder, options: replication.measure_lag(folder, load, seconds=4 * options.seconds),
