@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from tests.faults.group import TWINLOG
 from tests.faults.load import make_topic
-from tests.interop.java_rocketmq import Broker
+from tests.interop.java_rocketmq import Broker, JavaRocketmq
 from tests.interop.replica_pair import pull_everything, until
 from tests.interop.twinlog_servers import Twinlog
 
@@ -30,6 +30,7 @@ from twinlog.metadata.file_with_backup import FileWithBackup
 FileWithBackup(sys.argv[1], has_checksum=True).save([b'{"a":', sys.argv[2].encode(), b"}"])
 """
 CALLS = "openat,write,fsync,fchmod,close,link,rename,unlink"
+JAVA_FLUSHES = "msync,fdatasync,fsync", "1+"  # all: the first could be that of another file
 ONCE = ProducerOptions(send_timeout_ms=1_500, retries=0)
 
 
@@ -80,7 +81,8 @@ def kill_in_role_change(home: Path, seed: int = 0, side: str = TWINLOG, step: in
     """A broker is killed at each system call by which a change of its role changes a file, in both directions.
 
     Its configuration and its epochs are the old or the new ones. It starts with them, has all messages, and takes the
-    new role when it is asked again. `step` leaves calls out. It has not been seen to fail yet.
+    new role when it is asked again. `step` leaves calls out. Seen to fail with a `replace_file` that writes in place:
+    after the kill at the first write the file of epochs is empty, and the broker does not start.
     """
     _need_strace()
     found: Counter[str] = Counter()
@@ -169,7 +171,7 @@ def failed_fsync(home: Path, seed: int = 0, side: str = TWINLOG, rounds: int = 1
     `_failed` of FlushService nor `_flush_failure` of the log set: it comes soon enough to acknowledge the send here.
     """
     _need_strace()
-    makers = Twinlog()
+    makers = Twinlog() if side == TWINLOG else JavaRocketmq("5.5.0")
     soon = {"flushIntervalCommitLog": "100", "flushCommitLogLeastPages": "0"}
     conf = {"flushDiskType": "SYNC_FLUSH", "syncFlushTimeout": "1000", **soon}
     with makers.name_server(home / "names") as names:
@@ -179,7 +181,7 @@ def failed_fsync(home: Path, seed: int = 0, side: str = TWINLOG, rounds: int = 1
             with broker, sync.Producer(names.address, "PG", producer_options=ONCE) as producer:
                 good = [producer.send(Outgoing("FsyncTopic", b"good %d" % n)) for n in range(5)]
                 assert all(one.status is SendStatus.OK for one in good)
-                with _failing_flush(broker.pid):
+                with _failing_flush(broker.pid, *(("fdatasync", "1") if side == TWINLOG else JAVA_FLUSHES)):
                     answers = [_try(producer, b"bad %d" % n) for n in range(2)]
                 assert "OK" not in answers, answers
                 reason = _try(producer, b"after")
@@ -201,9 +203,9 @@ def _try(producer: sync.Producer, body: bytes) -> str:
 
 
 @contextlib.contextmanager
-def _failing_flush(pid: int) -> Iterator[None]:
-    """The next fdatasync of the process fails with EIO, once."""
-    inject = "inject=fdatasync:error=EIO:when=1"
+def _failing_flush(pid: int, calls: str, which: str) -> Iterator[None]:
+    """Of these calls of the process, those with these numbers fail with EIO."""
+    inject = f"inject={calls}:error=EIO:when={which}"
     tracer = subprocess.Popen(["strace", "-f", "-o", "/dev/null", "-p", str(pid), "-e", inject], stderr=subprocess.PIPE)
     try:
         _wait_attached(pid)
