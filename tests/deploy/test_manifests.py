@@ -7,6 +7,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from twinlog.cli import exporter
 from twinlog.settings.broker_conf import load_broker_conf
 from twinlog.settings.nameserver_conf import load_nameserver_conf
 
@@ -64,6 +65,20 @@ def test_probes_ask_the_port_that_the_settings_have():
             assert f"metricsPort={ports['metrics']}\n" in next(iter(conf["data"].values()))
             probes = {container[kind]["httpGet"]["path"] for kind in ("readinessProbe", "livenessProbe")}
             assert probes == {"/health", "/readiness"}
+
+
+def test_an_image_that_is_on_the_node_is_used():
+    for _, one in MANIFESTS:
+        if one["kind"] == "StatefulSet":
+            (container,) = one["spec"]["template"]["spec"]["containers"]
+            assert container["imagePullPolicy"] == "IfNotPresent", "with the tag latest, Always is the default"
+
+
+def test_prometheus_asks_the_ports_of_the_exporter_and_of_the_samples():
+    jobs = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
+    ports = {job["job_name"]: job["static_configs"][0]["targets"][0].rpartition(":")[2] for job in jobs}
+    sample = load_broker_conf(CONTAINER / "conf" / "broker-a.properties").broker.metrics_port
+    assert ports == {"rocketmq-exporter": str(exporter.PORT), "rocketmq-brokers": str(sample)}
 
 
 def test_each_server_of_the_compose_file_has_valid_settings():
