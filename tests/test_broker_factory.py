@@ -157,6 +157,23 @@ def test_names_of_faults_that_nobody_knows_are_refused():
         codes_of("sned")
 
 
+def test_settings_may_be_numbers_and_a_key_that_nobody_knows_is_refused(twinlog_broker_factory):
+    cluster = twinlog_broker_factory(settings={"autoCreateTopicEnable": False, "fileReservedTime": 24})
+    shown = cluster.admin.broker_config(cluster.master.address)
+    assert (shown["autoCreateTopicEnable"], shown["fileReservedTime"]) == ("false", "24")
+    with pytest.raises(
+        ValueError, match=r"fileReservedTim is not a key of broker\.conf; did you mean fileReservedTime"
+    ):
+        twinlog_broker_factory(settings={"fileReservedTim": 24})
+    with pytest.raises(TypeError, match="setting brokerIP1=None: give text"):
+        twinlog_broker_factory(settings={"brokerIP1": None})
+
+
+def test_a_fault_answers_a_number(twinlog_broker):
+    with pytest.raises(TypeError, match="code='busy': give a number"):
+        twinlog_broker.master.answer("busy")
+
+
 def test_a_replica_has_what_its_master_has_and_serves_it_alone(twinlog_broker_factory):
     cluster = twinlog_broker_factory(replicas=1)
     cluster.seed("T", [b"%d" % number + b"x" * 20_000 for number in range(50)], queues=2)

@@ -85,6 +85,16 @@ async def test_a_batch_of_two_topics_is_refused_before_anything_is_sent(cluster)
     assert not cluster.broker.queues
 
 
+@pytest.mark.parametrize("body", [3, {1: 2}, ["tea"], None])
+async def test_a_body_that_is_neither_bytes_nor_text_is_refused(cluster, body):
+    cluster.create("T", 1)
+    async with Producer(cluster.address, "g") as producer:
+        with pytest.raises(BadMessage, match=f"is a {type(body).__name__}: give bytes or text"):
+            await producer.send(Outgoing("T", body))
+        await producer.send(Outgoing("T", memoryview(b"tea")))
+    assert len(cluster.broker.queues) == 1
+
+
 async def test_messages_with_one_sharding_key_share_a_queue(cluster):
     cluster.create("T", 8)
     async with Producer(cluster.address, "g") as producer:

@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 
 from twinlog import client
 from twinlog.client import ConsumerOptions, Message, NoRoute, Outgoing, SendResult, StartFrom, sync
-from twinlog.testing.local_cluster import LocalCluster, RunningBroker
+from twinlog.testing.local_cluster import LocalCluster, RunningBroker, Setting
 
 T = TypeVar("T")
 _FROM_FIRST = ConsumerOptions(start_from=StartFrom.FIRST)
@@ -222,7 +222,7 @@ class BrokerFactory:
         *,
         brokers: int = 1,
         replicas: int = 0,
-        settings: Mapping[str, str] | None = None,
+        settings: Mapping[str, Setting] | None = None,
         prefix: str = "",
         directory: str | None = None,
     ) -> TwinlogBroker:

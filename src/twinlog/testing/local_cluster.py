@@ -24,6 +24,7 @@ from twinlog.broker.task_errors import single_error
 from twinlog.client.loop_thread import LoopThread
 from twinlog.nameserver.nameserver_service import NameServerService
 from twinlog.settings.broker_conf import load_broker_conf
+from twinlog.settings.known_keys import is_java_key
 from twinlog.settings.nameserver_conf import load_nameserver_conf
 from twinlog.telemetry.log import get_logger
 from twinlog.testing.faults import Fault, Interference, RequestFault, Requests, codes_of, refusing, slowed
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 T = TypeVar("T")
+Setting = str | int | float  # a bool is an int
 # Time that a test lets pass must not make clients silent: only a lost connection takes them away.
 _TEST_SETTINGS = {"channelExpiredTimeout": str(10 * 365 * 86_400_000)}
 
@@ -104,6 +106,8 @@ class RunningBroker:
         self, code: int, remark: str = "a fault of the test", *, requests: Requests = "send", count: int | None = None
     ) -> Fault:
         """Let it answer these requests with a code of RocketMQ; only the next `count` of them, if given."""
+        if isinstance(code, bool) or not isinstance(code, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"code={code!r}: give a number, such as ResponseCode.SYSTEM_BUSY of twinlog.wire.codes")
         change = refusing(code, remark, count)
         return self._interfere(requests, lambda where: change)
 
@@ -183,6 +187,22 @@ class RunningBroker:
                 look_again()
 
 
+def _text(key: str, value: Setting) -> str:
+    """A value as broker.conf has it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise TypeError(f"setting {key}={value!r}: give text, a number or a bool")
+
+
+def _check_keys(settings: Mapping[str, str]) -> None:
+    """A server goes on without a key that nobody knows; a test would pass for the wrong reason."""
+    for warning in load_broker_conf(text="", overrides=settings, environment={}).warnings:
+        if not is_java_key(warning.key):
+            raise ValueError(warning.message.replace("is unknown, ignored", "is not a key of broker.conf"))
+
+
 class LocalCluster:
     """Starts on entering, or by `start`; `settings` are broker.conf keys of all brokers."""
 
@@ -191,13 +211,14 @@ class LocalCluster:
         *,
         brokers: int = 1,
         replicas: int = 0,
-        settings: Mapping[str, str] | None = None,
+        settings: Mapping[str, Setting] | None = None,
         directory: str | Path | None = None,
     ) -> None:
         if brokers < 1 or replicas < 0:
-            raise ValueError(f"brokers={brokers}, replicas={replicas}: a cluster has at least one broker")
+            raise ValueError(f"brokers={brokers}, replicas={replicas}: use at least 1 broker, and 0 or more replicas")
         self.clock = MovableClock()
-        self._settings = dict(settings or {})
+        self._settings = {key: _text(key, value) for key, value in (settings or {}).items()}
+        _check_keys(self._settings)
         self._directory = directory
         self._counts = (brokers, replicas)
         self._temporary: tempfile.TemporaryDirectory[str] | None = None

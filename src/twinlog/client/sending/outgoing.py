@@ -125,7 +125,18 @@ class Outgoing:
 
 
 def body_bytes(body: bytes | str) -> bytes:
-    return body.encode() if isinstance(body, str) else bytes(body)
+    """Text as UTF-8; BadMessage for what is neither text nor bytes: bytes(3) would be three zeros."""
+    if isinstance(body, bytes):
+        return body
+    if isinstance(body, str):
+        return body.encode()
+    try:
+        return bytes(memoryview(body))
+    except TypeError:
+        kind = type(body).__name__
+        raise BadMessage(
+            f"the body of a message is a {kind}: give bytes or text, for example json.dumps(...)"
+        ) from None
 
 
 def check_message(message: Outgoing, bytes_max: int, delay_level_max: int = DELAY_LEVEL_MAX) -> bytes:
