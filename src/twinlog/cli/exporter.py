@@ -73,17 +73,30 @@ def parser() -> argparse.ArgumentParser:
 
 
 async def export(args: argparse.Namespace, limits: RoundLimits) -> None:
+    rounds_begun = False
+
     def ready() -> None:
+        nonlocal rounds_begun
+        rounds_begun = True
         print_ready(f"twinlog exporter ready on http://{address_text(args.listen, server.port)}/metrics")
 
     admin = Admin(args.namesrvAddr, options=client_options(args))
     service = CollectService(admin, limits, interval_s=args.interval, on_ready=ready)
     server = MetricsServer(service, host=args.listen, port=args.port, port_option="--port")
+    server.pages = lambda path, query: probe(path, is_ready=rounds_begun)
     await server.start()
     try:
         await run_until_signal(service)
     finally:
         await server.stop()
+
+
+def probe(path: str, *, is_ready: bool) -> tuple[int, bytes] | None:
+    """`/health` as long as it runs, `/readiness` once there are metrics of a cluster; None for another path."""
+    states = {"/health": True, "/readiness": is_ready}
+    if path not in states:
+        return None
+    return (200, b'{"status": "up"}\n') if states[path] else (503, b'{"status": "no metrics yet"}\n')
 
 
 def port(text: str) -> int:
