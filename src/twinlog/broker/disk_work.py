@@ -1,8 +1,8 @@
 """Reads that wait for the disk, beside the loop: a few threads of their own, shared fairly among peers.
 
-A peer may ask for much that is on disk only. So at most `PER_PEER_MAX` of its reads run at once, the others wait, and
-whenever a thread is free, the peers that wait have it in turn. How many may wait is limited by the connections, which
-stop reading requests of a peer that waits for many answers.
+A peer may ask for much that is on disk only. So at most `PER_PEER_MAX` of its reads run at once, and the others wait. A
+free thread goes to the waiting peers in turn. Connections limit how many reads wait: they stop reading requests of a
+peer that waits for many answers.
 """
 
 from __future__ import annotations

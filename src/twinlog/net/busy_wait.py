@@ -6,7 +6,8 @@ socket; whatever else arrives is served as always. It does so only while the las
 peer that is far away, or seldom answers, costs nothing.
 
 With more processes than cores, the one that should answer may wait for this very core. So each turn offers the core to
-others, and after a busy wait in vain the next ones sleep: two, then four, and so on while it happens again.
+others. After a busy wait without an answer, the next two waits sleep instead; if that happens again, the next four, and
+so on.
 """
 
 from __future__ import annotations

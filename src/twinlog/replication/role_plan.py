@@ -1,11 +1,11 @@
 """How a running broker changes its role: the steps, and why in this order.
 
-To master: the link to the old master is cut before anything is written here, and what consumers
-committed here becomes the truth before they are served as by a master; only then sends are accepted.
+To master: first the link to the old master is cut, before anything is written here. Then the offsets that consumers
+committed here replace those of the old master, before a consumer reads them. Only then are sends accepted.
 
-To replica: sends are refused first, and answers that still wait for replicas are settled before the log
-may be overwritten by a new master's bytes: a message is acknowledged once, by the broker that keeps it. Replicas get
-what is left of the log before they are dropped: one of them is the next master.
+To replica: first sends are refused. Then every send that still waits is answered or times out, before a new master's
+bytes may overwrite the log: a message is acknowledged once, by the broker that keeps it. Then replicas get the rest of
+the log, before their links close: one of them is the next master.
 
 Whatever step fails, stopping there is safe: no broker both accepts sends and follows a master.
 """

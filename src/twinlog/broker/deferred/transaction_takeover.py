@@ -1,8 +1,9 @@
 """What a broker learns about transactions when it becomes master, before it ends or checks any.
 
 A term is the time in which a broker is master without a break. What was learnt in one term does not hold in the next,
-whose log may be different. Each term begins with the op records. Then the log is searched for commits, from the oldest
-half message on that no op record names: a master that died did not write its last op records.
+whose log may be different. At the beginning of a term the op records are read. Then the log is searched for commits,
+since a master that died did not write its last op records. The search starts at the oldest half message that no op
+record names.
 
 That may be many GiB. So it goes in steps: bytes are searched in a thread, and sends get the loop between two steps.
 Ending and checking a transaction waits until all is learnt.

@@ -1,8 +1,8 @@
 """How far every group is behind in every topic, for the metrics: computed in small steps between other work.
 
 A scrape must not walk over all queues at once, and the age of a message may be on disk. So a task computes the table
-every few seconds, and a scrape shows the last one. Where a table takes long, as with 100,000 groups, it comes less
-often: it never takes more than a twentieth of the time.
+every few seconds, and a scrape shows the last one. A table that takes long, as with 100,000 groups, is computed less
+often: the task uses at most a twentieth of the time.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a Twinlog broker's status must look like before it is read, so that an odd one costs its own row only. No I/O.
 
-Members that are not named here are nobody's business; those without a default are read by views without asking.
+Other members of the status are not checked. Views read a member without a default directly, so it must be there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""While a replica copies gigabytes: the memory of what is on disk by now is used again for what comes next.
+"""A replica that copies gigabytes reuses a few hundred MiB of page cache, where new memory is expensive.
 
 The kernel caches every page that is written, and takes a new one for each as long as memory is free. Where a new page
 is expensive, the copy waits for memory: a virtual machine asks its host for it (9 us for each 4 KiB on one, twenty

@@ -1,4 +1,4 @@
-"""Following a log that a master's bytes extend: whole records become dispatch requests, in order.
+"""The tail of a replica's log, which the master's bytes extend: whole records become dispatch requests, in order.
 
 A transfer may end inside a record, so the tail waits where the last whole record ended. Java dispatches what it
 received without checking its CRC. Here a damaged record raises DamagedTransfer, so that the link is opened again and

@@ -1,7 +1,8 @@
 """Java's library writes an object that repeats as `{"$ref":"$.path"}`; here it becomes the object itself, shared.
 
 Sharing costs nothing here, but code that walks the result visits a shared object once per reference. So the limits of
-values and depth apply to such a walk, and they are computed without one. An object that contains itself is refused.
+values and depth count such an object once per reference too; they are computed without walking the result. An object
+that contains itself is refused.
 """
 
 # Not strict: the values are JSON of any shape.
