@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from twinlog.base.addresses import VIP_PORT_BELOW
 from twinlog.broker.clients import client_handlers
+from twinlog.broker.pulls.pull_fast import FastPull
 from twinlog.broker.sends.send_fast import FastSend
 from twinlog.broker.stats.rpc_times import timed
 from twinlog.net.access import audited, open_audit_log, protected
@@ -24,7 +25,7 @@ from twinlog.wire.codes import RequestCode
 
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
-    from twinlog.net.connection import Connection, Handler
+    from twinlog.net.connection import Buffer, Connection, FastPath, Handler
     from twinlog.settings.broker_conf import BrokerConf
     from twinlog.telemetry.metrics import Metrics
 
@@ -71,6 +72,7 @@ async def listening(
     ports = {settings.listen_port: handlers, settings.listen_port - VIP_PORT_BELOW: without_pulls}
     async with contextlib.AsyncExitStack() as stack:
         for port, answered in ports.items():
+            fast = None if is_closed else fast_path(ctx, with_pulls=answered is handlers)
             server = Server.configured(
                 net,
                 tls,
@@ -78,13 +80,27 @@ async def listening(
                 inbound,
                 admission,
                 after_batch=ctx.publish_appends,
-                fast=None if is_closed else FastSend(ctx).take,
+                fast=fast,
                 on_close=closed,
             )
             await server.start(settings.bind_address, port)
             stack.push_async_callback(server.stop)
             servers.append(server)
         yield
+
+
+def fast_path(ctx: BrokerContext, *, with_pulls: bool = True) -> FastPath:
+    """What gets every chunk first: sends, and pulls where they are answered and need no signature."""
+    sends = FastSend(ctx).take
+    if not with_pulls or ctx.gate is not None:
+        return sends
+    pulls = FastPull(ctx).take
+
+    def take(connection: Connection, data: bytes, at: int, end: int, out: list[Buffer]) -> int:
+        after = pulls(connection, data, at, end, out)
+        return after if after == end else sends(connection, data, after, end, out)
+
+    return take
 
 
 def _risk(ctx: BrokerContext) -> str:

@@ -184,6 +184,11 @@ class Connection(asyncio.Protocol):
             out += buffers
             self._out_bytes += sum(map(len, buffers))
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the answers of this chunk must be written before the next request is handled."""
+        return self._out_bytes > _OUT_BYTES_MAX
+
     async def drain(self) -> None:
         """Wait until the peer has taken enough that more may be written."""
         await self._writable.wait()
@@ -318,6 +323,10 @@ class Connection(asyncio.Protocol):
         while True:
             if fast is not None and out is not None and (handled := fast(self, data, at, end, out)) != at:
                 at, self._errors = handled, 0
+                if self._out_bytes > _OUT_BYTES_MAX:
+                    self._write_gathered()
+                    if self._stalled:
+                        return at
             span = frame_span(data, at, end)
             if span is None:
                 return at

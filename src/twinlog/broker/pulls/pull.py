@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from twinlog.broker.context import BrokerContext
     from twinlog.broker.pulls.pull_checks import PullPlan
-    from twinlog.net.connection import Answer, Handler, Request
+    from twinlog.net.connection import Answer, Buffer, Handler, Request
     from twinlog.store.log.log_access import LogAccess
     from twinlog.store.queues.read import ReadResult
 
@@ -171,24 +171,46 @@ class PullHandler:
         if reset is not None:
             low, high = ctx.store.min_offset(topic, queue_id), ctx.store.max_offset(topic, queue_id)
             moved = ResponseCode.PULL_OFFSET_MOVED
-            return self._reply(request, plan, moved, OFFSET_RESET, reset, low, high, suggested=0)
-        started = perf_counter()
-        found = self._read(pull, plan, log, is_patient=is_patient and may_hold)
-        seconds = perf_counter() - started
-        ctx.stats.longest_get_s = max(ctx.stats.longest_get_s, seconds)
-        ctx.offsets.commit_pull(group, topic, queue_id, found.next_offset)
-        if may_hold and pull.sys_flag & PULL_COMMIT_OFFSET:
-            ctx.offsets.commit(group, topic, queue_id, pull.commit_offset, ctx.clock_ms())
-        code = self._code(found.status, pull.queue_offset)
+            return self._reply(request.opaque, plan, moved, OFFSET_RESET, reset, low, high, suggested=0)
+        found, code, seconds = self._read_and_commit(pull, plan, log, may_hold=may_hold, is_patient=is_patient)
         wants_to_wait = code == ResponseCode.PULL_NOT_FOUND and may_hold and pull.sys_flag & PULL_SUSPEND
         if not wants_to_wait:
             ctx.stats.rpc.row(request.code, code, not may_hold).took(seconds + held_s)
-            return self._found(request, pull, plan, found, code, remark if code != ResponseCode.SUCCESS else None)
+            remark = remark if code != ResponseCode.SUCCESS else None
+            return self._found(request.opaque, pull, plan, found, code, remark)
         limit = self._limit_reached(request)
         if limit is not None:
-            return self._found(request, pull, plan, found, code, limit)
+            return self._found(request.opaque, pull, plan, found, code, limit)
         self._hold(request, pull, plan)
         return None
+
+    def answer_checked(self, code: int, opaque: int, pull: PullFields, plan: PullPlan) -> list[Buffer] | None:
+        """The answer to a pull that was checked, and whose queue waits for no reset.
+
+        None, or any error (OnDisk, UnderRepair), means that `handle` must answer it.
+        """
+        log = self._ctx.store.log_in_memory()
+        found, answer_code, seconds = self._read_and_commit(pull, plan, log, may_hold=True, is_patient=True)
+        if answer_code == ResponseCode.PULL_NOT_FOUND:
+            return None
+        self._ctx.stats.rpc.row(code, answer_code).took(seconds)
+        return self._found(opaque, pull, plan, found, answer_code)
+
+    def _read_and_commit(
+        self, pull: PullFields, plan: PullPlan, log: LogAccess | None, *, may_hold: bool, is_patient: bool
+    ) -> tuple[ReadResult, int, float]:
+        """What was read, the answer's code, and how long the read took; the group's offsets are noted."""
+        ctx = self._ctx
+        topic, queue_id, group = pull.topic, pull.queue_id, pull.consumer_group
+        started = perf_counter()
+        found = self._read(pull, plan, log, is_patient=is_patient and may_hold)
+        seconds = perf_counter() - started
+        if seconds > ctx.stats.longest_get_s:
+            ctx.stats.longest_get_s = seconds
+        ctx.offsets.commit_pull(group, topic, queue_id, found.next_offset)
+        if may_hold and pull.sys_flag & PULL_COMMIT_OFFSET:
+            ctx.offsets.commit(group, topic, queue_id, pull.commit_offset, ctx.clock_ms())
+        return found, self._code(found.status, pull.queue_offset), seconds
 
     def _limit_reached(self, request: Request) -> str | None:
         """The remark for a pull that may not wait and is answered at once; None when it may."""
@@ -237,13 +259,13 @@ class PullHandler:
 
     def _found(
         self,
-        request: Request,
+        opaque: int,
         pull: PullFields,
         plan: PullPlan,
         found: ReadResult,
         code: int,
         remark: str | None = None,
-    ) -> Answer:
+    ) -> list[Buffer]:
         ctx = self._ctx
         suggested = 0
         if ctx.settings.replica_reads:
@@ -256,12 +278,12 @@ class PullHandler:
         else:
             ctx.stats.pulls_missed += 1
         remark, at = remark or found.status.value, found.next_offset
-        answer = self._reply(request, plan, code, remark, at, found.min_offset, found.max_offset, suggested, found.size)
+        answer = self._reply(opaque, plan, code, remark, at, found.min_offset, found.max_offset, suggested, found.size)
         return answer + found.buffers if code == ResponseCode.SUCCESS else answer
 
     def _reply(
         self,
-        request: Request,
+        opaque: int,
         plan: PullPlan,
         code: int,
         remark: str,
@@ -270,13 +292,13 @@ class PullHandler:
         max_offset: int,
         suggested: int,
         body_bytes: int = 0,
-    ) -> list:
+    ) -> list[Buffer]:
         """Prefix and header of the answer. No member needs JSON escapes, so the header is a template."""
         body_bytes = body_bytes if code == ResponseCode.SUCCESS else 0
         header = (
             f'{{"code":{int(code)},"extFields":{{"suggestWhichBrokerId":"{suggested}","nextBeginOffset":"{next_offset}",'
             f'"minOffset":"{min_offset}","maxOffset":"{max_offset}","topicSysFlag":"{plan.topic.topic_sys_flag}",'
             f'"groupSysFlag":"{plan.group.group_sys_flag}"}},"flag":{RESPONSE_FLAG},"language":"JAVA",'
-            f'"opaque":{request.opaque},"remark":"{remark}","serializeTypeCurrentRPC":"JSON","version":{VERSION}}}'
+            f'"opaque":{opaque},"remark":"{remark}","serializeTypeCurrentRPC":"JSON","version":{VERSION}}}'
         ).encode()
         return [encode_prefix(len(header), body_bytes), header]
