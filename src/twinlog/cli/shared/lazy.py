@@ -82,7 +82,7 @@ def _complete_help(command: Any, path: str, ctx: Any) -> None:
     """Add its examples; fill its paragraphs to the width of the terminal; flags are shown without a value."""
     command.epilog = command.epilog or epilog_of(path)
     command.help = _filled(command.help or "")
-    for parameter in command.get_params(ctx):
+    for parameter in command.params if ctx is None else command.get_params(ctx):  # get_params adds --help
         _without_value(parameter)
     for name, child in getattr(command, "commands", {}).items():
         _complete_help(child, f"{path} {name}", ctx)
