@@ -34,6 +34,12 @@ def test_on_a_terminal_numbers_are_aligned_to_the_right():
     ]
 
 
+def test_a_terminal_says_so_when_a_table_has_no_rows():
+    empty = table("Name,Count", [])
+    assert [line.strip() for line in shown(empty, out=Terminal()).splitlines()] == ["Name  Count", "none"]
+    assert shown(empty) == "#Name  #Count\n", "programs that read mqadmin's output are not surprised"
+
+
 WIDE = Table(["Name", "Where", "Size"], [("n" * 30, "w" * 30, 12345)], "title", ["note"], ["Where"])
 
 

@@ -120,6 +120,7 @@ def rich_parts(report: Report, width: int) -> list[Any]:
         parts += [Text(each.title, style="bold")] if each.title else []
         shown, left_out = fitting(each, width)
         parts += [_rich_table(shown)] if shown.rows or not each.title else []
+        parts += [Text("  none", style="dim")] if not (shown.rows or each.title or each.notes) else []
         missing |= dict.fromkeys(left_out)
         parts += [Padding(Text(note), (0, 0, 0, 2)) for note in each.notes]
     parts += [Text("")] if parts and report.lines else []
