@@ -63,7 +63,8 @@ class LineChart:
             self._chart.options["legend"]["show"] = len(lines) > 1
             if self._in_bytes:
                 highest = max((value or 0 for points in lines.values() for _, value in points), default=0)
-                self._chart.options["yAxis"]["interval"] = byte_step(highest)
+                step = byte_step(highest)
+                self._chart.options["yAxis"] |= {"interval": step, "max": step * max(1, -(-highest // step))}
             self._chart.update()
 
 
