@@ -41,6 +41,8 @@ async def test_a_command_asks_a_broker_that_takes_tls_only(tmp_path, capsys, tru
         ca = (folder if trusted else other) / "ca.pem"
         args = ["brokerStatus", "-b", broker.address, "--tls-ca", str(ca)]
         status = await asyncio.to_thread(run_admin, args)
-        assert (status == 0) == trusted, capsys.readouterr().err
+        errors = capsys.readouterr().err
+        assert (status == 0) == trusted, errors
+        assert ("name the authority that signed its certificate (--tls-ca" in errors) != trusted
         if trusted:
             assert await asyncio.to_thread(run_admin, args[:3]) != 0, "clear text is refused"

@@ -3,6 +3,7 @@
 import errno
 import os
 import socket
+import ssl
 
 from twinlog.base.addresses import AddressError, address_text
 
@@ -15,7 +16,7 @@ class ConnectFailed(NetError):
     def __init__(self, address: str, reason: object) -> None:
         self.address = address
         self.problem = f"cannot connect to {address}: {_why(reason)}"  # for errors with a hint of their own
-        super().__init__(f"{self.problem}; is it running and reachable?")
+        super().__init__(f"{self.problem}; {_next_step(reason)}")
 
 
 class BadAddress(ConnectFailed):
@@ -24,6 +25,14 @@ class BadAddress(ConnectFailed):
     def __init__(self, address: str, error: AddressError) -> None:
         NetError.__init__(self, str(error))
         self.address, self.problem = address, str(error)
+
+
+def _next_step(reason: object) -> str:
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return "name the authority that signed its certificate (--tls-ca, or ca.pem of `twinlog tls init`)"
+    if isinstance(reason, ssl.SSLError):
+        return "does it serve TLS on this port?"
+    return "is it running and reachable?"
 
 
 def _why(reason: object) -> str:
