@@ -108,6 +108,7 @@ def group(*replicas, role="SYNC_MASTER", lag=None, **master):
     return Group("C", "b", members, {one.broker_id: lag or LagFacts(0, in_sync=True) for one in replicas})
 
 
+DENIED = "m:1 refused 30906 with NO_PERMISSION (16): username cannot be null."
 HEALTHY = Member(1, "r:1", "twinlog", {"following": {"state": "following"}}, 0, 10)
 
 
@@ -134,6 +135,13 @@ HEALTHY = Member(1, "r:1", "twinlog", {"following": {"state": "following"}}, 0, 
 def test_replication_that_does_not_protect_messages(shown, level, what):
     found = [one for one in asked.judge_group(shown) if one.level is level]
     assert any(what in one.what for one in found), found
+
+
+@pytest.mark.parametrize("shown", [[Member(0, "m:1", error=DENIED)], group(Member(1, "r:1", error=DENIED)).members])
+def test_a_server_that_refuses_who_asks_is_not_to_be_started_again_or_replaced(shown):
+    """Seen to fail: the advice for a protected master was to make a replica master."""
+    found = next(one for one in asked.judge_group(Group("C", "b", shown)) if one.level is Level.ERROR)
+    assert found.todo == "it runs, and refuses this account; give a super account with --access-key and --secret-key"
 
 
 @pytest.mark.parametrize(("skew_ms", "level"), [(50, Level.OK), (-5_000, Level.WARNING), (3_600_000, Level.ERROR)])

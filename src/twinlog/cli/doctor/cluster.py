@@ -15,6 +15,7 @@ from twinlog.observe.cluster.broker_groups import Group, gather_groups
 from twinlog.observe.replicas.failover_groups import Found, Place, find_groups
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.failover import FailoverSettings
+from twinlog.wire.codes import ResponseCode
 
 _SKEW_MS_WARNING, _SKEW_MS_ERROR = 1_000, 10_000
 _QUORUM_MIN = 3
@@ -31,7 +32,8 @@ async def check_name_servers(
             try:
                 found = await gather_groups(admin)
             except (*REQUEST_FAILURES, OSError) as problem:
-                silent.append(error("name server", str(problem), f"start it (`twinlog namesrv`), or correct {address}"))
+                todo = _without_account(str(problem)) or f"start it (`twinlog namesrv`), or correct {address}"
+                silent.append(error("name server", str(problem), todo))
                 continue
         groups = groups or found
         answered = True
@@ -49,6 +51,7 @@ def judge_group(group: Group) -> Iterator[Finding]:
         return
     if master.kind == "silent":
         todo = "start it again, or make a replica master with `twinlog replication change-role`"
+        todo = _without_account(master.error) or todo
         yield error(area, f"the master {master.address} does not answer: {master.error}", todo)
         return
     healthy = 0
@@ -56,7 +59,8 @@ def judge_group(group: Group) -> Iterator[Finding]:
         lag, following = group.lags.get(replica.broker_id), replica.document.get("following", {})
         what = f"replica {replica.broker_id} at {replica.address}"
         if replica.kind == "silent":
-            yield error(area, f"{what} does not answer: {replica.error}", "start it, or look at its log")
+            todo = _without_account(replica.error) or "start it, or look at its log"
+            yield error(area, f"{what} does not answer: {replica.error}", todo)
         elif following.get("state") == "refused":
             yield error(area, f"{what} does not follow: {following.get('reason')}", "do what the reason says")
         elif lag is None or not lag.in_sync:
@@ -77,6 +81,13 @@ def judge_group(group: Group) -> Iterator[Finding]:
         yield ok(area, f"{healthy} replicas are in sync with {master.address}")
     elif not group.replicas:
         yield warning(area, f"{master.address} has no replica", "its messages are lost with its disk; add a replica")
+
+
+def _without_account(problem: str | None) -> str | None:
+    """What to do about a server that runs, and refuses who asks; None for other problems."""
+    if problem is None or ResponseCode.NO_PERMISSION.name not in problem:
+        return None
+    return "it runs, and refuses this account; give a super account with --access-key and --secret-key"
 
 
 async def check_clocks(groups: Sequence[Group], name_server: str, options: ClientOptions) -> list[Finding]:
