@@ -3,8 +3,9 @@ import stat
 
 import pytest
 
+from twinlog.settings import conf_file
 from twinlog.settings.broker_conf import load_broker_conf
-from twinlog.settings.conf_file import rewrite_file
+from twinlog.settings.conf_file import exposed_secret, rewrite_file
 from twinlog.settings.errors import SettingsError
 
 TEXT = "# ours\nbrokerName = a\nmaxMessageSize=2048 \n"
@@ -45,3 +46,29 @@ def test_a_file_that_is_gone_is_made_only_where_that_is_meant(tmp_path):
     assert not path.parent.exists()
     rewrite_file(path, {"a": "b"}, missing_ok=True)
     assert path.read_text() == "a=b\n"
+
+
+SECRET = 'brokerName=a\ninitAuthenticationUser={"username":"root","password":"x"}\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "folder_mode", "found"),
+    [
+        (SECRET, 0o644, 0o755, "initAuthenticationUser"),
+        ("haSharedSecret=0123456789abcdef\n", 0o604, 0o755, "haSharedSecret"),
+        (SECRET, 0o640, 0o755, None),
+        (SECRET, 0o600, 0o755, None),
+        (SECRET, 0o644, 0o700, None),
+        ("brokerName=a\n", 0o644, 0o755, None),
+    ],
+)
+def test_a_secret_that_every_user_can_read_is_found(tmp_path, monkeypatch, text, mode, folder_mode, found):
+    folder = tmp_path / "conf"
+    folder.mkdir()
+    path = folder / "broker.conf"
+    path.write_text(text)
+    path.chmod(mode)
+    folder.chmod(folder_mode)
+    # pytest's own folders are private.
+    monkeypatch.setattr(conf_file.Path, "parents", property(lambda self: [folder]))
+    assert exposed_secret(path) == found

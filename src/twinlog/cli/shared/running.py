@@ -16,6 +16,7 @@ from twinlog.base.system_calls import new_event_loop
 from twinlog.cli.shared.option_values import read_port
 from twinlog.cli.shared.service_manager import service_manager
 from twinlog.cli.shared.streams import leave_pipe
+from twinlog.settings.conf_file import exposed_secret
 from twinlog.settings.errors import SettingsError
 from twinlog.settings.net import NetSettings
 from twinlog.settings.properties import format_properties
@@ -72,6 +73,8 @@ def load_conf(
     limit_lines(conf.net.log_lines_per_s)
     for warning in conf.warnings:
         log.warning(str(warning))
+    if path is not None and (key := exposed_secret(path)) is not None:
+        log.warning("every user of this machine can read a secret", file=path, key=key, advice=f"chmod 600 {path}")
     if print_only:
         typer.echo(format_properties(conf.properties()), nl=False)
         raise typer.Exit
