@@ -238,6 +238,11 @@ class ReadableStore:
             for listener in self.on_damaged_record:
                 listener(physical_offset)
 
+    def note_repair(self, physical_offset: int) -> None:
+        """The record there was written again: filters must examine it again."""
+        self.damaged.pop(physical_offset, None)
+        self.examined.clear()
+
     def message_at(
         self, physical_offset: int, size: int | None = None, *, log: LogAccess | None = None
     ) -> Message | None:

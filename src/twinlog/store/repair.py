@@ -104,7 +104,6 @@ def restore_range(store: MessageStore, begin: int, end: int, data: bytes) -> int
     first = begin - segment.base
     segment.secure()
     segment.map[first : first + len(data)] = data
-    store.examined.clear()
     segment.flush()
     text = json.loads(note.read_text()) | {"action": "restored from its twin"}
     replace_file(note, [f"{json.dumps(text, indent=2)}\n".encode()])
@@ -113,7 +112,7 @@ def restore_range(store: MessageStore, begin: int, end: int, data: bytes) -> int
         if len(batch):
             records += len(batch)
             _repair_queues(store, batch)
-    store.damaged.pop(begin, None)
+    store.note_repair(begin)
     return records
 
 

@@ -123,3 +123,17 @@ def test_ipv6_hosts_and_empty_messages_are_whole(tmp_path):
         for one in (Draft("T", 0, b"", born_host=("::1", 1)), Draft("T", 0, b""), draft(1)):
             stored = store.append(one)
             assert is_whole(store.record_at(stored.physical_offset))
+
+
+def test_a_repaired_record_is_examined_again_by_filters(tmp_path):
+    with open_store(tmp_path) as store:
+        places = fill(store, 60, queues=1)
+        wanted = PropertyTest(lambda text: b"KEYS\x01key-59\x02" in text)
+        segment = store.commit_log.segment_at(places[59].physical_offset)
+        end = places[59].physical_offset + places[59].size - segment.base
+        at = segment.map.find(b"key-59", 0, end)
+        segment.map[at : at + 6] = b"key-5?"
+        assert store.read("TopicA", 0, 0, accept_record=wanted).count == 0
+        segment.map[at : at + 6] = b"key-59"
+        store.note_repair(places[59].physical_offset)
+        assert store.read("TopicA", 0, 0, accept_record=wanted).count == 1

@@ -182,7 +182,7 @@ class RepairService:
             mends: list[Mend] = found.value
         for mend in mends:
             await self._write(mend)
-            store.damaged.pop(mend.physical_offset, None)
+            store.note_repair(mend.physical_offset)
             self._queue.done(mend.physical_offset)
             self._end(mend.physical_offset)
             self.repaired += 1
