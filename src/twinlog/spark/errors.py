@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
@@ -15,11 +16,18 @@ _ENTRIES = (
     *("schema", "reader", "streamReader", "writer", "streamWriter"),
     *("partitions", "read", "initialOffset", "latestOffset", "prepareForTriggerAvailableNow", "commit", "write"),
 )
+_OWN_ERROR = re.compile(r"(?<![\w.])twinlog(?:\.\w+)+: (.+)")
 C = TypeVar("C", bound=type)
 
 
 class SparkSourceError(Exception):
     """Base of all errors of the data sources and jobs."""
+
+
+def own_cause(report: str) -> str | None:
+    """What our error says inside a long report of Spark's: on a line of its own, or at the end of one."""
+    found = _OWN_ERROR.findall(report)
+    return found[-1].strip() if found else None
 
 
 class BadOption(SparkSourceError):

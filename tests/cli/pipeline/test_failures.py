@@ -17,6 +17,10 @@ STAGE = (
     "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 10.0 failed 1 times, "
     "most recent failure: Lost task 0.0 in stage 10.0 (TID 7) (localhost executor driver): "
 )
+PLANNING = (
+    "[STREAM_FAILED] Query [id = 2] terminated with exception: [PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed "
+    "when Python streaming data source perform latestOffset: "
+)
 JAVA = "\tat org.apache.spark.Something(Some.scala:1)\nCaused by: java.io.EOFException\n\t... 21 more"
 
 
@@ -24,6 +28,7 @@ JAVA = "\tat org.apache.spark.Something(Some.scala:1)\nCaused by: java.io.EOFExc
     ("report", "start"),
     [
         ("Traceback\ntwinlog.spark.errors.DataLoss: topic T: gone; do this\n at org", "topic T: gone; do this"),
+        (f"{PLANNING}twinlog.spark.errors.DataLoss: topic T: gone; do this", "topic T: gone; do this"),
         (
             f"An error occurred while calling o180.parquet.\n: {STAGE}java.io.IOException: Mkdirs failed\n{JAVA}",
             "java.io.IOException: Mkdirs failed; --verbose",

@@ -135,10 +135,11 @@ def setting(text: str) -> tuple[str, str]:
 
 def cause_of(problem: Exception) -> str:
     """The line of our own error inside Spark's report; else the reason of the last failed task, or the first line."""
+    from twinlog.spark.errors import own_cause
+
+    if (ours := own_cause(str(problem))) is not None:
+        return ours
     lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
-    ours = [line for line in lines if line.startswith("twinlog.")]
-    if ours:
-        return ours[-1].partition(": ")[2] or ours[-1]
     reason = next((found[1] for line in lines if (found := _TASK_FAILED.search(line))), None)
     if reason is None:
         others = [line.lstrip(": ") for line in lines if not line.startswith("An error occurred while calling")]

@@ -289,6 +289,8 @@ def test_the_cause_of_a_failure_is_one_line():
         "[STREAM_FAILED] Query terminated\nTraceback\ntwinlog.spark.errors.DataLoss: topic T: gone; do this\n at org"
     )
     assert cause_of(RuntimeError(report)) == "topic T: gone; do this"
+    report = "[STREAM_FAILED] Failed when perform latestOffset: twinlog.spark.errors.DataLoss: T: gone; do this"
+    assert cause_of(RuntimeError(report)) == "T: gone; do this"
     report = "Job aborted\nCaused by: java.io.IOException: disk\nCaused by: x.Y: No space left on device"
     assert cause_of(RuntimeError(report)).startswith("No space left on device; what was committed before stays")
 

@@ -16,7 +16,7 @@ from twinlog.base.system_names import (
     SELF_TEST_TOPIC,
     SYSTEM_PREFIX,
 )
-from twinlog.spark.errors import SparkSourceError
+from twinlog.spark.errors import SparkSourceError, own_cause
 from twinlog.spark.jobs.archive.archive_plan import ArchiveJob
 from twinlog.spark.jobs.archive.checkpoint import keep_offsets
 from twinlog.spark.jobs.archive.files import commit_batch
@@ -140,10 +140,9 @@ def _numbers(offsets: Any) -> dict[str, int]:
 
 def cause_of(problem: Exception) -> str:
     """The useful line of Spark's long report: our own error if there is one, else the innermost cause."""
+    if (ours := own_cause(str(problem))) is not None:
+        return ours
     lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
-    ours = [line for line in lines if line.startswith("twinlog.") and ": " in line]
-    if ours:
-        return ours[-1].partition(": ")[2]
     causes = [line.rpartition(": ")[2] for line in lines if line.startswith("Caused by: ")]
     cause = causes[-1] if causes else (lines[0] if lines else type(problem).__name__)
     return f"{cause}; what was committed before stays, the next run continues from there"
