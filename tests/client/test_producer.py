@@ -95,6 +95,15 @@ async def test_a_body_that_is_neither_bytes_nor_text_is_refused(cluster, body):
     assert len(cluster.broker.queues) == 1
 
 
+@pytest.mark.parametrize("given", [{"tags": 3}, {"sharding_key": 7}])
+async def test_tags_and_a_sharding_key_that_are_not_text_are_refused(cluster, given):
+    ((name, value),) = given.items()
+    async with Producer(cluster.address, "g") as producer:
+        with pytest.raises(BadMessage, match=f"{name}={value}.* is not text, so convert it"):
+            await producer.send(Outgoing("T", "tea", **given))
+    assert not cluster.broker.queues
+
+
 async def test_messages_with_one_sharding_key_share_a_queue(cluster):
     cluster.create("T", 8)
     async with Producer(cluster.address, "g") as producer:

@@ -142,6 +142,8 @@ def body_bytes(body: bytes | str) -> bytes:
 def check_message(message: Outgoing, bytes_max: int, delay_level_max: int = DELAY_LEVEL_MAX) -> bytes:
     """The body's bytes; BadMessage for a message that a broker would refuse or change."""
     check_topic(message.topic)
+    if not isinstance(message.tags, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise BadMessage(f"tags={message.tags!r} of a message for {message.topic!r} is not text, so convert it")
     if message.properties:
         _check_properties(message.topic, message.properties)
     if message.keys:
@@ -212,4 +214,6 @@ def read_send_answer(answer: "Command", queue: MessageQueue, message_id: str) ->
 
 def queue_for_key(key: str, queues: Sequence[MessageQueue]) -> MessageQueue:
     """The queue of a sharding key, the same that a Java producer's hash selector picks."""
+    if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise BadMessage(f"sharding_key={key!r} is not text, so convert it")
     return queues[abs(java_hash(key)) % len(queues)]
