@@ -93,7 +93,7 @@ def test_brokers_replicas_and_clients_run_without_linuxs_own_calls():
     command = [sys.executable, "-m", "pytest", "-q", *plugins, *tests, "-k", chosen]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert int(re.findall(r"(\d+) passed", done.stdout)[-1]) == 5
+    assert int(re.findall(r"(\d+) passed", done.stdout)[-1]) == 6
 
 
 def test_twinlog_dev_runs_without_linuxs_own_calls(tmp_path):
