@@ -63,7 +63,8 @@ class Counts:
 
     def print_summary(self) -> None:
         seconds = max(time.monotonic() - self.started, 1e-9)
-        text = f"sent {self.sent} messages in {seconds:.2f} s, {self.sent / seconds:.0f}/s"
+        what = "1 message" if self.sent == 1 else f"{self.sent} messages"
+        text = f"sent {what} in {seconds:.2f} s, {self.sent / seconds:.0f}/s"
         skipped = f", skipped {self.skipped} empty lines" if self.skipped else ""
         print(text + skipped, file=sys.stderr)
 

@@ -129,7 +129,7 @@ HEALTHY = Member(1, "r:1", "twinlog", {"following": {"state": "following"}}, 0, 
         (group(HEALTHY, lag=LagFacts(7, in_sync=False)), Level.ERROR, "no replica is in sync"),
         (group(role="ASYNC_MASTER"), Level.WARNING, "has no replica"),
         (group(HEALTHY, failedTasks={"X": {"failures": 2, "error": "boom"}}), Level.WARNING, "X of m:1 failed 2 times"),
-        (group(HEALTHY), Level.OK, "1 replicas are in sync"),
+        (group(HEALTHY), Level.OK, "1 replica is in sync"),
     ],
 )
 def test_replication_that_does_not_protect_messages(shown, level, what):

@@ -78,7 +78,8 @@ def judge_group(group: Group) -> Iterator[Finding]:
             text = f"{task} of {member.address} failed {one.get('failures')} times: {one.get('error')}"
             yield warning(area, text, "look at the broker's log")
     if healthy == len(group.replicas) and healthy:
-        yield ok(area, f"{healthy} replicas are in sync with {master.address}")
+        what = "1 replica is" if healthy == 1 else f"{healthy} replicas are"
+        yield ok(area, f"{what} in sync with {master.address}")
     elif not group.replicas:
         yield warning(area, f"{master.address} has no replica", "its messages are lost with its disk; add a replica")
 
