@@ -104,6 +104,11 @@ async def test_tags_and_a_sharding_key_that_are_not_text_are_refused(cluster, gi
     assert not cluster.broker.queues
 
 
+def test_members_that_are_none_are_left_out():
+    """Programs pass on what another message has, or has not."""
+    assert Outgoing("T", "tea", tags=None, keys=None, sharding_key=None) == Outgoing("T", "tea")
+
+
 async def test_messages_with_one_sharding_key_share_a_queue(cluster):
     cluster.create("T", 8)
     async with Producer(cluster.address, "g") as producer:

@@ -56,7 +56,7 @@ class Outgoing:
     (1 to 18, the broker's list of delays), `delay_ms` and `deliver_at_ms` (5.x timer messages) may be set. Messages
     with the same `sharding_key` go to the same queue, in order. With `wait_stored` the broker answers after flush and
     replication as it is set up. `properties` are the user's; names that RocketMQ reserves stand in
-    `system_properties`, for programs that send a stored message again.
+    `system_properties`, for programs that send a stored message again. None means the same as a member left out.
     """
 
     topic: str
@@ -76,10 +76,10 @@ class Outgoing:
         self,
         topic: str,
         body: bytes | str,
-        tags: str = "",
-        keys: str | Iterable[str] = (),
+        tags: str | None = "",
+        keys: str | Iterable[str] | None = (),
         properties: dict[str, str] | None = None,
-        sharding_key: str = "",
+        sharding_key: str | None = "",
         delay_level: int = 0,
         delay_ms: int = 0,
         deliver_at_ms: int = 0,
@@ -87,10 +87,11 @@ class Outgoing:
         wait_stored: bool = True,
         system_properties: dict[str, str] | None = None,
     ) -> None:
-        self.topic, self.body, self.tags, self.flag = topic, body, tags, flag
-        self.keys = ([keys] if keys else []) if isinstance(keys, str) else list(keys)
+        self.topic, self.body, self.flag, self.wait_stored = topic, body, flag, wait_stored
+        self.tags = "" if tags is None else tags
+        self.keys = ([keys] if keys else []) if isinstance(keys, str) else list(keys or ())
         self.properties = {} if properties is None else properties
-        self.sharding_key, self.wait_stored = sharding_key, wait_stored
+        self.sharding_key = "" if sharding_key is None else sharding_key
         self.delay_level, self.delay_ms, self.deliver_at_ms = delay_level, delay_ms, deliver_at_ms
         self.system_properties = {} if system_properties is None else system_properties
 
