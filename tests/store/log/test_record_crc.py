@@ -12,6 +12,7 @@ from twinlog.store.delay_levels import DelayLevels
 from twinlog.store.log.append import Draft, PutStatus
 from twinlog.store.log.checked_log import is_whole
 from twinlog.store.log.record_crc import (
+    CRC_NAME,
     crc_properties,
     crc_property,
     crc_rows,
@@ -67,6 +68,13 @@ def test_one_record_and_many_are_recognised_alike(properties, flips):
 def test_the_checksum_of_an_older_record_is_dropped(given_text, kept):
     assert for_crc(given_text) == kept
     assert without_crc(kept) == kept
+
+
+@given(st.lists(st.sampled_from([b"a\x01b", STALE[:-1], STALE[:-2], b"x" + STALE[:-1], b"#", b""]), max_size=5))
+def test_a_checksum_is_dropped_wherever_it_stands(pairs):
+    text = b"\x02".join(pairs)
+    kept = b"\x02".join(pair for pair in text.split(b"\x02") if not pair.startswith(CRC_NAME))
+    assert without_crc(text) == kept
 
 
 def test_every_flipped_bit_of_a_record_is_found_by_both_scans(tmp_path):

@@ -179,8 +179,15 @@ class CommitLog:
 
     def record(self, physical_offset: int) -> memoryview | None:
         """The record that begins at this offset, by its own size field; None when there is none."""
-        head = self.slice(physical_offset, 4)
-        return None if head is None else self.slice(physical_offset, _INT.unpack(head)[0])
+        segment = self.segment_at(physical_offset)
+        if segment is None:
+            return None
+        left = min(self.log_end, segment.end) - physical_offset
+        if left < _INT.size:
+            return None
+        position = physical_offset - segment.base
+        (size,) = _INT.unpack_from(segment.map, position)
+        return segment.view(position, size) if 0 <= size <= left else None
 
     def ranges(self, begin: int, end: int) -> Iterator[tuple[Segment, int, int]]:
         """(segment, first position, end position) of every file part between two offsets."""

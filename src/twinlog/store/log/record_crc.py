@@ -85,5 +85,9 @@ def without_crc(properties: bytes) -> bytes:
     """The properties text without the checksum of a record that the message had before."""
     if b"#" not in properties or CRC_NAME not in properties:  # one byte is found much faster than nine
         return properties
+    at = len(properties) - CRC_PROPERTY_BYTES
+    before = properties[at - 1 : at] if at > 0 else _END
+    if properties.find(CRC_NAME) == at and before == _END and properties.find(_END, at) == len(properties) - 1:
+        return properties[:at]  # as the record of a message has it that is stored again
     pairs = [pair for pair in properties.split(_END) if not pair.startswith(CRC_NAME)]
     return _END.join(pairs)
