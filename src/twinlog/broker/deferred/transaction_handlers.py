@@ -21,13 +21,13 @@ from twinlog.wire.values.sys_flag import TRANSACTION_COMMIT, TRANSACTION_ROLLBAC
 if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
     from twinlog.broker.deferred.parked_record import ParkedRecord
-    from twinlog.broker.deferred.transaction_rules import EndFields
     from twinlog.broker.deferred.transaction_service import TransactionService
     from twinlog.broker.sends.parking import Parked
     from twinlog.net.connection import Handler, Request
     from twinlog.store.log.append import Appended
     from twinlog.wire.command import Command
     from twinlog.wire.headers import EndTransactionHeader
+    from twinlog.wire.sends.end_headers import EndFields
 
 
 def handlers(ctx: BrokerContext, transactions: TransactionService) -> dict[int, Handler]:

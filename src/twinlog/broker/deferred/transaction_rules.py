@@ -16,8 +16,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-import msgspec
-
 from twinlog.base.system_names import HALF_TOPIC
 from twinlog.broker.deferred.parked_record import ParkedRecord, delivery
 from twinlog.broker.sends.parking import redelivery
@@ -26,32 +24,15 @@ from twinlog.wire import properties as names
 from twinlog.wire.fields import decode_fields
 from twinlog.wire.headers import EndTransactionHeader
 from twinlog.wire.message import Message
-from twinlog.wire.numbers import Int, Long
+from twinlog.wire.sends.end_headers import EndFields, decode_end_fields
 from twinlog.wire.values.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK
 
 # -- ending a transaction ----------------------------------------------------------------------------
 
 
-class EndFields(msgspec.Struct, rename="camel", gc=False):
-    """The members of END_TRANSACTION that decide; decoded in C, since each transaction sends one."""
-
-    producer_group: str
-    tran_state_table_offset: Long
-    commit_log_offset: Long
-    commit_or_rollback: Int
-    from_check: str = msgspec.field(default="", name="fromTransactionCheck")
-
-    @property
-    def from_transaction_check(self) -> bool:
-        return self.from_check.lower() == "true"
-
-
 def read_end(fields: dict[str, str] | None) -> EndTransactionHeader | EndFields:
     """The header of END_TRANSACTION. What is missing or unreadable is None, as in every header."""
-    try:
-        return msgspec.convert(fields, EndFields, strict=False)
-    except msgspec.ValidationError:
-        return decode_fields(EndTransactionHeader, fields)
+    return decode_end_fields(fields or {}) or decode_fields(EndTransactionHeader, fields)
 
 
 def end_problem(message: ParkedRecord | None, header: EndTransactionHeader | EndFields) -> str | None:
