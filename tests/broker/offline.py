@@ -19,7 +19,8 @@ from twinlog.broker.pulls.filters.consumer_filters import ConsumerFilters
 from twinlog.broker.sends.copy_budget import CopyBudget
 from twinlog.broker.topics.auto_created import AutoCreated
 from twinlog.metadata.tables import open_tables
-from twinlog.net.connection import Connection, Handler, Request, answer_for_error
+from twinlog.net.connection import Connection, Handler, Request
+from twinlog.net.error_answers import answer_for_error
 from twinlog.wire.bodies import SubscriptionGroupConfig, TopicConfig
 from twinlog.wire.command import Command, decode_command
 from twinlog.wire.frame import take_frame

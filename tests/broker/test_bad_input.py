@@ -52,7 +52,8 @@ def test_every_strange_request_is_answered_once_or_not_at_all(context, given_com
     async def play() -> None:
         modules = (send_module, pull_module, query_handlers, client_handlers, offset_handlers, lock_handlers)
         handlers = {code: handler for module in modules for code, handler in module.handlers(context).items()}
-        options = ConnectionOptions(handlers, after_batch=context.publish_appends, fast=FastSend(context).take)
+        fast = FastSend(context)
+        options = ConnectionOptions(handlers, after_batch=fast.finish, fast=fast.take)
         connection, transport = wired(options)
         for command in given_commands:
             try:

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 from twinlog.nameserver.context import NameServerContext
 from twinlog.nameserver.handlers import handlers
 from twinlog.nameserver.kv_config import KvConfig
-from twinlog.net.connection import Request, answer_for_error
+from twinlog.net.connection import Request
+from twinlog.net.error_answers import answer_for_error
 from twinlog.settings.nameserver_conf import load_nameserver_conf
 from twinlog.wire.codes import RequestCode
 

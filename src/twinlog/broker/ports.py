@@ -72,15 +72,15 @@ async def listening(
     ports = {settings.listen_port: handlers, settings.listen_port - VIP_PORT_BELOW: without_pulls}
     async with contextlib.AsyncExitStack() as stack:
         for port, answered in ports.items():
-            fast = None if is_closed else fast_path(ctx, with_pulls=answered is handlers)
+            sends = None if is_closed else FastSend(ctx)
             server = Server.configured(
                 net,
                 tls,
                 answered,
                 inbound,
                 admission,
-                after_batch=ctx.publish_appends,
-                fast=fast,
+                after_batch=ctx.publish_appends if sends is None else sends.finish,
+                fast=None if sends is None else fast_path(ctx, sends, with_pulls=answered is handlers),
                 on_close=closed,
             )
             await server.start(settings.bind_address, port)
@@ -89,16 +89,15 @@ async def listening(
         yield
 
 
-def fast_path(ctx: BrokerContext, *, with_pulls: bool = True) -> FastPath:
+def fast_path(ctx: BrokerContext, sends: FastSend, *, with_pulls: bool = True) -> FastPath:
     """What gets every chunk first: sends, and pulls where they are answered and need no signature."""
-    sends = FastSend(ctx).take
     if not with_pulls or ctx.gate is not None:
-        return sends
-    pulls = FastPull(ctx).take
+        return sends.take
+    pulls, take_sends = FastPull(ctx).take, sends.take
 
     def take(connection: Connection, data: bytes, at: int, end: int, out: list[Buffer]) -> int:
         after = pulls(connection, data, at, end, out)
-        return after if after == end else sends(connection, data, after, end, out)
+        return after if after == end else take_sends(connection, data, after, end, out)
 
     return take
 

@@ -15,12 +15,13 @@ from typing import Any, cast
 
 from twinlog.base.address_list import plain_host
 from twinlog.base.addresses import address_text
-from twinlog.net.errors import ConnectionLost, RequestRefused, RequestTimeout
+from twinlog.net.error_answers import answer_for_error
+from twinlog.net.errors import ConnectionLost, RequestTimeout
 from twinlog.net.inbound import Inbound, UnfinishedFrame
 from twinlog.net.turns import TURN_S_MAX
 from twinlog.net.waiting_answers import WaitingAnswers
 from twinlog.telemetry.log import get_logger
-from twinlog.wire.codes import RequestCode, ResponseCode
+from twinlog.wire.codes import ResponseCode
 from twinlog.wire.command import ONEWAY_FLAG, RESPONSE_FLAG, Command, decode_header, encode_command
 from twinlog.wire.errors import FrameError, HeaderError, WireError
 from twinlog.wire.frame import JSON, frame_span
@@ -340,7 +341,7 @@ class Connection(asyncio.Protocol):
                 if waiting is not None and not waiting.done():
                     waiting.set_result(request)
                 continue
-            self._handle(request)
+            self.handle(request)
             if self._out_bytes > _OUT_BYTES_MAX:
                 self._write_gathered()
             if self._errors:
@@ -370,7 +371,8 @@ class Connection(asyncio.Protocol):
         if not self._writable.is_set():
             self._stalled = True
 
-    def _handle(self, request: Request) -> None:
+    def handle(self, request: Request) -> None:
+        """Answer a request of the peer, now or later; a fast path gives back here what it cannot finish."""
         request.connection = self
         handler = self._options.handlers.get(request.code)
         if handler is None:
@@ -480,21 +482,3 @@ class Connection(asyncio.Protocol):
             self._stalled = False
             self.last_active = self._loop.time()  # we paused, not the peer: its unfinished frame is not late
             self._process(self._take_kept())
-
-
-def answer_for_error(request: Request, error: Exception) -> Command:
-    """The response to a request that failed with `error`; only unexpected errors are logged."""
-    if isinstance(error, RequestRefused):
-        return request.reply(error.code, error.remark, error.fields)
-    if isinstance(error, OSError):  # the disk or the network: a traceback would not help
-        log.error("a request failed", code=_name(request.code), peer=request.connection.peer_text, error=str(error))
-    elif not isinstance(error, WireError):
-        log.error("a handler failed", code=_name(request.code), peer=request.connection.peer_text, exc_info=error)
-    return request.reply(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
-
-
-def _name(code: int) -> str:
-    try:
-        return RequestCode(code).name
-    except ValueError:
-        return str(code)

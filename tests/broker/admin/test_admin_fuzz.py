@@ -18,7 +18,8 @@ from twinlog.broker.deferred.services import DeferredServices
 from twinlog.broker.replication import metadata_handlers
 from twinlog.broker.sends import reply, send_back
 from twinlog.broker.stats import runtime_info, stats_handlers
-from twinlog.net.connection import Request, answer_for_error
+from twinlog.net.connection import Request
+from twinlog.net.error_answers import answer_for_error
 from twinlog.wire.command import Command
 
 NAMES = """topic group consumerGroup producerGroup queueId offset delayLevel maxReconsumeTimes index count timestamp

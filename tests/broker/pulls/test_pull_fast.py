@@ -22,6 +22,7 @@ from twinlog.broker.pulls import pull
 from twinlog.broker.pulls.pull import PullHandler
 from twinlog.broker.pulls.pull_fast import FastPull
 from twinlog.broker.pulls.pull_template import is_plain, take_numbers
+from twinlog.broker.sends.send_fast import FastSend
 from twinlog.broker.topics.ensure import ensure_topic
 from twinlog.net.connection import ConnectionOptions
 from twinlog.store.log.append import Draft
@@ -142,7 +143,7 @@ def play(steps: list, at_once: int, *, fast: bool) -> list:
 
     async def run(ctx: BrokerContext) -> list:
         handlers = {**pull.handlers(ctx), **client_handlers.handlers(ctx)}
-        options = ConnectionOptions(handlers=handlers, fast=fast_path(ctx) if fast else None)
+        options = ConnectionOptions(handlers=handlers, fast=fast_path(ctx, FastSend(ctx)) if fast else None)
         connection, transport = wired(options)
         waiting: list[bytes] = []
         for what, value in [*START, *steps, ("end", None)]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING
 
 from twinlog.broker.deferred import transaction_rules
@@ -10,11 +10,15 @@ from twinlog.broker.deferred.parked_record import parked_at
 from twinlog.broker.sends.copy_budget import check_copy
 from twinlog.broker.sends.parking import real_place
 from twinlog.net.access import check_topic
+from twinlog.net.connection import Request
 from twinlog.net.errors import RequestRefused
 from twinlog.security.request_needs import PUB, UPDATE
 from twinlog.store.log.append import PutStatus
+from twinlog.telemetry.log import get_logger
 from twinlog.wire.codes import UNSET_REMARK, RequestCode, ResponseCode
+from twinlog.wire.command import decode_header
 from twinlog.wire.errors import WireError
+from twinlog.wire.frame import JSON
 from twinlog.wire.values.message_id import parse_offset_message_id
 from twinlog.wire.values.sys_flag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 
@@ -23,15 +27,18 @@ if TYPE_CHECKING:
     from twinlog.broker.deferred.parked_record import ParkedRecord
     from twinlog.broker.deferred.transaction_service import TransactionService
     from twinlog.broker.sends.parking import Parked
-    from twinlog.net.connection import Handler, Request
+    from twinlog.net.connection import Connection, Handler
     from twinlog.store.log.append import Appended
     from twinlog.wire.command import Command
     from twinlog.wire.headers import EndTransactionHeader
-    from twinlog.wire.sends.end_headers import EndFields
+    from twinlog.wire.sends.end_headers import EndFields, UnhandledEnd
+
+log = get_logger(__name__)
 
 
 def handlers(ctx: BrokerContext, transactions: TransactionService) -> dict[int, Handler]:
     ends = TransactionHandlers(ctx, transactions)
+    ctx.end_together = ends.end_together
     return {RequestCode.END_TRANSACTION: ends.end, RequestCode.RESUME_CHECK_HALF_MESSAGE: ends.resume}
 
 
@@ -51,11 +58,28 @@ class TransactionHandlers:
             return None  # the producer does not know yet; Java does not answer either
         message = self._prepared_message(header)
         self._check_topic(request, message, PUB)
-        if transaction_rules.came_too_late(message, header, ctx.settings.transaction_timeout_ms, ctx.wall_ms()):
+        if self._is_late(message, header):
             return request.reply(ResponseCode.ILLEGAL_OPERATION)
         if not self._transactions.has_taken_over:
             return self._end_later(request, header)
-        return self._end(request, header, message)
+        self._end_message(header, message)
+        return request.reply()
+
+    def end_together(self, connection: Connection, ends: Sequence[UnhandledEnd]) -> None:
+        """As `end` for each of these oneway requests, which came in one chunk: nobody gets the outcome."""
+        ctx = self._ctx
+        for header, encoded in ends:
+            try:
+                if not (ctx.is_master and ctx.guard.is_valid and self._transactions.has_taken_over):
+                    connection.handle(decode_header(encoded, JSON, Request))
+                elif header.commit_or_rollback in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
+                    message = self._prepared_message(header)
+                    if not self._is_late(message, header):
+                        self._end_message(header, message)
+            except (RequestRefused, WireError):
+                continue
+            except Exception as error:
+                log.error("a transaction cannot be ended", peer=connection.peer_text, exc_info=error)
 
     async def _end_later(self, request: Request, header: EndTransactionHeader | EndFields) -> Command:
         """End it as soon as this new master has learnt which transactions its predecessor ended."""
@@ -64,9 +88,9 @@ class TransactionHandlers:
             await self._ctx.until_confirmed()
         if not self._ctx.is_master:
             return request.reply(ResponseCode.SLAVE_NOT_AVAILABLE, UNSET_REMARK)
-        answer = self._end(request, header, self._prepared_message(header))
+        self._end_message(header, self._prepared_message(header))
         self._ctx.publish_appends()
-        return answer
+        return request.reply()
 
     def _check_topic(self, request: Request, message: Parked, actions: tuple[str, ...]) -> None:
         """The message is in a topic of the broker's own; what counts is where it goes."""
@@ -82,14 +106,17 @@ class TransactionHandlers:
         assert message is not None, "a missing message is a problem"
         return message
 
-    def _end(self, request: Request, header: EndTransactionHeader | EndFields, message: ParkedRecord) -> Command:
+    def _is_late(self, message: ParkedRecord, header: EndTransactionHeader | EndFields) -> bool:
+        ctx = self._ctx
+        return transaction_rules.came_too_late(message, header, ctx.settings.transaction_timeout_ms, ctx.wall_ms())
+
+    def _end_message(self, header: EndTransactionHeader | EndFields, message: ParkedRecord) -> None:
         """End it. Readers see the message after `publish_appends`, which connections call after a chunk."""
         if not self._transactions.is_ended(message):
             commit = header.commit_or_rollback == TRANSACTION_COMMIT
             if commit:
                 self._commit(message)
             self._transactions.ended(message, committed=commit)
-        return request.reply()
 
     def _commit(self, message: ParkedRecord) -> None:
         place = real_place(message)

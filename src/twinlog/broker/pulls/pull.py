@@ -15,7 +15,7 @@ import msgspec
 
 from twinlog.broker.pulls.hold import Hold
 from twinlog.broker.pulls.pull_checks import PullRefused, check_pull
-from twinlog.net.connection import answer_for_error
+from twinlog.net.error_answers import answer_for_error
 from twinlog.net.errors import RequestRefused
 from twinlog.net.limits import limit_text
 from twinlog.store.errors import UnderRepair

@@ -8,6 +8,7 @@ All frames of a chunk are walked in one loop, appended with one call, and wait t
     row            one form for messages that go to their queue, to a delay level, or to the half messages
     batches        `send_batches` stores those that follow one another together
     answers        `send_answers` writes them as one piece; a oneway has none
+    ends           of transactions among them wait in `unhandled_ends` until the answers are written
 
 What it trades: memory for the decisions that `send` makes for each message, and a second form of its rules. The caches
 are bounded, a change of settings or topics clears them, and none is needed: what is not cached is decided again. On top
@@ -30,11 +31,12 @@ from twinlog.broker.sends.send_properties import HALF, SendProperties
 from twinlog.broker.sends.send_signed import SignedFrom, SignedSends
 from twinlog.broker.sends.send_target import Target, Targets
 from twinlog.broker.sends.send_template import KnownHeaders
+from twinlog.broker.sends.unhandled_ends import UnhandledEnds
 from twinlog.store.log.append import Draft, PutStatus
 from twinlog.store.message_store import MessageStore
 from twinlog.wire.codes import RequestCode
 from twinlog.wire.command import ONEWAY_FLAG
-from twinlog.wire.frame import BINARY, JSON, PREFIX
+from twinlog.wire.frame import BINARY, JSON, PREFIX, frame_span
 from twinlog.wire.java_text import tags_code
 from twinlog.wire.properties import NAME_END, PAIR_END, TRANSACTION_ID
 from twinlog.wire.sends.binary_sends import BinarySends
@@ -61,7 +63,7 @@ _HEADER_BYTES_MAX = 64 * 1024  # longer ones are left to the plain decoder, with
 
 
 class FastSend:
-    """Takes the frames it understands from the front of a chunk."""
+    """Takes the frames it understands from the front of a chunk; a connection calls `finish` after each chunk."""
 
     def __init__(self, ctx: BrokerContext) -> None:
         self._ctx = ctx
@@ -75,6 +77,9 @@ class FastSend:
         self._topics_edition = -1
         self._allowed = self._waits = False
         self._stopped_at_batch = False
+        self._ends = UnhandledEnds(ctx)
+        self._takes_ends = ctx.gate is None
+        self._connection: Connection | None = None  # whose chunk is handled now
         rpc = ctx.stats.rpc  # code 10, which has the same meaning, counts as 310
         self._sent, self._sent_batches = rpc.row(RequestCode.SEND_MESSAGE_V2), rpc.row(RequestCode.SEND_BATCH_MESSAGE)
         self._batches = BatchSends(ctx, self._targets, self._binary)
@@ -85,11 +90,13 @@ class FastSend:
     def take(self, connection: Connection, data: bytes, at: int, end: int, out: list[Buffer]) -> int:
         """Handle frames from `at` on until one is unusual or incomplete; returns where that one begins."""
         ctx = self._ctx
+        if self._ends.waiting:  # of a chunk that was not finished: its answers could not be written
+            self._handle_ends()
         if ctx.conf is not self._conf or self._topics.edition != self._topics_edition:
             self._clear_caches()
         if not self._allowed or not ctx.guard.is_valid or data.startswith(_PULL, at + PREFIX.size):
             return at
-        signed = None
+        signed, self._connection = None, connection
         if self._signed is not None:
             signed = self._signed_from(connection.peer[0])
         while end - at > _FRAME_BYTES_MIN:
@@ -99,7 +106,19 @@ class FastSend:
                 at = self._take_batches(connection, data, at, end, out, signed)
             if at == begin or not self._stopped_at_batch:
                 break
+        if self._ends.waiting and frame_span(data, at, end) is not None:
+            self._handle_ends()  # before that frame, of whatever kind it is
         return at
+
+    def finish(self) -> None:
+        """After a chunk's answers are written: handle what could wait for that, and publish what was appended."""
+        self._handle_ends()
+        self._ctx.publish_appends()
+
+    def _handle_ends(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._ends.handle(connection)
 
     def _signed_from(self, source: str) -> SignedFrom | None:
         """The check of signatures for a peer's sends; None for an address that need not sign."""
@@ -121,11 +140,11 @@ class FastSend:
             begin = signed.sends.take(data, at, end, rows, sends, signed.source)
         if end - begin > _FRAME_BYTES_MIN:
             number = len(rows)
-            self._decode(data, begin, end, rows, sends, signed)
+            begin, first = self._decode(data, begin, end, rows, sends, signed), begin
             if len(rows) > number:
-                self._learn(data, begin, rows[number], sends[number], signed)
+                self._learn(data, first, rows[number], sends[number], signed)
         if not rows:
-            return at
+            return begin
         if self._woken_levels:
             for level in self._woken_levels:
                 self._ctx.wake_delay_level(level)
@@ -136,6 +155,8 @@ class FastSend:
             places = self._append_rest(connection.peer, rows, places)
             if len(places) < len(rows):  # `send` handles the first one that was not stored
                 self._stopped_at_batch = False
+                begin = sends[len(places) - 1][3] if places else at
+                self._ends.drop_after(begin)
                 if not places:
                     return at
         if self._waits:
@@ -146,7 +167,7 @@ class FastSend:
             seconds = perf_counter() - started
             self._ctx.stats.put_times.took(seconds, len(places))
             self._sent.took(seconds, len(places))
-        return sends[len(places) - 1][3]
+        return begin
 
     def _take_batches(
         self, connection: Connection, data: bytes, at: int, end: int, out: list[Buffer], signed: SignedFrom | None
@@ -172,8 +193,11 @@ class FastSend:
         rows: list[Row],
         sends: list[Unanswered],
         signed: SignedFrom | None,
-    ) -> None:
-        """Add the messages of the frames from `at` on, until one is unusual, incomplete or not admitted."""
+    ) -> int:
+        """Add the messages of the frames from `at` on, until one is unusual, incomplete or not admitted.
+
+        Returns where that one begins. Ends of transactions between them are set aside.
+        """
         number = len(sends)
         decode_json = decode_json_send if signed is None else signed.sends.decode_json
         decode_binary = self._binary.decode if signed is None else signed.sends.decode_binary
@@ -184,6 +208,10 @@ class FastSend:
             body_at, frame_end = header_at + header_length, at + 4 + length
             if header_length < _BINARY_LENGTH:
                 if not body_at < frame_end <= end or header_length > _HEADER_BYTES_MAX:
+                    is_whole = body_at == frame_end <= end and header_length <= _HEADER_BYTES_MAX
+                    if is_whole and self._takes_ends and self._ends.take(data[header_at:body_at], frame_end):
+                        at = frame_end
+                        continue
                     break
                 flat = decode_json(data[header_at:body_at])
             else:
@@ -222,6 +250,7 @@ class FastSend:
             at = frame_end
         if len(sends) > number:
             json_texts(sends, number)
+        return at
 
     def _learn(self, data: bytes, at: int, row: Row, send: Unanswered, signed: SignedFrom | None) -> None:
         """Cache the template of a frame that fits none, unless it is parked or has a binary header."""
