@@ -58,6 +58,7 @@ P = TypeVar("P", RecordPlace, BatchPlace)
 
 _FRAME_BYTES_MIN = 20  # that are looked at: a shorter one is not a send
 _PULL = b'{"code":11,'  # the begin of a busy consumer's frames, which need no closer look
+_BATCH = b'{"code":320,'  # the begin of a Java producer's batches
 _BINARY_LENGTH = BINARY << 24  # of a binary header, on top of its length
 _HEADER_BYTES_MAX = 64 * 1024  # longer ones are left to the plain decoder, with its limits
 
@@ -100,10 +101,14 @@ class FastSend:
         if self._signed is not None:
             signed = self._signed_from(connection.peer[0])
         while end - at > _FRAME_BYTES_MIN:
-            begin, self._stopped_at_batch = at, False
-            at = self._take_messages(connection, data, at, end, out, signed)
+            begin, self._stopped_at_batch = at, data.startswith(_BATCH, at + PREFIX.size)
             if self._stopped_at_batch:
                 at = self._take_batches(connection, data, at, end, out, signed)
+            if at == begin:
+                self._stopped_at_batch = False
+                at = self._take_messages(connection, data, at, end, out, signed)
+                if self._stopped_at_batch:
+                    at = self._take_batches(connection, data, at, end, out, signed)
             if at == begin or not self._stopped_at_batch:
                 break
         if self._ends.waiting and frame_span(data, at, end) is not None:

@@ -103,7 +103,11 @@ class SendProperties:
         values, parked = found.groups(), 0
         if special is not None:
             delay, transaction, wait = special
-            where = self._parked(values[delay], values[transaction], values[wait])
+            level = values[delay]
+            if level and not values[transaction] and not values[wait]:
+                where = self._levels.get(level)  # most often; as `_parked` finds it
+            else:
+                where = self._parked(level, values[transaction], values[wait])
             if where is None:
                 return None
             parked = where

@@ -36,6 +36,7 @@ class Target:
     """A queue that may be sent to, with flags that its messages share, and parts of the answers that never change."""
 
     __slots__ = (
+        "_real_place",
         "answer_middle",
         "answer_start",
         "counter",
@@ -68,11 +69,14 @@ class Target:
         self.host = parts.host  # before each physical offset in msgId
         self.counter = counter
         self.shape = NO_SHAPE  # of its last message's properties
+        self._real_place: bytes | None = None
 
     @property
     def real_place(self) -> bytes:
-        """The properties that say where a parked message belongs."""
-        return f"{_REAL_TOPIC}{self.topic}{_REAL_QUEUE}{self.queue_id}{names.PAIR_END}".encode()
+        """The properties that say where a parked message belongs; most targets never need them."""
+        if self._real_place is None:
+            self._real_place = f"{_REAL_TOPIC}{self.topic}{_REAL_QUEUE}{self.queue_id}{names.PAIR_END}".encode()
+        return self._real_place
 
 
 class AnswerParts:

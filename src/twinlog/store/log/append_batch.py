@@ -16,13 +16,16 @@ from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.log.append import Appended, PutStatus
 from twinlog.store.log.append_run import PAIR_END, UNUSUAL_FLAGS
 from twinlog.store.log.appender import PACKED_LENGTHS, Appender
-from twinlog.store.log.record_crc import CRC_NAME, crc_property
+from twinlog.store.log.record_crc import CRC_NAME, CRC_SIGN, crc_property
 from twinlog.store.property_scan import dispatch_properties
 from twinlog.wire.batch import ELEMENT_HEAD
 from twinlog.wire.checksum import crc32
 from twinlog.wire.java_text import tags_code
 from twinlog.wire.record_layout import HEAD_BYTES, HEADS, HOST_BYTES, PROPERTIES_LENGTH
 
+# The head of a record, with all that the records of a batch share in one piece.
+_SHARED = struct.Struct(f">iq{HOST_BYTES}sq{HOST_BYTES}siq")
+_HEAD = struct.Struct(HEADS[0].format.replace(_SHARED.format[1:], f"{_SHARED.size}s"))
 _PROPERTIES_MAX = 4095
 _UNIQ_KEY = b"UNIQ_KEY\x01"
 _SHAPES_MAX = 16  # properties that differ more than that from message to message are not worth caching
@@ -42,7 +45,7 @@ def append_elements(
     born = appender.host(born_host)
     store = appender.store_host
     queue = appender.queue(topic, queue_id)
-    if queue is None or queue.is_schedule or sys_flag & UNUSUAL_FLAGS or CRC_NAME in batch:
+    if queue is None or queue.is_schedule or sys_flag & UNUSUAL_FLAGS or (CRC_SIGN in batch and CRC_NAME in batch):
         return None
     if born is None or len(born) != HOST_BYTES or len(store) != HOST_BYTES:
         return None
@@ -54,8 +57,10 @@ def append_elements(
     elements = _walk(batch, min(appender.body_bytes_max, appender.record_bytes_max - around - end_bytes), end_bytes)
     if not elements:
         return None
+    timestamp = max(appender.clock_ms(), appender.last_timestamp)
     try:  # a number does not fit its field: the plain way returns the status, and no file is made
-        HEADS[0].pack(0, 0, 0, queue_id, 0, 0, 0, sys_flag, born_timestamp, born, 0, store, reconsume_times, 0, 0)
+        shared = _SHARED.pack(sys_flag, born_timestamp, born, timestamp, store, reconsume_times, 0)
+        _HEAD.pack(0, 0, 0, queue_id, 0, 0, 0, shared, 0)
     except struct.error:
         return None
     log, room = appender.log, len(batch) + (around + crc_bytes) * len(elements)
@@ -63,8 +68,7 @@ def append_elements(
         room += sum(batch[end - 1] != PAIR_END for _, body_end, end, _ in elements if end > body_end + 2)
     if log.log_end + room > appender.ready_end and not appender.make_ready(room):
         return None
-    timestamp = max(appender.clock_ms(), appender.last_timestamp)
-    pack, topic_bytes, magic = HEADS[0].pack, queue.topic_bytes, queue.magic
+    pack, topic_bytes, magic = _HEAD.pack, queue.topic_bytes, queue.magic
     at, queue_offset = log.log_end, queue.next_offset
     begin, first_queue_offset = at, queue_offset
     parts: list[bytes] = []
@@ -85,13 +89,7 @@ def append_elements(
             flag,
             queue_offset,
             at,
-            sys_flag,
-            born_timestamp,
-            born,
-            timestamp,
-            store,
-            reconsume_times,
-            0,
+            shared,
             length,
         )
         record = b"".join((head, body, topic_bytes, PACKED_LENGTHS[properties_length], properties))

@@ -18,9 +18,9 @@ from collections.abc import Sequence
 
 from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.log.appender import PACKED_LENGTHS, Appender
-from twinlog.store.log.record_crc import CRC_NAME, crc_property
+from twinlog.store.log.record_crc import CRC_NAME, CRC_SIGN, crc_property
 from twinlog.wire.checksum import crc32
-from twinlog.wire.record_layout import HEAD_BYTES, HEADS, HOST_BYTES
+from twinlog.wire.record_layout import HEAD_BYTES, HEADS, HOST_BYTES, TIMESTAMP
 from twinlog.wire.values.sys_flag import BORN_HOST_V6, INNER_BATCH, NEED_UNWRAP, STORE_HOST_V6, TRANSACTION_MASK
 
 Row = tuple[str, int, bytes, bytes, int, int, int, int, int, str, str | None]
@@ -28,6 +28,8 @@ Row = tuple[str, int, bytes, bytes, int, int, int, int, int, str, str | None]
 
 UNUSUAL_FLAGS = BORN_HOST_V6 | STORE_HOST_V6 | TRANSACTION_MASK | INNER_BATCH | NEED_UNWRAP
 PAIR_END = 2  # the byte behind each property
+# The head with both hosts and the store timestamp between them in one piece: all records of a run share it.
+_HEAD = struct.Struct(HEADS[0].format.replace(f"{HOST_BYTES}sq{HOST_BYTES}s", f"{2 * HOST_BYTES + TIMESTAMP.size}s"))
 _COPIED_BYTES_MAX = 4096  # up to this size a copy is faster than a view
 
 
@@ -42,7 +44,7 @@ def append_run(appender: Appender, born_host: tuple[str, int], rows: Sequence[Ro
         timestamp = appender.last_timestamp
     queues, ready_end, body_max = appender.queues, appender.ready_end, appender.body_bytes_max
     crc_bytes = appender.crc_bytes
-    pack, packed_lengths = HEADS[0].pack, PACKED_LENGTHS
+    pack, packed_lengths, hosts = _HEAD.pack, PACKED_LENGTHS, born + TIMESTAMP.pack(timestamp) + store
     begin = at = log.log_end
     parts: list[bytes] = []
     places: list[tuple[int, int, int]] = []
@@ -65,7 +67,7 @@ def append_run(appender: Appender, born_host: tuple[str, int], rows: Sequence[Ro
             end = at + size
             if end > ready_end or body_length > body_max or properties_length > 4095 or sys_flag & UNUSUAL_FLAGS:
                 break
-            if b"#" in properties and CRC_NAME in properties:  # of a record that the message had before
+            if CRC_SIGN in properties and CRC_NAME in properties:  # of a record that the message had before
                 break
             queue_offset = queue.next_offset
             head = pack(
@@ -78,9 +80,7 @@ def append_run(appender: Appender, born_host: tuple[str, int], rows: Sequence[Ro
                 at,
                 sys_flag,
                 born_timestamp,
-                born,
-                timestamp,
-                store,
+                hosts,
                 reconsume_times,
                 0,
                 body_length,
