@@ -141,16 +141,17 @@ class ReadableStore:
         accept_record: AcceptRecord | None = None,
         log: LogAccess | None = None,
         is_patient: bool = False,
+        is_large: bool = False,
     ) -> ReadResult:
         """Messages of a queue from `queue_offset` on, as windows on the mapped log.
 
         Without `log`, this thread waits for what is not in memory. Old records, which `log` recognises, are checked:
         those that are damaged are left out, and the next offset is behind them. With `is_patient`, UnderRepair is
-        raised at the first one that a twin may bring back in a moment.
+        raised at the first one that a twin may bring back in a moment. With `is_large`, up to 1 MiB is returned.
         """
-        queue = self.queues.get(topic, queue_id)
+        queue, limits = self.queues.get(topic, queue_id), self.limits.large if is_large else self.limits
         if log is not None and queue is not None:
-            limits, filtered = self.limits, accept is not None or accept_record is not None
+            filtered = accept is not None or accept_record is not None
             units = (
                 max(limits.units_examined_max, count_max) if filtered else min(limits.count_in_memory_max, count_max)
             )
@@ -159,7 +160,7 @@ class ReadableStore:
             read_queue,
             queue,
             log or self.commit_log,
-            limits=self.limits,
+            limits=limits,
             bytes_max=bytes_max,
             accept=accept,
             accept_record=accept_record,
@@ -175,9 +176,9 @@ class ReadableStore:
             queue,
             queue_offset,
             partial(read_at, count_max=1),
-            count_max=min(count_max, self.limits.count_in_memory_max),
-            bytes_max=min(bytes_max, self.limits.bytes_in_memory_max),
-            units_max=self.limits.units_examined_max,
+            count_max=min(count_max, limits.count_in_memory_max),
+            bytes_max=min(bytes_max, limits.bytes_in_memory_max),
+            units_max=limits.units_examined_max,
             log_end=self.log_end,
             on_damage=self._await_damaged_unit if is_patient else self._note_damaged_unit,
         )

@@ -71,6 +71,7 @@ class PullHeader:
     expression_type: str | None = None
     max_msg_bytes: Int | None = None
     broker_name: str | None = wire("bname", None)
+    large_answer: bool | None = wire("twinlogLargeAnswer", None)  # a Java broker ignores it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

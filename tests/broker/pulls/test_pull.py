@@ -79,6 +79,21 @@ async def test_a_count_below_one_still_returns_a_message(connection):
     assert len(await pull_messages(connection, maxMsgNums="0")) == 1
 
 
+async def test_a_reader_of_much_gets_more_than_javas_limit_if_it_asks_for_it(connection):
+    for _ in range(40):
+        await send(connection)
+    assert len(await pull_messages(connection, maxMsgNums="100")) == 32
+    assert len(await pull_messages(connection, maxMsgNums="100", twinlogLargeAnswer="true")) == 40
+    assert len(await pull_messages(connection, maxMsgNums="35", twinlogLargeAnswer="true")) == 35
+
+
+async def test_a_large_answer_has_a_megabyte(connection):
+    for _ in range(6):
+        await send(connection, body=bytes(400_000))
+    assert len(await pull_messages(connection, maxMsgNums="100")) == 1
+    assert len(await pull_messages(connection, maxMsgNums="100", twinlogLargeAnswer="true")) == 2
+
+
 async def test_a_huge_count_does_not_make_a_filter_examine_the_whole_queue(broker, connection, monkeypatch):
     await send(connection)
     store, counts = broker.context.store, []

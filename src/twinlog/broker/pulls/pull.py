@@ -68,6 +68,7 @@ class PullFields(msgspec.Struct, rename="camel", gc=False):
     subscription: str | None = None
     sub_version: Long = 0
     expression_type: str | None = None
+    twinlog_large_answer: bool = False  # of our own readers of much; Java's clients do not know it
 
 
 def handlers(ctx: BrokerContext) -> dict[int, Handler]:
@@ -144,6 +145,7 @@ class PullHandler:
             accept_record=plan.accept_record,
             log=log,
             is_patient=is_patient,
+            is_large=pull.twinlog_large_answer,
         )
 
     def _answer(

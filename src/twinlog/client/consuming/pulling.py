@@ -70,8 +70,12 @@ def pull_header(
     count_max: int = 32,
     wait_ms: int = 0,
     send_subscription: bool = False,
+    large: bool = False,
 ) -> PullHeader:
-    """The request for messages from `offset` on; with `wait_ms` the broker holds it until some arrive."""
+    """The request for messages from `offset` on; with `wait_ms` the broker holds it until some arrive.
+
+    With `large`, a Twinlog broker returns up to 1 MiB; a Java broker keeps to its 32 messages.
+    """
     flags = sys_flag.PULL_SUSPEND if wait_ms else 0
     flags |= sys_flag.PULL_SUBSCRIPTION if send_subscription else 0
     return PullHeader(
@@ -87,6 +91,7 @@ def pull_header(
         sub_version=subscription.sub_version,
         expression_type=subscription.expression_type,
         broker_name=queue.broker_name,
+        large_answer=large or None,
     )
 
 

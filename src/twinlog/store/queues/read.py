@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 from itertools import accumulate
@@ -30,6 +30,7 @@ from twinlog.store.queues.examined import ExaminedBlocks
 from twinlog.store.queues.queue_table import Queue
 from twinlog.store.queues.unit_filters import ExtTest, PropertyTest, TagCodes
 
+LARGE_BYTES, LARGE_COUNT = 1024 * 1024, 1024  # of one answer to a reader of much
 _COPIED_BYTES_MAX = 64 * 1024  # of records that lie apart
 _FILTERED_CHUNK = 128  # units read at a time when a filter may refuse many
 
@@ -90,6 +91,14 @@ class ReadLimits:
     count_on_disk_max: int = 8
     units_examined_max: int = 800
     memory_bytes: int = 1 << 62
+
+    @property
+    def large(self) -> ReadLimits:
+        """For a reader of much, who asked for large answers: 1 MiB, wherever the records are."""
+        size, count = max(LARGE_BYTES, self.bytes_in_memory_max), max(LARGE_COUNT, self.count_in_memory_max)
+        return replace(
+            self, bytes_in_memory_max=size, bytes_on_disk_max=size, count_in_memory_max=count, count_on_disk_max=count
+        )
 
     @classmethod
     def of_machine(cls, ratio_percent: int = 40, **limits: int) -> ReadLimits:

@@ -17,6 +17,7 @@ from twinlog.spark.cluster import Cluster
 from twinlog.spark.errors import BadOption, BrokerAway, CannotRead, DataLoss
 from twinlog.spark.reading.brokers.batch_reader import QueueBatchReader
 from twinlog.spark.reading.brokers.options import read_options
+from twinlog.spark.reading.brokers.pull_window import PullWindow
 from twinlog.spark.reading.brokers.queue_ranges import QueueRange
 from twinlog.spark.schema import MESSAGE_COLUMNS, arrow_schema
 from twinlog.wire.bodies import ClusterInfo
@@ -155,6 +156,20 @@ def test_pulls_of_any_size_and_depth_give_the_same(make_topic, batch, depth):
     topic = make_topic(queues=1)
     topic.send_numbers(200)
     assert topic.read(pullBatchSize=batch, pullDepth=depth) == numbers(200)
+
+
+def test_one_request_brings_more_than_javas_32_messages(make_topic, monkeypatch):
+    topic, counts = make_topic(queues=1), []
+    topic.send_numbers(200)
+    answer = PullWindow.answer
+
+    def counted(window, pull, next_offset, body=None):
+        counts.append(next_offset - pull.offset)
+        return answer(window, pull, next_offset, body)
+
+    monkeypatch.setattr(PullWindow, "answer", counted)
+    assert topic.read(minPartitions=1) == numbers(200)
+    assert counts == [200]
 
 
 def test_messages_of_batches_stored_whole_are_read_one_by_one(make_topic):
@@ -405,7 +420,7 @@ def test_a_connection_lost_in_the_middle_is_made_again(make_topic, monkeypatch):
             self._socket.shutdown(socket.SHUT_RDWR)
         return real(self, *arguments)
 
-    reader = topic.reader(pullDepth=2)
+    reader = topic.reader(pullDepth=2, pullBatchSize=32)
     parts = reader.partitions()
     monkeypatch.setattr(remoting.BlockingConnection, "receive", receive)
     assert bodies_of(reader, parts) == numbers(300)

@@ -20,6 +20,7 @@ from twinlog.spark.offsets import EARLIEST, LATEST, Offsets, parse_assignment, p
 from twinlog.spark.option_values import OptionValues
 from twinlog.wire.bodies import MessageQueue
 
+PULL_COUNT = 256  # messages per request; a broker that returns fewer is asked for as many as it returns
 _BOTH = (
     *CLUSTER_OPTIONS,
     "kind",
@@ -100,7 +101,7 @@ class ReadOptions:
     partition_rows_max: int | None = None
     expression: str = "*"
     expression_type: str = TAG
-    pull_count: int = 32
+    pull_count: int = PULL_COUNT
     pull_timeout_ms: int = 3_000
     pull_depth: int = 8
     read_from: str = "master"
@@ -152,7 +153,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         partition_rows_max=values.optional_integer("maxRecordsPerPartition", low=1),
         expression=expression,
         expression_type=expression_type,
-        pull_count=values.integer("pullBatchSize", 32, low=1),
+        pull_count=values.integer("pullBatchSize", PULL_COUNT, low=1),
         pull_timeout_ms=values.integer("pullTimeoutMs", 3_000, low=1),
         pull_depth=values.integer("pullDepth", 8, low=1),
         read_from=values.choice("readFrom", "master", ("master", "slave", "any")),

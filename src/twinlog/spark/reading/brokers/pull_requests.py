@@ -19,7 +19,7 @@ _OPAQUE, _OFFSET, _COUNT = 1_900_000_001, 9_000_000_000_000_000_001, 1_900_000_0
 def pull_command(options: ReadOptions, wanted: QueueRange, offset: int, count: int) -> Command:
     subscription = subscription_of(wanted.queue.topic, options.expression, options.expression_type)
     header = pull_header(
-        options.pull_group, wanted.queue, offset, subscription, count_max=count, send_subscription=True
+        options.pull_group, wanted.queue, offset, subscription, count_max=count, send_subscription=True, large=True
     )
     return Command(RequestCode.PULL_MESSAGE, fields=encode_fields(header))
 
