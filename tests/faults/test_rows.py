@@ -36,7 +36,7 @@ def test_after_a_power_cut_of_both_brokers_all_flushed_sends_are_there(tmp_path,
 
 
 def test_garbage_acknowledges_nothing_and_takes_no_memory(tmp_path, seed):
-    garbage.garbage(tmp_path, seed, streams=500, frames=1500)
+    garbage.garbage(tmp_path, seed, streams=500, frames=1500, greedy_s=3, sends=300)
 
 
 def test_a_master_cut_off_from_its_promoted_replica_acknowledges_nothing(tmp_path, seed):

@@ -1,8 +1,10 @@
 """A peer that sends much at once does not keep others waiting, and one that sends nothing but errors is closed."""
 
 import asyncio
+import contextlib
 import itertools
 import socket
+from collections.abc import Callable
 
 import pytest
 from tests.broker.contexts import wired
@@ -73,6 +75,15 @@ async def test_a_request_that_arrives_between_two_turns_does_not_wait_for_the_re
     assert len(much.take_answers()) > 90 and not greedy.is_paused
 
 
+async def test_peers_that_send_much_share_one_turn():
+    """Seen to fail with a turn for each connection: all of them get three requests answered."""
+    inbound, clock = Inbound(), half_turns()
+    greedy = [wired(options(inbound), clock) for _ in range(5)]
+    for connection, _ in greedy:
+        connection.data_received(frame(ECHO) * 100)
+    assert [len(transport.take_answers()) for _, transport in greedy] == [4, 1, 1, 1, 1]
+
+
 async def test_a_connection_that_is_lost_while_it_waits_for_its_turn_takes_none():
     inbound = Inbound()
     connection, transport = wired(options(inbound), half_turns())
@@ -87,18 +98,43 @@ async def test_a_connection_that_is_lost_while_it_waits_for_its_turn_takes_none(
 async def test_a_port_accepts_one_connection_per_turn_of_the_loop():
     """Seen to fail on asyncio's own loop, which accepts all that wait before anything else runs."""
     admission = Admission()
+    async with thirty_peers(admission):
+        counts = await counted(lambda: admission.count, 30)
+    assert max(later - earlier for earlier, later in itertools.pairwise(counts)) == 1
+
+
+async def test_peers_that_speak_at_the_same_moment_get_connections_one_by_one():
+    """Seen to fail without `mine`: all that are accepted become connections in one turn."""
+    admission = Admission()
+    async with thirty_peers(admission) as (server, peers):
+        await counted(lambda: admission.count, 30)
+        for peer in peers:
+            peer.send(frame(ECHO))
+        counts = await counted(lambda: len(server.connections), 30)
+    assert max(later - earlier for earlier, later in itertools.pairwise(counts)) == 1
+
+
+@contextlib.asynccontextmanager
+async def thirty_peers(admission: Admission):
     server = Server(HANDLERS, admission=admission)
     await server.start("127.0.0.1", 0)
     peers = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(30)]
+    try:
+        yield server, peers
+    finally:
+        for peer in peers:
+            peer.close()
+        await server.stop()
+
+
+async def counted(count: Callable[[], int], wanted: int) -> list[int]:
+    """What `count` gives in each turn of the loop, until it is `wanted`."""
     counts = [0]
     async with asyncio.timeout(20):
-        while counts[-1] < 30:
+        while counts[-1] < wanted:
             await asyncio.sleep(0)
-            counts.append(admission.count)
-    assert max(later - earlier for earlier, later in itertools.pairwise(counts)) == 1
-    for peer in peers:
-        peer.close()
-    await server.stop()
+            counts.append(count())
+    return counts
 
 
 @pytest.mark.parametrize("code", [UNKNOWN, BAD, BAD_LATER])

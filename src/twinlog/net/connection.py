@@ -18,7 +18,6 @@ from twinlog.base.addresses import address_text
 from twinlog.net.error_answers import answer_for_error
 from twinlog.net.errors import ConnectionLost, RequestTimeout
 from twinlog.net.inbound import Inbound, UnfinishedFrame
-from twinlog.net.turns import TURN_S_MAX
 from twinlog.net.waiting_answers import WaitingAnswers
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.codes import ResponseCode
@@ -320,7 +319,6 @@ class Connection(asyncio.Protocol):
     def _handle_frames(self, data: bytes) -> int:
         at, end = 0, len(data)
         fast, out, inbound = self._options.fast, self._out, self._inbound
-        turn_ends = inbound.turns.clock() + TURN_S_MAX
         while True:
             if fast is not None and out is not None and (handled := fast(self, data, at, end, out)) != at:
                 at, self._errors = handled, 0
@@ -346,7 +344,7 @@ class Connection(asyncio.Protocol):
                 self._write_gathered()
             if self._errors:
                 inbound.check_errors(self._errors)
-            if at < end and inbound.turns.clock() > turn_ends:
+            if at < end and inbound.turns.is_over():
                 self._end_turn()
             if self._stalled:
                 return at

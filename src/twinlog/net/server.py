@@ -186,6 +186,7 @@ class Server:
         try:
             async with asyncio.timeout(self._idle_ms_max / 1000):
                 first, peer = await self._peek(accepted, address[0])
+                await self.inbound.turns.mine()
             tls = self._tls_for(first)
             connection = Connection(replace(self._options), peer=peer or address)
             connection.on_close.append(lambda _: leave())

@@ -28,6 +28,7 @@ log = get_logger(__name__)
 CONNECTIONS_KEY = "maxReplicaConnections"
 _TICK_SECONDS = 0.5
 _ACCEPT_AGAIN_S = 0.1
+_ACCEPT_PAUSE_S = 0.001  # replicas are few: a storm of strangers waits in the system's queue, and delays no send
 
 
 class MasterService:
@@ -99,7 +100,7 @@ class MasterService:
     async def _accept(self, listener: socket.socket) -> None:
         loop, failed = asyncio.get_running_loop(), False
         while True:
-            await asyncio.sleep(0)  # asyncio's own loop would accept all that wait before it serves anybody
+            await asyncio.sleep(_ACCEPT_PAUSE_S)
             try:
                 accepted, address = await loop.sock_accept(listener)
             except OSError as error:  # out of descriptors, or the peer gave up: go on accepting
