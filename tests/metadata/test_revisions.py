@@ -44,6 +44,21 @@ def test_forgotten_tombstones_send_an_old_peer_to_the_whole_table():
     assert revisions.since("life-1", 2) == ([], ["t2", "t3", "t4"])
 
 
+def test_changes_of_other_keys_do_not_touch_a_set():
+    revisions = Revisions(tombstones_max=4)
+    for key in ("a", "b"):
+        revisions.touch(key)
+    seen = revisions.current
+    revisions.touch("c")
+    revisions.remove("b")
+    assert not revisions.touched({"a"}, seen)
+    assert revisions.touched({"a", "b"}, seen)
+    assert revisions.touched({"c"}, seen)
+    for number in range(6):  # the tombstones since then are not all there any more
+        revisions.remove(f"t{number}")
+    assert revisions.touched({"a"}, seen)
+
+
 @given(st.lists(st.tuples(st.booleans(), st.sampled_from("abcde")), max_size=60), st.data())
 def test_a_peer_that_applies_differences_always_ends_with_the_same_keys(steps, data):
     revisions, rows, peer, peer_revision = Revisions("x", tombstones_max=3), {}, {}, 0

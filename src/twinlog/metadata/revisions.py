@@ -10,7 +10,7 @@ Revisions count from the start of the process: `epoch` is different after each s
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 TOMBSTONES_MAX = 65_536
 
@@ -68,6 +68,12 @@ class Revisions:
     def knows(self, epoch: str, revision: int) -> bool:
         """Whether all changes after this revision are known, removals too."""
         return epoch == self.epoch and self._floor <= revision <= self.current
+
+    def touched(self, keys: Container[str], revision: int) -> bool:
+        """Whether one of `keys` has changed or gone after `revision`; also when that is not known any more."""
+        if not self.knows(self.epoch, revision):
+            return True
+        return any(key in keys for order in (self._changed, self._removed) for key in _newer(order, revision))
 
     def touch_all(self, keys: Iterable[str]) -> None:
         for key in keys:

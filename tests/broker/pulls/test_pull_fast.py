@@ -94,6 +94,7 @@ CHANGES = st.one_of(
     st.tuples(st.just("forbid"), st.booleans()),
     st.tuples(st.just("permission"), st.sampled_from([2, 6])),
     st.tuples(st.just("delete"), st.none()),
+    st.tuples(st.just("new topic"), st.integers(0, 9)),
 )
 START = [("frame", heartbeat("*", "TAG", 1, "CLUSTERING"))]
 
@@ -197,10 +198,13 @@ def change(ctx: BrokerContext, what: str, value: int | bool | None) -> None:
         ctx.replace_conf(dataclasses.replace(ctx.conf, broker=broker))
     elif what == "delete":
         ctx.store.delete_topic("T")
+    elif what == "new topic":
+        ensure_topic(ctx, f"New{value}", 1)
 
 
 def test_a_consumers_next_pulls_are_not_decoded(monkeypatch):
     steps = [("frame", pull_frame("java", number, queueOffset=str(number))) for number in (1, 3, 5)]
+    steps.insert(1, ("new topic", 0))
     handled, learned, learn = [], [], FastPull._learn
     monkeypatch.setattr(PullHandler, "handle", lambda self, request: handled.append(request))
     monkeypatch.setattr(FastPull, "_learn", lambda self, *args: learned.append(1) or learn(self, *args))

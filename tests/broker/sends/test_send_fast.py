@@ -15,7 +15,7 @@ from tests.broker.running import SEND_FIELDS
 from tests.broker.sends.spellings import UNIQ, sends
 
 from twinlog.base.system_names import HALF_TOPIC, SCHEDULE_TOPIC
-from twinlog.broker.sends import parking, send, send_batches, send_fast, send_properties
+from twinlog.broker.sends import parking, send, send_batches, send_fast, send_properties, send_target
 from twinlog.broker.sends.send_fast import FastSend
 from twinlog.broker.topics.ensure import ensure_topic
 from twinlog.net.connection import ConnectionOptions
@@ -73,6 +73,32 @@ def test_a_changed_setting_or_topic_is_noticed():
         assert fast.take(FakePeer(), frame, 0, len(frame), []) == 0
         ensure_topic(ctx, "T", 2)
         assert fast.take(FakePeer(), frame, 0, len(frame), []) == 0
+
+
+def test_a_new_topic_drops_nothing_that_is_cached(monkeypatch):
+    data, whole = ordinary(1) + ordinary(2), len(ordinary(1))
+    with tempfile.TemporaryDirectory() as folder, open_context(Path(folder)) as ctx:
+        ensure_topic(ctx, "T", 4)
+        fast = FastSend(ctx)
+        assert fast.take(FakePeer(), data, 0, whole, []) == whole
+        monkeypatch.setattr(send_fast, "decode_json_send", lambda header: pytest.fail("decoded again"))
+        ensure_topic(ctx, "New", 4)
+        assert fast.take(FakePeer(), data, whole, 2 * whole, []) == 2 * whole
+
+
+def test_a_changed_topic_is_noticed_also_when_its_target_was_dropped(monkeypatch):
+    """Its header may still be cached, with the target."""
+    monkeypatch.setattr(send_target, "_TARGETS_MAX", 1)
+    first, other = (
+        encode_command(Command(310, 5, fields={**SEND_FIELDS, "i": UNIQ, "b": name}, body=b"x")) for name in "TU"
+    )
+    with tempfile.TemporaryDirectory() as folder, open_context(Path(folder)) as ctx:
+        fast = FastSend(ctx)
+        for name, frame in (("T", first), ("U", other)):
+            ensure_topic(ctx, name, 4)
+            assert fast.take(FakePeer(), frame, 0, len(frame), []) == len(frame)
+        ctx.topics.remove("T", 1)
+        assert fast.take(FakePeer(), first, 0, len(first), []) == 0
 
 
 def test_a_template_outlasts_frames_that_arrive_in_parts(monkeypatch):

@@ -4,7 +4,8 @@ What it trades: memory for what `pull` decides again for each pull: the meaning 
 A pull that equals an earlier one in all but its numbers (`pull_template`) is answered with what was decided then, as
 long as nothing has changed that the decision rests on:
 
-    settings, topics, groups       any change drops everything
+    settings, groups               any change drops everything
+    topics                         so does a change of one that was pulled from; a new topic changes nothing
     subscription, filter           are looked up for each pull, and must be the same objects
 
 The caches are bounded and none is needed. What is unusual is left to `pull`: a pull that is refused or held, a reset,
@@ -66,6 +67,8 @@ class FastPull:
         self._handler = PullHandler(ctx)
         self._known: dict[Texts, KnownPull] = {}
         self._conf: BrokerConf | None = None
+        self._topics: set[str] = set()  # of known pulls
+        self._topics_revision = -1
         self._editions = (-1, -1)
         self._allowed = False
 
@@ -76,7 +79,7 @@ class FastPull:
         ctx = self._ctx
         editions = (ctx.topics.edition, ctx.groups.edition)
         if ctx.conf is not self._conf or editions != self._editions:
-            self._forget(editions)
+            self._notice_changes(editions)
         if not self._allowed:
             return at
         for _ in range(_AT_ONCE_MAX):
@@ -96,10 +99,17 @@ class FastPull:
                 break
         return at
 
-    def _forget(self, editions: tuple[int, int]) -> None:
+    def _notice_changes(self, editions: tuple[int, int]) -> None:
+        ctx = self._ctx
+        is_same = ctx.conf is self._conf and editions[1] == self._editions[1]
+        if not is_same or ctx.topics.revisions.touched(self._topics, self._topics_revision):
+            self._forget()
+        self._conf, self._editions, self._topics_revision = ctx.conf, editions, ctx.topics.revision
+
+    def _forget(self) -> None:
         ctx = self._ctx
         self._known.clear()
-        self._conf, self._editions = ctx.conf, editions
+        self._topics.clear()
         self._allowed = ctx.is_master or ctx.settings.replica_reads
 
     def _answer(self, connection: Connection, data: bytes, begin: int, end: int) -> list[Buffer] | None:
@@ -164,8 +174,9 @@ class FastPull:
             known.subscription, known.message_model = online.subscriptions[pull.topic], online.message_model
             known.filter = ctx.filters.get(pull.topic, pull.consumer_group)
         if len(self._known) >= _PULLS_MAX:
-            self._known.clear()
+            self._forget()
         editions = (ctx.topics.edition, ctx.groups.edition)
         if editions == self._editions:  # else this check has created a group
             self._known[texts] = known
+            self._topics.add(pull.topic)
         return known

@@ -75,7 +75,7 @@ class FastSend:
         self._signed = None if ctx.gate is None else SignedSends(ctx.gate)
         self._accounts_edition = -1
         self._conf: BrokerConf | None = None
-        self._topics_edition = -1
+        self._topics_edition = self._topics_revision = -1
         self._allowed = self._waits = False
         self._stopped_at_batch = False
         self._ends = UnhandledEnds(ctx)
@@ -94,7 +94,7 @@ class FastSend:
         if self._ends.waiting:  # of a chunk that was not finished: its answers could not be written
             self._handle_ends()
         if ctx.conf is not self._conf or self._topics.edition != self._topics_edition:
-            self._clear_caches()
+            self._notice_changes()
         if not self._allowed or not ctx.guard.is_valid or data.startswith(_PULL, at + PREFIX.size):
             return at
         signed, self._connection = None, connection
@@ -360,10 +360,17 @@ class FastSend:
                 places += self._append_run(born_host, rows[len(places) :])
         return places
 
+    def _notice_changes(self) -> None:
+        """Drop what was cached under other settings or topics; a topic that nobody has sent to changes nothing."""
+        ctx, topics = self._ctx, self._topics
+        if ctx.conf is not self._conf or topics.revisions.touched(self._targets.topics, self._topics_revision):
+            self._clear_caches()
+        self._topics_edition, self._topics_revision = topics.edition, topics.revision
+
     def _clear_caches(self) -> None:
-        """Start with empty caches under the settings and topics of now."""
+        """Start with empty caches under the settings of now."""
         ctx = self._ctx
-        self._conf, self._topics_edition = ctx.conf, ctx.topics.edition
+        self._conf = ctx.conf
         settings = ctx.settings
         self._waits = ctx.pending_sends.anything_waits
         self._allowed = ctx.is_master and not settings.send_accepted_from_ms and bool(settings.permission & WRITE)

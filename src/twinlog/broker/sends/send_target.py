@@ -1,7 +1,8 @@
 """Where a producer's sends go, and what their constant members mean: decided once, then looked up.
 
 A target is cached under the members as the header spells them. The checks are those of `send_checks`; when one fails
-there is no target, and `send` makes the answer. A change of settings or topics drops all targets.
+there is no target, and `send` makes the answer. A change of settings, or of a topic that has targets, drops them all;
+a new topic has none.
 """
 
 from __future__ import annotations
@@ -109,8 +110,13 @@ class Targets(dict["Constants", Target]):
         self._ctx = ctx
         self._parts: AnswerParts | None = None
         self._values: dict[str | int, str | int] = {}  # of members that most targets share, once each
+        self.topics: set[str] = set()  # of all targets since `clear`: those dropped since then may be cached elsewhere
 
     def clear(self) -> None:
+        self._drop_all()
+        self.topics.clear()
+
+    def _drop_all(self) -> None:
         super().clear()
         self._values.clear()
         self._parts = None
@@ -133,7 +139,7 @@ class Targets(dict["Constants", Target]):
         if config.topic_filter_type == "MULTI_TAG":
             sys_flag |= MULTI_TAGS
         if len(self) >= _TARGETS_MAX:
-            self.clear()
+            self._drop_all()
         if self._parts is None:
             self._parts = AnswerParts(self._ctx.settings)
         counter = self._ctx.stats.puts(topic)
@@ -141,6 +147,7 @@ class Targets(dict["Constants", Target]):
         share = self._values.setdefault
         key = topic, *(share(value, value) for value in constants[1:6]), batch
         self[key] = target  # pyright: ignore[reportArgumentType]
+        self.topics.add(topic)
         return target
 
 
