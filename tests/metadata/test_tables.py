@@ -4,12 +4,14 @@ import json
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.metadata.following import adopt_answer, changes_since
 
 from twinlog.base.json_checksum import check_json
+from twinlog.metadata import persisted
 from twinlog.metadata.errors import BrokenSnapshot
 from twinlog.metadata.file_with_backup import FileWithBackup
 from twinlog.metadata.groups import GroupTable
@@ -94,6 +96,34 @@ def test_a_change_during_a_save_leaves_the_table_dirty(tmp_path):
     topics.save()
     pending.write()  # late, and older than what is on disk
     assert "B" in json.loads(topics.file.path.read_text())["topicConfigTable"]
+
+
+@given(st.lists(st.tuples(st.sampled_from("ABCDEFGHIJ"), st.integers(0, 3)), max_size=40), st.integers(1, 4))
+def test_a_save_that_reuses_encoded_rows_writes_the_same_bytes(steps, chunk_rows):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(persisted, "CHUNK_ROWS", chunk_rows)
+        topics = table()
+        for number, (name, queues) in enumerate(steps):
+            if queues:
+                topics.put(name, topic(name, queues), number)
+            else:
+                topics.remove(name, number)
+            anew = TopicTable(None, 0)
+            anew.put_all(topics.rows, 0)
+            anew.version = topics.version
+            assert b"".join(topics.encode_file()) == b"".join(anew.encode_file())
+
+
+def test_a_save_encodes_only_the_blocks_with_changes(monkeypatch):
+    monkeypatch.setattr(persisted, "CHUNK_ROWS", 4)
+    topics = table(*"ABCDEFGHIJ")
+    b"".join(topics.encode_file())
+    encoded, encode = [], msgspec.json.encode
+    monkeypatch.setattr(msgspec.json, "encode", lambda value: encoded.append(value) or encode(value))
+    topics.put("F", topic("F", 9), 1)
+    topics.put("K", topic("K"), 2)
+    b"".join(topics.encode_file())
+    assert [list(value) for value in encoded if isinstance(value, dict)] == [list("EFGH"), list("IJK")]
 
 
 def test_adopting_takes_the_masters_rows_and_version_exactly():

@@ -94,7 +94,7 @@ class GroupTable(Table[SubscriptionGroupConfig]):
             [
                 ("dataVersion", msgspec.json.encode(self.version)),
                 ("forbiddenTable", msgspec.json.encode(self._forbidden)),
-                ("subscriptionGroupTable", encode_rows(rows)),
+                ("subscriptionGroupTable", encode_rows(rows, self._encoded)),
             ]
         )
 

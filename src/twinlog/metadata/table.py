@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from twinlog.metadata.file_with_backup import FileWithBackup
-from twinlog.metadata.persisted import PersistedTable
+from twinlog.metadata.persisted import EncodedBlocks, PersistedTable
 from twinlog.wire.bodies import DataVersion
 
 V = TypeVar("V")
@@ -36,6 +36,7 @@ class Table(PersistedTable, Generic[V]):
         super().__init__(file, now_ms, epoch)
         self._rows: dict[str, V] = {}
         self._sorted: tuple[int, list[str]] = (0, [])  # (revision it was made at, names)
+        self._encoded = EncodedBlocks()  # by the last save
 
     @property
     def rows(self) -> Mapping[str, V]:

@@ -48,5 +48,5 @@ class TopicTable(Table[TopicConfig]):
     def encode_file(self) -> Iterable[bytes]:
         rows = dict(self.rows)
         return encode_object(
-            [("dataVersion", msgspec.json.encode(self.version)), ("topicConfigTable", encode_rows(rows))]
+            [("dataVersion", msgspec.json.encode(self.version)), ("topicConfigTable", encode_rows(rows, self._encoded))]
         )
