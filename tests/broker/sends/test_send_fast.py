@@ -115,6 +115,13 @@ def test_a_template_outlasts_frames_that_arrive_in_parts(monkeypatch):
             at += whole
 
 
+def test_a_level_is_woken_only_for_a_message_that_waits_in_it():
+    """A part of a transaction does not wait, whatever its delay level."""
+    fields = {**SEND_FIELDS, "i": f"{UNIQ}DELAY\x012\x02", "f": "4"}
+    frames = [encode_command(Command(310, 5, fields=fields, body=b"x")), ordinary(1)]
+    assert play(frames, 100_000, fast=True) == play(frames, 100_000, fast=False)
+
+
 @pytest.mark.parametrize(("name", "value"), [("d", "0" * 4_000 + "4"), ("m", "x" * 50_000)])
 def test_long_spellings_are_not_cached(name, value):
     frame = encode_command(Command(310, 5, fields={**SEND_FIELDS, "i": UNIQ, name: value}, body=b"x"))

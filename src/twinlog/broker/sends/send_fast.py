@@ -285,10 +285,11 @@ class FastSend:
             transaction = f"{TRANSACTION_ID}{NAME_END}{uniq_key}{PAIR_END}".encode()
             topic, queue_id, properties = HALF_TOPIC, 0, properties + transaction + target.real_place
         elif parked:
-            self._woken_levels.add(parked)
             topic, queue_id, properties = SCHEDULE_TOPIC, parked - 1, properties + target.real_place
         if sys_flag & TRANSACTION_MASK:
             return None
+        if topic is SCHEDULE_TOPIC:
+            self._woken_levels.add(parked)
         target.shape = shape
         return (
             topic, queue_id, body, properties, born, target.flag, sys_flag, target.reconsume_times, code, keys,
