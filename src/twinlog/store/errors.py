@@ -22,6 +22,10 @@ def system_errors_as(kind: Callable[[Path, OSError], StoreError], root: Path) ->
         raise kind(root, error) from error
 
 
+class OnDisk(StoreError):
+    """The bytes are not in memory: read them in a thread."""
+
+
 class UnderRepair(StoreError):
     """A patient read has met a damaged record that is being fetched from a twin: read again when that is over."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from twinlog.settings.store import StoreSettings
-from twinlog.store.errors import UnderRepair
+from twinlog.store.errors import OnDisk, UnderRepair
 from twinlog.store.file_ops import FILE_OPS, FileOps
 from twinlog.store.index.message_index import Index
 from twinlog.store.log.checked_log import LoadedLog, is_whole
@@ -272,11 +272,16 @@ class ReadableStore:
     ) -> QueryResult:
         """The newest records of a topic with this unique key or user key, in the order of the log; not copied.
 
-        At least one, and no more of them than `bytes_max` holds.
+        At least one, and no more of them than `bytes_max` holds. With `log_in_memory` it raises OnDisk if there may be
+        any: they may be many.
         """
         if self.index is None:
             return QueryResult()
-        found = self.index.query(topic, key, count_max, begin_ms, end_ms)
+        in_memory = isinstance(log, MemoryLog)
+        query = self.index.query_in_memory if in_memory else self.index.query
+        found = query(topic, key, count_max, begin_ms, end_ms)
+        if in_memory and found.physical_offsets:
+            raise OnDisk
         buffers, length, is_cut = [], 0, False
         for physical_offset in sorted(found.physical_offsets, reverse=True):
             record = self.whole_record_at(physical_offset, log=log)

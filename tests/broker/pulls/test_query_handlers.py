@@ -1,14 +1,16 @@
 """Messages by key and by physical offset, as Java 5.5.0 and 4.9.7 answered the same requests."""
 
+import inspect
 import json
 
 import pytest
-from tests.broker.offline import ask
+from tests.broker.offline import ask, asked
 from tests.broker.stored import put, stored_context
 
 from twinlog.broker.pulls import query_handlers
 from twinlog.broker.stats import stats_handlers
 from twinlog.settings.updates import plan_broker_update
+from twinlog.wire.command import Command
 from twinlog.wire.message import decode_messages
 
 FOREVER = {"beginTimestamp": "0", "endTimestamp": str(2**63 - 1)}
@@ -63,6 +65,16 @@ def test_a_query_that_finds_nothing_is_answered_in_javas_words(ctx, key, asked):
     fields = {"topic": "T", "key": key, "maxNum": str(asked), **FOREVER}
     answer = ask(query_handlers.handlers(ctx), 12, fields)
     assert (answer.code, answer.remark) == (22, "can not find message, maybe time range not correct")
+
+
+def test_only_a_key_that_is_there_needs_a_thread(ctx):
+    query = query_handlers.handlers(ctx)[12]
+    absent, present = (query(asked(12, {"topic": "T", "key": key, "maxNum": "64", **FOREVER})) for key in ("no", "K"))
+    assert isinstance(absent, Command) and absent.code == 22
+    fields = ask(query_handlers.handlers(ctx), 12, {"topic": "T", "key": "K", "maxNum": "64", **FOREVER}).fields
+    assert absent.fields == fields  # how far the index reaches
+    assert inspect.isawaitable(present)
+    present.close()
 
 
 def test_the_bytes_of_an_answer_have_a_bound_and_the_newest_messages_are_in_it(ctx):

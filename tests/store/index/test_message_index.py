@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.store import golden
 
 from twinlog.store.dispatch import DispatchRequest
-from twinlog.store.errors import SegmentSizeMismatch
+from twinlog.store.errors import OnDisk, SegmentSizeMismatch
 from twinlog.store.index.index_file import HEADER
 from twinlog.store.index.message_index import PENDING_MAX, Index
 from twinlog.store.scan.key_hash import hash_key
@@ -179,6 +179,47 @@ def test_a_query_is_newest_first_and_limited_in_number_and_time(tmp_path):
     found = index.query("TopicA", "same", 64, 1_005_000, 1_006_000)
     assert {1000, 1100, 1200} <= set(found.physical_offsets) <= {800, 900, 1000, 1100, 1200, 1300}
     assert (found.last_update_timestamp, found.last_update_offset) == (1_019_500, 3900)
+
+
+@pytest.mark.parametrize("entry_max", [30, 4000])
+def test_a_query_in_memory_gives_the_same_answers(tmp_path, entry_max):
+    index = index_at(tmp_path, entry_max=entry_max)
+    index.dispatch([request(number, keys=f"k{number % 50}") for number in range(100)])
+    for key in (f"k{number}" for number in range(60)):
+        for count_max, times in ((64, FOREVER), (1, FOREVER), (0, FOREVER), (64, (1_005_000, 1_006_000))):
+            asked = "TopicA", key, count_max, *times
+            assert index.query_in_memory(*asked) == index.query(*asked)
+
+
+def test_a_query_in_memory_waits_neither_for_the_disk_nor_for_a_flush_and_does_not_walk_far(tmp_path, monkeypatch):
+    index = index_at(tmp_path, slot_count=1)
+    index.dispatch([request(number) for number in range(64)])
+    asked = "TopicA", "nobody", 64, *FOREVER
+    assert index.query_in_memory(*asked).physical_offsets == []
+    with monkeypatch.context() as patched:
+        patched.setattr("twinlog.store.file_pool.bytes_in_memory", lambda descriptor, at, count: count - 1)
+        with pytest.raises(OnDisk):
+            index.query_in_memory(*asked)
+    taken, done = threading.Event(), threading.Event()
+
+    def flush() -> None:
+        with index._lock:
+            taken.set()
+            done.wait(60)
+
+    flushing = threading.Thread(target=flush)
+    flushing.start()
+    try:
+        assert taken.wait(60)
+        with pytest.raises(OnDisk):
+            index.query_in_memory(*asked)
+    finally:
+        done.set()
+        flushing.join()
+    index.dispatch([request(64)])
+    with pytest.raises(OnDisk):
+        index.query_in_memory(*asked)
+    assert find(index, "nobody") == []
 
 
 def test_rolled_back_records_are_not_indexed_but_prepared_ones_are(tmp_path):

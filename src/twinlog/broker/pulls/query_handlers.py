@@ -1,6 +1,7 @@
 """Messages by key (code 12) and by physical offset (code 33).
 
-They may be anywhere in the index and in the log, so the disk is read in a thread beside the loop.
+They may be anywhere in the index and in the log, so the disk is read in a thread beside the loop. A query for a key
+that the index lacks is mostly answered in the loop: writers of Spark ask for many of them before they send.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from twinlog.wire.fields import decode_fields
 from twinlog.wire.headers import FOR_REPAIR, QueryMessageHeader, ViewMessageHeader
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
 
     from twinlog.broker.context import BrokerContext
     from twinlog.net.connection import Handler, Request
@@ -39,7 +40,7 @@ class QueryHandlers:
     def __init__(self, ctx: BrokerContext) -> None:
         self._ctx = ctx
 
-    async def query(self, request: Request) -> Command:
+    def query(self, request: Request) -> Command | Awaitable[Command]:
         header = decode_fields(QueryMessageHeader, request.fields)
         if header.topic is None or header.key is None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "topic or key is missing; a query names both", {})
@@ -48,9 +49,20 @@ class QueryHandlers:
             count = settings.unique_query_count
         count = min(count, settings.query_count_max)
         times = header.begin_timestamp or 0, header.end_timestamp or 0
+        find = partial(self._find, header.topic, header.key, count, *times)
+        try:
+            return self._found(request, header.topic, *find(self._ctx.store.log_in_memory()))
+        except (OnDisk, OSError):  # a thread tries again what failed
+            return self._query_on_disk(request, header.topic, find)
+
+    async def _query_on_disk(
+        self, request: Request, topic: str, find: Callable[[LogAccess], tuple[QueryResult, bytes]]
+    ) -> Command:
+        work = partial(find, self._ctx.store.log_on_disk())
+        return self._found(request, topic, *await self._ctx.disk_work.run(request.connection, work))
+
+    def _found(self, request: Request, topic: str, found: QueryResult, body: bytes) -> Command:
         bytes_max = self._ctx.settings.query_bytes_max
-        work = partial(self._find, header.topic, header.key, count, *times, bytes_max)
-        found, body = await self._ctx.disk_work.run(request.connection, work)
         fields = {
             "indexLastUpdateTimestamp": str(found.last_update_timestamp),
             "indexLastUpdatePhyoffset": str(found.last_update_offset),
@@ -60,15 +72,15 @@ class QueryHandlers:
             return request.reply(ResponseCode.QUERY_NOT_FOUND, remark, fields)
         if not found.is_cut:
             return request.reply(fields=fields, body=body)
-        self._ctx.limits.left_out(f"messages of {header.topic} with one key", BYTES_KEY, bytes_max)
+        self._ctx.limits.left_out(f"messages of {topic} with one key", BYTES_KEY, bytes_max)
         what, advice = "older messages with this key are left out", "ask for an earlier time, or raise it"
         return request.reply(remark=limit_text(what, BYTES_KEY, bytes_max, advice), fields=fields, body=body)
 
     def _find(
-        self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int, bytes_max: int
+        self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int, log: LogAccess
     ) -> tuple[QueryResult, bytes]:
-        store = self._ctx.store
-        found = store.query(topic, key, count_max, begin_ms, end_ms, bytes_max=bytes_max, log=store.log_on_disk())
+        bytes_max = self._ctx.settings.query_bytes_max
+        found = self._ctx.store.query(topic, key, count_max, begin_ms, end_ms, bytes_max=bytes_max, log=log)
         return found, b"".join(found.buffers)
 
     def view(self, request: Request) -> Command | Awaitable[Command]:

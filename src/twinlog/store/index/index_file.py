@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
+from collections.abc import Callable
 
 import numpy as np
 
+from twinlog.store.errors import OnDisk
 from twinlog.store.file_pool import FilePool
 
 HEADER = struct.Struct(">qqqqii")
@@ -26,8 +28,11 @@ _ENTRY = struct.Struct(">iqii")
 ENTRY_TYPE = np.dtype([("key_hash", ">i4"), ("physical_offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
 _BLOCK_SLOTS = 1024
 _WINDOW_ENTRIES = 256
+_STEPS_IN_MEMORY_MAX = 64  # entries with one key, or with keys that share its slot, may be millions
 _CHUNK_ENTRIES = 1 << 20
 _SECONDS_MAX = 0x7FFFFFFF
+Read = Callable[[str, int, int], bytes]
+"""of the file at this path: so many bytes, from here on"""
 
 
 class IndexFile:
@@ -118,17 +123,25 @@ class IndexFile:
         self.write_slots()
         self._slots = None
 
-    def find(self, key_hash: int, count_max: int, begin_ms: int, end_ms: int, found: list[int]) -> None:
+    def find(
+        self, key_hash: int, count_max: int, begin_ms: int, end_ms: int, found: list[int], *, in_memory: bool = False
+    ) -> None:
         """Add the physical offsets of matching entries to `found`, newest first, until it has `count_max`.
 
-        Entries hold their time in whole seconds, so one up to a second before `begin_ms` may be among them.
+        Entries hold their time in whole seconds, so one up to a second before `begin_ms` may be among them. With
+        `in_memory` it raises OnDisk instead of waiting for the disk, or walking far.
         """
-        number = self._newest(key_hash % self._slot_count)
+        read = self._files.read_in_memory if in_memory else self._files.read
+        steps = _STEPS_IN_MEMORY_MAX if in_memory else self.count
+        number = self._newest(key_hash % self._slot_count, read)
         base, window = 0, b""
         while 0 < number < self.count and len(found) < count_max:
+            steps -= 1
+            if steps < 0:
+                raise OnDisk
             if not base <= number < base + len(window) // _ENTRY.size:
                 base = max(1, number - _WINDOW_ENTRIES + 1)  # chains lead back, so read what lies before
-                window = self._read_entries(base, number - base + 1)
+                window = self._read_entries(base, number - base + 1, read)
                 if len(window) < (number - base + 1) * _ENTRY.size:
                     return
             entry_hash, physical_offset, seconds, previous = _ENTRY.unpack_from(window, (number - base) * _ENTRY.size)
@@ -211,10 +224,10 @@ class IndexFile:
             seconds[0] = (int(timestamps[0]) - self.begin_timestamp) // 1000
         return np.clip(seconds, 0, _SECONDS_MAX) if begin > 0 else np.zeros(len(timestamps), np.int64)
 
-    def _newest(self, slot: int) -> int:
+    def _newest(self, slot: int, read: Read) -> int:
         if self._slots is not None:
             return int(self._slots[slot])
-        data = self._files.read(self.path, 4, HEADER.size + 4 * slot)
+        data = read(self.path, 4, HEADER.size + 4 * slot)
         return _SLOT.unpack(data)[0] if len(data) == 4 else 0
 
     def _load_slots(self) -> np.ndarray:
@@ -237,9 +250,9 @@ class IndexFile:
         self._slots = slots
         self.slots_used = int(np.count_nonzero(slots))
 
-    def _read_entries(self, start: int, count: int) -> bytes:
+    def _read_entries(self, start: int, count: int, read: Read | None = None) -> bytes:
         at = HEADER.size + 4 * self._slot_count + ENTRY_TYPE.itemsize * start
-        return self._files.read(self.path, ENTRY_TYPE.itemsize * count, at)
+        return (read or self._files.read)(self.path, ENTRY_TYPE.itemsize * count, at)
 
     def _write_header(self) -> None:
         self._header_behind = True

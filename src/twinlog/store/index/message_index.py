@@ -21,7 +21,7 @@ import numpy as np
 from twinlog.base.clock import wall_clock_ms
 from twinlog.base.safe_files import refuse_link
 from twinlog.store.dispatch import DispatchRequest
-from twinlog.store.errors import SegmentSizeMismatch
+from twinlog.store.errors import OnDisk, SegmentSizeMismatch
 from twinlog.store.file_ops import FILE_OPS, FileOps
 from twinlog.store.file_pool import FilePool
 from twinlog.store.index.index_file import IndexFile
@@ -133,17 +133,28 @@ class Index:
     def query(self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int) -> Found:
         """Records that may have this key, stored between the two times."""
         with self._lock:
-            self.drain()
-            if not self._files:
-                return Found([], 0, 0)
-            found: list[int] = []
-            key_hash = hash_key(topic, key)
-            for file in reversed(self._files):
-                if file.overlaps(begin_ms, end_ms):
-                    file.find(key_hash, count_max, begin_ms, end_ms, found)
-                if len(found) >= count_max or file.begin_timestamp < begin_ms:
-                    break
-            return Found(found, self._files[-1].end_timestamp, self._files[-1].end_physical)
+            return self._query(hash_key(topic, key), count_max, begin_ms, end_ms, in_memory=False)
+
+    def query_in_memory(self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int) -> Found:
+        """The same for a loop: it raises OnDisk instead of waiting for the disk, or for a thread that flushes."""
+        if not self._lock.acquire(blocking=False):
+            raise OnDisk
+        try:
+            return self._query(hash_key(topic, key), count_max, begin_ms, end_ms, in_memory=True)
+        finally:
+            self._lock.release()
+
+    def _query(self, key_hash: int, count_max: int, begin_ms: int, end_ms: int, *, in_memory: bool) -> Found:
+        self.drain()
+        if not self._files:
+            return Found([], 0, 0)
+        found: list[int] = []
+        for file in reversed(self._files):
+            if file.overlaps(begin_ms, end_ms):
+                file.find(key_hash, count_max, begin_ms, end_ms, found, in_memory=in_memory)
+            if len(found) >= count_max or file.begin_timestamp < begin_ms:
+                break
+        return Found(found, self._files[-1].end_timestamp, self._files[-1].end_physical)
 
     def truncate_after(self, log_end: int) -> None:
         """Remove what points at or beyond `log_end`."""

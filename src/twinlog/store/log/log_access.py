@@ -17,7 +17,7 @@ from math import gcd
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
-from twinlog.store.errors import StoreClosed, StoreError
+from twinlog.store.errors import OnDisk, StoreClosed
 from twinlog.store.page_cache import bytes_in_memory, physical_memory_bytes, read_through
 
 if TYPE_CHECKING:
@@ -32,10 +32,6 @@ _CHUNK_UNITS = 2048
 _CHUNKS_MAX = 1 << 16
 TRUSTED_S = 2.0
 _INT = struct.Struct(">i")
-
-
-class OnDisk(StoreError):
-    """The bytes are not in memory: read them in a thread."""
 
 
 class Units(Protocol):
