@@ -16,6 +16,7 @@ from twinlog.spark.errors import CannotWrite
 from twinlog.spark.writing import stamped_write
 from twinlog.spark.writing.stamp_lookup import StampLookup
 from twinlog.spark.writing.stamps import LAYOUT_PROPERTY, STAMP_PROPERTY
+from twinlog.wire.message import Message
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -119,6 +120,30 @@ def test_a_batch_begun_with_fewer_queues_is_finished_with_those(make_topic):
     assert layouts == {None, "broker-dev:2"}
 
 
+def test_only_the_blocks_that_are_looked_for_carry_the_list_of_queues(make_topic, monkeypatch):
+    monkeypatch.setattr(stamped_write, "_LAYOUT_BLOCKS_MIN", 2)
+    topic, rows = make_topic(queues=2), numbered(128 * 5)
+    write(topic, rows, write_id="short")
+    with_list = {int(row["body"]) for row in rows_of(topic) if LAYOUT_PROPERTY in dict(row["properties"])}
+    assert with_list == {0, 128}
+    topic.resize(4)  # now four blocks are looked for, and two of them have no list
+    assert write(topic, rows, write_id="short").skipped == 128 * 5
+
+
+def test_a_list_of_queues_that_is_not_found_is_an_error(make_topic, monkeypatch):
+    topic, real = make_topic(queues=2), StampLookup.find
+    write(topic, numbered(300), write_id="lost")
+    monkeypatch.setattr(StampLookup, "find", lambda *asked: [_without_list(one) for one in real(*asked)])
+    with pytest.raises(CannotWrite, match=r"begun with the queues of another list, now there are broker-dev:2"):
+        write(topic, numbered(300), write_id="lost")
+
+
+def _without_list(message: Message | None) -> Message | None:
+    if message is not None:
+        message.properties.pop(LAYOUT_PROPERTY, None)
+    return message
+
+
 def test_a_batch_whose_queues_are_gone_is_an_error_that_says_what_to_do(make_topic):
     topic = make_topic(queues=4)
     write(topic, numbered(2000), write_id="shrunk")
@@ -162,13 +187,15 @@ def test_a_broker_without_an_index_is_refused(tmp_path, monkeypatch):
             write(NamedTopic(broker.namesrv_address, "T"), numbered(10), write_id="blind")
 
 
-def test_only_rows_with_a_time_are_looked_for_among_the_timers(make_topic, monkeypatch):
+def test_only_rows_with_a_delay_or_a_time_are_looked_for_where_such_rows_wait(make_topic, monkeypatch):
     asked, find = set(), StampLookup.find
     monkeypatch.setattr(
         StampLookup, "find", lambda self, at, stored_in, keys: asked.add(stored_in) or find(self, at, stored_in, keys)
     )
     topic = make_topic(queues=1)
     write(topic, numbered(3), write_id="w")
+    assert asked == {topic.name}
+    write(topic, numbered(3, delayLevel=None), write_id="delayed")
     assert asked == {topic.name, "SCHEDULE_TOPIC_XXXX"}
     write(topic, numbered(3, deliverAt=None), write_id="other")
-    assert "rmq_sys_wheel_timer" in asked
+    assert asked == {topic.name, "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"}

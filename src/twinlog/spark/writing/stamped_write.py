@@ -4,8 +4,8 @@ A task does not know whether its rows were written before, by an attempt that fa
 asks. Three properties keep that cheap and correct:
 
 * A row's queue follows from its place in the partition, the row itself, and the topic's list of queues. The first row
-  of each block carries that list, and the stamps of the first blocks are looked up first. A task that finds an older
-  list uses it, so each row has the same queue as before. If queues of that list no longer exist, the task fails.
+  of each of the first blocks carries that list, and their stamps are looked up first. A task that finds an older list
+  uses it, so each row has the same queue as before. If queues of that list no longer exist, the task fails.
 * A queue has one request in flight at a time, so the rows it holds are the first of those meant for it. One lookup
   shows that it holds none of some rows, two that it holds all of them, and a few more how many.
 * A message that is found must equal its row. If it differs, the rows came in another order than before, and leaving
@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
+from collections.abc import Sequence
 
 from twinlog.base.system_names import SCHEDULE_TOPIC, TIMER_TOPIC
 from twinlog.client.errors import BrokerRefused, ClientError
@@ -36,8 +37,13 @@ from twinlog.wire.bodies import MessageQueue
 from twinlog.wire.message import Message
 
 log = get_logger(__name__)
-_BLOCKS_CHECKED_MIN = 64
+_LAYOUT_BLOCKS_MIN = 64
 _brokers_with_index: set[str] = set()  # addresses of brokers that have found a message by its key
+
+
+def layout_blocks(queues: Sequence[MessageQueue]) -> int:
+    """So many blocks of a task carry the list of queues: rows that go to any queue have reached each queue by then."""
+    return max(_LAYOUT_BLOCKS_MIN, len(queues))
 
 
 class StampedWrite:
@@ -53,23 +59,26 @@ class StampedWrite:
     def close(self) -> None:
         self._lookup.close()
 
-    def queues_of(self, topic: str, route: TopicRoute, *, has_times: bool) -> tuple[MessageQueue, ...]:
+    def queues_of(
+        self, topic: str, route: TopicRoute, *, has_delays: bool, has_times: bool
+    ) -> tuple[MessageQueue, ...]:
         """The list of queues that this write uses: that of an earlier attempt, if there was one.
 
-        Only a write with times of delivery looks for its rows in the timers' topic: an account may not read that.
+        Only a write with delays or times of delivery looks for its rows in the topics where such rows wait: that costs
+        as many lookups again, and an account may not read the timers' topic.
         """
-        places = (topic, SCHEDULE_TOPIC, TIMER_TOPIC) if has_times else (topic, SCHEDULE_TOPIC)
-        count = max(_BLOCKS_CHECKED_MIN, len(route.writable))
-        keys = [self._stamps.key(topic, block * BLOCK_ROWS) for block in range(count)]
+        places = (topic, *[SCHEDULE_TOPIC] * has_delays, *[TIMER_TOPIC] * has_times)
+        keys = [self._stamps.key(topic, block * BLOCK_ROWS) for block in range(layout_blocks(route.writable))]
+        is_begun = False
         for broker_name in sorted({queue.broker_name for queue in route.writable}):
             for stored_in in places:
                 for message in self._find(topic, broker_name, stored_in, keys):
-                    if message is not None:
-                        return self._adopted(topic, route, message)
-        return route.writable
+                    if message is not None and LAYOUT_PROPERTY in message.properties:
+                        return self._adopted(topic, route, message.properties[LAYOUT_PROPERTY])
+                    is_begun |= message is not None  # with fewer queues than now, fewer blocks got the list
+        return self._adopted(topic, route, "") if is_begun else route.writable
 
-    def _adopted(self, topic: str, route: TopicRoute, message: Message) -> tuple[MessageQueue, ...]:
-        text = message.properties.get(LAYOUT_PROPERTY, "")
+    def _adopted(self, topic: str, route: TopicRoute, text: str) -> tuple[MessageQueue, ...]:
         before = parse_layout(topic, text)
         if before and not set(before) <= set(route.writable):
             route = self._cluster.route_with(topic, before)

@@ -20,7 +20,7 @@ from twinlog.spark.writing.queues import BLOCK_ROWS, layout_text, send_queue_num
 from twinlog.spark.writing.rows import EncodedRows, Piece, pieces_of
 from twinlog.spark.writing.send_queue import SendQueue, SendRequest
 from twinlog.spark.writing.sender import Sender
-from twinlog.spark.writing.stamped_write import StampedWrite
+from twinlog.spark.writing.stamped_write import StampedWrite, layout_blocks
 from twinlog.spark.writing.stamps import LAYOUT_PROPERTY, STAMP_PROPERTY, Stamps
 from twinlog.spark.writing.totals import SendTotals
 from twinlog.wire.bodies import MessageQueue
@@ -58,7 +58,7 @@ class TaskWrite:
         self._cluster = Cluster(options.cluster, waits=True)
         self._topics: dict[str, _Topic] = {}
         self._next_row = 0
-        self._has_times = options.deliver_at_ms is not None
+        self._has_delays, self._has_times = False, options.deliver_at_ms is not None
         self._stamped: StampedWrite | None = None
         if options.idempotent:
             self._stamps = Stamps(place.write_id, place.batch_id, place.partition_id)
@@ -74,6 +74,7 @@ class TaskWrite:
         keep_freed_memory()  # columns and batches of megabytes come and go all the time
         try:
             for batch in batches:
+                self._has_delays |= "delayLevel" in batch.schema.names
                 self._has_times |= "deliverAt" in batch.schema.names
                 for piece in pieces_of(batch, self._options, self._next_row, self._place.partition_id):
                     self._put(piece)
@@ -121,7 +122,7 @@ class TaskWrite:
             raise NoRoute(name, ";".join(self._options.cluster.name_servers), "queue to write to")
         queues = route.writable
         if self._stamped is not None:
-            queues = self._stamped.queues_of(name, route, has_times=self._has_times)
+            queues = self._stamped.queues_of(name, route, has_delays=self._has_delays, has_times=self._has_times)
         topic = self._topics[name] = _Topic(name, queues, layout_text(queues))
         return topic
 
@@ -130,9 +131,12 @@ class TaskWrite:
         if self._stamped is None:
             sent_ms = month_ms(wall_clock_ms())
             return [pair(UNIQ_KEY, self._stamps.keys(topic.name, sequences, sent_ms))]
-        layouts = pa.array(np.where(sequences % BLOCK_ROWS == 0, topic.layout, ""), pa.string())
-        return [
+        pairs = [
             pair(UNIQ_KEY, self._stamps.keys(topic.name, sequences)),
             pair(STAMP_PROPERTY, self._stamps.texts(sequences)),
-            pair(LAYOUT_PROPERTY, layouts),
         ]
+        # Only where it is looked for: brokers store rows faster that are alike.
+        has_layout = (sequences % BLOCK_ROWS == 0) & (sequences < layout_blocks(topic.queues) * BLOCK_ROWS)
+        if has_layout.any():
+            pairs.append(pair(LAYOUT_PROPERTY, pa.array(np.where(has_layout, topic.layout, ""), pa.string())))
+        return pairs
