@@ -1,7 +1,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from twinlog.store.property_scan import dispatch_properties
+from twinlog.store.property_scan import dispatch_properties, dispatch_tags, value_places
 from twinlog.wire.properties import decode_properties, property_value
 
 pieces = st.sampled_from(
@@ -17,6 +17,17 @@ pieces = st.sampled_from(
 def test_the_quick_look_up_finds_what_the_decoder_finds(data):
     pairs = decode_properties(data)
     assert dispatch_properties(data) == (pairs.get("TAGS", ""), pairs.get("KEYS", ""), pairs.get("UNIQ_KEY"))
+    assert dispatch_tags(data) == pairs.get("TAGS", "")
+
+
+@given(st.lists(pieces, max_size=12).map("".join).map(str.encode))
+@example(b"TAGS\x01a\x02KEYS\x01k")
+def test_the_places_of_values_are_those_that_the_decoder_reads(data):
+    places, pairs = value_places(data), decode_properties(data)
+    if places is not None:
+        assert {name.decode(): data[place].decode() for name, place in places.items()} == pairs
+    else:
+        assert len(pairs) < len(data.removesuffix(b"\x02").split(b"\x02"))
 
 
 @given(st.lists(pieces, max_size=12).map("".join).map(str.encode), st.sampled_from(["TAGS", "KEYS", "X"]))

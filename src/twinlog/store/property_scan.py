@@ -41,6 +41,32 @@ def dispatch_properties(data: bytes) -> tuple[str, str, str | None]:
     return tags, keys, uniq_key
 
 
+def dispatch_tags(data: bytes) -> str:
+    """The first result of `dispatch_properties` alone."""
+    at = data.rfind(b"\x02TAGS\x01")
+    if at < 0 and not data.startswith(b"TAGS\x01"):
+        return ""
+    end = data.find(b"\x02", at + 6)
+    value = data[at + 6 : end] if end >= 0 else data[at + 6 :]
+    return value.decode("utf-8", "replace") if value else _decode(data)[0]
+
+
+def value_places(data: bytes) -> dict[bytes, slice] | None:
+    """Where the value of each property is; None if a name comes twice, or the plain decoder would drop a pair."""
+    places: dict[bytes, slice] = {}
+    at = 0
+    while at < len(data):
+        end = data.find(b"\x02", at)
+        end = len(data) if end < 0 else end
+        name_end = data.find(b"\x01", at, end)
+        name = data[at:name_end]
+        if not at < name_end < end - 1 or name in places:
+            return None
+        places[name] = slice(name_end + 1, end)
+        at = end + 1
+    return places
+
+
 def _decode(data: bytes) -> tuple[str, str, str | None]:
     pairs = decode_properties(data)
     return pairs.get(TAGS, ""), pairs.get(KEYS, ""), pairs.get(UNIQ_KEY)

@@ -26,6 +26,7 @@ from twinlog.store.log.append_batch import append_elements
 from twinlog.store.log.append_batches import Batch, StoredBatches, append_batches
 from twinlog.store.log.append_run import Row, append_run
 from twinlog.store.log.appender import Appender
+from twinlog.store.log.batch_requests import BatchRequests
 from twinlog.store.log.commit_log import RawRoom
 from twinlog.store.readable_store import ReadableStore
 from twinlog.store.run_flags import RunFlags
@@ -268,10 +269,13 @@ class WritableStore(ReadableStore):
                     raise
                 self._failed_at = batch[0].physical_offset
                 raise DispatchFailed(self._failed_at) from error
-        last = batch[-1]
-        self.last_record_offset = last.physical_offset
-        self.dispatched_end = last.physical_offset + last.size
-        self._dispatched_timestamp = last.store_timestamp
+        if type(batch) is BatchRequests:
+            self.last_record_offset, self.dispatched_end = batch.offsets[-1], batch.end
+            self._dispatched_timestamp = batch.store_timestamp
+        else:
+            last = batch[-1]
+            self.last_record_offset, self.dispatched_end = last.physical_offset, request_end(last)
+            self._dispatched_timestamp = last.store_timestamp
         for listener in (*self.on_dispatch, *self.on_arrival):
             listener(batch)
         return len(batch)

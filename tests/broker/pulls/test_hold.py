@@ -13,6 +13,7 @@ from twinlog.broker.pulls.hold_service import ANSWERS_PER_TURN, HoldService
 from twinlog.broker.pulls.pull import PROPERTY_FILTER_COST, PullHandler
 from twinlog.net.errors import ConnectionLost
 from twinlog.store.dispatch import DispatchRequest
+from twinlog.store.log.batch_requests import BatchRequests
 from twinlog.wire.codes import ResponseCode
 
 
@@ -131,6 +132,12 @@ async def test_with_a_limit_of_zero_no_pull_waits(tmp_path):
         await send(client)
         answer = await pull(client, queueOffset="1", sysFlag="6")
         assert answer.remark == "0 pulls wait already: maxHeldPulls is 0; raise it"
+
+
+@pytest.mark.parametrize(("queue_id", "wakes"), [(0, True), (1, False)])
+def test_a_stored_batch_wakes_the_pulls_of_its_queue_only(queue_id, wakes):
+    held, batch = hold(1), BatchRequests("T", queue_id, 0, [0, 50], [50, 50], [0, 0], [b"", b""], 0, 0)
+    assert woken_by(table_of(held), batch) == ([held] if wakes else [])
 
 
 def test_a_send_compares_no_pull_and_each_slice_a_bounded_number():

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from twinlog.store.log.batch_requests import BatchRequests
+
 if TYPE_CHECKING:
     from twinlog.net.connection import Connection, Request
     from twinlog.store.dispatch import DispatchRequest
@@ -89,6 +91,8 @@ class HoldTable:
     def arrived(self, batch: Iterable[DispatchRequest]) -> bool:
         """Note messages that pulls may wait for; whether `take_woken` has something to do."""
         queues, arrivals = self._queues, self._arrivals
+        if type(batch) is BatchRequests and (batch.topic, batch.queue_id) not in queues:
+            return self.has_arrivals  # without making its requests
         if queues:
             for message in batch:
                 key = (message.topic, message.queue_id)

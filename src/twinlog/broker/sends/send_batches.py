@@ -26,10 +26,7 @@ if TYPE_CHECKING:
     from twinlog.store.log.append_batches import Batch
     from twinlog.wire.sends.binary_sends import BinarySends
 
-# So many messages are stored with numpy; with fewer it is slower than batch by batch. Keys differ from message to
-# message, and one by one each of them is decoded.
-_TOGETHER_MIN, _TOGETHER_MIN_KEYED = 192, 112
-_KEYS = f"{names.KEYS}{names.NAME_END}".encode()
+_TOGETHER_MIN = 384  # so many messages are stored with numpy; with fewer it is slower than batch by batch
 
 
 class BatchSends:
@@ -80,8 +77,7 @@ class BatchSends:
     def store(self, born_host: tuple[str, int], batches: list[Batch]) -> list[BatchPlace]:
         """Store the batches, each all or none; returns the places of those before the first that was not stored."""
         store = self._ctx.store
-        count = sum(_about_count(batch[2]) for batch in batches)
-        if count >= _TOGETHER_MIN or (count >= _TOGETHER_MIN_KEYED and _has_keys(batches[0][2])):
+        if sum(_about_count(batch[2]) for batch in batches) >= _TOGETHER_MIN:
             together = store.append_batches(born_host, batches)
             if together is not None:
                 offsets, at, places = together.physical_offsets.astype(">i8").tobytes(), 0, list[BatchPlace]()
@@ -99,11 +95,6 @@ class BatchSends:
             offsets = struct.pack(f">{len(appended.physical_offsets)}q", *appended.physical_offsets)
             places.append((offsets, appended.queue_offset, appended.size))
         return places
-
-
-def _has_keys(batch: bytes) -> bool:
-    """Whether the first message of a batch seems to have KEYS."""
-    return batch.find(_KEYS, 0, int.from_bytes(batch[:4], "big")) >= 0
 
 
 def _about_count(batch: bytes) -> int:

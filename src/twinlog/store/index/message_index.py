@@ -25,7 +25,8 @@ from twinlog.store.errors import OnDisk, SegmentSizeMismatch
 from twinlog.store.file_ops import FILE_OPS, FileOps
 from twinlog.store.file_pool import FilePool
 from twinlog.store.index.index_file import IndexFile
-from twinlog.store.index.request_keys import hash_requests
+from twinlog.store.index.request_keys import hash_batches, hash_requests
+from twinlog.store.log.batch_requests import BatchRequests
 from twinlog.store.scan.column_batch import ColumnBatch
 from twinlog.store.scan.key_hash import hash_key
 from twinlog.telemetry.log import get_logger
@@ -33,6 +34,7 @@ from twinlog.telemetry.log import get_logger
 log = get_logger(__name__)
 
 PENDING_MAX = 2048
+Pending = DispatchRequest | BatchRequests | ColumnBatch
 _OPEN_FILES_MAX = 16
 
 
@@ -66,7 +68,7 @@ class Index:
         self._clock_ms = clock_ms
         self._io = FilePool(ops, _OPEN_FILES_MAX)
         self._files: list[IndexFile] = []
-        self._pending: list[DispatchRequest | ColumnBatch] = []
+        self._pending: list[Pending] = []
         self._pending_count = 0
         self._gathering = threading.Lock()  # around `_pending`, always brief
         self._lock = threading.RLock()  # around the files
@@ -97,7 +99,9 @@ class Index:
 
     def dispatch(self, batch: Sequence[DispatchRequest]) -> None:
         """Collect the records; they enter the index when there are many, or at the next `drain`."""
-        pending = [batch] if type(batch) is ColumnBatch and batch.columns is not None else batch
+        pending: Sequence[Pending] = batch
+        if type(batch) is BatchRequests or (type(batch) is ColumnBatch and batch.columns is not None):
+            pending = (batch,)
         with self._gathering:
             self._pending += pending
             self._pending_count += len(batch)
@@ -196,8 +200,8 @@ class Index:
             self.flush()
             self._io.close()
 
-    def _enter(self, pending: list[DispatchRequest | ColumnBatch]) -> None:
-        """Enter the first of `pending`, and take it off: one batch of columns, or all requests before the next."""
+    def _enter(self, pending: list[Pending]) -> None:
+        """Enter the first of `pending`, and take it off: one batch of columns, or all of its kind before the next."""
         first = pending[0]
         if type(first) is ColumnBatch:
             columns = first.columns
@@ -210,9 +214,22 @@ class Index:
             del pending[0]
             return
         kinds = list(map(type, pending))  # `isinstance` would cost as much per record as the rest
-        until = kinds.index(ColumnBatch) if ColumnBatch in kinds else len(pending)
-        self._enter_requests(pending[:until])  # pyright: ignore[reportArgumentType]
+        until = min((kinds.index(kind) for kind in set(kinds) if kind is not type(first)), default=len(kinds))
+        if type(first) is BatchRequests:
+            self._enter_batches(pending[:until])  # pyright: ignore[reportArgumentType]
+        else:
+            self._enter_requests(pending[:until])  # pyright: ignore[reportArgumentType]
         del pending[:until]
+
+    def _enter_batches(self, batches: list[BatchRequests]) -> None:
+        found = hash_batches(batches) if batches[0].offsets[0] > self._last_entered else None
+        if found is None:
+            self._enter_requests([request for batch in batches for request in batch])
+            return
+        hashes, rows = found
+        offsets = np.array([offset for batch in batches for offset in batch.offsets], np.int64)[rows]
+        times = np.repeat([batch.store_timestamp for batch in batches], list(map(len, batches)))[rows]
+        self._append(hashes, offsets, times)
 
     def _enter_requests(self, requests: list[DispatchRequest]) -> None:
         known = 0  # keys of the first record that are in the index already
@@ -290,8 +307,8 @@ class Index:
         return paths
 
 
-def _requests(pending: DispatchRequest | ColumnBatch) -> Sequence[DispatchRequest]:
-    return pending if isinstance(pending, ColumnBatch) else (pending,)
+def _requests(pending: Pending) -> Sequence[DispatchRequest]:
+    return (pending,) if isinstance(pending, DispatchRequest) else pending
 
 
 def _time_of(name: str) -> int:

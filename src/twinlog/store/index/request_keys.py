@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from twinlog.store.dispatch import DispatchRequest
+from twinlog.store.log.batch_requests import BatchRequests
+from twinlog.store.scan.column_batch import property_columns
 from twinlog.store.scan.key_hash import hash_keys, hash_prefix
 from twinlog.wire.values.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 
@@ -37,6 +39,16 @@ def hash_requests(requests: list[DispatchRequest]) -> tuple[np.ndarray, np.ndarr
     order = np.argsort(all_rows, kind="stable")
     all_hashes = np.concatenate((hashes, hash_keys(_prefixes([topics[row] for row in text_rows]), texts)))
     return all_hashes[order], all_rows[order]
+
+
+def hash_batches(batches: list[BatchRequests]) -> tuple[np.ndarray, np.ndarray] | None:
+    """The same for the records of batches, read as columns; None if their properties differ too much for that."""
+    texts = [text for batch in batches for text in batch.properties]
+    lengths = np.array(list(map(len, texts)), np.int64)
+    prefixes = np.array([hash_prefix(batch.topic) for batch in batches], np.uint32)
+    prefixes = np.repeat(prefixes, list(map(len, batches)))
+    columns = property_columns(b"".join(texts), np.cumsum(lengths) - lengths, lengths, prefixes)
+    return None if columns is None else (columns.key_hash, columns.key_row)
 
 
 def _hash(topics: list[str], uniq_keys: list[str | None], rows: list[int] | None) -> np.ndarray:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from twinlog.base.system_names import RETRY_PREFIX, SCHEDULE_TOPIC
 from twinlog.store.delay_levels import DelayLevels
 from twinlog.store.dispatch import DispatchRequest
+from twinlog.store.log.batch_layout import BatchLayouts
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.log.record_crc import CRC_PROPERTY_BYTES
 from twinlog.store.topic_name import is_topic
@@ -75,6 +76,7 @@ class Appender:
         self.store_host = encode_host(store_host)
         self.hosts: dict[tuple[str, int], bytes] = {}
         self.queues: dict[tuple[str, int], QueueCursor] = {}
+        self.layouts = BatchLayouts(self.crc_bytes)
         # The part of the last segment that is mapped, populated and free for records goes up to `ready_end`.
         self.memory: mmap.mmap | None = None
         self.base = 0  # physical offset of the first byte of `memory`

@@ -15,6 +15,8 @@ it is taken for the record's own, which then counts as damaged.
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
 from operator import eq
 
 import numpy as np
@@ -36,6 +38,16 @@ _WORD = 0x7FFFFFFF
 def crc_property(record: bytes | memoryview, before: int = 0) -> bytes:
     """The last property of a record whose other bytes are `record`, or end so, and `before` is the CRC of the rest."""
     return (_BACKWARDS % (crc32(record, before) & _WORD))[::-1]
+
+
+def with_crcs(records: Sequence[bytes]) -> bytes:
+    """A few records back to back, each with its last property."""
+    crcs = [crc & _WORD for crc in map(crc32, records)]
+    texts = (_BACKWARDS * len(crcs) % tuple(reversed(crcs)))[::-1]
+    parts = [b""] * (2 * len(crcs))
+    parts[0::2] = records
+    parts[1::2] = struct.unpack(f"{CRC_PROPERTY_BYTES}s" * len(crcs), texts)
+    return b"".join(parts)
 
 
 def crc_properties(crcs: np.ndarray) -> np.ndarray:

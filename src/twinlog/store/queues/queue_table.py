@@ -19,8 +19,9 @@ from twinlog.store.dispatch import DispatchRequest
 from twinlog.store.errors import QueueTypeMismatch
 from twinlog.store.file_ops import FILE_OPS, FileOps
 from twinlog.store.file_pool import FilePool
+from twinlog.store.log.batch_requests import BatchRequests
 from twinlog.store.queues.batch_consume_queue import BatchConsumeQueue
-from twinlog.store.queues.consume_queue import ConsumeQueue, pack_unit
+from twinlog.store.queues.consume_queue import ConsumeQueue, pack_unit, pack_units
 from twinlog.store.queues.consume_queue_ext import ConsumeQueueExt
 from twinlog.store.scan.column_batch import ColumnBatch, Columns, QueueRun
 from twinlog.telemetry.log import get_logger
@@ -89,6 +90,11 @@ class QueueTable:
         """Add the records to their queues, in memory; only overlong tails are written."""
         if not batch:
             return
+        if type(batch) is BatchRequests:
+            run = batch.topic, batch.queue_id, 0, len(batch), batch.queue_offset
+            units = pack_units(batch.offsets, batch.sizes, batch.tags_codes)
+            self._dispatch_runs(batch, (run,), units, batch.offsets, batch.sizes, batch.store_timestamp)
+            return
         if type(batch) is ColumnBatch and batch.columns is not None:
             self._dispatch_columns(batch, batch.columns)
             return
@@ -129,7 +135,9 @@ class QueueTable:
         units["physical_offset"], units["size"] = records.physical_offset, records.size
         units["tags_code"] = columns.tags_code
         if batch.runs is not None:
-            self._dispatch_runs(batch, batch.runs, units.tobytes())
+            begins, sizes = records.physical_offset.tolist(), records.size.tolist()
+            timestamp = int(records.store_timestamp[-1])
+            self._dispatch_runs(batch, batch.runs, units.tobytes(), begins, sizes, timestamp)
             return
         keys = records.topic_number.astype(np.int64) << 32 | records.queue_id
         order = np.argsort(keys, kind="stable")
@@ -162,10 +170,17 @@ class QueueTable:
             self._taken_timestamp = int(records.store_timestamp[-1])
         self._write_some(long_tails)
 
-    def _dispatch_runs(self, batch: ColumnBatch, runs: Sequence[QueueRun], units: bytes) -> None:
+    def _dispatch_runs(
+        self,
+        batch: ColumnBatch | BatchRequests,
+        runs: Sequence[QueueRun],
+        units: bytes,
+        begins: Sequence[int],
+        sizes: Sequence[int],
+        timestamp: int,
+    ) -> None:
         """The same for records that follow one another in their queues."""
-        records, long_tails = batch.records, []
-        begins, sizes = records.physical_offset.tolist(), records.size.tolist()
+        long_tails = []
         with self.files.lock:
             for topic, queue_id, first, end, queue_offset in runs:
                 queue = self._topics.get(topic, {}).get(queue_id) or self._create(topic, queue_id)
@@ -184,7 +199,7 @@ class QueueTable:
                     long_tails.append(queue)
             self._tail_units += len(batch)
             self._taken_end = batch.end
-            self._taken_timestamp = int(records.store_timestamp[-1])
+            self._taken_timestamp = timestamp
         self._write_some(long_tails)
 
     @property

@@ -18,6 +18,7 @@ import numpy as np
 from twinlog.base.system_names import SCHEDULE_TOPIC
 from twinlog.store.delay_levels import DelayLevels
 from twinlog.store.dispatch import DispatchRequest
+from twinlog.store.property_scan import value_places
 from twinlog.store.scan.key_hash import hash_prefix, hash_rows
 from twinlog.store.scan.record_columns import ScannedRecords
 from twinlog.store.scan.replay import requests_of
@@ -26,7 +27,7 @@ from twinlog.wire.values.sys_flag import INNER_BATCH, TRANSACTION_MASK
 
 ROWS_MIN = 64  # below this, plain requests are faster
 _LAYOUTS_MAX = 16
-_NAME_END, _PAIR_END, _SPACE = 1, 2, 0x20
+_PAIR_END, _SPACE = 2, 0x20
 _WANTED = (b"TAGS", b"KEYS", b"UNIQ_KEY")
 
 
@@ -96,19 +97,25 @@ class _Layout(NamedTuple):
 def _columns(records: ScannedRecords) -> Columns | None:
     if bool(np.any(records.sys_flag & (TRANSACTION_MASK | INNER_BATCH))) or SCHEDULE_TOPIC in records.topics:
         return None
-    count = len(records)
-    tags = np.zeros(count, np.int64)
+    prefixes = np.array([hash_prefix(topic) for topic in records.topics], np.uint32)[records.topic_number]
+    return property_columns(records.buffer, records.properties_at, records.properties_length, prefixes)
+
+
+def property_columns(
+    buffer: bytes | memoryview, at: np.ndarray, length: np.ndarray, prefixes: np.ndarray
+) -> Columns | None:
+    """The columns of records whose properties are in `buffer`, with the hash of each one's `topic#`."""
+    tags = np.zeros(len(at), np.int64)
     hashes: list[np.ndarray] = []
     rows: list[np.ndarray] = []
-    prefixes = np.array([hash_prefix(topic) for topic in records.topics], np.uint32)[records.topic_number]
-    lengths = _distinct(records.properties_length)
+    lengths = _distinct(length)
     if len(lengths) > _LAYOUTS_MAX:
         return None
-    for length in lengths:
-        where = np.flatnonzero(records.properties_length == length)
-        if length == 0:
+    for one in lengths:
+        where = np.flatnonzero(length == one)
+        if one == 0:
             continue
-        matrix = _matrix(records, where, length)
+        matrix = _matrix(buffer, at[where], one)
         layout = _layout(matrix)
         if layout is None:
             return None
@@ -128,11 +135,10 @@ def _columns(records: ScannedRecords) -> Columns | None:
     return Columns(tags, np.concatenate(hashes)[order], key_row[order])
 
 
-def _matrix(records: ScannedRecords, where: np.ndarray, length: int) -> np.ndarray:
-    """The properties of these records, which all have `length` bytes, a row each."""
-    view = records.buffer
-    windows = np.ndarray((len(view) - length + 1,), f"V{length}", buffer=view, strides=(1,))
-    return windows[records.properties_at[where]].view(np.uint8).reshape(len(where), length)
+def _matrix(buffer: bytes | memoryview, at: np.ndarray, length: int) -> np.ndarray:
+    """The properties at these positions, which all have `length` bytes, a row each."""
+    windows = np.ndarray((len(buffer) - length + 1,), f"V{length}", buffer=buffer, strides=(1,))
+    return windows[at].view(np.uint8).reshape(len(at), length)
 
 
 def _layout(matrix: np.ndarray) -> _Layout | None:
@@ -141,24 +147,14 @@ def _layout(matrix: np.ndarray) -> _Layout | None:
     fixed = first <= _PAIR_END  # separators, and below also names; everything else is a value
     if bool((high >= 0x80).any()) or bool((low[~fixed] <= _PAIR_END).any()):
         return None  # a byte is not a UTF-16 unit, which hashes are made of; or a separator is elsewhere
-    found = {name: slice(0, 0) for name in _WANTED}
-    at, text = 0, first.tobytes()
-    while at < len(text):
-        end = text.find(b"\x02", at)
-        end = len(text) if end < 0 else end
-        name_end = text.find(b"\x01", at, end)
-        if not at < name_end < end - 1:
-            return None  # a pair that the plain decoder drops
-        fixed[at:name_end] = True
-        name = text[at:name_end]
-        if name in found:
-            if found[name].stop:
-                return None  # given twice
-            found[name] = slice(name_end + 1, end)
-        at = end + 1
+    places = value_places(first.tobytes())
+    if places is None:
+        return None
+    for name, value in places.items():
+        fixed[value.start - 1 - len(name) : value.start] = True
     if bool((low[fixed] != high[fixed]).any()):
         return None
-    return _Layout(*(found[name] for name in _WANTED))
+    return _Layout(*(places.get(name, slice(0, 0)) for name in _WANTED))
 
 
 def _tags_codes(values: np.ndarray) -> np.ndarray:
