@@ -40,9 +40,9 @@ class Turns:
 
     async def mine(self) -> None:
         """Wait for a turn: a new connection is work, too, and hundreds may come at once."""
-        turn = asyncio.get_running_loop().create_future()
-        self.wait(lambda: turn.done() or turn.set_result(None))
-        await turn
+        turn = asyncio.Event()
+        self.wait(turn.set)
+        await turn.wait()
 
     def _begin(self) -> None:
         self._ends = self.clock() + TURN_S_MAX
