@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.broker.contexts import open_context, wired
 from tests.broker.running import SEND_FIELDS
-from tests.broker.sends.spellings import UNIQ, sends
+from tests.broker.sends.spellings import STYLES, UNIQ, sends, spell, unusual_fields, usual_fields
 
 from twinlog.base.system_names import HALF_TOPIC, SCHEDULE_TOPIC
-from twinlog.broker.sends import parking, send, send_batches, send_fast, send_properties, send_target
+from twinlog.broker.sends import parking, send, send_batches, send_properties, send_rows, send_target
 from twinlog.broker.sends.send_fast import FastSend
 from twinlog.broker.topics.ensure import ensure_topic
 from twinlog.net.connection import ConnectionOptions
@@ -42,6 +42,21 @@ def test_the_fast_path_stores_and_answers_as_the_plain_one(frames, step):
 def test_both_paths_wait_for_the_same_things(frames, role, why):
     waiting = {"flushDiskType": "SYNC_FLUSH", "brokerRole": role, "why": why}
     assert play(frames, 100_000, fast=True, **waiting) == play(frames, 100_000, fast=False, **waiting)
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.sampled_from(STYLES),
+    st.lists(st.tuples(usual_fields, st.just({}) | st.just({}) | unusual_fields), min_size=3, max_size=14),
+    st.permutations(range(16)),
+)
+def test_one_producers_sends_with_unusual_ones_among_them_are_as_on_the_plain_path(style, drawn, order):
+    commands = [
+        Command(310, number, fields={**SEND_FIELDS, **usual, **unusual}, body=b"x")
+        for number, (usual, unusual) in enumerate(drawn)
+    ]
+    frames = [spell(style, command, order) for command in commands]
+    assert play(frames, 100_000, fast=True) == play(frames, 100_000, fast=False)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -81,7 +96,7 @@ def test_a_new_topic_drops_nothing_that_is_cached(monkeypatch):
         ensure_topic(ctx, "T", 4)
         fast = FastSend(ctx)
         assert fast.take(FakePeer(), data, 0, whole, []) == whole
-        monkeypatch.setattr(send_fast, "decode_json_send", lambda header: pytest.fail("decoded again"))
+        monkeypatch.setattr(send_rows, "decode_json_sends", lambda headers: pytest.fail("decoded again"))
         ensure_topic(ctx, "New", 4)
         assert fast.take(FakePeer(), data, whole, 2 * whole, []) == 2 * whole
 
@@ -107,7 +122,7 @@ def test_a_template_outlasts_frames_that_arrive_in_parts(monkeypatch):
         ensure_topic(ctx, "T", 4)
         fast = FastSend(ctx)
         assert fast.take(FakePeer(), data, 0, whole, []) == whole
-        monkeypatch.setattr(send_fast, "decode_json_send", lambda header: pytest.fail("decoded again"))
+        monkeypatch.setattr(send_rows, "decode_json_sends", lambda headers: pytest.fail("decoded again"))
         at = whole
         while at < len(data):  # each chunk ends with a frame that lacks its last byte
             assert fast.take(FakePeer(), data, at, at + whole - 1, []) == at
@@ -120,6 +135,34 @@ def test_a_level_is_woken_only_for_a_message_that_waits_in_it():
     fields = {**SEND_FIELDS, "i": f"{UNIQ}DELAY\x012\x02", "f": "4"}
     frames = [encode_command(Command(310, 5, fields=fields, body=b"x")), ordinary(1)]
     assert play(frames, 100_000, fast=True) == play(frames, 100_000, fast=False)
+
+
+def test_headers_behind_unusual_sends_are_not_decoded_again_and_again(monkeypatch):
+    decoded = []
+    decode = send_rows.decode_json_sends
+    monkeypatch.setattr(send_rows, "decode_json_sends", lambda headers: decoded.extend(headers) or decode(headers))
+    odd = encode_command(Command(310, 5, fields={**SEND_FIELDS, "i": UNIQ, "e": "-1"}, body=b"x"))
+    shuffled = [spell("shuffled", Command(310, 5, fields={**SEND_FIELDS, "i": UNIQ}, body=b"x"), list(range(16)))]
+    for frames in ([odd] * 300, [ordinary(1), odd] * 150, shuffled * 99 + [odd] * 100 + shuffled * 101):
+        decoded.clear()
+        play(frames, 1_000_000, fast=True)
+        assert len(decoded) < 3 * len(frames)
+
+
+@pytest.mark.parametrize("extra", ["", "KEYS\x01k{0}\x02"])
+def test_every_chunk_of_delayed_messages_wakes_their_level(extra):
+    woken = []
+    with tempfile.TemporaryDirectory() as folder, open_context(Path(folder)) as ctx:
+        ensure_topic(ctx, "T", 4)
+        ctx.wake_delay_level = woken.append
+        fast = FastSend(ctx)
+        for number in range(5):
+            properties = f"UNIQ_KEY\x01{number:032X}\x02DELAY\x013\x02" + extra.format(number)
+            frame = encode_command(Command(310, 5, fields={**SEND_FIELDS, "i": properties}, body=b"x"))
+            assert fast.take(FakePeer(), frame, 0, len(frame), []) == len(frame)
+        ctx.publish_appends()
+        assert ctx.store.max_offset(SCHEDULE_TOPIC, 2) == 5
+    assert woken == [3] * 5
 
 
 @pytest.mark.parametrize(("name", "value"), [("d", "0" * 4_000 + "4"), ("m", "x" * 50_000)])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from twinlog.broker.sends import send_properties
 from twinlog.broker.sends.send_properties import HALF, NO_SHAPE, SendProperties
@@ -53,6 +55,46 @@ def test_a_message_that_does_not_wait_is_left_to_send_if_others_wait():
     text = "UNIQ_KEY\x01K1\x02WAIT\x01false\x02"
     assert stored(properties(waits=True), text) is None
     assert stored(properties(waits=False), text) is not None
+
+
+PAIRS = [
+    "UNIQ_KEY\x01K1\x02",
+    "TAGS\x01a\x02",
+    "KEYS\x01k1 k2\x02",
+    "colour\x01red\x02",
+    "a.b*\x01(\x02",
+    "KEYS2\x01x\x02",
+]
+
+
+@given(
+    st.lists(st.sampled_from(PAIRS), min_size=1, max_size=5, unique=True),
+    st.randoms(use_true_random=False),
+    st.lists(st.sampled_from([*PAIRS, "novalue\x01\x02", "rest"]), max_size=7),
+)
+def test_names_in_any_order_are_stored_as_by_pairs(given_pairs, chance, others):
+    made = properties()
+    for _ in range(send_properties._SEEN_BEFORE + 1):
+        made.shape_of("".join(given_pairs))
+    for _ in range(3):
+        chance.shuffle(given_pairs)
+        text = "".join(given_pairs)
+        shape = made.shape_of(text)
+        assert made.of(text, shape, shape.match(text)) == made.of(text, NO_SHAPE, None)
+        other = "".join(others)  # as a producer with other names finds the shape of the one before it
+        assert made.of(other, shape, shape.match(other)) == made.of(other, NO_SHAPE, None)
+
+
+def test_names_that_came_in_two_orders_have_one_pattern_for_all():
+    made = properties()
+    first, second, third = ("".join(PAIRS[at:] + PAIRS[:at]) for at in range(3))
+    for _ in range(send_properties._SEEN_BEFORE + 1):
+        made.shape_of(first)
+    assert made.shape_of(first).match(second) is None
+    assert made.shape_of(second).match(third) is not None
+    assert made.shape_of(first) is made.shape_of(third)
+    for wrong in (first + PAIRS[0], first + "\x02", "".join(PAIRS[1:]), "".join([*PAIRS[1:], PAIRS[1]])):
+        assert made.shape_of(first).match(wrong) is None
 
 
 def test_ever_new_names_fill_no_cache(monkeypatch):

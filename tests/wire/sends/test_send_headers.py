@@ -16,7 +16,7 @@ from twinlog.wire.fields import decode_fields, read_int
 from twinlog.wire.frame import BINARY, JSON, take_frame
 from twinlog.wire.headers import SendHeader, SendHeaderV2
 from twinlog.wire.sends.binary_sends import BinarySends
-from twinlog.wire.sends.send_headers import decode_json_send
+from twinlog.wire.sends.send_headers import decode_json_send, decode_json_sends
 
 NUMBERS = ("default_topic_queue_nums", "queue_id", "sys_flag", "flag", "reconsume_times")
 
@@ -70,6 +70,30 @@ def test_every_spelling_means_what_the_plain_decoder_reads(frames, place, byte, 
             check(flat, bytes(header), frame.header_type)
             continue
         assert flat is None, "the plain decoder refuses it"
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(sends.filter(lambda frame: frame[4] == JSON), min_size=1, max_size=6),
+    st.integers(0, 40),
+    st.integers(0, 2**16),
+    st.integers(0, 255),
+)
+def test_headers_that_are_decoded_together_are_as_those_decoded_one_by_one(frames, damaged, place, byte):
+    headers = [bytearray(take_frame(bytearray(data)).header) for data in frames]
+    if damaged < len(headers):
+        headers[damaged][place % len(headers[damaged])] = byte
+    headers = [bytes(header) for header in headers]
+    one_by_one = [decode_json_sends([header]) for header in headers]
+    count = one_by_one.index([]) if [] in one_by_one else len(headers)
+    assert decode_json_sends(headers) == [found for (found,) in one_by_one[:count]]
+    for header, found in zip(headers, one_by_one, strict=True):
+        flat = decode_json_send(header)
+        assert flat is None or (flat[0], flat[2][0], flat[4]) == (
+            found[0].opaque,
+            found[0].extFields.topic,
+            found[0].extFields.properties,
+        )
 
 
 @pytest.mark.parametrize("style", STYLES)

@@ -2,7 +2,7 @@
 
 All frames of a chunk are walked in one loop, appended with one call, and wait together for flush and replicas:
 
-    header         `send_headers` decodes any spelling to one flat form
+    header         `send_rows` walks the frames, `send_headers` decodes any spelling
     constants      `send_target` has checked their queue before, and has parts of the answer ready
     properties     `send_properties` leaves the text as it is and finds the few values that matter
     row            one form for messages that go to their queue, to a delay level, or to the half messages
@@ -23,29 +23,24 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeVar
 
-from twinlog.base.system_names import HALF_TOPIC, SCHEDULE_TOPIC
+from twinlog.base.system_names import HALF_TOPIC
 from twinlog.broker.sends.parking import prepare_half
-from twinlog.broker.sends.send_answers import BatchPlace, RecordPlace, Unanswered, answers, batch_answers, json_texts
+from twinlog.broker.sends.send_answers import BatchPlace, RecordPlace, Unanswered, answers, batch_answers
 from twinlog.broker.sends.send_batches import BatchSends
-from twinlog.broker.sends.send_properties import HALF, SendProperties
+from twinlog.broker.sends.send_properties import SendProperties
+from twinlog.broker.sends.send_rows import FRAME_BYTES_MIN, SendRows
 from twinlog.broker.sends.send_signed import SignedFrom, SignedSends
-from twinlog.broker.sends.send_target import Target, Targets
+from twinlog.broker.sends.send_target import Targets
 from twinlog.broker.sends.send_template import KnownHeaders
 from twinlog.broker.sends.unhandled_ends import UnhandledEnds
 from twinlog.store.log.append import Draft, PutStatus
 from twinlog.store.message_store import MessageStore
 from twinlog.wire.codes import RequestCode
-from twinlog.wire.command import ONEWAY_FLAG
-from twinlog.wire.frame import BINARY, JSON, PREFIX, frame_span
-from twinlog.wire.java_text import tags_code
-from twinlog.wire.properties import NAME_END, PAIR_END, TRANSACTION_ID
+from twinlog.wire.frame import JSON, PREFIX, frame_span
 from twinlog.wire.sends.binary_sends import BinarySends
-from twinlog.wire.sends.send_headers import decode_json_send
-from twinlog.wire.values.sys_flag import TRANSACTION_MASK
 from twinlog.wire.values.topic_bits import WRITE
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Callable, Sequence
 
     from twinlog.broker.context import BrokerContext
@@ -56,11 +51,8 @@ if TYPE_CHECKING:
 
 P = TypeVar("P", RecordPlace, BatchPlace)
 
-_FRAME_BYTES_MIN = 20  # that are looked at: a shorter one is not a send
 _PULL = b'{"code":11,'  # the begin of a busy consumer's frames, which need no closer look
 _BATCH = b'{"code":320,'  # the begin of a Java producer's batches
-_BINARY_LENGTH = BINARY << 24  # of a binary header, on top of its length
-_HEADER_BYTES_MAX = 64 * 1024  # longer ones are left to the plain decoder, with its limits
 
 
 class FastSend:
@@ -77,14 +69,13 @@ class FastSend:
         self._conf: BrokerConf | None = None
         self._topics_edition = self._topics_revision = -1
         self._allowed = self._waits = False
-        self._stopped_at_batch = False
         self._ends = UnhandledEnds(ctx)
-        self._takes_ends = ctx.gate is None
         self._connection: Connection | None = None  # whose chunk is handled now
         rpc = ctx.stats.rpc  # code 10, which has the same meaning, counts as 310
         self._sent, self._sent_batches = rpc.row(RequestCode.SEND_MESSAGE_V2), rpc.row(RequestCode.SEND_BATCH_MESSAGE)
         self._batches = BatchSends(ctx, self._targets, self._binary)
-        self._woken_levels: set[int] = set()  # of messages in the chunk that is handled now
+        ends = self._ends if ctx.gate is None else None
+        self._rows = SendRows(self._targets, self._new_properties(), self._binary, ends)
         # A plug-in around the store sees every message, one by one.
         self._append_run = ctx.store.append_run if type(ctx.store) is MessageStore else lambda host, rows: []
 
@@ -100,16 +91,16 @@ class FastSend:
         signed, self._connection = None, connection
         if self._signed is not None:
             signed = self._signed_from(connection.peer[0])
-        while end - at > _FRAME_BYTES_MIN:
-            begin, self._stopped_at_batch = at, data.startswith(_BATCH, at + PREFIX.size)
-            if self._stopped_at_batch:
+        while end - at > FRAME_BYTES_MIN:
+            begin, self._rows.stopped_at_batch = at, data.startswith(_BATCH, at + PREFIX.size)
+            if self._rows.stopped_at_batch:
                 at = self._take_batches(connection, data, at, end, out, signed)
             if at == begin:
-                self._stopped_at_batch = False
+                self._rows.stopped_at_batch = False
                 at = self._take_messages(connection, data, at, end, out, signed)
-                if self._stopped_at_batch:
+                if self._rows.stopped_at_batch:
                     at = self._take_batches(connection, data, at, end, out, signed)
-            if at == begin or not self._stopped_at_batch:
+            if at == begin or not self._rows.stopped_at_batch:
                 break
         if self._ends.waiting and frame_span(data, at, end) is not None:
             self._handle_ends()  # before that frame, of whatever kind it is
@@ -140,26 +131,26 @@ class FastSend:
         rows: list[Row] = []
         sends: list[Unanswered] = []
         if signed is None:
-            begin = self._headers.take(data, at, end, rows, sends)
+            begin = self._headers.take(data, at, end, rows, sends, self._rows.levels)
         else:
             begin = signed.sends.take(data, at, end, rows, sends, signed.source)
-        if end - begin > _FRAME_BYTES_MIN:
+        if end - begin > FRAME_BYTES_MIN:
             number = len(rows)
-            begin, first = self._decode(data, begin, end, rows, sends, signed), begin
+            begin, first = self._rows.take(data, begin, end, rows, sends, signed), begin
             if len(rows) > number:
                 self._learn(data, first, rows[number], sends[number], signed)
         if not rows:
             return begin
-        if self._woken_levels:
-            for level in self._woken_levels:
+        if self._rows.levels:
+            for level in self._rows.levels:
                 self._ctx.wake_delay_level(level)
-            self._woken_levels.clear()
+            self._rows.levels.clear()
         started = perf_counter()
         places = self._append_run(connection.peer, rows)
         if len(places) < len(rows):
             places = self._append_rest(connection.peer, rows, places)
             if len(places) < len(rows):  # `send` handles the first one that was not stored
-                self._stopped_at_batch = False
+                self._rows.stopped_at_batch = False
                 begin = sends[len(places) - 1][3] if places else at
                 self._ends.drop_after(begin)
                 if not places:
@@ -183,118 +174,22 @@ class FastSend:
         started = perf_counter()
         places = self._batches.store(connection.peer, batches)
         if len(places) < len(batches):  # `send` handles the first one that was not stored
-            self._stopped_at_batch = False
+            self._rows.stopped_at_batch = False
             if not places:
                 return at
         count = sum(len(place[0]) for place in places) // 8
         self._answer_when_safe(connection, batch_answers, sends, places, count, started, out)
         return sends[len(places) - 1][3]
 
-    def _decode(
-        self,
-        data: bytes,
-        at: int,
-        end: int,
-        rows: list[Row],
-        sends: list[Unanswered],
-        signed: SignedFrom | None,
-    ) -> int:
-        """Add the messages of the frames from `at` on, until one is unusual, incomplete or not admitted.
-
-        Returns where that one begins. Ends of transactions between them are set aside.
-        """
-        number = len(sends)
-        decode_json = decode_json_send if signed is None else signed.sends.decode_json
-        decode_binary = self._binary.decode if signed is None else signed.sends.decode_binary
-        unpack, targets, own = PREFIX.unpack_from, self._targets, self._properties.own_encoded
-        while end - at > _FRAME_BYTES_MIN:
-            length, header_length = unpack(data, at)
-            header_at = at + 8
-            body_at, frame_end = header_at + header_length, at + 4 + length
-            if header_length < _BINARY_LENGTH:
-                if not body_at < frame_end <= end or header_length > _HEADER_BYTES_MAX:
-                    is_whole = body_at == frame_end <= end and header_length <= _HEADER_BYTES_MAX
-                    if is_whole and self._takes_ends and self._ends.take(data[header_at:body_at], frame_end):
-                        at = frame_end
-                        continue
-                    break
-                flat = decode_json(data[header_at:body_at])
-            else:
-                body_at -= _BINARY_LENGTH
-                if not body_at < frame_end <= end or header_length > _BINARY_LENGTH + _HEADER_BYTES_MAX:
-                    break
-                flat = decode_binary(data[header_at:body_at])
-            if flat is None:
-                break
-            opaque, command_flag, constants, born, text = flat
-            target = targets.get(constants) or targets.decide(constants)
-            if target is None or command_flag & ~ONEWAY_FLAG:
-                break
-            if target.is_batch:  # which `BatchSends` decodes again, and admits
-                self._stopped_at_batch = True
-                break
-            body = data[body_at:frame_end]
-            if signed is not None and not signed.admits(target.topic, body):
-                break
-            match, uniq_at, tags_at, keys_at, special = target.shape
-            found = match(text)
-            if found is not None and special is None:  # SendProperties.of, without the call
-                values = found.groups()
-                uniq_key = values[uniq_at]
-                row = (
-                    target.topic, target.queue_id, body, text.encode() + own, born, target.flag,
-                    target.sys_flag, target.reconsume_times, tags_code(values[tags_at]), values[keys_at], uniq_key,
-                )  # fmt: skip
-            else:
-                row = self._row(target, body, born, text, found)
-                if row is None:
-                    break
-                uniq_key = row[10] or ""
-            rows.append(row)
-            sends.append((target, None if command_flag else opaque, uniq_key, frame_end))
-            at = frame_end
-        if len(sends) > number:
-            json_texts(sends, number)
-        return at
-
     def _learn(self, data: bytes, at: int, row: Row, send: Unanswered, signed: SignedFrom | None) -> None:
-        """Cache the template of a frame that fits none, unless it is parked or has a binary header."""
-        if row[0] is not send[0].topic or data[at + 4] != JSON:
+        """Cache the template of a frame that fits none, unless it has a binary header or is a half message."""
+        if row[0] is HALF_TOPIC or data[at + 4] != JSON:
             return
         header = data[at + PREFIX.size : send[3] - len(row[2])]
         if signed is None:
             self._headers.learn(header, row, send[0], is_oneway=send[1] is None)
-        else:
+        elif row[0] is send[0].topic:  # signed sends to a delay level are decoded
             signed.sends.learn(header, row, send[0], signed.source, is_oneway=send[1] is None)
-
-    def _row(self, target: Target, body: bytes, born: int, text: str, found: re.Match[str] | None) -> Row | None:
-        """The record of a message; None when `send` must handle it. `found` is how its text fits the target's shape."""
-        shape = target.shape
-        if found is None:
-            if text[-1:] != PAIR_END:
-                text += PAIR_END
-            shape = self._properties.shape_of(text)
-            found = shape.match(text)
-        stored = self._properties.of(text, shape, found)
-        if stored is None:
-            return None
-        properties, code, keys, uniq_key, parked = stored
-        topic, queue_id, sys_flag = target.topic, target.queue_id, target.sys_flag
-        if parked == HALF:
-            sys_flag &= ~TRANSACTION_MASK
-            transaction = f"{TRANSACTION_ID}{NAME_END}{uniq_key}{PAIR_END}".encode()
-            topic, queue_id, properties = HALF_TOPIC, 0, properties + transaction + target.real_place
-        elif parked:
-            topic, queue_id, properties = SCHEDULE_TOPIC, parked - 1, properties + target.real_place
-        if sys_flag & TRANSACTION_MASK:
-            return None
-        if topic is SCHEDULE_TOPIC:
-            self._woken_levels.add(parked)
-        target.shape = shape
-        return (
-            topic, queue_id, body, properties, born, target.flag, sys_flag, target.reconsume_times, code, keys,
-            uniq_key,
-        )  # fmt: skip
 
     # -- storing and answering -----------------------------------------------------------------
 
@@ -379,7 +274,11 @@ class FastSend:
         self._headers.clear()
         if self._signed is not None:
             self._signed.clear()
-        self._properties = SendProperties(
+        self._rows.properties = self._new_properties()
+
+    def _new_properties(self) -> SendProperties:
+        ctx, settings = self._ctx, self._ctx.settings
+        return SendProperties(
             settings,
             waits=self._waits,
             levels=range(1, ctx.delay_level_max + 1 if len(ctx.put_hooks) == 1 else 1),

@@ -2,9 +2,9 @@
 
 What it trades: `send` decodes the text to pairs, changes some and encodes them again. Here the text stays as it is and
 the broker's own properties follow it, which gives the same bytes if the text is regular: every pair has a name and a
-value, no name comes twice, and none is one that the broker writes. One pattern per list of names says so and finds the
-few values that matter; all others may differ with every message. Texts that fit no pattern take the pairs, as `send`
-does. A property test holds both equal.
+value, no name comes twice, and none is one that the broker writes. One pattern per set of names says so and finds the
+few values that matter; all others may differ with every message. It has the names in their order, until they come in
+another one. Texts that fit no pattern take the pairs, as `send` does. A property test holds both equal.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Stored = tuple[bytes, int, str, str, int]
 
 
 class Shape(NamedTuple):
-    """A list of names as a pattern, and which groups of a match are the values that matter; -1 is an empty one."""
+    """Names as a pattern, and which groups of a match are the values that matter; -1 is an empty one."""
 
     match: Callable[[str], re.Match[str] | None]
     uniq_key: int = -1
@@ -38,11 +38,12 @@ class Shape(NamedTuple):
 
 
 NO_SHAPE = Shape(re.compile("(?!)").match)
+_UNKNOWN: tuple[None, None] = None, None
 
-_SEEN_MAX = 4096  # lists of names that are counted; when there are more, counting starts again
+_SEEN_MAX = 4096  # sets of names that are counted; when there are more, counting starts again
 _SEEN_BEFORE = 64  # making a pattern costs as much as a hundred messages by pairs
 _SHAPES_MAX = 1024  # patterns that are kept; when there are more, all are dropped
-_NAMES_LENGTH_MAX = 512  # of lists that are counted, with their separators
+_NAMES_LENGTH_MAX = 512  # of those that are counted, with their separators
 # The broker writes these, or they stand for something else than themselves.
 _CHANGED = frozenset(
     {
@@ -55,6 +56,7 @@ _CHANGED = frozenset(
         names.TRANSACTION_ID,
     }
 )
+_VALUE = f"[^{PAIR_END}]+"
 _TIMER = "TIMER_"
 _SPECIAL = (names.DELAY, names.TRAN_MSG, names.WAIT)
 _FOUND = (names.UNIQ_KEY, names.TAGS, names.KEYS, *_SPECIAL)
@@ -69,28 +71,32 @@ class SendProperties:
         self._waits = waits  # WAIT=false makes a difference
         self._levels = {str(level): level for level in levels}
         self._halves = halves
-        self._shapes: dict[tuple[str, ...], Shape] = {}
-        self._seen: dict[tuple[str, ...], int] = {}
+        self._shapes: dict[frozenset[str], tuple[tuple[str, ...] | None, Shape | None]] = {}  # and their order, if any
+        self._seen: dict[frozenset[str], int] = {}
 
     def shape_of(self, text: str) -> Shape:
         """The shape of texts with the names that this one has, if they have been seen often; else NO_SHAPE."""
         given = tuple(text.replace(PAIR_END, NAME_END).split(NAME_END)[:-1:2])
-        shape = self._shapes.get(given)
-        if shape is not None:
-            return shape
-        if len(given) + sum(map(len, given)) > _NAMES_LENGTH_MAX:
+        key = frozenset(given)
+        if len(key) < len(given) or len(given) + sum(map(len, given)) > _NAMES_LENGTH_MAX:
             return NO_SHAPE
-        seen = self._seen.pop(given, 0) + 1
-        if seen > _SEEN_BEFORE:
-            shape = self._make_shape(given) if _is_regular(given) else NO_SHAPE
-            if len(self._shapes) >= _SHAPES_MAX:
-                self._shapes.clear()
-            self._shapes[given] = shape
-            return shape
-        if len(self._seen) >= _SEEN_MAX:
-            self._seen.clear()
-        self._seen[given] = seen
-        return NO_SHAPE
+        order, shape = self._shapes.get(key, _UNKNOWN)
+        if order is not None and order != given:
+            order, shape = None, self._shape_in_any_order(given)
+            self._shapes[key] = order, shape
+        elif shape is None:
+            shape = NO_SHAPE
+            seen = self._seen.pop(key, 0) + 1
+            if seen > _SEEN_BEFORE:
+                order, shape = (given, self._make_shape(given)) if _is_regular(given) else (None, NO_SHAPE)
+                if len(self._shapes) >= _SHAPES_MAX:
+                    self._shapes.clear()
+                self._shapes[key] = order, shape
+            else:
+                if len(self._seen) >= _SEEN_MAX:
+                    self._seen.clear()
+                self._seen[key] = seen
+        return shape
 
     def of(self, text: str, shape: Shape, found: re.Match[str] | None) -> Stored | None:
         """What is stored of this properties text; None when `send` must handle the message.
@@ -133,13 +139,27 @@ class SendProperties:
         return self._levels.get(delay) if delay else 0
 
     def _make_shape(self, given: tuple[str, ...]) -> Shape:
+        """The shape of texts with these names in this order."""
         found = [name for name in given if name in _FOUND]
-        pairs = (re.escape(name) + ("\x01([^\x02]+)\x02" if name in _FOUND else "\x01[^\x02]+\x02") for name in given)
-        match = re.compile("".join(pairs) + "()").fullmatch
-        uniq_key, tags, keys, *special = (found.index(name) if name in found else -1 for name in _FOUND)
+        pairs = (_pair(name, f"({_VALUE})" if name in _FOUND else _VALUE) for name in given)
+        return self._shape("".join(pairs), found)
+
+    def _shape_in_any_order(self, given: tuple[str, ...]) -> Shape:
+        """The shape of texts with these names in any order, as a client in Go writes them: each is there once."""
+        pairs = "|".join(_pair(name, f"({_VALUE})" if name in _FOUND else f"{_VALUE}()") for name in given)
+        each = "".join(f"(?({group})|(?!))" for group in range(1, len(given) + 1))
+        return self._shape(f"(?:{pairs}){{{len(given)}}}{each}", list(given))
+
+    def _shape(self, pattern: str, groups: list[str]) -> Shape:
+        uniq_key, tags, keys, *special = (groups.index(name) if name in groups else -1 for name in _FOUND)
         if not self._waits:
             special[2] = -1
+        match = re.compile(pattern + "()").fullmatch
         return Shape(match, uniq_key, tags, keys, tuple(special) if max(special) >= 0 else None)  # type: ignore[arg-type]
+
+
+def _pair(name: str, value: str) -> str:
+    return f"{re.escape(name)}{NAME_END}{value}{PAIR_END}"
 
 
 def _is_regular(given: tuple[str, ...]) -> bool:

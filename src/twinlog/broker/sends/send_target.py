@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _TARGETS_MAX = 131072  # cached; when there are more, all are dropped
 _VALUE_LENGTH_MAX = 16  # of a number or a truth value in a key of the cache; `send` reads longer spellings
+_NOTHING_PARKED: dict[str, tuple[int, bytes]] = {}
 _REAL_TOPIC = f"{names.REAL_TOPIC}{names.NAME_END}"
 _REAL_QUEUE = f"{names.PAIR_END}{names.REAL_QID}{names.NAME_END}"
 
@@ -44,6 +45,7 @@ class Target:
         "flag",
         "host",
         "is_batch",
+        "parked",
         "queue_id",
         "reconsume_times",
         "shape",
@@ -70,6 +72,7 @@ class Target:
         self.host = parts.host  # before each physical offset in msgId
         self.counter = counter
         self.shape = NO_SHAPE  # of its last message's properties
+        self.parked = _NOTHING_PARKED  # by DELAY: the level, and the properties behind those of a message that waits
         self._real_place: bytes | None = None
 
     @property
@@ -78,6 +81,12 @@ class Target:
         if self._real_place is None:
             self._real_place = f"{_REAL_TOPIC}{self.topic}{_REAL_QUEUE}{self.queue_id}{names.PAIR_END}".encode()
         return self._real_place
+
+    def park(self, level: int, own: bytes) -> None:
+        """Messages wait in this level, and their properties end in `own`; most targets have none."""
+        if self.parked is _NOTHING_PARKED:
+            self.parked = {}
+        self.parked[str(level)] = level, own
 
 
 class AnswerParts:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from twinlog.base.system_names import SCHEDULE_TOPIC
 from twinlog.wire.frame import PREFIX
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def learn(header: bytes, uniq_key: str) -> Template | None:
 class KnownHeader:
     """A template, and the row that a header makes of which only the three places differ."""
 
-    __slots__ = ("constants", "misses")
+    __slots__ = ("constants", "level", "misses")
 
     def __init__(self, template: Template, row: Row, target: Target, is_oneway: bool) -> None:
         prefix, before, key_length, after, trailer = template
@@ -87,20 +88,22 @@ class KnownHeader:
             properties_start, properties_end, topic, queue_id, flag, sys_flag, reconsume_times, tags_code, keys,
             target, is_oneway,
         )  # fmt: skip
+        self.level = queue_id + 1 if topic is SCHEDULE_TOPIC else 0  # the delay level in which its messages wait
         self.misses = 0  # how many headers with this prefix did not fit
 
 
 class KnownHeaders(dict[bytes, KnownHeader]):
     """Known headers by prefix, for the frames at the front of a chunk."""
 
-    def take(self, data: bytes, at: int, end: int, rows: list[Row], sends: list[Unanswered]) -> int:
+    def take(self, data: bytes, at: int, end: int, rows: list[Row], sends: list[Unanswered], levels: set[int]) -> int:
         """Add the messages at the front of a chunk that fit templates; returns where the first begins that does not.
 
-        A loop for each message, longer than other functions: calls would cost as much as what they do.
+        `levels` gets the delay levels of those that wait. A loop for each message, longer than other functions: calls
+        would cost as much as what they do.
         """
         find, get, unpack, startswith = data.find, self.get, PREFIX.unpack_from, data.startswith
         while end - at > 20:
-            begin, header_at = at, at + 8
+            header_at = at + 8
             known = get(data[header_at : find(BORN, header_at, header_at + _HEADER_BYTES_MAX) + len(BORN)])
             if known is None or known.misses >= _MISSES_MAX:
                 break
@@ -109,10 +112,9 @@ class KnownHeaders(dict[bytes, KnownHeader]):
                 properties_start, properties_end, topic, queue_id, flag, sys_flag, reconsume_times, tags_code, keys,
                 target, is_oneway,
             ) = known.constants  # fmt: skip
-            while end - at > 20:  # one after the other, for the same queue
+            level = known.level
+            while True:  # one after the other, for the same queue
                 header_at = at + 8
-                if not startswith(prefix, header_at):
-                    break
                 length, header_length = unpack(data, at)
                 body_at, frame_end = header_at + header_length, at + 4 + length
                 born_at, key_at = header_at + born_skip, header_at + key_skip
@@ -130,7 +132,10 @@ class KnownHeaders(dict[bytes, KnownHeader]):
                     and opaque.isdigit()
                     and (opaque[0] != 0x30 or len(opaque) == 1)
                 ):
-                    break
+                    # An incomplete frame, as most chunks end with one, says nothing about its header.
+                    if length <= end - at - 4:
+                        known.misses += 1
+                    return at
                 uniq_key, properties = key.decode(), properties_start + key + properties_end
                 body = data[body_at:frame_end]
                 row = (
@@ -140,11 +145,10 @@ class KnownHeaders(dict[bytes, KnownHeader]):
                 rows.append(row)
                 sends.append((target, None if is_oneway else opaque.decode(), uniq_key, frame_end))
                 at = frame_end
-            if at == begin:
-                # An incomplete frame, as most chunks end with one, says nothing about its header.
-                if int.from_bytes(data[at : at + 4], "big") <= end - at - 4:
-                    known.misses += 1
-                break
+                if level:
+                    levels.add(level)
+                if end - at <= 20 or not startswith(prefix, at + 8):
+                    break
         return at
 
     def learn(self, header: bytes, row: Row, target: Target, is_oneway: bool) -> None:

@@ -6,6 +6,8 @@ only the tolerant decoder can read, or that lacks a member. A property test hold
 """
 
 import re
+from collections.abc import Callable
+from typing import Literal
 
 import msgspec
 
@@ -62,7 +64,6 @@ class _ShortFields(msgspec.Struct, gc=False, rename=SHORT_NAMES):
 
 
 class _Header(msgspec.Struct, gc=False):
-    code: Int
     opaque: Int
     flag: Int = 0
     language: str | None = None
@@ -71,42 +72,31 @@ class _Header(msgspec.Struct, gc=False):
 
 
 class _ShortHeader(_Header, gc=False, kw_only=True):
+    code: Literal[310, 320]
     extFields: _ShortFields
 
 
 class _LongHeader(_Header, gc=False, kw_only=True):
+    code: Literal[10]
     extFields: _LongFields
 
 
+JsonSend = _ShortHeader | _LongHeader
 _decode_short = msgspec.json.Decoder(_ShortHeader).decode
 _decode_long = msgspec.json.Decoder(_LongHeader).decode
 
 
 def decode_json_send(header: bytes) -> FlatSend | None:
     """The send that a JSON header describes; None when it is another request, or needs the plain decoder."""
-    is_short = header.startswith(_SHORT_STARTS)
-    if not is_short and not header.startswith(_LONG_START):
-        # What is found may stand in a member of another name. Then the decoded code, or a missing member, says so.
-        found = None if _OTHER_CODE.match(header) else _CODE.search(header)
-        if found is None:
-            return None
-        is_short = found[1] is not None
+    command = _command(header)
+    if command is None:
+        return None
+    fields = command.extFields
     try:
-        if is_short:
-            command = _decode_short(header)
-            is_send = command.code == 310 or command.code == 320
-        else:
-            command = _decode_long(header)
-            is_send = command.code == 10
-        fields = command.extFields
         born = int(fields.born_timestamp)
-        if not header.isascii():
-            header.decode()  # the text of members that were skipped is not checked yet
-    except (ValueError, RecursionError):  # msgspec's errors are ValueErrors too
+    except ValueError:
         return None
-    if not is_send or not LONG_MIN <= born <= LONG_MAX:
-        return None
-    if len(header) > _LONG_HEADER_BYTES and header.count(b":") > FIELDS_MAX:
+    if not LONG_MIN <= born <= LONG_MAX:
         return None
     constants = (
         fields.topic,
@@ -118,3 +108,52 @@ def decode_json_send(header: bytes) -> FlatSend | None:
         fields.batch,
     )
     return command.opaque, command.flag, constants, born, fields.properties
+
+
+def decode_json_sends(headers: list[bytes]) -> list[JsonSend]:
+    """The sends that these headers describe, up to the first that is another request, or needs the plain decoder.
+
+    Headers of one kind, as those of one producer are, are decoded by one call. Born timestamps are not read yet.
+    """
+    decode = _decoder(headers[0]) if headers else None
+    if decode is None:
+        return []
+    try:
+        together = list(map(decode, headers))
+        if all(map(bytes.isascii, headers)) and max(map(len, headers)) <= _LONG_HEADER_BYTES:
+            return together
+    except (ValueError, RecursionError):
+        pass
+    commands: list[JsonSend] = []
+    for header in headers:
+        command = _command(header)
+        if command is None:
+            break
+        commands.append(command)
+    return commands
+
+
+def _command(header: bytes) -> JsonSend | None:
+    decode = _decoder(header)
+    if decode is None or (len(header) > _LONG_HEADER_BYTES and header.count(b":") > FIELDS_MAX):
+        return None
+    try:
+        command = decode(header)
+        if not header.isascii():
+            header.decode()  # the text of members that were skipped is not checked yet
+    except (ValueError, RecursionError):  # msgspec's errors are ValueErrors too
+        return None
+    return command
+
+
+def _decoder(header: bytes) -> Callable[[bytes], JsonSend] | None:
+    """What decodes headers of this kind; None for a request that is not a send."""
+    if header.startswith(_SHORT_STARTS):
+        return _decode_short
+    if header.startswith(_LONG_START):
+        return _decode_long
+    # What is found may stand in a member of another name. Then the decoder, or a missing member, says so.
+    found = None if _OTHER_CODE.match(header) else _CODE.search(header)
+    if found is None:
+        return None
+    return _decode_short if found[1] is not None else _decode_long
