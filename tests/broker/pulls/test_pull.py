@@ -8,8 +8,9 @@ import msgspec
 import pytest
 from tests.broker.running import PULL_FIELDS, broker_conf, connected, pull, pull_messages, running_broker, send
 
-from twinlog.broker.pulls.pull import COUNT_MAX, HOLD_MS_MAX
+from twinlog.broker.pulls.pull import COUNT_MAX, HOLD_MS_MAX, read_fields
 from twinlog.broker.topics.ensure import ensure_topic
+from twinlog.net.connection import Request
 from twinlog.net.errors import ConnectionLost
 from twinlog.wire.bodies import ConsumerData, HeartbeatData, SubscriptionData, encode_body
 from twinlog.wire.command import Command
@@ -114,6 +115,11 @@ async def test_a_huge_count_does_not_make_a_filter_examine_the_whole_queue(broke
         ({"sysFlag": "0"}, 24, "the consumer's group info not exist"),
         ({"subscription": "||"}, 23, "parse the consumer's subscription failed"),
         ({"queueId": "x"}, 1, "the pull header does not parse"),
+        ({"queueOffset": "1e3"}, 1, "the pull header does not parse: queueOffset is not a number"),
+        ({"maxMsgNums": "4.0"}, 1, "the pull header does not parse: maxMsgNums is not a number"),
+        ({"suspendTimeoutMillis": "+-1"}, 1, "the pull header does not parse"),
+        ({"subVersion": "9223372036854775808"}, 1, "the pull header does not parse"),
+        ({"queueId": "4294967296"}, 1, "the pull header does not parse"),
     ],
 )
 async def test_a_pull_that_cannot_be_served_is_answered_with_the_reason(connection, fields, code, remark):
@@ -121,6 +127,15 @@ async def test_a_pull_that_cannot_be_served_is_answered_with_the_reason(connecti
     answer = await pull(connection, **fields)
     assert answer.code == code
     assert remark in answer.remark
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("+1", 1), ("-1", -1), ("007", 7), ("-007", -7), ("-0", 0), ("0" * 5000, 0), ("9" * 18, 10**18 - 1)],
+)
+def test_a_number_is_read_as_java_reads_it(text, number):
+    request = Request(11, 1, fields={**PULL_FIELDS, "queueOffset": text})
+    assert read_fields(request).queue_offset == number
 
 
 async def test_tags_in_the_request_choose_messages_and_move_on(connection):

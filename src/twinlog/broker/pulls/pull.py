@@ -8,6 +8,7 @@ damaged message while a twin is asked for it; if the twin does not have it soon,
 
 from __future__ import annotations
 
+import re
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,11 @@ HOLD_MS_MAX = 3_600_000  # clients ask for 15 to 30 seconds
 COUNT_MAX = 1_024  # no client asks for more; a filter examines as many units as messages are asked for
 PROPERTY_FILTER_COST = 50  # comparing a tag costs 1; a property filter may have hundreds of terms
 HELD_FIELDS_CHARS_MAX = 64 * 1024  # of one pull; a long filter has some thousands
+
+_NUMBERS = ("queueId", "queueOffset", "maxMsgNums", "sysFlag", "commitOffset", "suspendTimeoutMillis", "subVersion")
+_ABSENT = ("",) * len(_NUMBERS)
+_NUMBER = re.compile(r"(?:\+|(-?))0*([0-9]{1,19})")
+_NOT_PARSED = "the pull header does not parse"
 
 _CODES = {
     ReadStatus.FOUND: ResponseCode.SUCCESS,
@@ -78,10 +84,30 @@ def handlers(ctx: BrokerContext) -> dict[int, Handler]:
 
 def read_fields(request: Request) -> PullFields:
     """The pull header; refused when a member is missing or not a number."""
+    fields = request.fields or {}
     try:
-        return msgspec.convert(request.fields or {}, PullFields, strict=False)
+        pull: PullFields | None = msgspec.convert(fields, PullFields, strict=False)
+    except msgspec.ValidationError:
+        pull = None
+    if pull is not None and "".join(map(fields.get, _NUMBERS, _ABSENT)).isdigit():
+        return pull
+    try:  # msgspec reads "1e3" as a number, and "007" not: Java does the opposite
+        return msgspec.convert(_with_plain_numbers(fields), PullFields, strict=False)
     except msgspec.ValidationError as error:
-        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"the pull header does not parse: {error}") from None
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"{_NOT_PARSED}: {error}") from None
+
+
+def _with_plain_numbers(fields: dict[str, str]) -> dict[str, str]:
+    """The same members without plus signs and leading zeros; refused when one is not a decimal number."""
+    numbers: dict[str, str] = {}
+    for name in _NUMBERS:
+        text = fields.get(name)
+        if text is not None:
+            number = _NUMBER.fullmatch(text)
+            if number is None:
+                raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"{_NOT_PARSED}: {name} is not a number")
+            numbers[name] = (number[1] or "") + number[2]
+    return {**fields, **numbers}
 
 
 class PullHandler:
