@@ -40,6 +40,10 @@ class OffsetsFile(msgspec.Struct, rename="camel"):
     master_epoch: str = msgspec.field(name="masterLife", default="")
 
 
+def row_key(group: str, topic: str) -> str:
+    return f"{topic}@{group}"
+
+
 class OffsetTable(SteppedTable):
     """Committed offsets by topic, group and queue."""
 
@@ -98,7 +102,10 @@ class OffsetTable(SteppedTable):
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int, now_ms: int) -> None:
         """Store that the group has consumed the queue up to `offset`; a lower offset is allowed."""
-        key = f"{topic}@{group}"
+        self.commit_in(row_key(group, topic), queue_id, offset, now_ms)
+
+    def commit_in(self, key: str, queue_id: int, offset: int, now_ms: int) -> None:
+        """`commit` to the row of this key, as are the other methods with `_in`: for those who keep their key."""
         row = self._rows.get(key)
         if row is None:
             row = self._rows[key] = {}
@@ -113,7 +120,13 @@ class OffsetTable(SteppedTable):
         self._changed_row(key, now_ms)
 
     def commit_pull(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        self._pulled.setdefault(f"{topic}@{group}", {})[queue_id] = offset
+        self.commit_pull_in(row_key(group, topic), queue_id, offset)
+
+    def commit_pull_in(self, key: str, queue_id: int, offset: int) -> None:
+        pulled = self._pulled.get(key)
+        if pulled is None:
+            pulled = self._pulled[key] = {}
+        pulled[queue_id] = offset
 
     def raise_to(self, rows: Mapping[str, Mapping[int, int]], now_ms: int) -> int:
         """Adopt offsets that are higher than ours, as a returning master does; how many there were."""
@@ -157,7 +170,10 @@ class OffsetTable(SteppedTable):
         self._ahead.get(f"{topic}@{group}", {}).pop(queue_id, None)
 
     def reset_pending(self, group: str, topic: str, queue_id: int) -> bool:
-        return queue_id in self._resets.get(f"{topic}@{group}", _NO_OFFSETS)
+        return self.reset_pending_in(row_key(group, topic), queue_id)
+
+    def reset_pending_in(self, key: str, queue_id: int) -> bool:
+        return bool(self._resets) and queue_id in self._resets.get(key, _NO_OFFSETS)
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
         """Remove and return the pending reset of a queue, for the pull that applies it."""

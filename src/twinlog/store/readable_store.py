@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 from pathlib import Path
 
@@ -15,9 +15,11 @@ from twinlog.store.index.message_index import Index
 from twinlog.store.log.checked_log import LoadedLog, is_whole
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.log.log_access import RECENT_BYTES, DiskLog, LogAccess, MemoryLog, SeenChunks
+from twinlog.store.queues.block_read import AHEAD_UNITS_MAX, AHEAD_UNITS_MIN, look_ahead
 from twinlog.store.queues.careful_read import is_sound, read_carefully
-from twinlog.store.queues.examined import ExaminedBlocks
-from twinlog.store.queues.queue_table import QueueTable
+from twinlog.store.queues.consume_queue import ConsumeQueue
+from twinlog.store.queues.examined import Examined, ExaminedBlocks
+from twinlog.store.queues.queue_table import Queue, QueueTable
 from twinlog.store.queues.read import (
     Accept,
     AcceptRecord,
@@ -26,6 +28,7 @@ from twinlog.store.queues.read import (
     ReadStatus,
     read_queue,
 )
+from twinlog.store.queues.ready_read import read_ready
 from twinlog.store.queues.time_search import search_offset, store_time_at
 from twinlog.telemetry.log import get_logger
 from twinlog.wire.errors import RecordError
@@ -91,7 +94,7 @@ class ReadableStore:
         self.on_damaged_record: list[Callable[[int], None]] = []  # called in the thread of the read
         self.under_repair: set[int] = set()  # of these, those that a twin is being asked for, for the first time
         self.opened_end = 1 << 62  # where the log ended when this process opened it; everything is old before
-        self.examined = ExaminedBlocks()
+        self.examined = ExaminedBlocks(settings.segment_bytes)
         self._seen = SeenChunks(settings.segment_bytes)
         self._ops = ops
 
@@ -182,6 +185,32 @@ class ReadableStore:
             log_end=self.log_end,
             on_damage=self._await_damaged_unit if is_patient else self._note_damaged_unit,
         )
+
+    def read_ready(
+        self, queue: Queue, queue_offset: int, count: int, wanted: Hashable, *, ahead: bool
+    ) -> ReadResult | None:
+        """What `read` returns, if all that it needs was examined before and is recent; else None.
+
+        `wanted` is the key of a filter, or the name of a reader without one, for whom units are examined `ahead`.
+        """
+        if not isinstance(queue, ConsumeQueue) or not queue.min <= queue_offset < queue.end:
+            return None
+        limits, log, block = self.limits, self.commit_log, self.examined.get(queue, wanted)
+        if block is None or not block.begin <= queue_offset < block.end:
+            block = self._look_ahead(queue, queue_offset, wanted) if ahead else None
+            if block is None:
+                return None
+        physical_min = max(self.recent_from, log.log_end - limits.memory_bytes, log.log_start)
+        return read_ready(block, queue, log, physical_min, queue_offset, count, limits)
+
+    def _look_ahead(self, queue: ConsumeQueue, queue_offset: int, reader: Hashable) -> Examined | None:
+        if not queue.is_plain or queue.end - queue_offset < AHEAD_UNITS_MIN:
+            return None
+        try:
+            self.log_in_memory().check_units(queue, queue_offset, AHEAD_UNITS_MAX)
+        except OnDisk:
+            return None
+        return look_ahead(queue, queue_offset, reader, self.examined)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         return self.queues.min_offset(topic, queue_id)

@@ -25,7 +25,9 @@ from twinlog.broker.pulls.pull_template import is_plain, take_numbers
 from twinlog.broker.sends.send_fast import FastSend
 from twinlog.broker.topics.ensure import ensure_topic
 from twinlog.net.connection import ConnectionOptions
+from twinlog.store import readable_store
 from twinlog.store.log.append import Draft
+from twinlog.store.queues import block_read
 from twinlog.wire.command import Command, decode_command, encode_command
 from twinlog.wire.frame import BINARY, JSON, encode_frame, take_frame
 
@@ -58,6 +60,17 @@ def heartbeat(expression: str, kind: str, version: int, model: str) -> bytes:
     return encode_command(Command(34, 7, fields={}, body=json.dumps(body).encode()))
 
 
+@pytest.fixture(autouse=True, scope="module")
+def small_blocks() -> Iterator[None]:
+    """So that some pulls are answered from blocks of units that were examined before."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (block_read, readable_store):
+            patch.setattr(module, "AHEAD_UNITS_MIN", 5)
+            patch.setattr(module, "AHEAD_UNITS_MAX", 9)
+        patch.setattr("twinlog.store.queues.read.UNITS_MIN", 1)
+        yield
+
+
 SPELLINGS = ["java"] * 6 + ["go", "blanks", "twice", "escaped", "zeros", "binary", "body"]
 CONSTANTS = st.fixed_dictionaries(
     {
@@ -66,7 +79,7 @@ CONSTANTS = st.fixed_dictionaries(
         "topic": st.sampled_from(["T", "T", "T", "None"]),
         "consumerGroup": st.sampled_from(["CG", "CG", "CG", "Other"]),
         "queueId": st.sampled_from(["0", "0", "1", "9"]),
-        "maxMsgNums": st.sampled_from(["32", "3"]),
+        "maxMsgNums": st.sampled_from(["32", "3", "1"]),
         "sysFlag": st.integers(0, 7).map(str),
         "subscription": st.sampled_from(["*", "A", "n = '1'"]),
         "expressionType": st.sampled_from(["TAG", "TAG", "SQL92"]),
@@ -211,6 +224,16 @@ def test_a_consumers_next_pulls_are_not_decoded(monkeypatch):
     answered, *_ = play(steps, 1, fast=True)
     assert answered.count(b'"remark":"FOUND"') == 3
     assert (handled, learned) == ([], [1])
+
+
+@pytest.mark.parametrize("fields", [{}, {"subscription": "A"}], ids=["all", "a tag"])
+def test_a_backlog_is_answered_from_blocks(monkeypatch, fields):
+    fields |= {"maxMsgNums": "1", "sysFlag": "5"}  # with offsets to commit
+    steps = [("frame", pull_frame("java", at, queueOffset=f"{at}", commitOffset=f"{at}", **fields)) for at in range(10)]
+    read, checked = [], PullHandler.answer_checked
+    monkeypatch.setattr(PullHandler, "answer_checked", lambda self, *args: read.append(1) or checked(self, *args))
+    assert play(steps, 1, fast=True) == play(steps, 1, fast=False)
+    assert len(read) < 5
 
 
 def test_answers_of_many_pulls_are_written_in_between(monkeypatch):

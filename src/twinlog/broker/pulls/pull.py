@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from twinlog.broker.context import BrokerContext
     from twinlog.broker.pulls.pull_checks import PullPlan
     from twinlog.net.connection import Answer, Buffer, Handler, Request
+    from twinlog.settings.broker_conf import BrokerConf
     from twinlog.store.log.log_access import LogAccess
     from twinlog.store.queues.read import ReadResult
 
@@ -110,6 +111,31 @@ def _with_plain_numbers(fields: dict[str, str]) -> dict[str, str]:
     return {**fields, **numbers}
 
 
+def header_text(
+    code: int,
+    remark: str,
+    suggested: int,
+    next_offset: int | str,
+    min_offset: int | str,
+    max_offset: int | str,
+    topic_sys_flag: int,
+    group_sys_flag: int,
+    opaque: int | str,
+) -> str:
+    """The header of an answer as JSON: no member needs escapes. A member may be a place to fill in later."""
+    return (
+        f'{{"code":{int(code)},"extFields":{{"suggestWhichBrokerId":"{suggested}","nextBeginOffset":"{next_offset}",'
+        f'"minOffset":"{min_offset}","maxOffset":"{max_offset}","topicSysFlag":"{topic_sys_flag}",'
+        f'"groupSysFlag":"{group_sys_flag}"}},"flag":{RESPONSE_FLAG},"language":"JAVA",'
+        f'"opaque":{opaque},"remark":"{remark}","serializeTypeCurrentRPC":"JSON","version":{VERSION}}}'
+    )
+
+
+def messages_max(pull: PullFields, conf: BrokerConf) -> int:
+    """How many messages the pull may get; the store has limits of its own."""
+    return min(max(pull.max_msg_nums, 1), max(COUNT_MAX, conf.store.transfer_count_in_memory))
+
+
 class PullHandler:
     """Answers pulls, or holds them."""
 
@@ -161,12 +187,11 @@ class PullHandler:
         request.connection.send(answer)
 
     def _read(self, pull: PullFields, plan: PullPlan, log: LogAccess | None, *, is_patient: bool = False) -> ReadResult:
-        count_max = max(COUNT_MAX, self._ctx.conf.store.transfer_count_in_memory)
         return self._ctx.store.read(
             pull.topic,
             pull.queue_id,
             pull.queue_offset,
-            count_max=min(max(pull.max_msg_nums, 1), count_max),
+            count_max=messages_max(pull, self._ctx.conf),
             accept=plan.accept,
             accept_record=plan.accept_record,
             log=log,
@@ -321,12 +346,8 @@ class PullHandler:
         suggested: int,
         body_bytes: int = 0,
     ) -> list[Buffer]:
-        """Prefix and header of the answer. No member needs JSON escapes, so the header is a template."""
+        """Prefix and header of the answer."""
         body_bytes = body_bytes if code == ResponseCode.SUCCESS else 0
-        header = (
-            f'{{"code":{int(code)},"extFields":{{"suggestWhichBrokerId":"{suggested}","nextBeginOffset":"{next_offset}",'
-            f'"minOffset":"{min_offset}","maxOffset":"{max_offset}","topicSysFlag":"{plan.topic.topic_sys_flag}",'
-            f'"groupSysFlag":"{plan.group.group_sys_flag}"}},"flag":{RESPONSE_FLAG},"language":"JAVA",'
-            f'"opaque":{opaque},"remark":"{remark}","serializeTypeCurrentRPC":"JSON","version":{VERSION}}}'
-        ).encode()
+        flags = plan.topic.topic_sys_flag, plan.group.group_sys_flag
+        header = header_text(code, remark, suggested, next_offset, min_offset, max_offset, *flags, opaque).encode()
         return [encode_prefix(len(header), body_bytes), header]

@@ -14,25 +14,32 @@ records on disk. Reading and answering are the same code for both, and a propert
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import TYPE_CHECKING
 
-from twinlog.broker.pulls.pull import PullHandler, read_fields
+from twinlog.broker.pulls.pull import PullHandler, header_text, messages_max, read_fields
 from twinlog.broker.pulls.pull_checks import check_pull
 from twinlog.broker.pulls.pull_template import is_plain, take_numbers
+from twinlog.metadata.offsets import row_key
 from twinlog.net.connection import Request
 from twinlog.net.errors import RequestRefused
+from twinlog.store.queues.read import ReadStatus, block_key
+from twinlog.wire.codes import ResponseCode
 from twinlog.wire.command import decode_header
 from twinlog.wire.errors import WireError
-from twinlog.wire.frame import JSON, PREFIX
-from twinlog.wire.values.sys_flag import PULL_SUBSCRIPTION
+from twinlog.wire.frame import JSON, PREFIX, encode_prefix
+from twinlog.wire.values.sys_flag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from twinlog.broker.context import BrokerContext
     from twinlog.broker.pulls.pull import PullFields
     from twinlog.broker.pulls.pull_checks import PullPlan
     from twinlog.metadata.filters import ConsumerFilter
     from twinlog.net.connection import Buffer, Connection
     from twinlog.settings.broker_conf import BrokerConf
+    from twinlog.store.queues.read import ReadResult
     from twinlog.wire.bodies import SubscriptionData
 
 _STARTS = (b'{"code":11,', b'{"code":361,')
@@ -41,6 +48,7 @@ _PULLS_MAX = 8192  # cached; when there are more, all are dropped
 _MISSES_MAX = 2048  # a peer whose headers are never the same gets no further entries
 _MISSES = "pull_misses"
 _AT_ONCE_MAX = 16  # the connection then handles one itself, and sees whether its turn is over
+SUCCESS, FOUND = int(ResponseCode.SUCCESS), ReadStatus.FOUND.value
 
 Texts = tuple[bytes, bytes, bytes, bytes]
 
@@ -48,15 +56,39 @@ Texts = tuple[bytes, bytes, bytes, bytes]
 class KnownPull:
     """A pull that was decoded and checked; its numbers are set for each one that equals it."""
 
-    __slots__ = ("code", "filter", "message_model", "plan", "pull", "subscription")
+    __slots__ = (
+        "code",
+        "commits",
+        "count",
+        "filter",
+        "goes_ahead",
+        "header",
+        "message_model",
+        "plan",
+        "pull",
+        "row",
+        "subscription",
+        "wanted",
+    )
 
-    def __init__(self, code: int, pull: PullFields, plan: PullPlan) -> None:
+    def __init__(self, code: int, pull: PullFields, plan: PullPlan, conf: BrokerConf) -> None:
         self.code = code
         self.pull = pull
         self.plan = plan
         self.subscription: SubscriptionData | None = None  # of the heartbeat, unless the pull has its own
         self.message_model = ""
         self.filter: ConsumerFilter | None = None
+        self.row = row_key(pull.consumer_group, pull.topic)
+        self.commits = bool(pull.sys_flag & PULL_COMMIT_OFFSET)
+        self.count = messages_max(pull, conf)
+        self.goes_ahead = plan.accept is None and plan.accept_record is None
+        # Under which name the store keeps what it has examined; None if each pull is answered on its own.
+        self.wanted: Hashable = None
+        if not pull.twinlog_large_answer:
+            self.wanted = pull.consumer_group if self.goes_ahead else block_key(plan.accept, plan.accept_record)
+        flags = plan.topic.topic_sys_flag, plan.group.group_sys_flag
+        suggested = plan.group.broker_id if conf.broker.replica_reads else 0
+        self.header = header_text(SUCCESS, FOUND, suggested, "%d", "%d", "%d", *flags, "%d").encode()
 
 
 class FastPull:
@@ -131,13 +163,38 @@ class FastPull:
         queue = ctx.store.queues.get(pull.topic, pull.queue_id)
         if queue is None or not queue.min_offset <= queue_offset < queue.max_offset:
             return None
-        if ctx.offsets.reset_pending(pull.consumer_group, pull.topic, pull.queue_id):
+        if ctx.offsets.reset_pending_in(known.row, pull.queue_id):
             return None
-        pull.queue_offset, pull.commit_offset = queue_offset, commit_offset
         try:
+            if known.wanted is not None:
+                started = perf_counter()
+                found = ctx.store.read_ready(queue, queue_offset, known.count, known.wanted, ahead=known.goes_ahead)
+                if found is not None:
+                    return self._answer_found(known, found, commit_offset, opaque, perf_counter() - started)
+            pull.queue_offset, pull.commit_offset = queue_offset, commit_offset
             return self._handler.answer_checked(known.code, opaque, pull, known.plan)
         except Exception:  # `pull` meets it again, and handles it
             return None
+
+    def _answer_found(
+        self, known: KnownPull, found: ReadResult, commit_offset: int, opaque: int, seconds: float
+    ) -> list[Buffer]:
+        """What `PullHandler` notes and answers when messages were found."""
+        ctx, pull, size = self._ctx, known.pull, found.size
+        stats, offsets, queue_id = ctx.stats, ctx.offsets, pull.queue_id
+        offsets.commit_pull_in(known.row, queue_id, found.next_offset)
+        if known.commits:
+            offsets.commit_in(known.row, queue_id, commit_offset, ctx.clock_ms())
+        if seconds > stats.longest_get_s:
+            stats.longest_get_s = seconds
+        stats.rpc.row(known.code, SUCCESS).took(seconds)
+        stats.pulls_found += 1
+        counter = stats.gets(pull.topic, pull.consumer_group)
+        counter.count += found.count
+        counter.bytes += size
+        header = known.header % (found.next_offset, found.min_offset, found.max_offset, opaque)
+        # Joined at once: dozens of small windows would be written more slowly, and drop out of the caches meanwhile.
+        return [b"".join((encode_prefix(len(header), size), header, *found.buffers))]
 
     def _is_valid(self, known: KnownPull) -> bool:
         """Whether consumer and filter are still what they were when the pull was checked."""
@@ -168,7 +225,7 @@ class FastPull:
             return None
         if request.flag:
             return None
-        known = KnownPull(request.code, pull, plan)
+        known = KnownPull(request.code, pull, plan, ctx.conf)
         if not pull.sys_flag & PULL_SUBSCRIPTION:
             online = ctx.clients.consumers[pull.consumer_group]
             known.subscription, known.message_model = online.subscriptions[pull.topic], online.message_model

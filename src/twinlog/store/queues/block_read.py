@@ -10,18 +10,21 @@ or in two segments, placeholders, filter data) returns None, and `_select` decid
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from operator import sub
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from twinlog.store.queues.consume_queue import FILL_SIZE, ConsumeQueue
 from twinlog.store.queues.consume_queue_ext import ADDRESS_MAX
-from twinlog.store.queues.examined import Examined, ExaminedBlocks
+from twinlog.store.queues.examined import Examined, ExaminedBlocks, Stamp
 from twinlog.store.queues.unit_filters import Block, PropertyTest, TagCodes
 
 UNITS_MIN = 24  # fewer are examined faster one by one
 GROWTH = 4  # of the next block, for a reader that goes on
+AHEAD_UNITS_MIN = 128  # that a reader without a filter is behind, so that a block pays
+AHEAD_UNITS_MAX = 512
 _TAG_UNITS = 512
 _TAG_UNITS_MAX = 2048
 _PROPERTY_UNITS = 128  # each record costs
@@ -77,13 +80,15 @@ def select_blocks(
         if last >= wanted_last:  # the last of them ends the read
             last, end = wanted_last, numbers[wanted_last - 1] + 1
             examined_end = end
-        with_block = total + sum(block.sizes[first:last])
+        starts, ends = block.starts[first:last], block.ends[first:last]
+        with_block = total + sum(ends) - sum(starts)
         if with_block and with_block + block.size_max > room.size:
             end, last, is_full = _until_full(block, next_offset, end, first, last, total, room.size)
             if is_full:
                 examined_end = end
-        offsets += block.offsets[first:last]
-        sizes += block.sizes[first:last]
+            starts, ends = block.starts[first:last], block.ends[first:last]
+        offsets += [block.base + start for start in starts]
+        sizes += map(sub, ends, starts)
         total = sum(sizes)
         next_offset = end
     return Selected(next_offset, total, offsets, sizes)
@@ -97,7 +102,7 @@ def _until_full(
     Once there is a message, any unit whose record has no room ends the batch, whether the filter accepts it or not.
     """
     for place in range(first, last):
-        number, size = block.numbers[place], block.sizes[place]
+        number, size = block.numbers[place], block.ends[place] - block.starts[place]
         if total:
             stop = _first_above(block, next_offset, number + 1, size_max - total)
             if stop <= number:
@@ -115,6 +120,19 @@ def _first_above(block: Examined, next_offset: int, end: int, size_max: int) -> 
     return next_offset + int(larger[0]) if len(larger) else end
 
 
+def look_ahead(queue: ConsumeQueue, begin: int, reader: Hashable, kept: ExaminedBlocks) -> Examined | None:
+    """All units from `begin` on, without a filter, for a reader that will go on; None when something is unusual."""
+    stamp, before = kept.stamp(queue), kept.get(queue, reader)
+    goes_on = before is not None and before.end == begin
+    data = queue.read(begin, min(AHEAD_UNITS_MAX if goes_on else AHEAD_UNITS_MIN, queue.max_offset - begin))
+    columns = _usual_columns(data)
+    if columns is None:
+        return None
+    block = _examined(begin, stamp, kept.segment_bytes, columns, None, len(columns.offsets))
+    kept.put(queue, reader, block)
+    return block
+
+
 def _examine(
     queue: ConsumeQueue,
     log: Log,
@@ -128,33 +146,52 @@ def _examine(
     goes_on = before is not None and before.end == begin
     units_max = _units_max(wanted, before.end - before.begin if before is not None and goes_on else 0)
     data = queue.read(begin, min(units_max, queue.max_offset - begin))
-    units = np.frombuffer(data, ConsumeQueue.UNIT_TYPE)
-    if not len(units):
-        return None
-    offsets, sizes, tags_codes = block = Block(*(units[name].astype(np.int64) for name in _COLUMNS))
-    size_max = int(_largest(sizes))
-    if size_max == FILL_SIZE or _smallest(sizes) <= 0 or _smallest(tags_codes) <= ADDRESS_MAX:
-        return None
-    if _smallest(offsets[1:] - offsets[:-1], initial=0) < 0:
+    block = _usual_columns(data)
+    if block is None:
         return None
     accepted = wanted.accepted(block) if isinstance(wanted, TagCodes) else _accepted(wanted, log, block)
     if accepted is None:
         return None
-    places, count = accepted
-    examined = Examined(
+    examined = _examined(begin, stamp, kept.segment_bytes, block, *accepted)
+    kept.put(queue, wanted.key, examined)
+    return examined
+
+
+def _usual_columns(data: bytes | bytearray) -> Block | None:
+    """The units in `data`, unless there are none, or one is unusual."""
+    units = np.frombuffer(data, ConsumeQueue.UNIT_TYPE)
+    if not len(units):
+        return None
+    offsets, sizes, tags_codes = block = Block(*(units[name].astype(np.int64) for name in _COLUMNS))
+    if _largest(sizes) == FILL_SIZE or _smallest(sizes) <= 0 or _smallest(tags_codes) <= ADDRESS_MAX:
+        return None
+    return block if _smallest(offsets[1:] - offsets[:-1], initial=0) >= 0 else None
+
+
+def _examined(
+    begin: int, stamp: Stamp, segment_bytes: int, block: Block, places: np.ndarray | None, count: int
+) -> Examined:
+    """The first `count` units, of which those at `places` were accepted; None stands for all."""
+    offsets, sizes = block.offsets[:count], block.sizes[:count]
+    physical_first = int(offsets[0])
+    base = physical_first - physical_first % segment_bytes
+    starts = offsets - base
+    ends = starts + sizes
+    return Examined(
         begin,
         begin + count,
         stamp,
-        int(offsets[0]),
-        int(offsets[count - 1]),
-        size_max,
-        sizes[:count],
-        (places + begin).tolist(),
-        offsets[places].tolist(),
-        sizes[places].tolist(),
+        physical_first,
+        int(offsets[-1]),
+        int(_largest(sizes)),
+        sizes,
+        range(begin, begin + count) if places is None else (places + begin).tolist(),
+        base,
+        (starts if places is None else starts[places]).tolist(),
+        (ends if places is None else ends[places]).tolist(),
+        places is not None,
+        bool(_smallest(starts[1:] - ends[:-1], initial=0) >= 0),
     )
-    kept.put(queue, wanted.key, examined)
-    return examined
 
 
 def _units_max(wanted: TagCodes | PropertyTest, before: int) -> int:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Sequence
 
     import numpy as np
 
@@ -40,9 +40,12 @@ class Examined(NamedTuple):
     physical_last: int
     size_max: int  # of a record
     unit_sizes: np.ndarray  # of all units
-    numbers: list[int]  # in the queue, of the accepted units
-    offsets: list[int]  # of their records in the log
-    sizes: list[int]
+    numbers: Sequence[int]  # in the queue, of the accepted units
+    base: int  # where the segment begins in which the first record lies
+    starts: list[int]  # of the accepted records, from `base` on
+    ends: list[int]
+    is_filtered: bool
+    is_apart: bool  # no two units stand for the same record
 
 
 class ExaminedBlocks:
@@ -51,9 +54,10 @@ class ExaminedBlocks:
     A thread that reads from disk uses it at the same time as the loop, so a stamp is taken before anything is read.
     """
 
-    __slots__ = ("_blocks", "_clears", "_units")
+    __slots__ = ("_blocks", "_clears", "_units", "segment_bytes")
 
-    def __init__(self) -> None:
+    def __init__(self, segment_bytes: int = 1 << 62) -> None:
+        self.segment_bytes = segment_bytes
         self._blocks: dict[tuple[ConsumeQueue, Hashable], Examined] = {}
         self._clears = 0
         self._units = 0

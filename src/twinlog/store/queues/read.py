@@ -12,7 +12,7 @@ that lie side by side become one window, so a consumer that keeps up costs one s
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
@@ -217,6 +217,12 @@ def _for_blocks(accept: Accept | None, accept_record: AcceptRecord | None) -> Ta
     if isinstance(accept, TagCodes):
         return accept if accept_record is None and accept.goes_in_blocks else None
     return accept_record if accept is None and isinstance(accept_record, PropertyTest) else None
+
+
+def block_key(accept: Accept | None, accept_record: AcceptRecord | None) -> Hashable | None:
+    """Under which key blocks that were examined with this filter are kept; None if it examines units one by one."""
+    wanted = _for_blocks(None if isinstance(accept, ExtTest) else accept, accept_record)
+    return None if wanted is None else wanted.key
 
 
 def _read_blocks(
