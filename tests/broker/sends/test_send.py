@@ -95,6 +95,23 @@ async def test_the_largest_body_is_accepted_and_one_byte_more_is_not(tmp_path):
         assert "1000B" in refused.remark
 
 
+async def test_all_messages_of_a_batch_together_may_be_as_large_as_one_body(tmp_path):
+    def batch(size: int) -> bytes:
+        return encode_batch([BatchElement(bytes(400)), BatchElement(bytes(size - 400 - 2 * 22))])
+
+    async with running_broker(broker_conf(tmp_path / "s", maxMessageSize=1000)) as broker, connected(broker) as client:
+        for code in (310, 320):
+            assert (await send(client, batch(1000), code, m="true")).code == 0
+            refused = await send(client, batch(1001), code, m="true")
+            assert refused.code == 1
+            # Java 5.5.0 prints its exception, and clients look for these words; 4.9.7 answers 13.
+            assert "message body size exceeded" in refused.remark
+            assert "1001" in refused.remark and "1000" in refused.remark
+        assert broker.context.store.max_offset("T", 0) == 4
+        assert (await client.request(25, {}, b"maxMessageSize=1001")).code == 0
+        assert (await send(client, batch(1001), 320, m="true")).code == 0
+
+
 async def test_the_long_header_form_stores_the_same(connection):
     fields = {
         "producerGroup": "PG",

@@ -102,7 +102,7 @@ def test_elements_taken_together_are_stored_as_one_by_one(given_batches, crc):
     assert play(given_batches, together=True, crc=crc) == play(given_batches, together=False, crc=crc)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(alike_batches(), min_size=1, max_size=4), st.booleans(), st.booleans())
 def test_elements_of_one_layout_are_stored_as_one_by_one(given_batches, crc, ext):
     given_batches *= 2

@@ -193,6 +193,7 @@ class SendHandler:
             fields["msgId"] = self._message_id(appended.physical_offset)
             fields["batchUniqId"] = uniq_key
         else:
+            self._check_batch_size(len(request.body))
             appended = self._append_ordinary(draft, request.body) or self._append_elements(draft, request.body)
             check_put(ctx, appended)
             count = len(appended.physical_offsets)
@@ -203,6 +204,16 @@ class SendHandler:
             fields["transactionId"] = uniq_key
         count_puts(ctx, topic, count, appended.size)
         return self._answer(request, request.reply(fields=fields), appended, pairs, count, started)
+
+    def _check_batch_size(self, size: int) -> None:
+        """Java: all elements together may be as large as one body. 5.x answers with its exception, 4.x with code 13."""
+        bytes_max = self._ctx.conf.store.message_bytes_max
+        if size > bytes_max:
+            remark = (
+                f"RuntimeException: message body size exceeded: a batch has {size} bytes, and maxMessageSize is "
+                f"{bytes_max}; send smaller batches"
+            )
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
 
     def _append_ordinary(self, draft: Draft, batch: bytes) -> Appended | None:
         store = self._ctx.store

@@ -1,7 +1,7 @@
 """Batch sends by the chunk: all that follow one another are stored together.
 
-`send` defines what a batch means and handles those that are unusual: inner batches of a BatchCQ topic, a delay, lengths
-that do not add up. A property test holds both equal, byte for byte.
+`send` defines what a batch means and handles those that are unusual: inner batches of a BatchCQ topic, a delay, too
+many bytes, lengths that do not add up. A property test holds both equal, byte for byte.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ class BatchSends:
         """The batches in the frames from `at` on, until one is unusual, incomplete or not a batch."""
         batches: list[Batch] = []
         sends: list[Unanswered] = []
+        bytes_max = self._ctx.conf.store.message_bytes_max
         decode_json = decode_json_send if signed is None else signed.sends.decode_json
         decode_binary = self._binary.decode if signed is None else signed.sends.decode_binary
         while self._is_plain_store and end - at > PREFIX.size:
@@ -56,7 +57,7 @@ class BatchSends:
             header_type, header_end, frame_end = span
             header = data[at + 8 : header_end]
             flat = decode_json(header) if header_type == JSON else decode_binary(header)
-            if flat is None or header_end == frame_end:
+            if flat is None or not 0 < frame_end - header_end <= bytes_max:
                 break
             opaque, command_flag, constants, born, text = flat
             target = self._targets.get(constants) or self._targets.decide(constants)
