@@ -29,9 +29,12 @@ def with_checksum(chunks: Iterable[bytes], saved_ns: int) -> Iterator[bytes]:
     """The bytes of one JSON object, with the checksum as its last member."""
     crc, held, is_begun = 0, b"", False
     for chunk in chunks:
-        held += chunk
-        if len(held) > _HELD_BYTES:
+        if len(chunk) > _HELD_BYTES:
+            ready, held = b"".join((held, memoryview(chunk)[:-_HELD_BYTES])), chunk[-_HELD_BYTES:]
+        else:
+            held += chunk
             ready, held = held[:-_HELD_BYTES], held[-_HELD_BYTES:]
+        if ready:
             crc, is_begun = zlib.crc32(ready, crc), True
             yield ready
     body = held.rstrip()

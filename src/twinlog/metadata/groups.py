@@ -9,7 +9,7 @@ import msgspec
 from twinlog.metadata.errors import BrokenSnapshot
 from twinlog.metadata.file_with_backup import FileWithBackup
 from twinlog.metadata.json_file import decode_json
-from twinlog.metadata.persisted import encode_object, encode_rows
+from twinlog.metadata.persisted import encode_object
 from twinlog.metadata.table import Table, named_rows
 from twinlog.wire.bodies import DataVersion, SubscriptionGroupConfig
 
@@ -89,12 +89,11 @@ class GroupTable(Table[SubscriptionGroupConfig]):
         return differed
 
     def encode_file(self) -> Iterable[bytes]:
-        rows = dict(self.rows)
         return encode_object(
             [
                 ("dataVersion", msgspec.json.encode(self.version)),
                 ("forbiddenTable", msgspec.json.encode(self._forbidden)),
-                ("subscriptionGroupTable", encode_rows(rows, self._encoded)),
+                ("subscriptionGroupTable", self.encode_rows()),
             ]
         )
 

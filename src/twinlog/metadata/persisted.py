@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
-from operator import is_
 from typing import Any
 
 import msgspec
@@ -166,36 +165,18 @@ def encode_object(members: Iterable[tuple[str, bytes | Iterable[bytes]]]) -> Ite
     yield b"{}" if opening == "{" else b"}"
 
 
-EncodedBlock = tuple[tuple[str, ...], tuple[Any, ...], bytes]
-"""Names, rows, and what they are in the file."""
-
-
-@dataclass(slots=True)
-class EncodedBlocks:
-    """What `encode_rows` made of a table last, for tables whose rows are never changed in place.
-
-    A block with the same rows has the same bytes, so that one topic more costs the encoding of one block.
-    """
-
-    blocks: list[EncodedBlock] = field(default_factory=list[EncodedBlock])
-
-
-def encode_rows(rows: Mapping[str, Any], last: EncodedBlocks | None = None) -> Iterator[bytes]:
+def encode_rows(rows: Mapping[str, Any]) -> Iterator[bytes]:
     """A JSON object with one member per row, in chunks; `rows` is the caller's own copy."""
-    encode, names, values = msgspec.json.encode, iter(rows), iter(rows.values())
-    known, made = last.blocks if last is not None else (), list[EncodedBlock]()
     separator = b"{"
-    while block_names := tuple(islice(names, CHUNK_ROWS)):
-        block = tuple(islice(values, CHUNK_ROWS))
-        before = known[len(made)] if len(made) < len(known) else None
-        if before is None or before[0] != block_names or not all(map(is_, before[1], block)):
-            # The encoder takes a chunk in one call, so no row is half old and half new.
-            encoded = encode(dict(zip(block_names, block, strict=True))).replace(_ABSENT, b"")[1:-1]
-            before = block_names, block, encoded
-        if last is not None:
-            made.append(before)
-        yield separator + before[2]
+    for _, chunk in encode_blocks(rows):
+        yield separator + chunk
         separator = b","
-    if last is not None:
-        last.blocks = made
     yield b"{}" if separator == b"{" else b"}"
+
+
+def encode_blocks(rows: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], bytes]]:
+    """Up to `CHUNK_ROWS` rows at a time, and them as members of a JSON object."""
+    encode, rest = msgspec.json.encode, iter(rows.items())
+    while block := dict(islice(rest, CHUNK_ROWS)):
+        # The encoder takes a block in one call, so no row is half old and half new.
+        yield block, encode(block).replace(_ABSENT, b"")[1:-1]

@@ -6,14 +6,15 @@ them in one assignment, so no reader sees an empty or half-filled table.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import msgspec
 
+from twinlog.metadata import persisted
 from twinlog.metadata.file_with_backup import FileWithBackup
-from twinlog.metadata.persisted import EncodedBlocks, PersistedTable
+from twinlog.metadata.persisted import PersistedTable, encode_blocks
 from twinlog.wire.bodies import DataVersion
 
 V = TypeVar("V")
@@ -29,6 +30,16 @@ class Changes(Generic[V]):
     removed: list[str]
 
 
+@dataclass(frozen=True, slots=True)
+class Encoded(Generic[V]):
+    """What a save has made of a table's rows; rows are never changed in place, so it holds until one is replaced."""
+
+    revision: int
+    count: int  # of rows
+    full: tuple[bytes, ...]  # blocks of `CHUNK_ROWS` rows, each with the brace or comma before it
+    rest: dict[str, V]  # the rows of the last block, if that is not full
+
+
 class Table(PersistedTable, Generic[V]):
     """Named rows under one data version."""
 
@@ -36,7 +47,7 @@ class Table(PersistedTable, Generic[V]):
         super().__init__(file, now_ms, epoch)
         self._rows: dict[str, V] = {}
         self._sorted: tuple[int, list[str]] = (0, [])  # (revision it was made at, names)
-        self._encoded = EncodedBlocks()  # by the last save
+        self._encoded: Encoded[V] = Encoded(-1, 0, (), {})  # by the last save
 
     @property
     def rows(self) -> Mapping[str, V]:
@@ -129,6 +140,31 @@ class Table(PersistedTable, Generic[V]):
             names = sorted(self._rows)
             self._sorted = (self.revision, names)
         return names
+
+    def encode_rows(self) -> Iterator[bytes]:
+        """The rows of now as a JSON object, in chunks; rows that were added since the last save are encoded alone.
+
+        A broker with thousands of topics saves them all for each one that is created.
+        """
+        before, now = self._encoded, (self.revision, len(self._rows))
+        since = self.revisions.since(self.epoch, before.revision)
+        # If no row is gone, and there are as many more as have changed, then those are the new ones.
+        if since is not None and not since[1] and now[1] == before.count + len(since[0]):
+            return self._encode(before.full, before.rest | {name: self._rows[name] for name in since[0]}, *now)
+        return self._encode((), dict(self._rows), *now)
+
+    def _encode(self, full: tuple[bytes, ...], others: dict[str, V], revision: int, count: int) -> Iterator[bytes]:
+        yield from full
+        made, rest = list(full), dict[str, V]()
+        for rows, members in encode_blocks(others):
+            block = (b"," if made else b"{") + members
+            yield block
+            if len(rows) == persisted.CHUNK_ROWS:
+                made.append(block)
+            else:
+                rest = rows
+        self._encoded = Encoded(revision, count, tuple(made), rest)
+        yield b"}" if count else b"{}"
 
     def restore_rows(self, rows: Mapping[str, V], version: DataVersion | None) -> None:
         """Put the file's rows over the seeded ones; the table is clean if the file has all rows."""

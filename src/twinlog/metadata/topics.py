@@ -9,7 +9,7 @@ import msgspec
 from twinlog.metadata.errors import BrokenSnapshot
 from twinlog.metadata.file_with_backup import FileWithBackup
 from twinlog.metadata.json_file import decode_json
-from twinlog.metadata.persisted import encode_object, encode_rows
+from twinlog.metadata.persisted import encode_object
 from twinlog.metadata.table import Table, named_rows
 from twinlog.wire.bodies import DataVersion, TopicConfig
 
@@ -46,7 +46,6 @@ class TopicTable(Table[TopicConfig]):
         return self.adopt(named_rows(loaded.topic_config_table, "topic_name"), loaded.data_version)
 
     def encode_file(self) -> Iterable[bytes]:
-        rows = dict(self.rows)
         return encode_object(
-            [("dataVersion", msgspec.json.encode(self.version)), ("topicConfigTable", encode_rows(rows, self._encoded))]
+            [("dataVersion", msgspec.json.encode(self.version)), ("topicConfigTable", self.encode_rows())]
         )
