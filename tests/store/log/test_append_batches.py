@@ -80,7 +80,8 @@ def play(given_groups: list[list[tuple]], *, together: bool, **options) -> tuple
                     store.append(Draft(topic, queue_id, b"first"))
             places = []
             for group in given_groups:
-                stored = store.append_batches(HOST, group) if together else None
+                views = [(topic, queue_id, memoryview(body), *more) for topic, queue_id, body, *more in group]
+                stored = store.append_batches(HOST, views) if together else None
                 if stored is None:
                     places += [one_by_one(store, batch) for batch in group]
                 else:

@@ -45,6 +45,7 @@ class BatchSends:
         batches: list[Batch] = []
         sends: list[Unanswered] = []
         bytes_max = self._ctx.conf.store.message_bytes_max
+        view = memoryview(data)  # a batch may have megabytes
         decode_json = decode_json_send if signed is None else signed.sends.decode_json
         decode_binary = self._binary.decode if signed is None else signed.sends.decode_binary
         while self._is_plain_store and end - at > PREFIX.size:
@@ -68,7 +69,7 @@ class BatchSends:
             pairs = decode_properties(text)
             if names.DELAY in pairs or (waits and pairs.get(names.WAIT, "true").lower() != "true"):
                 break
-            elements = data[header_end:frame_end]
+            elements = view[header_end:frame_end]
             batches.append((target.topic, target.queue_id, elements, born, target.sys_flag, target.reconsume_times))
             sends.append((target, None if command_flag else opaque, pairs.get(names.UNIQ_KEY, ""), frame_end))
             at = frame_end
@@ -89,8 +90,8 @@ class BatchSends:
                     at += 8 * count
                 return places
         places = []
-        for batch in batches:
-            appended = store.append_elements(born_host, *batch)
+        for topic, queue_id, elements, *numbers in batches:
+            appended = store.append_elements(born_host, topic, queue_id, bytes(elements), *numbers)
             if appended is None or not appended.ok:
                 break
             offsets = struct.pack(f">{len(appended.physical_offsets)}q", *appended.physical_offsets)
@@ -98,6 +99,6 @@ class BatchSends:
         return places
 
 
-def _about_count(batch: bytes) -> int:
+def _about_count(batch: bytes | memoryview) -> int:
     """How many messages a batch has, if all are as long as the first."""
     return len(batch) // max(ELEMENT_HEAD.size, int.from_bytes(batch[:4], "big"))

@@ -28,7 +28,7 @@ from twinlog.wire.numbers import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN
 from twinlog.wire.properties import PROPERTIES_BYTES_MAX
 from twinlog.wire.record_layout import BLANK_BYTES, HEAD_BYTES, HEAD_NUMPY_FIELDS, HOST_BYTES, PROPERTIES_LENGTH
 
-Batch = tuple[str, int, bytes, int, int, int]
+Batch = tuple[str, int, bytes | memoryview, int, int, int]
 """topic, queue id, elements, born timestamp, system flag, reconsumed"""
 
 _HEAD_TYPE = np.dtype(HEAD_NUMPY_FIELDS)
@@ -70,7 +70,7 @@ def append_batches(appender: Appender, born_host: tuple[str, int], batches: Sequ
     cursors = _cursors(appender, batches)
     if cursors is None:
         return None
-    data = b"".join([batch[2] for batch in batches])
+    data = batches[0][2] if len(batches) == 1 else b"".join([batch[2] for batch in batches])
     elements = _read_elements(data, batches)
     if elements is None:
         return None
@@ -104,8 +104,10 @@ def append_batches(appender: Appender, born_host: tuple[str, int], batches: Sequ
     first_rows = np.cumsum(numbers) - numbers
     heads["queue_offset"] = np.arange(len(sizes)) + np.repeat(queue_offsets - first_rows, counts)
     heads["magic"] = np.repeat([cursor.magic for cursor in cursors], counts)
-    for name, place in (("queue_id", 1), ("born_timestamp", 3), ("sys_flag", 4), ("reconsume_times", 5)):
-        heads[name] = np.repeat([batch[place] for batch in batches], counts)
+    heads["queue_id"] = np.repeat([batch[1] for batch in batches], counts)
+    heads["born_timestamp"] = np.repeat([batch[3] for batch in batches], counts)
+    heads["sys_flag"] = np.repeat([batch[4] for batch in batches], counts)
+    heads["reconsume_times"] = np.repeat([batch[5] for batch in batches], counts)
     joined = _join(heads, data, elements, cursors, added)
     if joined is None:
         return None
@@ -151,7 +153,7 @@ def _advance(next_offsets: dict[QueueCursor, int], cursor: QueueCursor, count: i
     return offset
 
 
-def _read_elements(data: bytes, batches: Sequence[Batch]) -> _Elements | None:
+def _read_elements(data: bytes | memoryview, batches: Sequence[Batch]) -> _Elements | None:
     """The elements of all batches; None when the lengths of one do not add up."""
     found = _starts(data, [len(batch[2]) for batch in batches])
     if found is None:
@@ -170,7 +172,7 @@ def _read_elements(data: bytes, batches: Sequence[Batch]) -> _Elements | None:
     return _Elements(counts, body_at, body_end, end, fields["flag"])
 
 
-def _starts(data: bytes, lengths: list[int]) -> tuple[np.ndarray, list[int]] | None:
+def _starts(data: bytes | memoryview, lengths: list[int]) -> tuple[np.ndarray, list[int]] | None:
     """Where the elements of batches of these lengths begin, and how many each batch has; None if sizes do not fit."""
     if min(lengths) < _ELEMENT_BYTES_MIN:
         return None
@@ -200,20 +202,20 @@ def _starts(data: bytes, lengths: list[int]) -> tuple[np.ndarray, list[int]] | N
     return np.array(starts, np.int64), counts
 
 
-def _count_alike(data: bytes, at: int, size: int, number: int) -> int:
+def _count_alike(data: bytes | memoryview, at: int, size: int, number: int) -> int:
     """How many of `number` elements from `at` on have this size before the first that does not."""
     differ = np.ndarray((number,), ">i4", buffer=data, offset=at, strides=(size,)) != size
     first = int(differ.argmax())
     return first if differ[first] else number
 
 
-def _checksums(data: bytes, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-    source = data if len(data) < _COPIED_BYTES_MAX * len(begin) else memoryview(data)
+def _checksums(data: bytes | memoryview, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+    source = bytes(data) if len(data) < _COPIED_BYTES_MAX * len(begin) else memoryview(data)
     pairs = zip(begin.tolist(), end.tolist(), strict=True)
     return np.array([crc32(source[first:last]) for first, last in pairs], np.int64) & 0x7FFFFFFF
 
 
-def _added_bytes(data: bytes, elements: _Elements, crc_bytes: int) -> np.ndarray:
+def _added_bytes(data: bytes | memoryview, elements: _Elements, crc_bytes: int) -> np.ndarray:
     """What is added to each element's properties: a checksum, and the separator before it where that is missing."""
     _, _, body_end, end, _ = elements
     if not crc_bytes:
@@ -223,7 +225,7 @@ def _added_bytes(data: bytes, elements: _Elements, crc_bytes: int) -> np.ndarray
 
 
 def _join(
-    heads: np.ndarray, data: bytes, elements: _Elements, cursors: list[QueueCursor], added: np.ndarray
+    heads: np.ndarray, data: bytes | memoryview, elements: _Elements, cursors: list[QueueCursor], added: np.ndarray
 ) -> memoryview | None:
     """The records back to back; None if one still has the checksum of a record that it was before."""
     counts, body_at, body_end, end, _ = elements
@@ -238,7 +240,7 @@ def _join(
         differ[1:] |= column[1:] != column[:-1]
     cuts = [0, *np.flatnonzero(differ).tolist(), len(heads)]
     if (len(cuts) - 1) * _ALIKE_MIN > len(heads):
-        return _join_parts(heads, data, elements, cursors, added)
+        return _join_parts(heads, bytes(data), elements, cursors, added)
     starts = np.append(0, np.cumsum(heads["size"], dtype=np.int64))[cuts].tolist()
     joined, source = np.empty(starts[-1], np.uint8), np.frombuffer(data, np.uint8)
     for number, (first, last) in enumerate(pairwise(cuts)):
