@@ -140,20 +140,43 @@ def is_registered(broker: str, name_server: str) -> bool:
 def free_port(beside: Sequence[int] = ()) -> int:
     """A port that is free together with its neighbours, e.g. `beside=(-2, 1)` for a broker.
 
-    It is taken below the range from which the system picks ports for outgoing connections.
+    No other test is given one of them until this process ends: a Java broker listens only seconds after it was started.
     """
     for _ in range(1000):
-        port = random.randrange(12_000, 32_000)
-        if all(_is_free(port + step) for step in (0, *beside)):
+        port = random.choice(_PORTS)
+        if _reserve([port + step for step in (0, *beside)]):
             return port
-    raise ServerFailed("no free port between 12000 and 32000 in 1000 attempts")
+    raise ServerFailed(f"no free port between {_PORTS[0]} and {_PORTS[-1]} in 1000 attempts")
 
 
-def _is_free(port: int) -> bool:
+def _ports_of_servers() -> range:
+    """The longer of both ranges beside the one from which the system picks ports for outgoing connections."""
+    try:
+        low, high = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    except OSError:  # not Linux
+        low, high = 32_768, 65_535
+    return max(range(12_000, low - 10), range(high + 10, 65_500), key=len) or range(12_000, 32_000)
+
+
+_PORTS = _ports_of_servers()
+_reserved: list[socket.socket] = []  # one per port that this process was given
+
+
+def _reserve(ports: Sequence[int]) -> bool:
+    marks = [socket.socket(socket.AF_UNIX) for _ in ports]
+    try:
+        for mark, port in zip(marks, ports, strict=True):
+            mark.bind(f"\0twinlog-test-port-{port}")  # a name without a file; the system drops it with the process
+            _check_free(port)
+    except OSError:
+        for mark in marks:
+            mark.close()
+        return False
+    _reserved.extend(marks)
+    return True
+
+
+def _check_free(port: int) -> None:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("0.0.0.0", port))
-        except OSError:
-            return False
-    return True
+        probe.bind(("0.0.0.0", port))
